@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import latentgp as lgp
-from latentgp.representations.features import splines as splines_module
+from latentgp.extensions.inter_domain import splines as splines_module
 
 KEY = jax.random.key(0)
 

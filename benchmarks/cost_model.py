@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 import latentgp as lgp
-from latentgp.inference.batches.natural_gradient import StochasticInference, run_batches
+from latentgp.extensions.batches.natural_gradient import StochasticInference, run_batches
 from latentgp.parameters.space import ParameterSpace
 from latentgp.runtime.blas_threads import one_blas_thread
 

@@ -31,8 +31,8 @@ from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 
 from latentgp import GaussianParticleFlow
-from latentgp.approximations import BatchAndMatch
-from latentgp.approximations.base import LogDensity, Start, Stepwise
+from latentgp.extensions.flows import BatchAndMatch
+from latentgp.extensions.flows.base import LogDensity, Start, Stepwise
 
 KEY = jax.random.key(0)
 RATES = {"SVI": (0.01, 0.003, 0.001), "SVGD": (0.1, 0.01)}

@@ -35,19 +35,19 @@ from contestant import (
     serve,
     student_scores,
 )
-from latentgp.inference.setup.priors import scales, search_bounds, weak_priors
-from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.inference.sites.hyperparameters import THINNED_RUN, Learned, learn, thinned
-from latentgp.inference.sites.profiled_bound import converge_at, evaluate, initial_sites
-from latentgp.inference.sites.search import EndFit, Progress, Record, Search
-from latentgp.numerics.solvers.solution import Solution
+from latentgp.extensions.chains.draws import Chains
+from latentgp.extensions.iterative.matrix_free.solves import MatrixFreeSolves
+from latentgp.extensions.iterative.solvers.solution import Solution
+from latentgp.extensions.state_space.markov.filtering import filtered, smoothed
 from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.chains import Chains
 from latentgp.posteriors.evidence import Evidence
-from latentgp.representations.markov.filtering import filtered, smoothed
-from latentgp.representations.matrix_free.solves import MatrixFreeSolves
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl
+from latentgp.setup.priors import scales, search_bounds, weak_priors
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.site_inference.search.hyperparameters import THINNED_RUN, Learned, learn, thinned
+from latentgp.site_inference.search.profiled_bound import converge_at, evaluate, initial_sites
+from latentgp.site_inference.search.search import EndFit, Progress, Record, Search
 from latentgp.sites.gaussian import GaussianSites
 
 KEY = jax.random.key(0)

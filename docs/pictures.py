@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import latentgp as lgp
-from latentgp.demo.forecast import forecast
+from latentgp.surfaces.demo.forecast import forecast
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 FOLDER = Path(__file__).parent / "images"

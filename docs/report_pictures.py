@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from matplotlib.image import imread, imsave
 
 from browser import CHROMIUM
-from latentgp.report import write_report
+from latentgp.surfaces.report import write_report
 from report_fits import fitted
 
 FOLDER = Path(__file__).parent / "images"

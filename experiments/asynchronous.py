@@ -24,8 +24,8 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, class_scores, figure, load, parser, tidy
-from latentgp.inference.batches import asynchronous
-from latentgp.inference.batches.asynchronous import BatchReader
+from latentgp.extensions.batches import asynchronous
+from latentgp.extensions.batches.asynchronous import BatchReader
 
 HEADS = [
     "last layer", "workers", "error, %", "NLPD", "bound a row", "seconds a pass", "mean staleness",

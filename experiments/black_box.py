@@ -49,7 +49,7 @@ from common import (
     standardised,
     tidy,
 )
-from latentgp.inference.mixtures.expectations import Expectations
+from latentgp.extensions.black_box.mixtures.expectations import Expectations
 from latentgp.likelihoods.base import Marginals
 from latentgp.sites.gaussian import Rows
 from seismic_forward import DEPTHS, DEVIATIONS, LAYERS, VELOCITIES

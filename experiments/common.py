@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 import latentgp as lgp
 from latentgp import metrics
-from latentgp.evaluation.plots import save_figure
+from latentgp.surfaces.evaluation.plots import save_figure
 
 # Okabe & Ito (2008), then greys; line styles tell curves apart without colour.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6E6E6E", "#000000")

@@ -19,7 +19,7 @@ from scipy.special import expit
 
 import latentgp as lgp
 from common import COLORS, Report, figure, fit_fixed, folds, load, paired, parser, tidy
-from latentgp.evaluation.plots import prediction_bands
+from latentgp.surfaces.evaluation.plots import prediction_bands
 
 PRECISION = 10.0
 MODEL = lgp.LatentGP(

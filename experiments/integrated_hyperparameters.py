@@ -22,11 +22,11 @@ from scipy.stats import t as student
 
 import latentgp as lgp
 from common import Report, figure, parser, tidy
-from latentgp.evaluation import plots
-from latentgp.inference.integration import exploration
-from latentgp.inference.integration.design import design
-from latentgp.inference.sites.profiled_bound import evaluate
+from latentgp.extensions.integrated import exploration
+from latentgp.extensions.integrated.design import design
 from latentgp.methods.problem import Problem
+from latentgp.site_inference.search.profiled_bound import evaluate
+from latentgp.surfaces.evaluation import plots
 
 KEY = jax.random.key(0)
 HEADS = (

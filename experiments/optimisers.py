@@ -32,9 +32,9 @@ from scipy.optimize import minimize
 
 import latentgp as lgp
 from common import COLORS, STYLES, Report, figure, load, parser, random_split, standardised, tidy
-from latentgp.inference.setup.priors import scales, search_bounds
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing.selection import select_points
+from latentgp.setup.priors import scales, search_bounds
 
 KEY = jax.random.key(0)
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)

@@ -33,7 +33,7 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, class_scores, figure, folds, load, parser, standardised, tidy
-from latentgp.approximations import (
+from latentgp.extensions.flows import (
     SWAG,
     Adam,
     BayesianLearningRule,

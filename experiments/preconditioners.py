@@ -24,20 +24,20 @@ import numpy as np
 
 from common import Report, figure, load, parser, standardised, tidy
 from latentgp import RBF
-from latentgp.numerics.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.numerics.solvers.flexible import flexible_conjugate_gradients
-from latentgp.numerics.solvers.operators import Stored, Tiled, noisy_system
-from latentgp.numerics.solvers.preconditioners.base import Identity
-from latentgp.numerics.solvers.preconditioners.block_jacobi import BlockJacobi
-from latentgp.numerics.solvers.preconditioners.fitc import Fitc
-from latentgp.numerics.solvers.preconditioners.interpolation import Interpolation
-from latentgp.numerics.solvers.preconditioners.nystrom import Nystrom, random_rows
-from latentgp.numerics.solvers.preconditioners.pitc import Pitc
-from latentgp.numerics.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
-from latentgp.numerics.solvers.preconditioners.randomised_svd import RandomisedSVD
-from latentgp.numerics.solvers.preconditioners.regularised import Regularised
-from latentgp.numerics.solvers.preconditioners.roots import blocks_of_rows
-from latentgp.numerics.solvers.preconditioners.spectral import Spectral
+from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
+from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
+from latentgp.extensions.iterative.solvers.operators import Stored, Tiled, noisy_system
+from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
+from latentgp.extensions.iterative.solvers.preconditioners.block_jacobi import BlockJacobi
+from latentgp.extensions.iterative.solvers.preconditioners.fitc import Fitc
+from latentgp.extensions.iterative.solvers.preconditioners.interpolation import Interpolation
+from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom, random_rows
+from latentgp.extensions.iterative.solvers.preconditioners.pitc import Pitc
+from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
+from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
+from latentgp.extensions.iterative.solvers.preconditioners.regularised import Regularised
+from latentgp.extensions.iterative.solvers.preconditioners.roots import blocks_of_rows
+from latentgp.extensions.iterative.solvers.preconditioners.spectral import Spectral
 
 SETS = ("concrete", "power", "protein")
 NAMES = (

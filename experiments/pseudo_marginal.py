@@ -52,17 +52,17 @@ from sklearn.svm import SVC
 import latentgp as lgp
 from common import COLORS, STYLES, Report, figure, load, paired, parser, standardised, tidy
 from latentgp import metrics
-from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_of_sites
-from latentgp.inference.mcmc.couplings.ancillary import Whitened
-from latentgp.inference.mcmc.couplings.pseudo_marginal import PseudoMarginal
-from latentgp.inference.mcmc.couplings.surrogate import Surrogate
-from latentgp.inference.mcmc.hyperparameters.base import HyperMoved
-from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
-from latentgp.inference.mcmc.latents.base import Info, LatentMove, Valued, accepted
-from latentgp.inference.mcmc.latents.elliptical_slice import EllipticalSlice
-from latentgp.inference.mcmc.loop import in_groups
-from latentgp.inference.mcmc.sweep import SweepSampler
-from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.extensions.chains.coordinates import Coordinates, coordinates_of_sites
+from latentgp.extensions.chains.couplings.ancillary import Whitened
+from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
+from latentgp.extensions.chains.couplings.surrogate import Surrogate
+from latentgp.extensions.chains.hyperparameters.base import HyperMoved
+from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
+from latentgp.extensions.chains.latents.base import Info, LatentMove, Valued, accepted
+from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
+from latentgp.extensions.chains.loop import in_groups
+from latentgp.extensions.chains.sweep import SweepSampler
+from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower

@@ -46,22 +46,22 @@ from scipy.stats import norm
 
 import latentgp as lgp
 from common import COLORS, Report, at_once, figure, load, parser, standardised, tidy
-from latentgp.inference.mcmc.hyperparameters.manifold import HyperManifoldMALA
-from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
-from latentgp.inference.mcmc.hyperparameters.riemannian import HyperRiemannian
-from latentgp.inference.mcmc.latents.base import Info, LatentMove, Valued
-from latentgp.inference.mcmc.latents.hamiltonian import Hamiltonian
-from latentgp.inference.mcmc.latents.riemannian import RiemannianHamiltonian
-from latentgp.inference.mcmc.loop import run_chains
-from latentgp.inference.mcmc.sweep import SweepSampler
-from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.extensions.chains.draws import Chains
+from latentgp.extensions.chains.hyperparameters.manifold import HyperManifoldMALA
+from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
+from latentgp.extensions.chains.hyperparameters.riemannian import HyperRiemannian
+from latentgp.extensions.chains.latents.base import Info, LatentMove, Valued
+from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian
+from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
+from latentgp.extensions.chains.loop import run_chains
+from latentgp.extensions.chains.methods.mcmc import COUPLINGS, LATENTS
+from latentgp.extensions.chains.sweep import SweepSampler
+from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.likelihoods.base import Likelihood
-from latentgp.methods.mcmc import COUPLINGS, LATENTS
 from latentgp.numerics.cholesky import jittered_cholesky, lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import import_arviz
-from latentgp.posteriors.chains import Chains
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl
 

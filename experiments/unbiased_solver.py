@@ -36,9 +36,9 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, figure, load, parser, standardised, tidy
-from latentgp.inference.setup.priors import scales, space_of
-from latentgp.inference.solves.gradient import Probes, SolvedEvidence
+from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.posteriors.arviz_versions import import_arviz
+from latentgp.setup.priors import scales, space_of
 
 KEY = jax.random.key(0)
 MODEL = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))

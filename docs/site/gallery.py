@@ -11,7 +11,7 @@ README = ROOT / "README.md"
 
 # The script of each picture of docs/images, and its function where it has several.
 MADE_BY: dict[str, tuple[str, str | None]] = {
-    "co2-forecast": ("src/latentgp/demo/forecast.py", None),
+    "co2-forecast": ("src/latentgp/surfaces/demo/forecast.py", None),
     "likelihoods": ("docs/pictures.py", "likelihoods"),
     "methods": ("docs/pictures.py", "methods"),
     "representations": ("docs/pictures.py", "representations"),

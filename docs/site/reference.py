@@ -57,7 +57,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 # Programs, not interfaces.
-NOT_IMPORTED = ("latentgp.cli", "latentgp.demo")
+NOT_IMPORTED = ("latentgp.surfaces.cli", "latentgp.surfaces.demo")
 
 
 @dataclass(frozen=True)

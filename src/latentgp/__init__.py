@@ -7,24 +7,33 @@ State the model once, run any inference method on it: `LatentGP` is the model, a
 from typing import TYPE_CHECKING, Any
 
 from latentgp._version import __version__
-from latentgp.approximations import (
+from latentgp.differentiable import log_evidence
+from latentgp.errors import InputError, ProcessLost, RunAborted
+from latentgp.extensions.batches.method import Stochastic
+from latentgp.extensions.batches.step_sizes import Adaptive, RobbinsMonro, Schedule
+from latentgp.extensions.black_box.method import BlackBoxVI
+from latentgp.extensions.chains.methods.elliptical_slice import EllipticalSlice
+from latentgp.extensions.chains.methods.gibbs import GibbsSampling
+from latentgp.extensions.chains.methods.hmc import HMC
+from latentgp.extensions.chains.methods.mcmc import MCMC
+from latentgp.extensions.chains.methods.nuts import NUTS
+from latentgp.extensions.chains.methods.sampling import SamplingMethod
+from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.extensions.deep.methods.deep_mcmc import DeepMCMC
+from latentgp.extensions.deep.methods.random_feature_vi import RandomFeatureVI
+from latentgp.extensions.flows import (
     GaussianApproximation,
     GaussianFlow,
     GaussianParticleFlow,
     gaussian_approximation,
 )
-from latentgp.augmentations import (
-    Augmentation,
-    GammaPoissonPolyaGamma,
-    NegativeMultinomialPolyaGamma,
-    augmentation_of,
-    check_completely_monotone,
-)
-from latentgp.differentiable import log_evidence
-from latentgp.errors import InputError, ProcessLost, RunAborted
+from latentgp.extensions.flows.method import DensityApproximation
+from latentgp.extensions.integrated.method import Integrated
+from latentgp.extensions.inter_domain.sums import RowSums, summarise
+from latentgp.extensions.iterative.gradients.settings import Solves
+from latentgp.extensions.iterative.methods.sgld import SGLD
+from latentgp.extensions.iterative.methods.solves import SolvesGP
 from latentgp.fit import fit
-from latentgp.inference.batches.step_sizes import Adaptive, RobbinsMonro, Schedule
-from latentgp.inference.solves.settings import Solves
 from latentgp.kernels import (
     BYM2,
     CAR,
@@ -106,28 +115,8 @@ from latentgp.likelihoods import (
     ZeroTruncated,
 )
 from latentgp.means import ConstantMean, FunctionalMean, LinearMean, Mean, PerLatentMean, ZeroMean
-from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
-from latentgp.methods.black_box import BlackBoxVI
-from latentgp.methods.deep_mcmc import DeepMCMC
-from latentgp.methods.density_approximation import DensityApproximation
-from latentgp.methods.elliptical_slice import EllipticalSlice
-from latentgp.methods.exact import CollapsedVI, ExactGP
-from latentgp.methods.expectation_propagation import ExpectationPropagation
-from latentgp.methods.gibbs import GibbsSampling
-from latentgp.methods.hmc import HMC
-from latentgp.methods.integrated import Integrated
-from latentgp.methods.laplace import Laplace
-from latentgp.methods.mcmc import MCMC
-from latentgp.methods.nuts import NUTS
-from latentgp.methods.random_feature_vi import RandomFeatureVI
 from latentgp.methods.result import Fit
-from latentgp.methods.sampling import SamplingMethod
-from latentgp.methods.sgld import SGLD
-from latentgp.methods.sites import ShortSearch, SiteMethod
-from latentgp.methods.solves import SolvesGP
-from latentgp.methods.stochastic import Stochastic
-from latentgp.methods.variational import VariationalInference
 from latentgp.models import DeepGP, LatentGP, Layer
 from latentgp.parameters.base import parameter, parameters, replace
 from latentgp.parameters.hierarchical_dirichlet import HierarchicalDirichlet
@@ -138,7 +127,6 @@ from latentgp.posteriors.hyperparameters import HyperparameterMarginal, Integrat
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.pure import PurePosterior
-from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import PriorDraws, sample_prior
 from latentgp.representations import (
     BSplines,
@@ -156,7 +144,6 @@ from latentgp.representations import (
     SpaceTime,
     SphericalHarmonics,
 )
-from latentgp.representations.features.sums import RowSums, summarise
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
 from latentgp.rows.point_process import bin_points
@@ -166,63 +153,76 @@ from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.processes import join_processes
 from latentgp.runtime.run_log import log_runs
 from latentgp.runtime.switch import RunProgress
+from latentgp.site_inference.methods.augmented import AugmentedVI
+from latentgp.site_inference.methods.base import ShortSearch, SiteMethod
+from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
+from latentgp.site_inference.methods.expectation_propagation import ExpectationPropagation
+from latentgp.site_inference.methods.laplace import Laplace
+from latentgp.site_inference.methods.variational import VariationalInference
+from latentgp.sites.augmentations import (
+    Augmentation,
+    GammaPoissonPolyaGamma,
+    NegativeMultinomialPolyaGamma,
+    augmentation_of,
+    check_completely_monotone,
+)
 
 if TYPE_CHECKING:
-    from latentgp.estimators import (
+    from latentgp.persistence import load, save
+    from latentgp.surfaces.estimators import (
         GPClassifier,
         GPCountRegressor,
         GPOrdinalClassifier,
         GPRegressor,
     )
-    from latentgp.evaluation.certificate import Certificate, certify
-    from latentgp.evaluation.conformal import conformal_interval
-    from latentgp.evaluation.cross_validation import CrossValidation, cross_validate
-    from latentgp.evaluation.leave_one_out import LeaveOneOut, leave_one_out
-    from latentgp.evaluation.model_weights import (
+    from latentgp.surfaces.evaluation.certificate import Certificate, certify
+    from latentgp.surfaces.evaluation.conformal import conformal_interval
+    from latentgp.surfaces.evaluation.cross_validation import CrossValidation, cross_validate
+    from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut, leave_one_out
+    from latentgp.surfaces.evaluation.model_weights import (
         ModelComparison,
         compare_models,
         stacking_weights,
     )
-    from latentgp.evaluation.predictive_checks import PredictiveCheck, predictive_check
-    from latentgp.evaluation.weights import KernelWeights, kernel_weights
-    from latentgp.export import Exported, export_predictor
-    from latentgp.persistence import load, save
-    from latentgp.tables.model import TableModel
+    from latentgp.surfaces.evaluation.predictive_checks import PredictiveCheck, predictive_check
+    from latentgp.surfaces.evaluation.weights import KernelWeights, kernel_weights
+    from latentgp.surfaces.export import Exported, export_predictor
+    from latentgp.surfaces.tables.model import TableModel
 
 # What needs scikit-learn is imported when it is first asked for.
 _LAZY = {
-    "Certificate": "latentgp.evaluation.certificate",
-    "CrossValidation": "latentgp.evaluation.cross_validation",
-    "GPClassifier": "latentgp.estimators",
-    "GPCountRegressor": "latentgp.estimators",
-    "GPOrdinalClassifier": "latentgp.estimators",
-    "GPRegressor": "latentgp.estimators",
-    "KernelWeights": "latentgp.evaluation.weights",
-    "Exported": "latentgp.export",
-    "LeaveOneOut": "latentgp.evaluation.leave_one_out",
-    "ModelComparison": "latentgp.evaluation.model_weights",
-    "PredictiveCheck": "latentgp.evaluation.predictive_checks",
-    "TableModel": "latentgp.tables.model",
-    "certify": "latentgp.evaluation.certificate",
-    "compare_models": "latentgp.evaluation.model_weights",
-    "conformal_interval": "latentgp.evaluation.conformal",
-    "cross_validate": "latentgp.evaluation.cross_validation",
-    "kernel_weights": "latentgp.evaluation.weights",
-    "export_predictor": "latentgp.export",
-    "leave_one_out": "latentgp.evaluation.leave_one_out",
+    "Certificate": "latentgp.surfaces.evaluation.certificate",
+    "CrossValidation": "latentgp.surfaces.evaluation.cross_validation",
+    "GPClassifier": "latentgp.surfaces.estimators",
+    "GPCountRegressor": "latentgp.surfaces.estimators",
+    "GPOrdinalClassifier": "latentgp.surfaces.estimators",
+    "GPRegressor": "latentgp.surfaces.estimators",
+    "KernelWeights": "latentgp.surfaces.evaluation.weights",
+    "Exported": "latentgp.surfaces.export",
+    "LeaveOneOut": "latentgp.surfaces.evaluation.leave_one_out",
+    "ModelComparison": "latentgp.surfaces.evaluation.model_weights",
+    "PredictiveCheck": "latentgp.surfaces.evaluation.predictive_checks",
+    "TableModel": "latentgp.surfaces.tables.model",
+    "certify": "latentgp.surfaces.evaluation.certificate",
+    "compare_models": "latentgp.surfaces.evaluation.model_weights",
+    "conformal_interval": "latentgp.surfaces.evaluation.conformal",
+    "cross_validate": "latentgp.surfaces.evaluation.cross_validation",
+    "kernel_weights": "latentgp.surfaces.evaluation.weights",
+    "export_predictor": "latentgp.surfaces.export",
+    "leave_one_out": "latentgp.surfaces.evaluation.leave_one_out",
     "load": "latentgp.persistence",
-    "predictive_check": "latentgp.evaluation.predictive_checks",
+    "predictive_check": "latentgp.surfaces.evaluation.predictive_checks",
     "save": "latentgp.persistence",
-    "stacking_weights": "latentgp.evaluation.model_weights",
+    "stacking_weights": "latentgp.surfaces.evaluation.model_weights",
 }
 
 _SUBMODULES = {
-    "chains": "latentgp.evaluation.chains",
+    "chains": "latentgp.extensions.chains.measures",
     "datasets": "latentgp.datasets",
     "functionals": "latentgp.rows.functionals",
-    "metrics": "latentgp.evaluation.metrics",
-    "plots": "latentgp.evaluation.plots",
-    "tables": "latentgp.tables",
+    "metrics": "latentgp.surfaces.evaluation.metrics",
+    "plots": "latentgp.surfaces.evaluation.plots",
+    "tables": "latentgp.surfaces.tables",
     "testing": "latentgp.testing",
 }
 

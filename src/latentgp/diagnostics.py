@@ -10,29 +10,29 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.inference.batches.staleness import Asynchrony
-from latentgp.inference.mixtures.summary import MixtureTerms
-from latentgp.inference.setup.residuals import heavy_tails, residuals_of
-from latentgp.inference.sites.hyperparameters import (
-    NO_STEP,
-    NO_STEP_OF_ESTIMATE,
-    OF_OTHERS,
-    Learned,
-)
-from latentgp.inference.sites.profiled_bound import Converged
-from latentgp.inference.solves.phase import LangevinPhase
+from latentgp.extensions.batches.staleness import Asynchrony
+from latentgp.extensions.black_box.mixtures.summary import MixtureTerms
+from latentgp.extensions.chains.draws import Chains, ChainSummary
+from latentgp.extensions.iterative.gradients.phase import LangevinPhase
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.likelihoods.noise_shapes import StudentShape
 from latentgp.modules import Module
 from latentgp.parameters.base import IN_UNITS_OF_INPUTS, ParameterInfo
 from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.chains import Chains, ChainSummary
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import WILD
 from latentgp.runtime.buckets import apply_in_buckets
+from latentgp.setup.residuals import heavy_tails, residuals_of
+from latentgp.site_inference.search.hyperparameters import (
+    NO_STEP,
+    NO_STEP_OF_ESTIMATE,
+    OF_OTHERS,
+    Learned,
+)
+from latentgp.site_inference.search.profiled_bound import Converged
 from latentgp.typing import Array
 
 _AT_A_BOUND = 1e-2

@@ -11,17 +11,17 @@ from jax.core import Tracer
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.inference.sites.profiled_bound import exact_log_evidence, slope_at
-from latentgp.inference.sites.starts import ascended_from_best
 from latentgp.likelihoods import Gaussian
 from latentgp.methods.base import Method
-from latentgp.methods.exact import ExactGP
-from latentgp.methods.sites import SiteMethod
-from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import fresh, public
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.methods.exact import ExactGP
+from latentgp.site_inference.methods.variational import VariationalInference
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.site_inference.search.profiled_bound import exact_log_evidence, slope_at
+from latentgp.site_inference.search.starts import ascended_from_best
 from latentgp.typing import Array
 
 

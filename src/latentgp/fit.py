@@ -10,16 +10,15 @@ from typing import Any, Literal
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
-from latentgp.approximations.base import Approximation
+from latentgp.choosing.choice import Choice, Hyperparameters, choose_for, treating
+from latentgp.extensions.black_box.calls import run_with_calls_told
+from latentgp.extensions.flows.base import Approximation
+from latentgp.extensions.inter_domain.sums import RowSums
 from latentgp.methods.base import Method, as_method, check_method
-from latentgp.methods.calls import run_with_calls_told
-from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
-from latentgp.methods.exact import through_sums
 from latentgp.methods.problem import Problem, checked_rows
 from latentgp.methods.result import Fit
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
-from latentgp.representations.features.sums import RowSums
 from latentgp.rows import RowSource
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runs import supervised
@@ -28,6 +27,7 @@ from latentgp.runtime.compilation_cache import make_room_for_programs
 from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.progress import Callback, RunControl
 from latentgp.runtime.x64 import double_precision
+from latentgp.site_inference.methods.exact import through_sums
 from latentgp.typing import Array
 from latentgp.validation import as_key, check_arguments
 

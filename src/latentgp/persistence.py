@@ -24,12 +24,12 @@ from safetensors.numpy import save_file
 
 import latentgp
 from latentgp._version import __version__
+from latentgp.choosing.registry import METHODS
 from latentgp.errors import InputError, in_a_line, warn_user
-from latentgp.methods.registry import METHODS
+from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.parameters.networks import name_of, named_functions
 from latentgp.posteriors.components import Draws
 from latentgp.posteriors.posterior import Posterior
-from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.runtime.mesh import gather
 from latentgp.runtime.writing import written_whole
 
@@ -40,22 +40,22 @@ _CHANGED = {2: {"CoupledDensePosterior", "FixedFunctions", "FunctionsOfParts", "
 # Files name our classes latentgp.RBF, wherever the class is defined. Where those are that users do
 # not import:
 _INTERNAL = {
-    "latentgp.approximations": (
+    "latentgp.extensions.flows": (
         "AdaGrad Adam BatchAndMatch BayesianLearningRule Descent EfficientLowRank FactorCovariance "
         "FullRank LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG "
         "VariationalOnlineNewton"
     ),
-    "latentgp.augmentations.automatic": "Automatic",
-    "latentgp.augmentations.conjugate": "Conjugate",
-    "latentgp.augmentations.heteroscedastic": "HeteroscedasticAugmentation",
-    "latentgp.augmentations.polya_gamma": "PolyaGamma PoissonPolyaGamma",
+    "latentgp.sites.augmentations.automatic": "Automatic",
+    "latentgp.sites.augmentations.conjugate": "Conjugate",
+    "latentgp.sites.augmentations.heteroscedastic": "HeteroscedasticAugmentation",
+    "latentgp.sites.augmentations.polya_gamma": "PolyaGamma PoissonPolyaGamma",
     "latentgp.diagnostics": "ChainDiagnostics Diagnostics Integration",
-    "latentgp.evaluation.certificate": "Difference",
-    "latentgp.evaluation.comparison": "Compared Comparison",
-    "latentgp.evaluation.metrics": "ReliabilityCurve",
-    "latentgp.inference.batches.staleness": "Asynchrony",
-    "latentgp.inference.mixtures.summary": "MixtureTerms",
-    "latentgp.inference.solves.phase": "LangevinPhase",
+    "latentgp.surfaces.evaluation.certificate": "Difference",
+    "latentgp.surfaces.evaluation.comparison": "Compared Comparison",
+    "latentgp.surfaces.evaluation.metrics": "ReliabilityCurve",
+    "latentgp.extensions.batches.staleness": "Asynchrony",
+    "latentgp.extensions.black_box.mixtures.summary": "MixtureTerms",
+    "latentgp.extensions.iterative.gradients.phase": "LangevinPhase",
     "latentgp.methods.result": "History",
     "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",
     "latentgp.kernels.graphs": "GraphMatrix",
@@ -64,14 +64,14 @@ _INTERNAL = {
     "latentgp.likelihoods.base": "Marginals",
     "latentgp.likelihoods.multiclass": "SomeOfLogisticSoftmax",
     "latentgp.numerics.cholesky": "Factor",
-    "latentgp.numerics.solvers.structured": "Axes Lattice",
+    "latentgp.extensions.iterative.solvers.structured": "Axes Lattice",
     "latentgp.parameters.networks": "Network",
     "latentgp.parameters.penalised_share": "PenalisedShare",
-    "latentgp.posteriors.chains": "ChainSummary",
+    "latentgp.extensions.chains.draws": "ChainSummary",
     "latentgp.posteriors.components": "Draws Gaussians Mixture OneGaussian",
-    "latentgp.posteriors.deep": "DeepComponents ProcessComponents",
-    "latentgp.posteriors.conditioned_draws": "ConditionedDraws",
-    "latentgp.posteriors.near_draws": "NearDraws",
+    "latentgp.extensions.deep.posterior": "DeepComponents ProcessComponents",
+    "latentgp.extensions.state_space.conditioned_draws": "ConditionedDraws",
+    "latentgp.extensions.neighbours.near_draws": "NearDraws",
     "latentgp.posteriors.evidence": "Evidence",
     "latentgp.representations.coupled": "CoupledDensePosterior",
     "latentgp.representations.dense": "DensePosterior",
@@ -79,53 +79,53 @@ _INTERNAL = {
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
-    "latentgp.representations.features.banded_posterior": "BandedPosterior",
-    "latentgp.representations.features.base": "FixedFunctions FunctionsOfParts",
-    "latentgp.representations.features.fourier": "Waves",
-    "latentgp.representations.features.harmonics": "Harmonics",
-    "latentgp.representations.features.hilbert": "Eigenfunctions",
-    "latentgp.representations.features.multi_scale": "Windows",
-    "latentgp.representations.features.per_part": "Coordinates GroupMembers Points",
-    "latentgp.representations.features.splines": "Splines",
-    "latentgp.representations.random_features": "FeatureWeights",
-    "latentgp.representations.layers": "LastLayer LayerDraw Layout",
-    "latentgp.numerics.lanes": "Unrolled",
-    "latentgp.kernels.state_space": (
+    "latentgp.extensions.inter_domain.banded_posterior": "BandedPosterior",
+    "latentgp.extensions.inter_domain.base": "FixedFunctions FunctionsOfParts",
+    "latentgp.extensions.inter_domain.fourier": "Waves",
+    "latentgp.extensions.inter_domain.harmonics": "Harmonics",
+    "latentgp.extensions.inter_domain.hilbert": "Eigenfunctions",
+    "latentgp.extensions.inter_domain.multi_scale": "Windows",
+    "latentgp.extensions.inter_domain.per_part": "Coordinates GroupMembers Points",
+    "latentgp.extensions.inter_domain.splines": "Splines",
+    "latentgp.extensions.deep.random_features": "FeatureWeights",
+    "latentgp.extensions.deep.layers": "LastLayer LayerDraw Layout",
+    "latentgp.extensions.state_space.lanes": "Unrolled",
+    "latentgp.extensions.state_space.kernels": (
         "ConstantSpace LinearSpace MaternSpace Modes Oscillations ProductSpace ScaledSpace "
         "SumSpace Truncation WhiteSpace"
     ),
-    "latentgp.representations.markov.beliefs": "Adjoint Belief Filter Starts",
-    "latentgp.representations.markov.filtering": "Filtered Smoothed",
-    "latentgp.representations.markov.posterior": "MarkovPosterior",
-    "latentgp.representations.markov.processes": "Conditioned",
-    "latentgp.representations.markov.remembered": "RememberedRows",
-    "latentgp.representations.markov.series": "Lanes RowOrder Series",
-    "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
-    "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
-    "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",
-    "latentgp.representations.neighbours.full_scale": "LowRank Whitener",
-    "latentgp.representations.neighbours.near": "NearRows",
-    "latentgp.representations.neighbours.latent_posterior": (
+    "latentgp.extensions.state_space.markov.beliefs": "Adjoint Belief Filter Starts",
+    "latentgp.extensions.state_space.markov.filtering": "Filtered Smoothed",
+    "latentgp.extensions.state_space.markov.posterior": "MarkovPosterior",
+    "latentgp.extensions.state_space.markov.processes": "Conditioned",
+    "latentgp.extensions.state_space.markov.remembered": "RememberedRows",
+    "latentgp.extensions.state_space.markov.series": "Lanes RowOrder Series",
+    "latentgp.extensions.iterative.matrix_free.posterior": "MatrixFreePosterior Report",
+    "latentgp.extensions.iterative.matrix_free.solves": "MatrixFreeSolves",
+    "latentgp.extensions.neighbours.conditionals": "Conditionals ScaledSites",
+    "latentgp.extensions.neighbours.full_scale": "LowRank Whitener",
+    "latentgp.extensions.neighbours.near": "NearRows",
+    "latentgp.extensions.neighbours.latent_posterior": (
         "LatentNeighboursPosterior Solved Whitened"
     ),
-    "latentgp.representations.neighbours.posterior": "NeighboursPosterior",
-    "latentgp.representations.neighbours.prior": "Regression SparseFactor",
-    "latentgp.representations.neighbours.sweeps": "Sweep Swept",
-    "latentgp.representations.space_time.posterior": "SpaceTimePosterior",
-    "latentgp.representations.space_time.slots": "Slots",
-    "latentgp.representations.space_time.stacked": "Beliefs",
+    "latentgp.extensions.neighbours.posterior": "NeighboursPosterior",
+    "latentgp.extensions.neighbours.prior": "Regression SparseFactor",
+    "latentgp.extensions.neighbours.sweeps": "Sweep Swept",
+    "latentgp.extensions.state_space.space_time.posterior": "SpaceTimePosterior",
+    "latentgp.extensions.state_space.space_time.slots": "Slots",
+    "latentgp.extensions.state_space.space_time.stacked": "Beliefs",
     "latentgp.rows.functionals": "Regions",
     "latentgp.sites.copies": "Copies",
     "latentgp.sites.coupled": "CoupledSites",
     "latentgp.sites.gaussian": "GaussianSites",
-    "latentgp.tables.columns": "CategoryColumn NumberColumn SeriesColumn",
-    "latentgp.tables.encoder": "TableEncoder",
-    "latentgp.tables.formula.coding": "FixedColumn LevelColumn",
-    "latentgp.tables.formula.encoder": "FormulaEncoder",
-    "latentgp.tables.formula.terms": "TermFactor",
-    "latentgp.inference.setup.additive": "AdditiveTerms Groups Smooth",
-    "latentgp.inference.setup.shared_log_normal": "SharedLogNormal",
-    "latentgp.tables.notation": "DateNotation DurationNotation NumberNotation",
+    "latentgp.surfaces.tables.columns": "CategoryColumn NumberColumn SeriesColumn",
+    "latentgp.surfaces.tables.encoder": "TableEncoder",
+    "latentgp.surfaces.tables.formula.coding": "FixedColumn LevelColumn",
+    "latentgp.surfaces.tables.formula.encoder": "FormulaEncoder",
+    "latentgp.surfaces.tables.formula.terms": "TermFactor",
+    "latentgp.setup.additive": "AdditiveTerms Groups Smooth",
+    "latentgp.setup.shared_log_normal": "SharedLogNormal",
+    "latentgp.surfaces.tables.notation": "DateNotation DurationNotation NumberNotation",
 }
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
 _PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")

@@ -12,17 +12,17 @@ from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
 from latentgp.errors import InputError
-from latentgp.inference.setup.priors import scales, space_of
-from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.extensions.deep.layers import Layout
 from latentgp.likelihoods.base import Likelihood, Targets
 from latentgp.model_checks import check_model
 from latentgp.models import DeepGP, LatentGP
 from latentgp.numerics.cholesky import jittered_lower
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
-from latentgp.representations.layers import Layout
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
+from latentgp.setup.priors import scales, space_of
+from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.typing import Array
 from latentgp.validation import as_key, check_arguments, check_data
 

@@ -8,14 +8,14 @@ import jax
 import numpy as np
 from jaxtyping import Key
 
+from latentgp.choosing.choice import choose_method, usual_number_of_points
 from latentgp.errors import InputError, warn_user
+from latentgp.extensions.state_space.markov.posterior import MarkovPosterior
+from latentgp.extensions.state_space.markov.window import Window, window_of
 from latentgp.fit import fit
 from latentgp.methods.base import Method
-from latentgp.methods.choice import choose_method, usual_number_of_points
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.markov.posterior import MarkovPosterior
-from latentgp.representations.markov.window import Window, window_of
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision

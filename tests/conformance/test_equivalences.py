@@ -12,8 +12,8 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import latentgp as lgp
-from latentgp.inference.sites.profiled_bound import converge, evaluate, initial_sites
 from latentgp.parameters.space import ParameterSpace
+from latentgp.site_inference.search.profiled_bound import converge, evaluate, initial_sites
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing.numerics import hermite_nodes, require_gradient
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression

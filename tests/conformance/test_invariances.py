@@ -13,7 +13,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp import RBF, Data, Gaussian, GPClassifier, GPRegressor, LatentGP, Periodic
-from latentgp.inference.setup.priors import scales, weak_priors
+from latentgp.setup.priors import scales, weak_priors
 
 ROWS = 24
 CLOSE = 1e-3

@@ -6,14 +6,14 @@ from scipy.special import log_ndtr, logsumexp
 
 import latentgp as lgp
 from classes import concrete_classes
-from latentgp.augmentations import Augmentation, augmentation_of
-from latentgp.augmentations.polya_gamma import PolyaGamma
 from latentgp.likelihoods import Likelihood, Marginals
-from latentgp.rules.augmentation import AugmentationRule
-from latentgp.rules.base import SiteRule
-from latentgp.rules.expectation_propagation import MomentRule
-from latentgp.rules.laplace import LaplaceRule
-from latentgp.rules.variational import VariationalRule
+from latentgp.site_inference.rules.augmentation import AugmentationRule
+from latentgp.site_inference.rules.base import SiteRule
+from latentgp.site_inference.rules.expectation_propagation import MomentRule
+from latentgp.site_inference.rules.laplace import LaplaceRule
+from latentgp.site_inference.rules.variational import VariationalRule
+from latentgp.sites.augmentations import Augmentation, augmentation_of
+from latentgp.sites.augmentations.polya_gamma import PolyaGamma
 from latentgp.testing import check_augmentation, check_likelihood, check_rule
 from likelihood_cases import (
     AUGMENTED,

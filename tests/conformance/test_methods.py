@@ -4,7 +4,7 @@ import pytest
 
 import latentgp as lgp
 from classes import concrete_classes
-from latentgp.methods.sites import SiteMethod
+from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.testing import check_method
 from problems import (
     BINARY,

@@ -9,8 +9,8 @@ import pytest
 
 import latentgp as lgp
 from classes import concrete_classes
+from latentgp.choosing.choice import choose_method
 from latentgp.likelihoods import Likelihood
-from latentgp.methods.choice import choose_method
 from likelihood_cases import AT_EVERY_CHANGE, COMPLETE, LOGISTIC_NOISE, OF_OUTPUTS
 
 ROWS = 20

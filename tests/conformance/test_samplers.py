@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.inference.mcmc.couplings.ancillary import Sites
-from latentgp.methods.elliptical_slice import EllipticalSliceSampler, EllipticalSliceState
+from latentgp.extensions.chains.couplings.ancillary import Sites
+from latentgp.extensions.chains.methods.elliptical_slice import (
+    EllipticalSliceSampler,
+    EllipticalSliceState,
+)
 from latentgp.testing import check_sampler
 
 POINTS = lgp.Inducing(points=np.array([[0.0], [0.8], [1.6], [2.4], [3.0]]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.methods.registry import METHODS
+from latentgp.choosing.registry import METHODS
 from slow import slow_parameters
 
 KEY = jax.random.key(0)

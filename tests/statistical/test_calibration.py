@@ -11,10 +11,10 @@ from scipy.special import ndtr
 import calibration
 import latentgp as lgp
 from classes import concrete_classes
-from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
-from latentgp.rules.augmentation import AugmentationRule
+from latentgp.site_inference.rules.augmentation import AugmentationRule
+from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.testing import check_calibration, simulate_calibration
 from latentgp.testing.calibration import Calibration, from_prior
 from simulated import INPUTS, LIKELIHOODS, model_of

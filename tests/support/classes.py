@@ -15,7 +15,7 @@ def concrete_classes(base):
     """All concrete subclasses of a base that are defined inside latentgp, by name."""
     for module in pkgutil.walk_packages(latentgp.__path__, "latentgp."):
         if not module.name.startswith(
-            ("latentgp.cli.app", "latentgp.testing", "latentgp.__main__")
+            ("latentgp.surfaces.cli.app", "latentgp.testing", "latentgp.__main__")
         ):
             importlib.import_module(module.name)
     found, pending = set(), [base]

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import latentgp as lgp
-from latentgp.inference.batches.step_sizes import RobbinsMonro
-from latentgp.inference.deep.family import Architecture
-from latentgp.inference.deep.steps import DeepInference
-from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.extensions.batches.step_sizes import RobbinsMonro
+from latentgp.extensions.deep.inference.family import Architecture
+from latentgp.extensions.deep.inference.steps import DeepInference
 from latentgp.parameters.space import ParameterSpace
-from latentgp.rules.variational import VariationalRule
+from latentgp.site_inference.rules.variational import VariationalRule
+from latentgp.site_inference.search.algorithm import SiteInference
 
 KEY = jax.random.key(0)
 GENERATOR = np.random.default_rng(0)

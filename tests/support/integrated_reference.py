@@ -1,4 +1,4 @@
-"""Long importance sampling of approximate evidences, for `tests/statistical/test_integrated.py`.
+"""Long importance sampling of approximate evidences, for `test_against_quadrature.py`.
 
     PYTHONPATH=experiments python tests/support/integrated_reference.py
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.augmentations import Automatic
-from latentgp.augmentations.polya_gamma import PolyaGamma
+from latentgp.sites.augmentations import Automatic
+from latentgp.sites.augmentations.polya_gamma import PolyaGamma
 
 GRID = np.linspace(-25, 25, 4001)
 WIDE = np.linspace(-400, 400, 64_001)

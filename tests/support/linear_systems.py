@@ -4,7 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import latentgp as lgp
-from latentgp.numerics.solvers.operators import Tiled, as_matrix, noisy_system, site_system
+from latentgp.extensions.iterative.solvers.operators import (
+    Tiled,
+    as_matrix,
+    noisy_system,
+    site_system,
+)
 
 SIZE = 24
 _generator = np.random.default_rng(3)

@@ -1,7 +1,7 @@
 """Every method of the registry, and forms of them, on a tiny problem."""
 
 import latentgp as lgp
-from latentgp.methods.registry import METHODS
+from latentgp.choosing.registry import METHODS
 from problems import BINARY, SMOOTH, X, classification, regression
 
 METHOD_CASES = [*sorted(METHODS), "stochastic", "integrated"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from latentgp.tables.model import TableModel
+from latentgp.surfaces.tables.model import TableModel
 
 
 def patients():

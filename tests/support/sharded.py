@@ -16,7 +16,6 @@ import numpy as np  # noqa: E402
 from jax.sharding import Mesh, PartitionSpec  # noqa: E402
 
 import latentgp as lgp  # noqa: E402
-from latentgp.inference.sites.profiled_bound import exact_log_evidence  # noqa: E402
 from latentgp.numerics import sharded_cholesky as module  # noqa: E402
 from latentgp.numerics.sharded_cholesky import (  # noqa: E402
     Layout,
@@ -24,6 +23,7 @@ from latentgp.numerics.sharded_cholesky import (  # noqa: E402
     sharded_cholesky,
 )
 from latentgp.runtime.mesh import ROWS, rows_over  # noqa: E402
+from latentgp.site_inference.search.profiled_bound import exact_log_evidence  # noqa: E402
 
 module._WIDTH = 20
 RNG = np.random.default_rng(0)

@@ -18,7 +18,7 @@ import jax
 
 import latentgp as lgp
 import mutations
-from latentgp.tables import read_table
+from latentgp.surfaces.tables import read_table
 from problems import BINARY, X, classification
 
 SECONDS, BYTES = 20, 2 << 30

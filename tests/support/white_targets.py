@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import latentgp as lgp
-from latentgp.inference.mcmc.target import Position, WhiteTarget
+from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.parameters.space import ParameterSpace
 
 X = np.linspace(0.0, 3.0, 7)

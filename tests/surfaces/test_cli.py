@@ -13,10 +13,10 @@ import pytest
 from safetensors.numpy import save_file
 
 import latentgp
-from latentgp import cli
-from latentgp.inference.sites import search
-from latentgp.tables import prediction as table_prediction
-from latentgp.tables.model import TableModel
+from latentgp.site_inference.search import search
+from latentgp.surfaces import cli
+from latentgp.surfaces.tables import prediction as table_prediction
+from latentgp.surfaces.tables.model import TableModel
 
 ROWS = 40
 _generator = np.random.default_rng(0)
@@ -671,7 +671,7 @@ def test_processes_of_a_cluster_find_each_other():
 
 @pytest.mark.slow
 def test_processes_of_a_cluster_write_one_model(house, tmp_path):
-    program = "from latentgp.cli.app import main; main()"
+    program = "from latentgp.surfaces.cli.app import main; main()"
     outputs = started_by_open_mpi(
         [
             *(program, "fit", house / "classification.parquet", "--target", "price"),

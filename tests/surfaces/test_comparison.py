@@ -10,12 +10,18 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from latentgp import GPCountRegressor
-from latentgp.cli.app import app
-from latentgp.cli.report import comparison_picture, print_comparison
 from latentgp.errors import InputError
-from latentgp.evaluation import comparison
-from latentgp.evaluation.comparison import LEVELS, Compared, Comparison, compare, interval_coverages
-from latentgp.evaluation.depth import verdict
+from latentgp.extensions.deep.depth import verdict
+from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.cli.report import comparison_picture, print_comparison
+from latentgp.surfaces.evaluation import comparison
+from latentgp.surfaces.evaluation.comparison import (
+    LEVELS,
+    Compared,
+    Comparison,
+    compare,
+    interval_coverages,
+)
 
 pytestmark = pytest.mark.quick
 

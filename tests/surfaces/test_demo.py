@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from latentgp import demo
-from latentgp.cli.app import app
-from latentgp.demo.forecast import SeasonalDrift
+from latentgp.surfaces import demo
+from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.demo.forecast import SeasonalDrift
 
 
 @pytest.fixture(scope="module")

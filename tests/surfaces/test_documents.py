@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from latentgp.methods.registry import table_of_methods
+from latentgp.choosing.registry import table_of_methods
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]

@@ -24,9 +24,9 @@ from latentgp import (
     GPRegressor,
     InputError,
 )
-from latentgp.estimators import MULTICLASS, REGRESSION
-from latentgp.methods.registry import method_from_name
+from latentgp.choosing.registry import method_from_name
 from latentgp.rows import RowsInMemory
+from latentgp.surfaces.estimators import MULTICLASS, REGRESSION
 
 ROWS = 30
 

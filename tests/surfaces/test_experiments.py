@@ -9,8 +9,8 @@ import pytest
 
 import latentgp as lgp
 import optimisers
-from latentgp.inference.setup.priors import scales, search_bounds
 from latentgp.parameters.space import ParameterSpace
+from latentgp.setup.priors import scales, search_bounds
 
 ROWS = 400
 

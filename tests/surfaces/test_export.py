@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 import latentgp as lgp
-from latentgp.export import trace, writer
-from latentgp.export.runtime import special
+from latentgp.surfaces.export import trace, writer
+from latentgp.surfaces.export.runtime import special
 from likelihood_cases import COMPLETE, slow_but_some
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
 
@@ -634,7 +634,7 @@ def test_a_formula_is_exported_with_its_columns(tmp_path):
 def test_the_command_line_exports(table_model, tmp_path, capsys):
     from typer.testing import CliRunner
 
-    from latentgp.cli.app import app
+    from latentgp.surfaces.cli.app import app
 
     model = table_model.save(tmp_path / "model.lgp")
     done = CliRunner().invoke(app, ["export", str(model), str(tmp_path / "out")])

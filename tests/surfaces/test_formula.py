@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 import latentgp as lgp
-from latentgp.cli.app import app
 from latentgp.errors import InputError
-from latentgp.inference.setup.initial_model import starting_model
-from latentgp.report.terms import terms
-from latentgp.tables.formula.arithmetic import FUNCTIONS, columns_in, steps_of, value_of
-from latentgp.tables.formula.encoder import FormulaEncoder, rows_without_gaps
-from latentgp.tables.formula.parser import parse
-from latentgp.tables.formula.terms import GroupTerm, SmoothTerm, TermFactor
+from latentgp.setup.initial_model import starting_model
+from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.report.terms import terms
+from latentgp.surfaces.tables.formula.arithmetic import FUNCTIONS, columns_in, steps_of, value_of
+from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
+from latentgp.surfaces.tables.formula.parser import parse
+from latentgp.surfaces.tables.formula.terms import GroupTerm, SmoothTerm, TermFactor
 from slow import slow_parameters
 
 FORMULA = "y ~ `my dose` * sex + log(age) + gp(east, kernel=matern52) + (1 + `my dose` | clinic)"

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 import latentgp as lgp
-from latentgp import cli
-from latentgp.cli.report import comparison_picture, print_comparison
 from latentgp.errors import InputError, ProcessLost
-from latentgp.evaluation import comparison, pilot
-from latentgp.evaluation.comparison import Compared, Comparison, compare
-from latentgp.evaluation.plots import cost_front
 from latentgp.runtime.apart import Measured
-from latentgp.tables.model import TableModel
+from latentgp.surfaces import cli
+from latentgp.surfaces.cli.report import comparison_picture, print_comparison
+from latentgp.surfaces.evaluation import comparison, pilot
+from latentgp.surfaces.evaluation.comparison import Compared, Comparison, compare
+from latentgp.surfaces.evaluation.plots import cost_front
+from latentgp.surfaces.tables.model import TableModel
 
 ROWS = 60
 _generator = np.random.default_rng(0)
@@ -166,7 +166,7 @@ class TestReport:
         assert out.endswith("- inducing-500: There is no fit.\n- Few rows.\nTake both.\n")
 
     def test_the_picture_says_memory(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("latentgp.evaluation.plots.save_figure", lambda axes, _: axes)
+        monkeypatch.setattr("latentgp.surfaces.evaluation.plots.save_figure", lambda axes, _: axes)
         drawn = comparison_picture(self.found(), tmp_path / "a.png")
         words = [text.get_text() for text in drawn.texts]
         assert words == ["neighbours-20\n200 MB", "dense\n?"]

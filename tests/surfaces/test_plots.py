@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 import latentgp as lgp
 from latentgp import plots
 from latentgp.errors import InputError
-from latentgp.evaluation.effects import Dependence, VarianceShares
 from latentgp.posteriors.parts import Part
+from latentgp.surfaces.evaluation.effects import Dependence, VarianceShares
 
 pytestmark = pytest.mark.quick
 

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from browser import CHROMIUM, look_at, small_picture
-from latentgp.cli.app import app
-from latentgp.report import write_report
-from latentgp.report.baselines import baselines
-from latentgp.report.judged import judged
 from latentgp.rows.fingerprints import fingerprints, share_known
+from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.report import write_report
+from latentgp.surfaces.report.baselines import baselines
+from latentgp.surfaces.report.judged import judged
 from report_fits import fitted
 from slow import slow_parameters
 

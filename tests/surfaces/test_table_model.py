@@ -9,12 +9,12 @@ import sklearn.metrics
 
 import latentgp as lgp
 from latentgp.errors import InputError
-from latentgp.evaluation.comparison import interval_coverages
-from latentgp.inference.sites import search
 from latentgp.posteriors import predictive
 from latentgp.runtime.buckets import Buckets
-from latentgp.tables.model import TableModel
-from latentgp.tables.start import choose_task
+from latentgp.site_inference.search import search
+from latentgp.surfaces.evaluation.comparison import interval_coverages
+from latentgp.surfaces.tables.model import TableModel
+from latentgp.surfaces.tables.start import choose_task
 from likelihood_cases import COMPLETE
 
 ROWS = 60

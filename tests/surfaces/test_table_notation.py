@@ -6,10 +6,10 @@ import pytest
 
 from latentgp.errors import InputError
 from latentgp.persistence import load, save
-from latentgp.tables import TableEncoder, guess_task, read_table
-from latentgp.tables.model import TableModel
-from latentgp.tables.prediction import predict_files
-from latentgp.tables.rows import Frames
+from latentgp.surfaces.tables import TableEncoder, guess_task, read_table
+from latentgp.surfaces.tables.model import TableModel
+from latentgp.surfaces.tables.prediction import predict_files
+from latentgp.surfaces.tables.rows import Frames
 
 ROWS = 40
 _generator = np.random.default_rng(0)

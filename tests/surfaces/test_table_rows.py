@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import latentgp as lgp
-from latentgp.cli.app import app
-from latentgp.inference.batches.loop import BatchSearch
+from latentgp.extensions.batches.loop import BatchSearch
 from latentgp.rows.pieces import TableFiles
-from latentgp.tables import TableEncoder, once, read_table, split_target
-from latentgp.tables.model import TableModel
-from latentgp.tables.prediction import predict_files
-from latentgp.tables.rows import Frames, TableRows, sample_of
+from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.tables import TableEncoder, once, read_table, split_target
+from latentgp.surfaces.tables.model import TableModel
+from latentgp.surfaces.tables.prediction import predict_files
+from latentgp.surfaces.tables.rows import Frames, TableRows, sample_of
 from slow import slow_parameters
 
 
@@ -218,7 +218,7 @@ def test_parquet_files_of_a_folder_agree_by_what_they_hold(tmp_path):
 
 
 def test_a_class_that_the_sample_did_not_hold_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("latentgp.tables.model._SAMPLED_ROWS", 300)
+    monkeypatch.setattr("latentgp.surfaces.tables.model._SAMPLED_ROWS", 300)
     frame = table(3000, target="label")
     frame.loc[1501, "label"] = "maybe"
     folder = write(frame, tmp_path / "rows", parts=2)
@@ -270,7 +270,9 @@ class TestPrediction:
 
     @pytest.mark.parametrize("large", [True, False])
     def test_an_index_with_a_name_is_kept(self, model, tmp_path, monkeypatch, large):
-        monkeypatch.setattr("latentgp.tables.prediction._LARGE_NUMBERS", 0 if large else 1000)
+        monkeypatch.setattr(
+            "latentgp.surfaces.tables.prediction._LARGE_NUMBERS", 0 if large else 1000
+        )
         lgp.save(model, tmp_path / "model")
         named = table(30).assign(id=np.arange(100, 130)).set_index("id")
         named.to_parquet(tmp_path / "rows.parquet")
@@ -290,7 +292,7 @@ class TestPrediction:
         def full(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("latentgp.tables.prediction._join", full)
+        monkeypatch.setattr("latentgp.surfaces.tables.prediction._join", full)
         with pytest.raises(lgp.InputError, match="No space left on device"):
             predict_files(model, folder, tmp_path / "other.csv")
         monkeypatch.undo()
@@ -387,7 +389,12 @@ class TestPrediction:
         (tmp_path / "rows").mkdir()
         whole.to_parquet(tmp_path / "rows" / "0.parquet", row_group_size=20)
         lgp.save(model, tmp_path / "model")
-        command = [sys.executable, "-c", "from latentgp.cli.app import main; main()", "predict"]
+        command = [
+            sys.executable,
+            "-c",
+            "from latentgp.surfaces.cli.app import main; main()",
+            "predict",
+        ]
         out, known = (tmp_path / f"{name}.{ending}" for name in ("out", "known"))
         command += [tmp_path / "model", tmp_path / "rows", "--with-inputs", "--out", out]
         running = subprocess.Popen(map(str, command), stderr=subprocess.PIPE)
@@ -495,7 +502,7 @@ class TestCommandLine:
         found = []
         for limit in (1, 10**9):
             for name in ("_LARGE_BYTES", "_LARGE_NUMBERS"):
-                monkeypatch.setattr(f"latentgp.tables.prediction.{name}", limit)
+                monkeypatch.setattr(f"latentgp.surfaces.tables.prediction.{name}", limit)
             out = tmp_path / f"{limit}.{ending}"
             command = ["predict", tmp_path / "model", tmp_path / f"rows.{ending}"]
             result = self.run(*command, "--with-inputs", "--out", out)

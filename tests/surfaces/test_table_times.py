@@ -12,10 +12,10 @@ import pytest
 import latentgp as lgp
 from latentgp.errors import InputError
 from latentgp.persistence import load, save
-from latentgp.tables import TableEncoder, guess_task, read_table
-from latentgp.tables.encoder import TableEncoder as Encoder
-from latentgp.tables.notation import seconds_of
-from latentgp.tables.rows import Frames
+from latentgp.surfaces.tables import TableEncoder, guess_task, read_table
+from latentgp.surfaces.tables.encoder import TableEncoder as Encoder
+from latentgp.surfaces.tables.notation import seconds_of
+from latentgp.surfaces.tables.rows import Frames
 
 pytestmark = pytest.mark.quick
 

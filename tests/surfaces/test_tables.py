@@ -9,14 +9,14 @@ import pytest
 
 from latentgp.errors import InputError
 from latentgp.persistence import load, save
-from latentgp.tables import (
+from latentgp.surfaces.tables import (
     TableEncoder,
     guess_task,
     read_table,
     split_target,
     write_table,
 )
-from latentgp.tables.rows import Frames
+from latentgp.surfaces.tables.rows import Frames
 
 pytestmark = pytest.mark.quick
 

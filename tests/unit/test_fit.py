@@ -14,12 +14,12 @@ from safetensors.numpy import load_file, save_file
 from scipy.optimize import OptimizeResult, minimize
 
 import latentgp as lgp
-from latentgp.inference.sites import hyperparameters, profiled_bound
-from latentgp.methods import sites as sites_methods
-from latentgp.methods.sites import converged_sites
-from latentgp.methods.stochastic import posterior_of_search
+from latentgp.extensions.batches.method import posterior_of_search
 from latentgp.runtime import checkpoint, progress
 from latentgp.runtime import compilation_cache as programs
+from latentgp.site_inference.methods import base as sites_methods
+from latentgp.site_inference.methods.base import converged_sites
+from latentgp.site_inference.search import hyperparameters, profiled_bound
 from latentgp.validation import as_key, check_arguments
 from problems import BINARY, SMOOTH, X, classification, regression
 from slow import slow_parameters

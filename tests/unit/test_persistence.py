@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 import latentgp as lgp
 from latentgp import InputError, persistence
 from latentgp.representations.inducing.stream import StreamingPrior
-from latentgp.tables.model import TableModel
+from latentgp.surfaces.tables.model import TableModel
 
 _generator = np.random.default_rng(0)
 X = _generator.normal(size=(20, 2))

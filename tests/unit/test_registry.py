@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import latentgp as lgp
-from latentgp.cli.app import app
-from latentgp.evaluation.comparison import compare
-from latentgp.methods.registry import METHODS, Entry, without_points
+from latentgp.choosing.registry import METHODS, Entry, without_points
 from latentgp.methods.result import Fit
+from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.evaluation.comparison import compare
 from latentgp.testing import check_posterior
 
 _rng = np.random.default_rng(0)

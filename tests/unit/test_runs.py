@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.evaluation import cross_validation
 from latentgp.runtime import blas_threads
 from latentgp.runtime.switch import Switch, obeying
+from latentgp.surfaces.evaluation import cross_validation
 from method_cases import METHOD_CASES, case_of
 from problems import BINARY, SMOOTH, X, classification, regression
 

@@ -7,6 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 from latentgp.errors import InputError
+from latentgp.extensions.state_space.kernels import columns_seen
 from latentgp.kernels.base import (
     ActiveDimensions,
     Constant,
@@ -15,7 +16,6 @@ from latentgp.kernels.base import (
     Scaled,
     Sum,
 )
-from latentgp.kernels.state_space import columns_seen
 from latentgp.kernels.weighted import WeightedSum
 
 

@@ -32,13 +32,13 @@ from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.summary import DataSummary
 
 if TYPE_CHECKING:
-    from latentgp.methods.sites import SiteMethod
+    from latentgp.site_inference.methods.base import SiteMethod
 
 
 class Method(Module):
     """An inference algorithm with its settings; it holds no data.
 
-    A new method is a subclass with a `run`, and one line in `latentgp.methods.registry`. What it
+    A new method is a subclass with a `run`, and one line in `latentgp.choosing.registry`. What it
     can do is stated by attributes; its type is never tested.
 
     Attributes:

@@ -13,9 +13,6 @@ import numpy as np
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
-from latentgp.inference.setup.periods import better_periods, with_likely_periods
-from latentgp.inference.setup.priors import Scales, scales, space_of
-from latentgp.inference.setup.units import in_units_of_rows
 from latentgp.methods.result import Asked
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
@@ -28,6 +25,9 @@ from latentgp.runtime.checkpoint import Checkpoint
 from latentgp.runtime.hashing import digest
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import RunControl
+from latentgp.setup.periods import better_periods, with_likely_periods
+from latentgp.setup.priors import Scales, scales, space_of
+from latentgp.setup.units import in_units_of_rows
 from latentgp.typing import Array
 from latentgp.validation import check_data, check_outputs_seen, check_streaming_prior
 

@@ -19,8 +19,8 @@ from latentgp.rows.data import Data, MergedRows
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
-    from latentgp.evaluation.certificate import Certificate
-    from latentgp.evaluation.leave_one_out import LeaveOneOut
+    from latentgp.surfaces.evaluation.certificate import Certificate
+    from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
 
 
 class History(NamedTuple):
@@ -88,7 +88,9 @@ class Fit:
         Args:
             data: the rows; None for those that were fitted.
         """
-        from latentgp.evaluation.leave_one_out import leave_one_out  # it knows all posteriors
+        from latentgp.surfaces.evaluation.leave_one_out import (
+            leave_one_out,  # it knows all posteriors
+        )
 
         return leave_one_out(self, data)
 
@@ -112,7 +114,9 @@ class Fit:
             >>> bool(lower < fit.model.kernel.lengthscale < upper)
             True
         """
-        from latentgp.methods.at_optimum import marginals_at_optimum  # it knows all methods
+        from latentgp.extensions.integrated.at_optimum import (
+            marginals_at_optimum,  # it knows all methods
+        )
 
         own = getattr(self.posterior, "hyperparameter_marginals", None)
         if own is not None:
@@ -134,7 +138,7 @@ class Fit:
             key: random key; one of its own unless given.
             settings: as `latentgp.certify` takes them.
         """
-        from latentgp.evaluation.certificate import certify  # it knows all methods
+        from latentgp.surfaces.evaluation.certificate import certify  # it knows all methods
 
         key = jax.random.key(0) if key is None else key
         return certify(self, key=key, seconds=seconds, **settings)

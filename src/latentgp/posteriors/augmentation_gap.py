@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.augmentations import Augmentation
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.numerics.quadrature import Nodes, expectation, sobol_nodes, trapezoidal_nodes
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.rows.data import Data
-from latentgp.rules.augmentation import AugmentationRule
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
+from latentgp.site_inference.rules.augmentation import AugmentationRule
+from latentgp.sites.augmentations import Augmentation
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 from latentgp.validation import checked_side, checked_targets

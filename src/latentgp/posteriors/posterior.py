@@ -18,12 +18,12 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
+from latentgp.extensions.chains.draws import watched_rows
 from latentgp.kernels.parts import names_of_parts
 from latentgp.likelihoods import Likelihood, Marginals, SideInformation
 from latentgp.model_checks import check_points
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
-from latentgp.posteriors.chains import watched_rows
 from latentgp.posteriors.coefficients import (
     Coefficients,
     GroupEffects,
@@ -48,9 +48,9 @@ from latentgp.typing import Array
 from latentgp.validation import check_data, checked_inputs, checked_side
 
 if TYPE_CHECKING:
-    from latentgp.evaluation.effects import Effects
-    from latentgp.export import Exported
     from latentgp.methods.base import Method
+    from latentgp.surfaces.evaluation.effects import Effects
+    from latentgp.surfaces.export import Exported
 
 _PATH_COLUMNS = 2048
 _DRAWN_ROWS = 2_000  # at which f is drawn jointly
@@ -238,9 +238,9 @@ class Posterior(eqx.Module):
 
         Args:
             X: inputs, shape (N, D), or a data frame of such columns.
-            settings: as `latentgp.evaluation.effects.Effects` takes them.
+            settings: as `latentgp.surfaces.evaluation.effects.Effects` takes them.
         """
-        from latentgp.evaluation.effects import Effects  # it asks a posterior
+        from latentgp.surfaces.evaluation.effects import Effects  # it asks a posterior
 
         return Effects.of_posterior(self, X, **settings)
 
@@ -422,7 +422,7 @@ class Posterior(eqx.Module):
         Raises:
             InputError: as `latentgp.export_predictor` does.
         """
-        from latentgp.export import export_predictor
+        from latentgp.surfaces.export import export_predictor
 
         return export_predictor(self, folder, **settings)
 

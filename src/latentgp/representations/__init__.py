@@ -1,9 +1,7 @@
 """Representations of the latent functions: columns of the design's table."""
 
-from latentgp.representations.base import LatentPosterior, Representation
-from latentgp.representations.dense import Dense
-from latentgp.representations.evidence import log_evidence
-from latentgp.representations.features import (
+from latentgp.extensions.deep.random_features import RandomFeatures
+from latentgp.extensions.inter_domain import (
     BSplines,
     FourierFeatures,
     HilbertSpace,
@@ -11,13 +9,15 @@ from latentgp.representations.features import (
     PerPart,
     SphericalHarmonics,
 )
+from latentgp.extensions.iterative.matrix_free.representation import MatrixFree
+from latentgp.extensions.neighbours.latent import LatentNeighbours
+from latentgp.extensions.neighbours.representation import Neighbours
+from latentgp.extensions.state_space.markov.representation import Markov
+from latentgp.extensions.state_space.space_time.representation import SpaceTime
+from latentgp.representations.base import LatentPosterior, Representation
+from latentgp.representations.dense import Dense
+from latentgp.representations.evidence import log_evidence
 from latentgp.representations.inducing.representation import Inducing
-from latentgp.representations.markov.representation import Markov
-from latentgp.representations.matrix_free.representation import MatrixFree
-from latentgp.representations.neighbours.latent import LatentNeighbours
-from latentgp.representations.neighbours.representation import Neighbours
-from latentgp.representations.random_features import RandomFeatures
-from latentgp.representations.space_time.representation import SpaceTime
 
 __all__ = [
     "BSplines",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
+from latentgp.extensions.state_space.markov.remembered import RememberedRows
+from latentgp.extensions.state_space.markov.representation import Markov
 from latentgp.representations.base import Representation
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
-from latentgp.representations.markov.remembered import RememberedRows
-from latentgp.representations.markov.representation import Markov
-from latentgp.representations.random_features import FeatureWeights, RandomFeatures
 from latentgp.representations.summary import DataSummary
 
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.augmentations import Augmentation, augmentation_of
 from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.runtime.x64 import double_precision
+from latentgp.sites.augmentations import Augmentation, augmentation_of
 from latentgp.sites.gaussian import Rows
 from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes
 from latentgp.testing.numerics import (

@@ -18,18 +18,18 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Bool, Float, Key
 
+from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.extensions.deep.layers import Layout
 from latentgp.fit import fit
-from latentgp.inference.sites.algorithm import SiteInference, prior_mean
-from latentgp.inference.sites.profiled_bound import converge
 from latentgp.methods.base import Method
-from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, variances_of
-from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import draw_rows, layout_of, moments_before
-from latentgp.representations.layers import Layout
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.search.algorithm import SiteInference, prior_mean
+from latentgp.site_inference.search.profiled_bound import converge
 from latentgp.testing.numerics import require
 from latentgp.typing import Array
 

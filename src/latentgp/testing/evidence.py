@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from latentgp.inference.sites.algorithm import prior_mean
-from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.numerics.quadrature import sobol_nodes
 from latentgp.representations.latent_axis import latent_grams
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.testing.methods import converged
 from latentgp.testing.numerics import hermite_nodes, require
 

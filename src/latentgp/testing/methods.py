@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.fit import fit
-from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.inference.sites.profiled_bound import (
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.rows.data import Data
+from latentgp.runtime.x64 import double_precision
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.site_inference.search.profiled_bound import (
     Converged,
     converge,
     evaluate,
     initial_sites,
 )
-from latentgp.methods.sites import SiteMethod
-from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
-from latentgp.rows.data import Data
-from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import require, require_equal, require_gradient
 
 _STEPS = 12

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.likelihoods import Likelihood, Marginals
-from latentgp.rules.base import SiteRule
 from latentgp.runtime.x64 import double_precision
+from latentgp.site_inference.rules.base import SiteRule
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes, nodes_of
 from latentgp.testing.numerics import (

@@ -15,23 +15,23 @@ import numpy as np
 from jaxtyping import Float, Key
 from numpyro.distributions import LogNormal, Normal
 
+from latentgp.extensions.chains.loop import Sampler
+from latentgp.extensions.chains.methods.nuts import NUTS
+from latentgp.extensions.chains.methods.sampling import SamplingMethod
+from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.fit import fit
-from latentgp.inference.mcmc.loop import Sampler
-from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.kernels import RBF
 from latentgp.likelihoods import Gaussian, Poisson
 from latentgp.means import ConstantMean
-from latentgp.methods.exact import ExactGP
-from latentgp.methods.nuts import NUTS
 from latentgp.methods.result import Fit
-from latentgp.methods.sampling import SamplingMethod
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.representations import Dense
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
+from latentgp.site_inference.methods.exact import ExactGP
 from latentgp.testing.numerics import require
 from latentgp.typing import Array
 

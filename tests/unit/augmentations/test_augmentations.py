@@ -11,14 +11,14 @@ from scipy.special import expit, logsumexp
 from scipy.stats import norm, qmc
 
 import latentgp as lgp
-from latentgp.augmentations import Automatic, augmentation_of, check_completely_monotone
-from latentgp.augmentations.heteroscedastic import NoiseAuxiliary
-from latentgp.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.distributions import PolyaGamma
-from latentgp.inference.sites.algorithm import SiteInference, rows_of
-from latentgp.inference.sites.profiled_bound import converge, initial_sites
 from latentgp.likelihoods import Marginals
-from latentgp.rules.augmentation import AugmentationRule
+from latentgp.site_inference.rules.augmentation import AugmentationRule
+from latentgp.site_inference.search.algorithm import SiteInference, rows_of
+from latentgp.site_inference.search.profiled_bound import converge, initial_sites
+from latentgp.sites.augmentations import Automatic, augmentation_of, check_completely_monotone
+from latentgp.sites.augmentations.heteroscedastic import NoiseAuxiliary
+from latentgp.sites.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.testing.numerics import hermite_nodes
 from likelihood_cases import AUGMENTED, marked

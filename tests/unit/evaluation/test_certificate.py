@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import latentgp as lgp
-from latentgp.cli.app import app
+from latentgp.surfaces.cli.app import app
 
 KEY = jax.random.key(0)
 GENERATOR = np.random.default_rng(0)

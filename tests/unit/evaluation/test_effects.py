@@ -5,7 +5,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.errors import InputError
-from latentgp.tables.model import TableModel
+from latentgp.surfaces.tables.model import TableModel
 
 KEY = jax.random.key(0)
 

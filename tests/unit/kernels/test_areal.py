@@ -7,11 +7,11 @@ from scipy.integrate import quad
 from scipy.sparse import csr_array
 
 import latentgp as lgp
-from latentgp.inference.setup.priors import scales, weak_priors
+from latentgp.choosing.choice import choose_method
+from latentgp.extensions.chains.posterior import stacked_models
 from latentgp.kernels.graphs import adjacency_matrix, components
-from latentgp.methods.choice import choose_method
 from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.sampled import stacked_models
+from latentgp.setup.priors import scales, weak_priors
 
 # A grid of 3 x 4, a chain of three areas, and two areas alone.
 GRID = np.arange(12).reshape(3, 4)

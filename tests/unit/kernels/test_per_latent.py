@@ -10,12 +10,12 @@ import pytest
 
 import latentgp as lgp
 from latentgp import persistence
-from latentgp.inference.setup.priors import scales, search_bounds, weak_priors
-from latentgp.inference.sites.profiled_bound import converge, evaluate, initial_sites
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import log_evidence
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.prior_paths import prior_paths
+from latentgp.setup.priors import scales, search_bounds, weak_priors
+from latentgp.site_inference.search.profiled_bound import converge, evaluate, initial_sites
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing import check_method
 from latentgp.testing.numerics import require_gradient

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.inference.setup.priors import scales, weak_priors
 from latentgp.kernels.features import random_features
 from latentgp.kernels.sphere import EARTH_RADIUS
 from latentgp.parameters.summary import lengthscales
+from latentgp.setup.priors import scales, weak_priors
 
 RNG = np.random.default_rng(0)
 LATITUDES = np.degrees(np.arcsin(RNG.uniform(-1, 1, 500)))
@@ -150,7 +150,7 @@ def test_random_features_are_those_of_the_chord(x64):
 
 @pytest.mark.quick
 def test_neighbours_are_found_across_180_degrees(x64):
-    from latentgp.representations.neighbours.search import coordinates
+    from latentgp.extensions.neighbours.search import coordinates
 
     X = np.array([[179.99, 0.0], [-179.99, 0.0], [170.0, 0.0]])
     at = np.asarray(coordinates(lgp.OnSphere(lgp.RBF(100.0)), X, X))

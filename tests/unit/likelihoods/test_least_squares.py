@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 import latentgp as lgp
 from latentgp import InputError
-from latentgp.methods.choice import choose_method
+from latentgp.choosing.choice import choose_method
 
 CLASSES = 3
 _generator = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.methods.registry import METHODS
+from latentgp.choosing.registry import METHODS
 
 CLASSES = dict.fromkeys(
     [entry.method for entry in METHODS.values()] + [lgp.Stochastic, lgp.Integrated]

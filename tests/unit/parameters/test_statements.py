@@ -7,8 +7,8 @@ from numpyro.distributions import InverseGamma, constraints
 from scipy import integrate
 
 import latentgp as lgp
-from latentgp.cli.priors import priors_from
 from latentgp.parameters.supports import support_under
+from latentgp.surfaces.cli.priors import priors_from
 
 
 @pytest.fixture(autouse=True)

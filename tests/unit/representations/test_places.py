@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.evaluation.cavities import cavities
-from latentgp.inference.sites.profiled_bound import converge, evaluate, initial_sites
 from latentgp.parameters.space import ParameterSpace
+from latentgp.site_inference.search.profiled_bound import converge, evaluate, initial_sites
+from latentgp.surfaces.evaluation.cavities import cavities
 
 RNG = np.random.default_rng(0)
 X = np.repeat(np.linspace(0.0, 4.0, 5), 14)[:, None]  # 70 rows at 5 places

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.methods import registry
+from latentgp.choosing import registry
 from latentgp.posteriors import components
 from latentgp.rows import arrays, merging, spread
 
@@ -44,7 +44,7 @@ def counted(monkeypatch):
     count(spread, "robust_spread")
     count(registry, "method_from_name")
     count(sys.modules["latentgp.validation"], "check_data")
-    count(sys.modules["latentgp.methods.choice"], "choose_method")
+    count(sys.modules["latentgp.choosing.choice"], "choose_method")
     return calls
 
 

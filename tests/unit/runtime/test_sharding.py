@@ -15,8 +15,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import latentgp as lgp
-from latentgp.cli.app import main
 from latentgp.methods.problem import Problem
+from latentgp.surfaces.cli.app import main
 
 SCRIPT = Path(__file__).parents[2] / "support" / "spread.py"
 
@@ -179,7 +179,7 @@ def test_the_command_line_does_not_wait_for_others_after_an_error(monkeypatch, e
         raise error
 
     monkeypatch.setattr(sys, "argv", ["latentgp", "info", "nowhere"])
-    monkeypatch.setattr("latentgp.cli.app._table_model", fail)
+    monkeypatch.setattr("latentgp.surfaces.cli.app._table_model", fail)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(os, "_exit", codes.append)
     with pytest.raises(SystemExit):
@@ -218,7 +218,7 @@ def test_a_checkpoint_that_one_process_refuses_is_refused_by_all(alone, tmp_path
 @pytest.mark.slow
 def test_the_command_line_fits_with_two_processes(alone, tmp_path):
     port = free_port()
-    command = [sys.executable, "-c", "from latentgp.cli.app import main; main()", "fit"]
+    command = [sys.executable, "-c", "from latentgp.surfaces.cli.app import main; main()", "fit"]
     command += [alone[0] / "rows.parquet"]
     command += ["--target", "y", "--n-inducing", 10, "--batch-size", 60, "--epochs", 3]
     command += ["--out", tmp_path / "model", "--coordinator", f"127.0.0.1:{port}"]

@@ -74,7 +74,7 @@ def test_the_command_line_keeps_programs_and_survives_broken_ones(tmp_path):
 
     def run():
         environment = without_settings() | {"XDG_CACHE_HOME": str(tmp_path)}
-        command = [sys.executable, "-c", "from latentgp.cli.app import main; main()"]
+        command = [sys.executable, "-c", "from latentgp.surfaces.cli.app import main; main()"]
         command += ["fit", "rows.csv", "--target", "b", "--out", "b.model"]
         process = subprocess.run(
             command, check=True, timeout=300, env=environment, capture_output=True, cwd=tmp_path

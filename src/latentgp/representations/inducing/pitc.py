@@ -11,10 +11,10 @@ from jax.core import Tracer
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
+from latentgp.extensions.iterative.solvers.preconditioners.roots import blocks_of_rows
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.numerics.solvers.preconditioners.roots import blocks_of_rows
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.inducing.natural_parameters import Statistics
 from latentgp.representations.inducing.posterior import InducingPosterior, Prior, no_rows

@@ -12,10 +12,10 @@ from jax.core import Tracer
 from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError, check_choices
+from latentgp.extensions.inter_domain.base import FixedFeatures, FixedFunctions, InterDomain
+from latentgp.extensions.inter_domain.sums import RowSums
 from latentgp.kernels import LatentKernel, is_tabulated
 from latentgp.representations.base import Pullback, SiteUpdate
-from latentgp.representations.features.base import FixedFeatures, FixedFunctions, InterDomain
-from latentgp.representations.features.sums import RowSums
 from latentgp.representations.inducing import pitc
 from latentgp.representations.inducing.algebra import ByVariables, RowsOrBlocks
 from latentgp.representations.inducing.coupled import CoupledInducingPosterior

@@ -1,0 +1,1 @@
+"""Choice of methods and representations."""

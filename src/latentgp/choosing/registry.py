@@ -1,0 +1,246 @@
+"""The methods by name: one line each, from which choices, refusals and documents are derived.
+
+A new method is a file with a subclass of `Method`, and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from latentgp.choosing.choice import (
+    Choice,
+    choose_method,
+    deep_choice,
+    inducing_points,
+    method_through,
+    usual_representation,
+)
+from latentgp.errors import InputError
+from latentgp.extensions.black_box.method import BlackBoxVI
+from latentgp.extensions.chains.methods.elliptical_slice import EllipticalSlice
+from latentgp.extensions.chains.methods.gibbs import GibbsSampling
+from latentgp.extensions.chains.methods.hmc import HMC
+from latentgp.extensions.chains.methods.mcmc import MCMC
+from latentgp.extensions.chains.methods.nuts import NUTS
+from latentgp.extensions.deep.methods.deep_mcmc import DeepMCMC
+from latentgp.extensions.deep.methods.random_feature_vi import RandomFeatureVI
+from latentgp.extensions.flows.method import DensityApproximation
+from latentgp.extensions.iterative.methods.sgld import SGLD
+from latentgp.extensions.iterative.methods.solves import SolvesGP
+from latentgp.kernels import is_tabulated
+from latentgp.methods.base import Method
+from latentgp.models import LatentGP
+from latentgp.representations import Dense, LatentNeighbours, Neighbours, Representation
+from latentgp.site_inference.methods.augmented import AugmentedVI
+from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
+from latentgp.site_inference.methods.expectation_propagation import ExpectationPropagation
+from latentgp.site_inference.methods.laplace import Laplace
+from latentgp.site_inference.methods.variational import VariationalInference
+
+_DENSE_SAMPLING = 1_000
+_TASKS = "count", "classification", "ordinal"
+_GAUSSIAN = "Gaussian; classes by least squares"
+_AUGMENTED = (
+    "Gaussian, Student-t, Laplace, asymmetric Laplace, Matérn, heteroscedastic, Bernoulli, "
+    "Bayesian SVM, binomial, negative binomial, scaled-logistic Poisson, logistic-softmax, scale "
+    "mixtures of one's own"
+)
+_ALL = (
+    "all 40, any differentiable `log_prob` among them: those of AugmentedVI, probit, Poisson, "
+    "beta-binomial, ordinal, softmax, robust-max, stochastic volatility, log-normal noise, gamma, "
+    "log-normal, Tweedie, generalised Pareto, Weibull with censoring, beta, warped Gaussian, "
+    "several outputs; zero-inflated, hurdle, zero-one-inflated and censored forms"
+)
+ChooseRepresentation = Callable[[LatentGP, int, int | None], Representation | None]
+
+
+def without_points(model: LatentGP, rows: int, n_inducing: int | None) -> None:
+    """The method's own, which has no inducing points."""
+    if n_inducing is not None:
+        raise InputError(
+            f"The method uses no inducing points, but n_inducing={n_inducing}; leave one of them "
+            "out."
+        )
+
+
+def _for_samplers(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
+    """One coefficient a row for more rows than is usual, as chains are exact there."""
+    few = n_inducing is None and (rows <= _DENSE_SAMPLING or is_tabulated(model.kernel))
+    return Dense() if few else usual_representation(model, rows, n_inducing)
+
+
+def _neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
+    """As many neighbours as is usual."""
+    without_points(model, rows, n_inducing)
+    return Neighbours()
+
+
+def _latent_neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> LatentNeighbours:
+    without_points(model, rows, n_inducing)
+    return LatentNeighbours()
+
+
+class Entry(NamedTuple):
+    """A method that has a name.
+
+    Attributes:
+        method: its class, made with `representation=`, or with nothing where there is none.
+        data_enter: how the data enter, in a few words.
+        likelihoods: which ones it takes, in words.
+        representation: gives the representation for a model, a number of rows and a number of
+            inducing points that was asked for.
+        compared_for: tasks for which `compare` takes it without being asked.
+    """
+
+    method: type[Method]
+    data_enter: str
+    likelihoods: str
+    representation: ChooseRepresentation = usual_representation
+    compared_for: tuple[str, ...] = ()
+
+
+METHODS: dict[str, Entry] = {
+    "exact": Entry(ExactGP, "closed form", _GAUSSIAN, without_points),
+    "collapsed": Entry(CollapsedVI, "closed-form bound", _GAUSSIAN, inducing_points),
+    "neighbours": Entry(
+        ExactGP, "closed form, each row given its nearest neighbours", _GAUSSIAN, _neighbours
+    ),
+    "solves": Entry(
+        SolvesGP, "closed form; hyper-parameters by stochastic gradients, from solves", "Gaussian"
+    ),
+    "augmented": Entry(
+        AugmentedVI,
+        "expected sites of an augmentation",
+        _AUGMENTED,
+        compared_for=("classification",),
+    ),
+    "variational": Entry(
+        VariationalInference, "natural gradients by quadrature", _ALL, compared_for=_TASKS
+    ),
+    "laplace": Entry(
+        Laplace, "curvature at the mode", "all without kinks and steps", compared_for=_TASKS
+    ),
+    "laplace-neighbours": Entry(
+        Laplace,
+        "curvature at the mode, each latent given its nearest neighbours",
+        "all without kinks and steps",
+        _latent_neighbours,
+    ),
+    "black-box": Entry(
+        BlackBoxVI,
+        "values of log p(y given f) alone, a mixture of Gaussians",
+        "all that are positive, external functions and programs among them",
+    ),
+    "ep": Entry(
+        ExpectationPropagation,
+        "matched moments, any power",
+        "all but the Bayesian SVM, with the Heaviside likelihood",
+        compared_for=_TASKS,
+    ),
+    "gibbs": Entry(
+        GibbsSampling, "sites drawn from an augmentation", "as AugmentedVI", _for_samplers
+    ),
+    "elliptical-slice": Entry(
+        EllipticalSlice,
+        "log density of white coefficients, hyper-parameters held",
+        "all that are positive",
+        _for_samplers,
+    ),
+    "mcmc": Entry(
+        MCMC,
+        "log density of coordinates by sites, and of hyper-parameters, in blocks",
+        "all that are positive; continuous ones by gradients",
+        _for_samplers,
+    ),
+    "hmc": Entry(HMC, "gradient of that log density", "all that are differentiable", _for_samplers),
+    "nuts": Entry(
+        NUTS, "gradient of that log density", "all that are differentiable", _for_samplers
+    ),
+    "particle-flow": Entry(
+        DensityApproximation,
+        "a Gaussian approximation of that log density, by particles that flow",
+        "all that are differentiable",
+        _for_samplers,
+    ),
+    "random-features": Entry(
+        RandomFeatureVI,
+        "gradients by batches through random features, of deep models too",
+        "all that are positive",
+        without_points,
+    ),
+    "deep-mcmc": Entry(
+        DeepMCMC,
+        "log density of the layers of a deep model, weights or hidden functions",
+        "all that are differentiable",
+        without_points,
+    ),
+    "sgld": Entry(SGLD, "stochastic gradients of the log evidence, by solves", "Gaussian"),
+}
+
+
+def of_name(method: str | Method) -> Any:
+    """Class of a named method, or the method given; either has the capabilities.
+
+    Raises:
+        InputError: no such name.
+    """
+    if not isinstance(method, str):
+        return method
+    if method not in METHODS:
+        names = ", ".join(["auto", *METHODS])
+        raise InputError(f"method must be one of {names}, or a method object, got {method!r}.")
+    return METHODS[method].method
+
+
+def method_from_name(
+    name: str,
+    model: LatentGP,
+    rows: int,
+    n_inducing: int | None = None,
+    representation: Representation | None = None,
+    inputs: int | None = None,
+) -> Choice:
+    """The method that a name in an estimator or on the command line stands for.
+
+    Args:
+        name: of the method; "auto" is the usual one.
+        model: the model.
+        rows: number of rows N.
+        n_inducing: asks for so many inducing points.
+        representation: that was asked for; None is the usual one.
+        inputs: number of input columns D.
+
+    Raises:
+        InputError: no such name, or one that does not fit the model.
+    """
+    if name == "auto":
+        if model.depth > 1:
+            return deep_choice(model)
+        if representation is not None:
+            return method_through(representation, model)
+        return choose_method(model, rows, n_inducing, inputs)
+    make: Callable[..., Method] = of_name(name)
+    representation = representation or METHODS[name].representation(model, rows, n_inducing)
+    method = make() if representation is None else make(representation=representation)
+    return Choice(method, "asked for")
+
+
+def names_in_words() -> str:
+    """The names, as documents list them."""
+    return ", ".join(f'"{name}"' for name in ("auto", *METHODS))
+
+
+def table_of_methods() -> str:
+    """The methods by name, how data enter and for which likelihoods, as a table of Markdown."""
+    rows = [
+        f"| `{entry.method.__name__}` (`{name}`) | {entry.data_enter} | {entry.likelihoods} |"
+        for name, entry in METHODS.items()
+    ]
+    classes = dict.fromkeys(entry.method for entry in METHODS.values())
+    in_batches = ", ".join(f"`{own.__name__}`" for own in classes if own.works_in_batches)
+    last = f"| `Stochastic` of {in_batches} | the same, a batch of rows at a time | as theirs |"
+    by_sites = ", ".join(f"`{own.__name__}`" for own in classes if own.makes_sites)
+    integrated = f"| `Integrated` of {by_sites} | the same, averaged over hyper-parameters |"
+    heads = "| method | data enter by | likelihoods |", "|---|---|---|"
+    return "\n".join([*heads, *rows, last, f"{integrated} as theirs |"])

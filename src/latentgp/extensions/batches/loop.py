@@ -1,0 +1,383 @@
+"""The loop around steps on batches: rounds, stopping, progress, checkpoints, resumption.
+
+A round is one call of the compiled scan over a block of batches. While the device works on a
+block the next one is read. All that is random follows from the key and the number of the epoch, so
+a run that is resumed from a checkpoint goes on with the bits that it would have had. With workers
+(`asynchronous`) the rounds are theirs, and all else is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError, ProcessLost
+from latentgp.extensions.batches.asynchronous import ParameterServer, Rounds
+from latentgp.extensions.batches.natural_gradient import (
+    BatchInference,
+    TwoPartInference,
+    run_batches,
+)
+from latentgp.extensions.batches.staleness import Asynchrony
+from latentgp.rows.data import Data
+from latentgp.rows.source import RowSource, blocks_of
+from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.mesh import number_of_shards
+from latentgp.runtime.processes import broadcast_from_first
+from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.typing import Array
+
+_FEW_BATCHES, _MANY_BATCHES = 8, 100
+_FEW_NUMBERS, _MANY_NUMBERS = 2_000_000, 10_000_000
+_FALL_A_ROW, _FALL = 0.01, 4.0  # nats; standard errors
+
+
+class Round(NamedTuple):
+    """Record of one round of batches.
+
+    Attributes:
+        bound: mean of its steps' estimates, in nats.
+        share: mean step size of its steps.
+        held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
+            any.
+        seconds: since the fit began.
+        steps: so far.
+        epoch: its number.
+        passed_over: number of its steps that changed nothing, because the update was not finite or
+            the posterior would have been improper.
+        held: number of its steps in which hyper-parameters stayed, because the posterior would have
+            been improper.
+    """
+
+    bound: float
+    share: float
+    held_out: float
+    seconds: float
+    steps: int
+    epoch: int
+    passed_over: int
+    held: int = 0
+
+    @property
+    def value(self) -> float:
+        """The bound: the value maximised, by the name it has in a history."""
+        return self.bound
+
+    @property
+    def restart(self) -> int:
+        """Always 0: a search by batches has no restarts."""
+        return 0
+
+
+class BatchProgress(NamedTuple):
+    """Progress of a search by batches, passed to the callback after every round.
+
+    Attributes:
+        steps: so far.
+        epochs: passes over the rows so far, with the part of the present one.
+        bound: of this round, in nats.
+        best: of all rounds, in nats.
+        held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
+            any.
+        seconds: since the fit began.
+        posterior: gives the posterior of this moment when called.
+    """
+
+    steps: int
+    epochs: float
+    bound: float
+    best: float
+    held_out: float
+    seconds: float
+    posterior: Callable[[], Any]
+
+
+class Plan(NamedTuple):
+    """Sizes of batches and rounds, and limits of the search.
+
+    Attributes:
+        epochs: at most so many passes over the rows.
+        batches: of an epoch.
+        batch_size: rows of each.
+        round_size: batches of a round.
+        tolerance: nats a row by which a window of rounds must raise the bound (or the held-out log
+            density) for the search to go on.
+        patience: rounds of a window at least; it is a quarter of all, as noise takes that long.
+        scored_every: rounds between two looks at held-out targets.
+    """
+
+    epochs: int
+    batches: int
+    batch_size: int
+    round_size: int
+    tolerance: float
+    patience: int
+    scored_every: int
+
+    @classmethod
+    def of(
+        cls,
+        rows: int,
+        batch_size: int,
+        epochs: int,
+        tolerance: float,
+        patience: int,
+        columns: int,
+    ) -> "Plan":
+        """Batches of nearly equal size, at most about as large as asked for.
+
+        Every device has an equal part of each. A round has at most 100 batches, and two million
+        numbers in what is as long as its rows and as wide as `columns`, inputs or inducing
+        variables, or ten million where 8 batches take more than two: a second's work at most, and
+        memory that does not matter. `patience` counts 100 batches each, or epochs where these are
+        shorter, and held-out targets are looked at as often.
+        """
+        batches = math.ceil(rows / batch_size)
+        even = math.ceil(rows / batches)
+        even += -even % number_of_shards()
+        most, numbers = min(_MANY_BATCHES, batches), even * columns
+        fitting = max(_FEW_NUMBERS // numbers, min(_FEW_BATCHES, _MANY_NUMBERS // numbers))
+        rounds = math.ceil(batches / max(1, min(most, fitting)))
+        size = math.ceil(batches / rounds)
+        patience = math.ceil(patience * most / size)
+        return cls(epochs, batches, even, size, tolerance, patience, math.ceil(most / size))
+
+    @property
+    def rows_a_round(self) -> int:
+        """Number of rows in all batches of a round, on all devices together."""
+        return self.round_size * self.batch_size
+
+    def rounds_of(self, rows: int) -> int:
+        """Number of rounds in an epoch of so many rows."""
+        return math.ceil(rows / self.rows_a_round)
+
+
+class Searched(NamedTuple):
+    """Result of a search by batches.
+
+    Attributes:
+        state: the last one.
+        rounds: all of them.
+        converged: whether it stood still.
+        reason: why it ended, in words.
+        asynchrony: how workers went; None without any.
+    """
+
+    state: Any
+    rounds: list[Round]
+    converged: bool
+    reason: str
+    asynchrony: Asynchrony | None = None
+
+
+class BatchSearch:
+    """Runs the search.
+
+    Args:
+        inference: the algorithm.
+        source: of the rows.
+        plan: how the rows are cut, and when to stop.
+        key: random key.
+        control: limits, callback, progress line, checkpoint.
+        view: makes of a state what a callback is shown.
+        held_out: gives the mean log density of held-out targets, if there are any.
+        workers: number of processes that read batches at their own pace, for an algorithm of two
+            parts; 0 makes the steps here, in turn.
+    """
+
+    def __init__(
+        self,
+        inference: BatchInference,
+        source: RowSource,
+        plan: Plan,
+        *,
+        key: Key[Array, ""],
+        control: RunControl,
+        view: Callable[[Any], Any] | None = None,
+        held_out: Callable[[Any], float] | None = None,
+        workers: int = 0,
+    ):
+        self.inference, self.source, self.plan = inference, source, plan
+        self.control, self._run = control, Run(control)
+        self.view, self.held_out = view or (lambda state: state), held_out
+        self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
+        self.server: ParameterServer | None = None
+        if workers:
+            assert isinstance(inference, TwoPartInference)
+            self.server = ParameterServer(inference, source, plan, self.seed, workers)
+        self.rounds: list[Round] = []
+        self._state: Any
+
+    def run(self, state: Any) -> Searched:
+        """Search from a state, or from where the checkpoint is."""
+        self._state = self._recall(state)
+        reason, take = self._stop_if_still(), self.server or self
+        steps = take.steps(self._state, len(self.rounds))
+        try:
+            while reason is None and (taken := next(steps, None)) is not None:
+                reason = self._report(*taken)
+        except ProcessLost as lost:
+            if not self.rounds:
+                raise
+            reason = f"{lost}"
+        finally:
+            steps.close()
+            self._save()
+            self._run.close()
+        reason = reason or f"epochs={self.plan.epochs} were made"
+        went = self.server and self.server.went
+        return Searched(self._state, self.rounds, reason == self._still, reason, went)
+
+    def steps(self, state: Any, done: int) -> Rounds:
+        """State and information after each of the rounds that are left, with its epoch."""
+        blocks = self._blocks(done)
+        following = next(blocks, None)
+        while following is not None:
+            block, epoch = following
+            state, info = run_batches(self.inference, state, block)
+            following = next(blocks, None)
+            yield state, info, epoch
+
+    def _blocks(self, done: int) -> Iterator[tuple[Data, int]]:
+        """Blocks of the rounds that are left, each read while the device works on the last."""
+        plan = self.plan
+        rounds, rows = plan.rounds_of(self.source.size), plan.rows_a_round
+        for epoch in range(done // rounds, plan.epochs):
+            start = done % rounds if epoch == done // rounds else 0
+            blocks = blocks_of(
+                self.source, (*self.seed, epoch), rows, start, axes=(plan.round_size,)
+            )
+            for block in blocks:
+                yield block, epoch
+
+    def _report(self, state: Any, info: Any, epoch: int) -> str | None:
+        """Keep a round; gives the reason if the search is to end here."""
+        # Every message is waited for: all goes in one.
+        bounds, shares, held, held_out = broadcast_from_first(
+            (*map(np.asarray, (info.bound, info.share, info.held)), self._score(state))
+        )
+        real = bounds[np.isfinite(bounds)]
+        if not real.size:
+            raise InputError(
+                "The bound is not a finite number on any batch of a round; start from other "
+                "hyper-parameters, or change the units of the data."
+            )
+        this = Round(
+            float(real.mean()),
+            float(np.nanmean(shares)),
+            float(held_out),
+            self._run.seconds,
+            int(state.steps),
+            epoch,
+            int(np.sum(shares == 0)),
+            int(np.sum(held)),
+        )
+        self._state = state
+        self.rounds.append(this)
+        progress = BatchProgress(
+            this.steps,
+            this.steps / self.plan.batches,
+            this.bound,
+            max(r.bound for r in self.rounds),
+            this.held_out,
+            this.seconds,
+            partial(self.view, state),
+        )
+        return self._run.made(self._step(progress), progress, self._save) or self._stop_if_still()
+
+    def _score(self, state: Any) -> float:
+        """Score of the held-out targets, at this state or when it was last computed."""
+        if self.held_out is None:
+            return float("nan")
+        if len(self.rounds) % self.plan.scored_every:
+            return self.rounds[-1].held_out
+        return self.held_out(self.view(state))
+
+    @property
+    def _still(self) -> str:
+        """Why a search ends that has converged."""
+        rising = "bound" if self.held_out is None else "log density of held-out targets"
+        return f"the {rising} stood still"
+
+    def _stop_if_still(self) -> str | None:
+        """A reason if the last rounds together are no better than as many before them.
+
+        Every row is read once in any case, and a bound that falls, beyond its noise, is no end.
+        """
+        window = max(self.plan.patience, len(self.rounds) // 4)
+        if len(self.rounds) < max(2 * window, self.plan.rounds_of(self.source.size)):
+            return None
+        last = self.rounds[-2 * window :]
+        steps = last[-1].steps - last[0].steps
+        if steps and steps == sum(r.passed_over for r in last[1:]):
+            return "no batch led anywhere"
+        if self.held_out is None:
+            total = self.source.total_weight
+            values, tolerance = [r.bound for r in last], self.plan.tolerance * total
+            fall = _FALL_A_ROW * total
+        else:
+            values, tolerance, fall = [r.held_out for r in last], self.plan.tolerance, math.inf
+        if not stands_still(np.array(values), tolerance, fall):
+            return None
+        if steps and 2 * sum(r.held for r in last[1:]) > steps:
+            return "most steps on batches could not move the hyper-parameters"
+        return self._still
+
+    def _recall(self, state: Any) -> Any:
+        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], Any]:
+            table = [row.tolist() for row in stored["rounds"]]
+            rounds = [Round(*row[:4], *map(int, row[4:])) for row in table]
+            return rounds, state_in(stored, state)
+
+        found = self.control.checkpoint.read(understand)
+        if found is None:
+            return state
+        self.rounds, recalled = found
+        self._run.went_on_after(self.rounds[-1].seconds)
+        return recalled
+
+    def _save(self) -> None:
+        """Write the checkpoint, whole or not at all."""
+        if not self.rounds or self.control.checkpoint.path is None:
+            return
+        rounds = np.array(self.rounds, np.float64)
+        self.control.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
+
+    def _step(self, progress: BatchProgress) -> Step:
+        return Step(
+            "learning from batches",
+            "step",
+            progress.steps,
+            self.plan.epochs * self.plan.batches,
+            lambda: {
+                "epoch": progress.epochs,
+                "bound": progress.bound,
+                "best": progress.best,
+                "held-out log density": progress.held_out,
+            },
+            at_most=True,
+        )
+
+
+def stands_still(values: Float[np.ndarray, "R"], tolerance: float, fall: float) -> bool:
+    """Whether the second half of some values is neither better than the first nor worse for sure.
+
+    Example:
+        >>> stands_still(np.array([4921.0, 4922.0, 4924.0, -8704.0]), tolerance=0.5, fall=50.0)
+        False
+
+    Args:
+        values: in the order of rounds.
+        tolerance: by how much the mean rises if it rises.
+        fall: by how much it falls at least, and by four standard errors, if it falls.
+    """
+    before, after = np.split(values, 2)
+    rise = after.mean() - before.mean()
+    error = math.sqrt(2 / len(before)) * before.std(ddof=1) if len(before) > 1 else 0.0
+    return bool(-max(fall, _FALL * error) <= rise <= tolerance)

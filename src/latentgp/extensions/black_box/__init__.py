@@ -1,0 +1,1 @@
+"""Mixtures of Gaussians from values of log p(y given f)."""

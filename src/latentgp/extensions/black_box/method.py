@@ -1,0 +1,390 @@
+"""Black-box variational inference with mixtures of Gaussians."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.diagnostics import Diagnostics, about_jitter, mean_prior_variances
+from latentgp.errors import InputError, check_choices
+from latentgp.extensions.black_box.mixtures.bound import MixtureBound
+from latentgp.extensions.black_box.mixtures.expectations import Estimator, Expectations
+from latentgp.extensions.black_box.mixtures.family import Coordinates, Covariance, GaussianMixture
+from latentgp.extensions.black_box.mixtures.own_points import OwnPoints
+from latentgp.extensions.black_box.mixtures.search import Found, ProfiledSearch
+from latentgp.extensions.black_box.mixtures.starts import best_of, combined, several, started
+from latentgp.extensions.black_box.mixtures.summary import MixtureTerms, posteriors_of, terms_of
+from latentgp.likelihoods import Likelihood
+from latentgp.methods.base import Method, usual_method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.models import LatentGP
+from latentgp.posteriors.components import Gaussians
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Dense, Representation
+from latentgp.runtime.progress import RunControl
+from latentgp.setup.priors import search_bounds
+from latentgp.typing import Array
+
+_FEW_FAILED = 0.05
+_OPENING_STEPS = 50  # from each start
+_OF_ONE = -1  # the run with one component, before that with several
+
+Optimiser = Literal["natural", "alternating", "adadelta"]
+
+
+class BlackBoxVI(Method):
+    """Variational inference from values of log p(y | f) alone (Bonilla, Krauth & Dezfouli).
+
+    The posterior of the coefficients is a Gaussian, or a mixture of a few; what is asked of the
+    likelihood is its value, never a gradient in f, and of rows, components and draws each once a
+    step. Components move by natural gradients. Without noise in the expectations
+    (estimator="quadrature") hyper-parameters are searched with the mixture at its best; by draws,
+    on batches, or where points are learned, all move together along estimated slopes.
+
+    For differentiable likelihoods and one component `VariationalInference` finds the same faster; a
+    mixture pays where the posterior has several modes.
+
+    Args:
+        representation: `Dense()` or `Inducing(...)`.
+        components: K, the number of Gaussians.
+        covariance: of a component "full", "diagonal", or "linear", which is full with one number a
+            row and latent (Theorem 2), for one component and all rows.
+        estimator: "quadrature", by fixed nodes; "score", by draws and the score function;
+            "reparameterised", by draws and gradients of log p(y | f).
+        samples: draws a row and component and step, an even number.
+        control_variates: whether the score function is one.
+        coordinates: in which covariances are diagonal: "white", or "values" of f at the centres, as
+            published.
+        batch_size: rows of a step; None for all.
+        steps: along estimated slopes.
+        delay: of their lengths (t + delay)^-power.
+        power: of these, in (0.5, 1].
+        rate: of Adam's steps in the hyper-parameters, times the root of that length.
+        optimiser: "natural"; or, with plain gradients as published, "alternating", which moves
+            mixture, hyper-parameters and points in turn by L-BFGS, or "adadelta", all at once.
+        learn_points: whether inducing points are learned too, by natural gradients with Adam at the
+            rate of hyper-parameters, in units of the inputs' standard deviations.
+        own_points: inducing points of each latent function, shape (Q, M, D), in place of those that
+            all share.
+        start_variance: of a component at the start, in prior variances.
+        start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
+            draws of the prior, if None.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
+        >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 1.0, 1.0])
+        >>> method = lgp.BlackBoxVI(components=2)
+        >>> fit = lgp.fit(model, data, method=method, key=jax.random.key(0))
+        >>> fit.posterior.predict([0.5]).probabilities.shape
+        (1, 2)
+    """
+
+    representation: Representation = Dense()
+    components: int = eqx.field(static=True, default=1)
+    covariance: Covariance = eqx.field(static=True, default="full")
+    estimator: Estimator = eqx.field(static=True, default="quadrature")
+    samples: int = eqx.field(static=True, default=100)
+    control_variates: bool = eqx.field(static=True, default=True)
+    coordinates: Coordinates = eqx.field(static=True, default="white")
+    batch_size: int | None = eqx.field(static=True, default=None)
+    steps: int = eqx.field(static=True, default=500)
+    delay: float = eqx.field(static=True, default=10.0)
+    power: float = eqx.field(static=True, default=0.7)
+    rate: float = eqx.field(static=True, default=0.1)
+    optimiser: Optimiser = eqx.field(static=True, default="natural")
+    learn_points: bool = eqx.field(static=True, default=False)
+    start_variance: float = eqx.field(static=True, default=1.0)
+    start_means: Float[Any, "K M Q"] | None = None
+    own_points: Float[Any, "Q M D"] | None = None
+
+    def __check_init__(self) -> None:
+        check_choices(
+            self,
+            covariance=get_args(Covariance),
+            estimator=get_args(Estimator),
+            coordinates=get_args(Coordinates),
+            optimiser=get_args(Optimiser),
+        )
+        if self.components < 1 or self.steps < 1:
+            raise InputError(
+                "BlackBoxVI needs at least one component and one step, got "
+                f"components={self.components}, steps={self.steps}."
+            )
+        if self.samples < 4 or self.samples % 2:
+            raise InputError(
+                "BlackBoxVI.samples must be an even number of at least 4, as every draw comes with "
+                f"its opposite, got {self.samples}."
+            )
+        if not (self.delay >= 1 and 0.5 < self.power <= 1 and self.rate > 0):
+            raise InputError(
+                "BlackBoxVI needs a delay of at least 1, a power in (0.5, 1] and a positive rate, "
+                f"got delay={self.delay}, power={self.power}, rate={self.rate}."
+            )
+        if not self.start_variance > 0 or (self.batch_size is not None and self.batch_size < 1):
+            raise InputError(
+                "BlackBoxVI needs a positive start_variance and a batch_size of at least 1, got "
+                f"{self.start_variance} and {self.batch_size}."
+            )
+        if self.covariance == "linear" and (self.components > 1 or self.batch_size is not None):
+            raise InputError(
+                'BlackBoxVI(covariance="linear") is for one component and all rows at once; use '
+                'covariance="full".'
+            )
+        if self.batch_size is not None and self.representation.one_coefficient_a_row:
+            raise InputError(
+                "BlackBoxVI(batch_size=...) takes rows apart, but with Dense() each has a "
+                "coefficient of its own; use Inducing(...)."
+            )
+        if self.learn_points and self.representation.one_coefficient_a_row:
+            raise InputError(
+                "BlackBoxVI(learn_points=True) moves inducing points, which Dense() has none of; "
+                "use Inducing(...)."
+            )
+        if self.own_points is not None and self.representation.one_coefficient_a_row:
+            raise InputError("BlackBoxVI.own_points are inducing points; use Inducing(...).")
+        if self.optimiser == "alternating" and self.batch_size is not None:
+            raise InputError(
+                'BlackBoxVI(optimiser="alternating") looks at all rows; use "adadelta" for batches.'
+            )
+        if not self.representation.has_dense_factors:
+            raise InputError("BlackBoxVI works with Dense() or Inducing(...).")
+
+    @property
+    def expectations(self) -> Expectations:
+        """How expected log likelihoods are found."""
+        return Expectations(self.estimator, self.samples, self.control_variates)
+
+    @property
+    def _walks(self) -> bool:
+        return self.expectations.is_random or self.batch_size is not None or self.learn_points
+
+    def run(self, problem: Problem) -> Fit:
+        """Hyper-parameters at their most probable values, and a mixture."""
+        model, data = problem.model, problem.data
+        self.check(model, problem.learn_hyperparameters)
+        _check_problem(problem)
+        scale = problem.scales(data)
+        space = problem.space(scale)
+        key_start, key_run, key_end, key_points = jax.random.split(problem.key, 4)
+        if self.own_points is None:
+            ready = self.representation.initialise(data.X, data.weights, model.kernel, key_points)
+        else:
+            latents, columns = model.likelihood.latent_size, data.X.shape[1]
+            ready = OwnPoints.checked(self.own_points, columns, latents)
+        bound = MixtureBound(
+            space,
+            ready,
+            data.to_device(),
+            self.expectations,
+            self.coordinates,
+            any(path.startswith("likelihood.") for path in space.paths),
+        )
+        first = started(self, bound, model, key_start)
+        found = Found(np.asarray(space.to_vector()), first[0])
+        control = problem.control_with(self, self, space, tolerance=problem.tolerance)
+        tolerance = problem.tolerance * data.total_weight
+        if self.optimiser != "natural":
+            self._begin(bound, found, first, key_start)
+            bound = self._by_plain_gradients(bound, found, tolerance, control, key_run)
+        elif self._walks:
+            self._begin(bound, found, first, key_start)
+            bound = self._walked(bound, found, control, key_run)
+        else:
+            search = ProfiledSearch(
+                bound,
+                found,
+                search_bounds(space, scale),
+                tolerance=tolerance,
+                at_most=problem.max_evaluations,
+                control=control,
+                key=key_run,
+            )
+            alone = self.components == 1
+            if len(first) > self.components and not search.has_reached(_OF_ONE):
+                best_of(bound, found, first, key_run)
+            if search.run(0 if alone else _OF_ONE) and not alone:
+                if not search.has_reached(0):
+                    several(bound, found, first[1:], self.components, key_start)
+                search.run(0)
+        return self._result(problem, bound, found, key_end)
+
+    def _begin(
+        self,
+        bound: MixtureBound,
+        found: Found,
+        starts: list[GaussianMixture],
+        key: Key[Array, ""],
+    ) -> None:
+        """Start steps along slopes: where log p is not concave, at the best ends of a few steps.
+
+        These look at the rows of a batch, if there are batches.
+        """
+        number = self.components
+        found.mixture = combined(starts[:number])
+        if len(starts) == number:
+            return
+        rows = len(bound.data.X)
+        if self.batch_size is not None and self.batch_size < rows:
+            from latentgp.extensions.black_box.mixtures.walk import (
+                batch_of,  # Optax takes long to import
+            )
+
+            places = np.linspace(0, rows - 1, self.batch_size).astype(int)
+            part = batch_of(bound.data, jnp.asarray(places))
+            bound = eqx.tree_at(lambda b: b.data, bound, part)
+        most = min(_OPENING_STEPS, self.steps)
+        best_of(bound, found, starts, key, most)
+        if number > 1:
+            several(bound, found, starts[1:], number, key, most)
+        found.steps = 0
+
+    def _walked(
+        self, bound: MixtureBound, found: Found, control: RunControl, key: Key[Array, ""]
+    ) -> MixtureBound:
+        """Gives the bound through the points at the end."""
+        # Optax takes long to import.
+        from latentgp.extensions.black_box.mixtures.walk import StepLengths, walk
+
+        numbers = self.delay, self.power, self.rate, jnp.std(bound.data.X, axis=0)
+        lengths = StepLengths(*(jnp.asarray(a, float) for a in numbers))
+        return walk(
+            bound,
+            found,
+            lengths,
+            self._points_of(bound),
+            steps=self.steps,
+            batch_size=self.batch_size,
+            control=control,
+            key=key,
+        )
+
+    def _points_of(self, bound: MixtureBound) -> Array | None:
+        representation: Any = bound.representation
+        return jnp.asarray(representation.points) if self.learn_points else None
+
+    def _by_plain_gradients(
+        self,
+        bound: MixtureBound,
+        found: Found,
+        tolerance: float,
+        control: RunControl,
+        key: Key[Array, ""],
+    ) -> MixtureBound:
+        """Gives the bound through the points at the end."""
+        from latentgp.extensions.black_box.mixtures.gradient import ascend, freed
+
+        return ascend(
+            bound,
+            found,
+            freed(bound, found, self.covariance, self._points_of(bound)),
+            by_groups=self.optimiser == "alternating",
+            steps=self.steps,
+            batch_size=self.batch_size,
+            tolerance=tolerance,
+            control=control,
+            key=key,
+        )
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        """Raise InputError if the method cannot be used on the model."""
+        likelihood, name = model.likelihood, type(model.likelihood).__name__
+        if not likelihood.is_positive:
+            raise InputError(
+                f"{name} is zero for some latents, so E log p(y | f) is minus infinity and there "
+                f"is no variational bound; use {usual_method(likelihood)}."
+            )
+        informative = likelihood.is_continuous and likelihood.has_gradient
+        if self.estimator == "reparameterised" and not informative:
+            raise InputError(
+                f"{name} has no informative gradient in f; use "
+                'BlackBoxVI(estimator="quadrature") or "score".'
+            )
+
+    def _result(
+        self, problem: Problem, bound: MixtureBound, found: Found, key: Key[Array, ""]
+    ) -> Fit:
+        model = jax.tree.map(np.asarray, bound.space.to_model(jnp.asarray(found.vector)))
+        terms = terms_of(bound, jnp.asarray(found.vector), found.mixture, key)
+        calls = model.likelihood.calls
+        nothing = calls is not None and calls.failed == calls.values
+        known = [record.bound for record in found.records if np.isfinite(record.bound)]
+        if nothing or not (known or np.isfinite(terms.bound)):
+            raise InputError(
+                "The bound is not a finite number at these hyper-parameters; start from other "
+                "values, or change the units of the data."
+            )
+        latents = posteriors_of(bound, model, found.mixture)
+        kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"
+        if not np.isfinite(terms.bound):  # the function failed at the end: what there is is kept
+            terms = terms._replace(expected=known[-1] - terms.entropy - terms.cross)
+            kind, found.converged = "approximation", False
+            found.reason = "values of log p(y | f) failed, so that the bound is the last estimate"
+        evidence = Evidence(terms.bound, kind)
+        if len(latents) == 1:  # also of several, if the search was ended before they were there
+            posterior = Posterior.gaussian(model, latents[0], evidence)
+        else:
+            weights = np.exp(np.asarray(found.mixture.log_weights))
+            parts = Gaussians.of([model] * len(weights), latents, weights)
+            posterior = Posterior(parts, evidence)
+        diagnostics = self._diagnosed(problem, model, found, terms, latents)
+        return Fit(model, posterior, History.of(found.records), diagnostics)
+
+    def _is_sure(self, likelihood: Likelihood) -> bool:
+        own = type(likelihood).expected_log_prob is not Likelihood.expected_log_prob
+        return not self._walks and (likelihood.latent_size <= 2 or own)
+
+    def _diagnosed(
+        self, problem: Problem, model: LatentGP, found: Found, terms: MixtureTerms, latents: Any
+    ) -> Diagnostics:
+        warnings = []
+        if not found.converged:
+            warnings.append(
+                f"The search ended early because {found.reason}; mend that, or continue from the "
+                "fitted model."
+            )
+        if found.passed_over > _FEW_FAILED * max(found.steps, 1):
+            warnings.append(
+                f"{found.passed_over} of {found.steps} steps changed nothing, as they were not "
+                "finite; start from other hyper-parameters, or raise samples."
+            )
+        if found.failed and model.likelihood.calls is None:  # `fit` tells of these
+            warnings.append(
+                f"{found.failed} values of log p(y | f) were not finite and counted as the lowest "
+                "of their row; make it finite for all latents."
+            )
+        jitter = max(float(latent.jitter) for latent in latents)
+        variance = float(np.max(mean_prior_variances(model.kernel, problem.data)))
+        warnings += about_jitter(jitter, variance)
+        return Diagnostics(
+            converged=found.converged and not warnings,
+            method=self,
+            reason=problem.reason,
+            ending=found.reason,
+            evaluations=len(found.records),
+            site_updates=found.steps,
+            site_change=found.rise,
+            jitter=jitter,
+            trace_term=0.0,
+            seconds=problem.seconds,
+            warnings=tuple(warnings),
+            evidence_error=terms.expected_error,
+            notes=terms.sentences,
+            terms=terms,
+        )
+
+
+def _check_problem(problem: Problem) -> None:
+    """Raise InputError for what no mixture is made of."""
+    if problem.streaming_prior is not None:
+        raise InputError("BlackBoxVI cannot start from what is remembered; use Stochastic.")

@@ -1,0 +1,300 @@
+"""The evidence lower bound of a mixture of Gaussians, its terms and derivatives."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.extensions.black_box.mixtures.expectations import Expectations, Expected
+from latentgp.extensions.black_box.mixtures.family import (
+    Basis,
+    Coordinates,
+    Factorised,
+    GaussianMixture,
+    entropy,
+)
+from latentgp.extensions.black_box.mixtures.own_points import OwnPoints
+from latentgp.likelihoods.base import Likelihood, Marginals
+from latentgp.models import LatentGP
+from latentgp.modules import Module
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations import Representation
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.rows.data import Data
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.site_inference.search.algorithm import rows_of
+from latentgp.sites.gaussian import Rows
+from latentgp.typing import Array
+
+
+class Terms(NamedTuple):
+    """The bound's terms, in nats: their sum is the bound.
+
+    Attributes:
+        entropy: of the mixture, exact for one component; a lower bound for several.
+        cross: E log p(c), the negative cross-entropy to the prior.
+        expected: E log p(y | f) of all rows.
+        error: standard error of `expected` where it is an estimate.
+        failed: number of values of log p that were not finite.
+    """
+
+    entropy: Float[Array, ""]
+    cross: Float[Array, ""]
+    expected: Float[Array, ""]
+    error: Float[Array, ""]
+    failed: Float[Array, ""]
+
+    @property
+    def bound(self) -> Float[Array, ""]:
+        """The evidence lower bound."""
+        return self.entropy + self.cross + self.expected
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the bound in a mixture's weights, means and covariances."""
+
+    weights: Float[Array, "K"]
+    mean: Float[Array, "K Q M"]
+    covariance: Float[Array, "K Q M *M"]
+
+
+class Evaluated(NamedTuple):
+    """A mixture with its bound, and what the rows say.
+
+    Attributes:
+        mixture: itself.
+        terms: of the bound.
+        slopes: of the bound.
+        expected: of each component and row: shapes (K, N), (K, N, Q).
+    """
+
+    mixture: GaussianMixture
+    terms: Terms
+    slopes: Slopes
+    expected: Expected
+
+
+class MixtureBound(Module):
+    """The bound for a model and rows.
+
+    Attributes:
+        space: the hyper-parameters; none are free if they are fixed.
+        representation: made ready for the rows, or the points of each latent function.
+        data: the rows, on the device.
+        expectations: how expected log likelihoods are found.
+        coordinates: of the coefficients.
+        learns_likelihood: whether a parameter of the likelihood is free.
+    """
+
+    space: ParameterSpace
+    representation: Representation | OwnPoints
+    data: Data
+    expectations: Expectations
+    coordinates: Coordinates = eqx.field(static=True)
+    learns_likelihood: bool = eqx.field(static=True)
+
+    @property
+    def rows(self) -> Rows:
+        """Targets, weights and side information."""
+        return rows_of(self.data)
+
+    @property
+    def counts(self) -> Float[Array, "N"]:
+        """How many rows each one counts for."""
+        weights = self.data.weights
+        return jnp.ones_like(self.data.X[:, 0]) if weights is None else weights
+
+    def with_points(self, points: Float[Array, "*Q M D"] | None) -> "MixtureBound":
+        """The bound through other inducing points; itself without any."""
+        if points is None:
+            return self
+        return eqx.tree_at(lambda bound: bound.representation.points, self, points)
+
+    def basis(self, model: LatentGP) -> Basis:
+        """The coefficients' map to the rows."""
+        return Basis.of(self.representation, model, self.data, self.coordinates)
+
+    def evaluated(
+        self, likelihood: Likelihood, basis: Basis, mixture: GaussianMixture, key: Key[Array, ""]
+    ) -> Evaluated:
+        """The bound and its derivatives in the mixture."""
+        known = mixture.factorised()
+        means, variances = known.marginals(basis)
+        expected = self.expected(likelihood, means, variances, key)
+        return Evaluated(mixture, *self.of(known, basis, expected), expected)
+
+    def expected(
+        self,
+        likelihood: Likelihood,
+        means: Float[Array, "K N Q"],
+        variances: Float[Array, "K N Q"],
+        key: Key[Array, ""],
+    ) -> Expected:
+        """Expected log likelihoods under each component, one after another."""
+        keys = jax.random.split(key, len(means))
+
+        def one(part: tuple[Array, Array, Key[Array, ""]]) -> Expected:
+            mean, variance, own = part
+            return self.expectations(likelihood, self.rows, Marginals(mean, variance), own)
+
+        if len(means) == 1:
+            only = one((means[0], variances[0], keys[0]))
+            return jax.tree.map(lambda a: a[None], only)
+        return jax.lax.map(one, (means, variances, keys))
+
+    def of(self, known: Factorised, basis: Basis, expected: Expected) -> tuple[Terms, Slopes]:
+        """The bound from expected log likelihoods."""
+        mixture, weights = known.mixture, known.mixture.weights
+        own = mixture.log_weights, mixture.mean, known.covariance
+
+        def entropy_of(log_weights: Array, mean: Array, covariance: Array) -> Float[Array, ""]:
+            half = known.half_log_determinant
+            return entropy(log_weights, mean, covariance, half)
+
+        if len(weights) == 1:  # its derivative in the covariance is half the precision
+            value = entropy_of(*own)
+            by_weights = jnp.zeros_like(weights)
+            by_mean, by_covariance = jnp.zeros_like(mixture.mean), 0.5 * mixture.precision
+        else:
+            value, slopes = jax.value_and_grad(entropy_of, argnums=(0, 1, 2))(*own)
+            by_weights, by_mean, by_covariance = slopes
+            by_weights = by_weights / weights
+        cross, likely = known.cross_entropies(basis), expected.value @ self.counts
+        in_mean, in_covariance = self._by_rows(mixture, basis, expected)
+        slopes = Slopes(
+            by_weights + cross + likely, by_mean + in_mean, by_covariance + in_covariance
+        )
+        return self._terms(value, cross, weights, expected), slopes
+
+    def terms(self, model: LatentGP, mixture: GaussianMixture, key: Key[Array, ""]) -> Terms:
+        """The bound's terms alone: with fewer points than rows, of a chunk of rows at a time."""
+        known = mixture.factorised()
+
+        def chunk(key: Any, part: Data, _: Any) -> tuple[Any, Expected]:
+            own = eqx.tree_at(lambda bound: bound.data, self, part)
+            means, variances = known.marginals(own.basis(model))
+            found = own.expected(model.likelihood, means, variances, key)
+            return jax.random.fold_in(key, 1), jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), found)
+
+        if self.representation.one_coefficient_a_row:
+            found = chunk(key, self.data, None)[1]
+        else:
+            found = scan_rows(chunk, key, self.data, columns=mixture.mean[0].size)[1]
+        expected = jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), found)
+        spread = entropy(
+            mixture.log_weights, mixture.mean, known.covariance, known.half_log_determinant
+        )
+        cross = known.cross_entropies(self.basis(model))
+        return self._terms(spread, cross, mixture.weights, expected)
+
+    def _terms(
+        self,
+        spread: Float[Array, ""],
+        cross: Float[Array, "K"],
+        weights: Float[Array, "K"],
+        expected: Expected,
+    ) -> Terms:
+        return Terms(
+            spread,
+            weights @ cross,
+            weights @ (expected.value @ self.counts),
+            jnp.sqrt(weights**2 @ (expected.error @ self.counts**2)),
+            jnp.sum(expected.failed),
+        )
+
+    def _by_rows(
+        self,
+        mixture: GaussianMixture,
+        basis: Basis,
+        expected: Expected,
+    ) -> tuple[Float[Array, "K Q M"], Float[Array, "K Q M *M"]]:
+        """Derivatives of expected log likelihood and cross-entropy in means and covariances."""
+
+        def one(mean: Array, in_mean: Array, in_variance: Array) -> tuple[Array, Array]:
+            def of_latent(
+                A: Array, P: Array, mean: Array, in_mean: Array, in_variance: Array
+            ) -> tuple[Array, Array]:
+                slope = A @ in_mean - P @ mean
+                if mixture.is_diagonal:
+                    return slope, A**2 @ in_variance - 0.5 * jnp.diagonal(P)
+                return slope, (A * in_variance) @ A.T - 0.5 * P
+
+            latents = self.counts * in_mean.T, self.counts * in_variance.T
+            return vmap_latents(of_latent, basis.features, basis.precision, mean, *latents)
+
+        parts = mixture.mean, expected.in_mean, expected.in_variance
+        slopes = jax.vmap(one)(*parts)
+        weights = mixture.weights
+        return jax.tree.map(lambda a: a * weights.reshape(-1, *[1] * (a.ndim - 1)), slopes)
+
+    def curvatures(self, basis: Basis, expected: Expected) -> Float[Array, "K Q M M"]:
+        """Minus second derivatives of each component's bound in its means, rows that bend up as 0.
+
+        The second derivative of E log p(y | f) in the mean of f is twice that in its variance.
+        """
+
+        def one(in_variance: Float[Array, "N Q"]) -> Float[Array, "Q M M"]:
+            bend = self.counts * jnp.maximum(-2 * in_variance, 0.0).T
+            return vmap_latents(
+                lambda A, P, w: P + (A * w) @ A.T, basis.features, basis.precision, bend
+            )
+
+        return jax.vmap(one)(expected.in_variance)
+
+    def worth(
+        self,
+        vector: Float[Array, "P"],
+        known: Factorised,
+        expected: Expected,
+        key: Key[Array, ""],
+    ) -> Float[Array, ""]:
+        """What has the bound's derivative in hyper-parameters, the mixture held."""
+        model = self.space.to_model(vector)
+        return self.without_entropy(model, self.basis(model), known, expected, key)
+
+    def without_entropy(
+        self,
+        model: LatentGP,
+        basis: Basis,
+        known: Factorised,
+        expected: Expected,
+        key: Key[Array, ""],
+    ) -> Float[Array, ""]:
+        """The bound but for the entropy, with its derivatives in model and mixture.
+
+        Expected log likelihoods depend on kernel and mixture through means and variances of f
+        alone, whose derivatives are known; the likelihood's own are at the same draws.
+        """
+        held = jax.lax.stop_gradient
+        means, variances = known.marginals(basis)
+        expected = held(expected)
+        moved = expected.in_mean * (means - held(means))
+        moved = moved + expected.in_variance * (variances - held(variances))
+        values = expected.value + jnp.sum(moved, axis=2)
+        if self.learns_likelihood:
+            again = self._worths(model.likelihood, held(means), held(variances), key)
+            values = values + again - held(again)
+        weights = known.mixture.weights
+        return weights @ (known.cross_entropies(basis) + values @ self.counts)
+
+    def _worths(
+        self,
+        likelihood: Likelihood,
+        means: Float[Array, "K N Q"],
+        variances: Float[Array, "K N Q"],
+        key: Key[Array, ""],
+    ) -> Float[Array, "K N"]:
+        """Values of `expected`, differentiable in the likelihood's parameters."""
+        keys = jax.random.split(key, len(means))
+        return jnp.stack(
+            [
+                self.expectations.worth(
+                    likelihood, self.rows, Marginals(means[k], variances[k]), keys[k]
+                )
+                for k in range(len(means))
+            ]
+        )

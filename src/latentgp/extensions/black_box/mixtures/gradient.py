@@ -1,0 +1,306 @@
+"""Plain gradients in all parameters, as published: groups in turn by L-BFGS, or Adadelta.
+
+Natural-gradient steps are faster; these are here for what the source did.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float, Int, Key
+
+from latentgp.extensions.black_box.mixtures.bound import MixtureBound
+from latentgp.extensions.black_box.mixtures.family import (
+    Basis,
+    Covariance,
+    Factorised,
+    GaussianMixture,
+    entropy,
+)
+from latentgp.extensions.black_box.mixtures.search import (
+    Found,
+    Looked,
+    MixtureProgress,
+    recalled,
+    save,
+)
+from latentgp.extensions.black_box.mixtures.walk import batch_of, batches
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.finite import all_finite
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.runtime.programs import Program
+from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.typing import Array
+
+_PIECE, _ITERATIONS, _ROUNDS = 20, 20, 200
+_ADADELTA: Any = optax.adadelta(learning_rate=1.0, rho=0.95, eps=1e-6)  # Hensman et al. 2013
+
+
+class Free(NamedTuple):
+    """All that is learned, without constraints.
+
+    Attributes:
+        logits: of the weights, shape (K,).
+        mean: shape (K, Q, M).
+        spread: of full covariances C C' the factor C with the logarithm of its diagonal, shape (K,
+            Q, M, M); the logarithms of diagonal ones; of "linear" ones a number a row and latent.
+        vector: hyper-parameters, shape (P,).
+        points: inducing points, shape (M, D), or (Q, M, D) of each latent function; None if they
+            are held.
+    """
+
+    logits: Float[Array, "K"]
+    mean: Float[Array, "K Q M"]
+    spread: Float[Array, "K Q *M"]
+    vector: Float[Array, "P"]
+    points: Float[Array, "*Q M D"] | None
+
+
+class Ascent(NamedTuple):
+    """Where an ascent is, and what its optimiser remembers; None of groups in turn."""
+
+    free: Free
+    memory: Any
+
+
+GROUPS = {
+    "mixture": ("logits", "mean", "spread"),
+    "hyper-parameters": ("vector",),
+    "points": ("points",),
+}
+
+
+def freed(
+    bound: MixtureBound, found: Found, covariance: Covariance, points: Float[Array, "*Q M D"] | None
+) -> Free:
+    """The present mixture, hyper-parameters and points without constraints."""
+    mixture = found.mixture
+    if covariance == "linear":
+        rows = len(bound.data.X)
+        spread = jnp.zeros((*mixture.mean.shape[:2], rows), mixture.mean.dtype)
+    elif mixture.is_diagonal:
+        spread = -jnp.log(mixture.precision)
+    else:
+        spread = jax.vmap(jax.vmap(_free_factor))(mixture.factorised().covariance)
+    return Free(mixture.log_weights, mixture.mean, spread, jnp.asarray(found.vector), points)
+
+
+def _free_factor(covariance: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    lower = lower_cholesky(covariance)
+    return jnp.tril(lower, -1) + jnp.diag(jnp.log(jnp.diagonal(lower)))
+
+
+def factorised(free: Free, basis: Basis) -> Factorised:
+    """The mixture, differentiable; its precisions are left out."""
+    logs, mean = jax.nn.log_softmax(free.logits), free.mean
+    if free.spread.ndim == 4:
+        lower = jnp.tril(free.spread, -1)
+        diagonal = jnp.diagonal(free.spread, axis1=2, axis2=3)
+        lower = lower + jnp.exp(diagonal)[..., None] * jnp.eye(mean.shape[2], dtype=mean.dtype)
+        root, half = jnp.swapaxes(lower, 2, 3), jnp.sum(diagonal, axis=2)
+    elif free.spread.shape != mean.shape:
+        root, half = jax.vmap(lambda sites: _of_sites(sites, basis))(free.spread)
+    else:
+        covariance = jnp.exp(free.spread)
+        mixture = GaussianMixture(logs, mean, covariance)
+        return Factorised(mixture, covariance, None, 0.5 * jnp.sum(free.spread, axis=2))
+    covariance = jnp.einsum("kqji,kqjl->kqil", root, root)
+    return Factorised(GaussianMixture(logs, mean, covariance), covariance, root, half)
+
+
+def _of_sites(sites: Float[Array, "Q N"], basis: Basis) -> tuple[Array, Array]:
+    """Roots of (P + A diag(sites) A')^-1, Theorem 2, and half their log-determinants."""
+
+    def one(A: Array, P: Array, sites: Array) -> tuple[Array, Array]:
+        lower = lower_cholesky(P + (A * sites) @ A.T)
+        root = solve_lower(lower, jnp.eye(len(P), dtype=P.dtype))
+        return root, -jnp.sum(jnp.log(jnp.diagonal(lower)))
+
+    return vmap_latents(one, basis.features, basis.precision, sites)
+
+
+def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Array, ""]:
+    """Bound plus log prior, whose derivatives need values of log p(y | f) alone."""
+    bound, held = bound.with_points(free.points), jax.lax.stop_gradient
+    model = bound.space.to_model(free.vector)
+    basis = bound.basis(model)
+    known = factorised(free, basis)
+    means, variances = (held(part) for part in known.marginals(basis))
+    expected = bound.expected(model.likelihood, means, variances, key)
+    mixture = known.mixture
+    spread = entropy(
+        mixture.log_weights, mixture.mean, known.covariance, known.half_log_determinant
+    )
+    rest = bound.without_entropy(model, basis, known, expected, key)
+    return spread + rest + bound.space.log_prior(free.vector)
+
+
+@Program
+def _value_and_gradient(
+    bound: MixtureBound, free: Free, part: dict[str, Array], key: Key[Array, ""]
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """With its derivatives in a part of what is free alone, which takes a part of the time."""
+
+    def of_part(part: dict[str, Array]) -> Float[Array, ""]:
+        return objective(bound, free._replace(**part), key)
+
+    return jax.value_and_grad(of_part)(part)
+
+
+@Program
+def _adadelta(
+    bound: MixtureBound,
+    state: Ascent,
+    places: Int[Array, "T B"] | None,
+    keys: Key[Array, "T"],
+) -> tuple[Ascent, Float[Array, "T"]]:
+    """Steps of Adadelta (Zeiler 2012)."""
+
+    def step(state: Ascent, part: tuple[Any, Any]) -> tuple[Ascent, Array]:
+        free, (rows, key) = state.free, part
+        own = bound
+        if rows is not None:
+            own = eqx.tree_at(lambda b: b.data, bound, batch_of(bound.data, rows))
+        value, slope = jax.value_and_grad(objective, argnums=1)(own, free, key)
+        sound = all_finite(slope)
+        downhill = jax.tree.map(lambda a: jnp.where(sound, -a, 0.0), slope)
+        move, memory = _ADADELTA.update(downhill, state.memory, free)
+        return Ascent(jax.tree.map(jnp.add, free, move), memory), value
+
+    return jax.lax.scan(step, state, (places, keys))
+
+
+@Program
+def mixture_of(bound: MixtureBound, free: Free) -> GaussianMixture:
+    """The mixture with its precisions."""
+    basis = bound.basis(bound.space.to_model(free.vector))
+    known = factorised(free, basis)
+    if known.root is None:
+        return known.mixture._replace(precision=1 / known.covariance)
+
+    def inverse(covariance: Float[Array, "M M"]) -> Float[Array, "M M"]:
+        half = solve_lower(lower_cholesky(covariance), jnp.eye(len(covariance)))
+        return half.T @ half
+
+    return known.mixture._replace(precision=jax.vmap(jax.vmap(inverse))(known.covariance))
+
+
+def ascend(
+    bound: MixtureBound,
+    found: Found,
+    free: Free,
+    *,
+    by_groups: bool,
+    steps: int,
+    batch_size: int | None,
+    tolerance: float,
+    control: RunControl,
+    key: Key[Array, ""],
+) -> MixtureBound:
+    """Gradient ascent of all parameters; gives the bound through the points at the end.
+
+    Args:
+        bound: the bound.
+        found: what is brought up to date.
+        free: where it starts.
+        by_groups: mixture, hyper-parameters and points in turn by L-BFGS, each with the others held
+            and draws that stay the same; else all at once by Adadelta.
+        steps: of Adadelta.
+        batch_size: rows of a step of Adadelta; None for all.
+        tolerance: nats below which a round over all groups ends the ascent.
+        control: limits and callback.
+        key: random key.
+    """
+    run = Run(control)
+    state = recalled(found, run, Ascent(free, None if by_groups else _ADADELTA.init(free)))
+
+    def looked(after: Ascent, value: float, made: int, what: str) -> bool:
+        nonlocal state
+        state = after
+        found.records.append(Looked(value, value, run.seconds, 0))
+        progress = MixtureProgress(made, value, run.seconds)
+        total = _ROUNDS if by_groups else steps
+        step = Step("learning", what, made, total, lambda: {"bound": value}, at_most=by_groups)
+        reason = run.made(step, progress, lambda: save(found, run, after))
+        found.reason = reason or found.reason
+        return reason is not None
+
+    found.converged = False
+    try:
+        if by_groups:
+            _by_groups(bound, state.free, tolerance, looked, found, key)
+        else:
+            _at_once(bound, state, steps, batch_size, looked, found, key)
+    finally:
+        run.close()
+        save(found, run, state)
+    bound = bound.with_points(state.free.points)
+    found.vector = np.asarray(state.free.vector)
+    found.mixture = mixture_of(bound, state.free)
+    return bound
+
+
+def _by_groups(
+    bound: MixtureBound, free: Free, tolerance: float, looked: Any, found: Found, key: Any
+) -> None:
+    from scipy.optimize import minimize  # takes long to import
+
+    groups = [names for names in GROUPS.values() if _has(free, names)]
+    while len(values := [record.value for record in found.records]) < _ROUNDS:
+        if len(values) > 1 and values[-1] - values[-2] < tolerance:
+            found.converged, found.reason = True, f"a round gained less than {tolerance:.1e} nats"
+            return
+        value = -np.inf
+        for names in groups:
+            part = {name: getattr(free, name) for name in names}
+            start, whole = ravel_pytree(part)
+
+            def slope(
+                vector: np.ndarray, free: Free = free, whole: Any = whole
+            ) -> tuple[float, np.ndarray]:
+                value, gradient = _value_and_gradient(bound, free, whole(jnp.asarray(vector)), key)
+                found.steps += 1
+                own = ravel_pytree(gradient)[0]
+                if not np.isfinite(value):
+                    return 1e300, np.zeros_like(vector)
+                return -float(value), -np.asarray(own)
+
+            options = {"maxiter": _ITERATIONS}
+            end = minimize(slope, np.asarray(start), jac=True, method="L-BFGS-B", options=options)
+            free, value = free._replace(**whole(jnp.asarray(end.x))), -float(end.fun)
+        if looked(Ascent(free, None), value, len(values) + 1, "round"):
+            return
+    found.reason = f"{_ROUNDS} rounds were made"
+
+
+def _at_once(
+    bound: MixtureBound,
+    state: Ascent,
+    steps: int,
+    batch_size: int | None,
+    looked: Any,
+    found: Found,
+    key: Any,
+) -> None:
+    draw = batches(len(bound.data.X), batch_size, key, found.steps)
+    while (made := found.steps) < steps:
+        number = min(_PIECE, steps - made)
+        keys = jax.random.split(jax.random.fold_in(key, made), number)
+        places = None if draw is None else jnp.asarray(draw(number))
+        state, values = _adadelta(bound, state, places, keys)
+        found.steps += number
+        if looked(state, float(np.mean(values)), found.steps, "step") and found.steps < steps:
+            return
+    found.converged, found.reason = True, f"all {steps} steps were made"
+
+
+def _has(free: Free, names: tuple[str, ...]) -> bool:
+    parts = [getattr(free, name) for name in names]
+    return any(part is not None and part.size for part in parts)

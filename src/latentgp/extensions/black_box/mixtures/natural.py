@@ -1,0 +1,156 @@
+"""Natural-gradient steps of the components of a mixture (Lin, Khan & Schmidt 2019)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.extensions.black_box.mixtures.bound import Evaluated, MixtureBound
+from latentgp.extensions.black_box.mixtures.family import Basis, GaussianMixture
+from latentgp.likelihoods.base import Likelihood
+from latentgp.runtime.programs import Program
+from latentgp.typing import Array
+
+_SHORTEST, _LONGER = 1e-6, 1.5
+
+
+class Climb(NamedTuple):
+    """An ascent.
+
+    Attributes:
+        at: the mixture with its bound.
+        share: the length of the next step, in (0, 1].
+        rise: nats gained by the last step that was taken, over its length; infinite before any.
+        steps: how many were tried.
+    """
+
+    at: Evaluated
+    share: Float[Array, ""]
+    rise: Float[Array, ""]
+    steps: Int[Array, ""]
+
+
+def stepped(
+    at: Evaluated,
+    share: Float[Array, ""],
+    *,
+    safely: bool,
+    curvature: Float[Array, "K Q M M"] | None = None,
+) -> GaussianMixture:
+    """The mixture after a natural-gradient step of some length.
+
+    Precisions move by -2 / pi times the derivative in the covariance, means by S / pi times that in
+    the mean, log weights by that in the weight. With Gaussian noise one component's full step
+    ends at the posterior.
+
+    Args:
+        at: the mixture, and the bound's derivatives.
+        share: length of the step.
+        safely: precisions move on a curve that stays among positive definite ones (Lin, Schmidt &
+            Khan 2020), for slopes that are estimates.
+        curvature: that means move by instead of S^-1. Along a diagonal one they would creep where
+            coefficients are correlated.
+    """
+    mixture, slopes = at.mixture, at.slopes
+
+    def scaled(slope: Array) -> Array:
+        return slope / mixture.weights.reshape(-1, *[1] * (slope.ndim - 1))
+
+    change = -2 * share * scaled(slopes.covariance)
+    precision = mixture.precision + change
+    if safely:
+        inverse = mixture.factorised().covariance
+        bend = (
+            change**2 * inverse
+            if mixture.is_diagonal
+            else jnp.einsum("kqij,kqjl,kqlm->kqim", change, inverse, change)
+        )
+        precision = precision + 0.5 * bend
+    if not mixture.is_diagonal:
+        precision = 0.5 * (precision + jnp.swapaxes(precision, 2, 3))
+    by = GaussianMixture(
+        mixture.log_weights, mixture.mean, precision if curvature is None else curvature
+    )
+    covariance = by.factorised().covariance
+    slope = share * scaled(slopes.mean)
+    along = covariance * slope if by.is_diagonal else jnp.einsum("kqij,kqj->kqi", covariance, slope)
+    logs = mixture.log_weights + share * (slopes.weights - mixture.weights @ slopes.weights)
+    return GaussianMixture(jax.nn.log_softmax(logs), mixture.mean + along, precision)
+
+
+def climb(
+    bound: MixtureBound,
+    likelihood: Likelihood,
+    basis: Basis,
+    start: GaussianMixture,
+    enough: Float[Array, ""],
+    at_most: Int[Array, ""],
+    key: Key[Array, ""],
+) -> Climb:
+    """Steps that raise the bound until one gains next to nothing; for expectations without noise.
+
+    A step that does not raise the bound, or leaves the proper mixtures, is not taken, and the next
+    is half as long.
+    """
+
+    def goes_on(state: Climb) -> Bool[Array, ""]:
+        open_ = (state.rise > enough) & (state.share > _SHORTEST)
+        return open_ & (state.steps < at_most)
+
+    def one(state: Climb) -> Climb:
+        curvature = bound.curvatures(basis, state.at.expected) if start.is_diagonal else None
+        moved = stepped(state.at, state.share, safely=False, curvature=curvature)
+        there = bound.evaluated(likelihood, basis, moved, key)
+        rise = there.terms.bound - state.at.terms.bound
+        taken = rise >= -1e-9 * jnp.abs(state.at.terms.bound)
+        taken = taken & jnp.isfinite(there.terms.bound)
+        at = jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state.at)
+        share = jnp.where(taken, jnp.minimum(1.0, _LONGER * state.share), 0.5 * state.share)
+        gained = jnp.where(taken, jnp.maximum(rise, 0.0) / state.share, state.rise)
+        return Climb(at, share, gained, state.steps + 1)
+
+    first = bound.evaluated(likelihood, basis, start, key)
+    unit = jnp.ones((), start.mean.dtype)
+    infinite = jnp.full((), jnp.inf, start.mean.dtype)
+    return jax.lax.while_loop(goes_on, one, Climb(first, unit, infinite, jnp.zeros((), int)))
+
+
+class Profiled(NamedTuple):
+    """The best mixture at some hyper-parameters, and the bound's derivative in these.
+
+    Attributes:
+        climb: the end of the ascent.
+        value: bound plus log prior, in nats.
+        gradient: of it, shape (P,).
+    """
+
+    climb: Climb
+    value: Float[Array, ""]
+    gradient: Float[Array, "P"]
+
+
+@Program
+def profiled(
+    bound: MixtureBound,
+    vector: Float[Array, "P"],
+    start: GaussianMixture,
+    enough: Float[Array, ""],
+    at_most: Int[Array, ""],
+    key: Key[Array, ""],
+) -> Profiled:
+    """Climb at some hyper-parameters; the mixture's own change has no part in the derivative."""
+    model = bound.space.to_model(vector)
+    basis = bound.basis(model)
+    end = climb(bound, model.likelihood, basis, start, enough, at_most, key)
+    known = end.at.mixture.factorised()
+
+    def worth(vector: Float[Array, "P"]) -> Float[Array, ""]:
+        own = bound.worth(vector, known, end.at.expected, key)
+        return own + bound.space.log_prior(vector)
+
+    gradient = jax.grad(worth)(vector) if bound.space.size else jnp.zeros_like(vector)
+    value = end.at.terms.bound + bound.space.log_prior(vector)
+    return Profiled(end, value, gradient)

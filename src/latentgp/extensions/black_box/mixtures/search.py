@@ -1,0 +1,241 @@
+"""The search for hyper-parameters with the mixture at its best; what all ascents keep."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.extensions.black_box.mixtures.bound import MixtureBound
+from latentgp.extensions.black_box.mixtures.family import GaussianMixture
+from latentgp.extensions.black_box.mixtures.natural import profiled
+from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.progress import Run, RunControl
+from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
+from latentgp.typing import Array
+
+_MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
+
+
+class MixtureProgress(NamedTuple):
+    """Progress along slopes, passed to the callback after some steps or a round.
+
+    Attributes:
+        made: steps, or rounds over mixture, hyper-parameters and points.
+        bound: the last one, or of draws or a batch its estimate, in nats.
+        seconds: since the start of the fit.
+    """
+
+    made: int
+    bound: float
+    seconds: float
+
+
+class Looked(NamedTuple):
+    """What the history keeps of some steps along slopes."""
+
+    bound: float
+    value: float
+    seconds: float
+    restart: int
+
+
+@dataclasses.dataclass
+class Found:
+    """The end of a search, or where it is.
+
+    Attributes:
+        vector: hyper-parameters, shape (P,).
+        mixture: the mixture there.
+        records: of all evaluations.
+        steps: of the mixture, in all.
+        passed_over: those that changed nothing.
+        failed: values of log p that were not finite.
+        rise: nats gained by the last step, relative to the bound.
+        reason: why it ended; empty while it goes on.
+        converged: whether by itself.
+    """
+
+    vector: Float[np.ndarray, "P"]
+    mixture: GaussianMixture
+    records: list[Any] = dataclasses.field(default_factory=list)
+    steps: int = 0
+    passed_over: int = 0
+    failed: int = 0
+    rise: float = 0.0
+    reason: str = ""
+    converged: bool = False
+
+
+def recalled(found: Found, run: Run, like: Any) -> Any:
+    """The state that a checkpoint holds, and what was found by then; the given one without any."""
+
+    def understand(stored: dict[str, np.ndarray]) -> tuple[list[Looked], list[int], Any]:
+        looked = [Looked(bound, bound, seconds, 0) for bound, seconds in stored["looked"].tolist()]
+        return looked, stored["counts"].tolist(), state_in(stored, like)
+
+    content = run.control.checkpoint.read(understand)
+    if content is None:
+        return like
+    found.records, (found.steps, found.passed_over, found.failed), state = content
+    run.went_on_after(found.records[-1].seconds)
+    return state
+
+
+def save(found: Found, run: Run, state: Any) -> None:
+    """Write the checkpoint of a walk along slopes, if there is anything to keep."""
+    if run.control.checkpoint.path is None or not found.records:
+        return
+    looked = np.array([(record.bound, record.seconds) for record in found.records])
+    counts = np.array([found.steps, found.passed_over, found.failed])
+    run.control.checkpoint.write({**tensors_of(state), "looked": looked, "counts": counts})
+
+
+class Reached(NamedTuple):
+    """What the checkpoint of a search keeps beside its evaluations.
+
+    Attributes:
+        log_weights: of the mixture that the next evaluation starts from.
+        mean: of it.
+        precision: of it.
+        told: steps, values that were not finite, the last rise, and whether the best ascent ended.
+    """
+
+    log_weights: Float[Any, "K"]
+    mean: Float[Any, "K Q M"]
+    precision: Float[Any, "K Q M *M"]
+    told: Float[np.ndarray, "4"]
+
+
+class ProfiledSearch:
+    """L-BFGS-B in the hyper-parameters, the bound at its best over mixtures everywhere.
+
+    Evaluations are kept, so that a resumed search is answered from them until their end.
+
+    Args:
+        bound: the bound; expectations have no noise.
+        found: where it starts, and what is brought up to date.
+        limits: of the vector.
+        tolerance: nats below which an iteration ends a run.
+        at_most: evaluations of a run.
+        control: limits, callback, progress line, checkpoint.
+        key: random key.
+    """
+
+    def __init__(
+        self,
+        bound: MixtureBound,
+        found: Found,
+        limits: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+        *,
+        tolerance: float,
+        at_most: int,
+        control: RunControl,
+        key: Key[Array, ""],
+    ):
+        self.bound, self.found, self.key = bound, found, key
+        self._limits, self._tolerance = limits, tolerance
+        self._search = Search(max_evaluations=at_most, control=control)
+        self._ended = True  # the ascent at the best hyper-parameters
+        kept = self._search.recall(Reached._fields, Reached)
+        if kept is not None:
+            found.mixture = GaussianMixture(*map(jnp.asarray, kept[:3]))
+            found.steps, found.failed = map(int, kept.told[:2])
+            found.rise, self._ended = float(kept.told[2]), bool(kept.told[3])
+
+    def has_reached(self, run: int) -> bool:
+        """Whether evaluations of a run, or of a later one, are known from a checkpoint."""
+        return self._search.has_reached(run)
+
+    def run(self, number: int) -> bool:
+        """One run from where things are; gives whether another may follow.
+
+        Args:
+            number: of it, 0 for the last one.
+        """
+        found, search = self.found, self._search
+        found.converged, found.reason, goes_on = False, "", True
+        try:
+            self._climb(number)
+        except EndRun as end:
+            found.reason = str(end)
+        except EndFit as end:
+            found.reason, goes_on = str(end), False
+        finally:
+            found.records = search.records
+            search.close()
+            search.save(self._reached())
+        return goes_on
+
+    def _climb(self, number: int) -> None:
+        from scipy.optimize import minimize  # takes long to import
+
+        found, unit, best, reached = self.found, 0.0, -np.inf, -np.inf
+
+        def evaluate(vector: Float[np.ndarray, "P"]) -> Record:
+            nonlocal best
+            record = self._search.replay(vector, number) or self._evaluate(vector, best, number)
+            if np.isfinite(record.bound) and record.value > best:
+                best, found.vector = record.value, record.vector
+            return record
+
+        def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+            nonlocal unit
+            record = evaluate(vector)
+            unit = unit or max(float(np.linalg.norm(record.gradient)), 1e-12)
+            return -record.value / unit, -record.gradient / unit
+
+        def stand_still(intermediate_result: Any) -> None:
+            nonlocal reached
+            value = -unit * float(intermediate_result.fun)
+            rise, reached = value - reached, value
+            if rise <= self._tolerance:
+                raise StopIteration
+
+        if not found.vector.size:
+            evaluate(found.vector)
+            found.converged = bool(np.isfinite(best)) and self._ended
+            found.reason = "hyper-parameters were not learned"
+            if not self._ended:
+                found.reason = f"the mixture still rose after {_MOST_ALONE} steps"
+            return
+        minimize(
+            objective,
+            np.clip(found.vector, *self._limits),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.stack(self._limits, axis=1),
+            callback=stand_still,
+            options={"ftol": 0.0, "gtol": 1e-9, "maxiter": 100_000, "maxfun": 100_000},
+        )
+        found.converged = bool(np.isfinite(best))
+        found.reason = f"an iteration gained less than {self._tolerance:.1e} nats"
+
+    def _evaluate(self, vector: Float[np.ndarray, "P"], best: float, number: int) -> Record:
+        """Bound and gradient, from the mixture at the best hyper-parameters of the run."""
+        found = self.found
+        most, share = (_MOST_STEPS, 1e-3) if vector.size else (_MOST_ALONE, 0.1)
+        steps, enough = jnp.asarray(most), jnp.asarray(share * self._tolerance)
+        at = profiled(self.bound, jnp.asarray(vector), found.mixture, enough, steps, self.key)
+        value, gradient = float(at.value), np.asarray(at.gradient)
+        bound = float(at.climb.at.terms.bound)
+        found.steps += int(at.climb.steps)
+        found.failed += int(at.climb.at.terms.failed)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            # Far below everything seen, so that the line search steps back.
+            value = best - 1e3 * (1 + abs(best)) if np.isfinite(best) else -1e300
+            bound, gradient = float("nan"), np.zeros_like(vector)
+        elif value > best:
+            self._ended = int(at.climb.steps) < most or float(at.climb.rise) <= self._tolerance
+            found.mixture = at.climb.at.mixture
+            found.rise = float(at.climb.rise) / max(abs(bound), 1.0)
+        record = Record(np.array(vector), value, bound, gradient, 0.0, number)
+        return self._search.report(record, self._reached())
+
+    def _reached(self) -> Reached:
+        found = self.found
+        told = np.array([found.steps, found.failed, found.rise, self._ended], float)
+        return Reached(*found.mixture, told)

@@ -1,0 +1,226 @@
+"""Steps of mixture, hyper-parameters and points along estimated slopes, on batches or all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Float, Int, Key
+
+from latentgp.extensions.black_box.mixtures.bound import MixtureBound
+from latentgp.extensions.black_box.mixtures.family import GaussianMixture
+from latentgp.extensions.black_box.mixtures.natural import stepped
+from latentgp.extensions.black_box.mixtures.search import (
+    Found,
+    Looked,
+    MixtureProgress,
+    recalled,
+    save,
+)
+from latentgp.numerics.finite import all_finite
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.typing import Array
+
+_PIECE = 20  # steps in a compiled call
+
+
+class StepLengths(NamedTuple):
+    """Of step t (t + delay)^-power (Robbins & Monro 1951), of Adam's steps rate times its root.
+
+    Attributes:
+        delay: in steps.
+        power: in (0.5, 1].
+        rate: of Adam, for hyper-parameters, and for points in units.
+        unit: in which points move, one an input.
+    """
+
+    delay: Float[Array, ""]
+    power: Float[Array, ""]
+    rate: Float[Array, ""]
+    unit: Float[Array, "D"]
+
+
+class Walk(NamedTuple):
+    """Steps along estimated slopes.
+
+    Attributes:
+        vector: hyper-parameters, shape (P,).
+        points: inducing points, shape (M, D) or (Q, M, D); None if they are held.
+        mixture: the mixture.
+        adam: state of the optimiser of hyper-parameters and points.
+        made: number of steps.
+        passed_over: those that changed nothing, as they were not finite.
+    """
+
+    vector: Float[Array, "P"]
+    points: Float[Array, "*Q M D"] | None
+    mixture: GaussianMixture
+    adam: Any
+    made: Int[Array, ""]
+    passed_over: Int[Array, ""]
+
+    @classmethod
+    def begun(
+        cls,
+        vector: Float[Array, "P"],
+        points: Float[Array, "*Q M D"] | None,
+        mixture: GaussianMixture,
+    ) -> "Walk":
+        """Before the first step."""
+        nothing = jnp.zeros((), jnp.int32)
+        learned: Any = vector, points
+        adam = optax.scale_by_adam().init(learned)
+        return cls(vector, points, mixture, adam, nothing, nothing)
+
+
+class Told(NamedTuple):
+    """What a step tells: the bound's estimate, in nats, and how many values failed."""
+
+    bound: Float[Array, "T"]
+    failed: Float[Array, "T"]
+
+
+def batch_of(data: Data, places: Int[Array, "B"]) -> Data:
+    """Some rows, each counted for as many as makes them all."""
+    batch = jax.tree.map(lambda a: a[places], data)
+    share = data.X.shape[0] / places.shape[0]
+    weights = jnp.ones(places.shape[0], data.X.dtype) if batch.weights is None else batch.weights
+    return eqx.tree_at(
+        lambda data: data.weights, batch, share * weights, is_leaf=lambda leaf: leaf is None
+    )
+
+
+@Program
+def walked(
+    bound: MixtureBound,
+    state: Walk,
+    places: Int[Array, "T B"] | None,
+    keys: Key[Array, "T"],
+    lengths: StepLengths,
+) -> tuple[Walk, Told]:
+    """Steps along estimated slopes, on batches of rows or on all of them."""
+    space = bound.space
+
+    def step(state: Walk, part: tuple[Any, Key[Array, ""]]) -> tuple[Walk, Told]:
+        rows, key = part
+        own = bound.with_points(state.points)
+        if rows is not None:
+            own = eqx.tree_at(lambda b: b.data, own, batch_of(bound.data, rows))
+        model = space.to_model(state.vector)
+        basis = own.basis(model)
+        at = own.evaluated(model.likelihood, basis, state.mixture, key)
+        share = (state.made + lengths.delay) ** -lengths.power
+        mixture = stepped(at, share, safely=True)
+        vector, points, adam = state.vector, state.points, state.adam
+        if space.size or points is not None:
+            known = state.mixture.factorised()
+
+            def worth(free: tuple[Array, Array | None]) -> Float[Array, ""]:
+                moved = own.with_points(free[1]).worth(free[0], known, at.expected, key)
+                return moved + space.log_prior(free[0])
+
+            gradient: Any = jax.grad(worth)((vector, points))
+            updated: Any = optax.scale_by_adam().update(gradient, adam)
+            (move, move_points), adam = updated
+            rate = lengths.rate * share**0.5
+            vector = vector + rate * move
+            points = None if points is None else points + rate * lengths.unit * move_points
+        after = Walk(vector, points, mixture, adam, state.made, state.passed_over)
+        most = 0.5 * own.expectations.samples
+        sound = all_finite(after) & (jnp.mean(at.expected.failed) < most)
+        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
+        after = after._replace(
+            made=state.made + 1, passed_over=state.passed_over + (~sound).astype(jnp.int32)
+        )
+        return after, Told(at.terms.bound, at.terms.failed)
+
+    return jax.lax.scan(step, state, (places, keys))
+
+
+def walk(
+    bound: MixtureBound,
+    found: Found,
+    lengths: StepLengths,
+    points: Float[Array, "*Q M D"] | None,
+    *,
+    steps: int,
+    batch_size: int | None,
+    control: RunControl,
+    key: Key[Array, ""],
+) -> MixtureBound:
+    """Steps along estimated slopes, of all that is learned together; gives the bound at their end.
+
+    Args:
+        bound: the bound.
+        found: where it starts, and what is brought up to date.
+        lengths: of the steps.
+        points: inducing points to start from; None if they are held.
+        steps: how many.
+        batch_size: rows of a step; None for all.
+        control: limits and callback.
+        key: random key.
+    """
+    run, rows = Run(control), len(bound.data.X)
+    first = Walk.begun(jnp.asarray(found.vector), points, found.mixture)
+    state = recalled(found, run, first)
+    draw = batches(rows, batch_size, key, found.steps)
+    found.vector, found.mixture = np.asarray(state.vector), state.mixture
+    found.converged, found.reason = True, f"all {steps} steps were made"
+    try:
+        while (made := int(state.made)) < steps:
+            number = min(_PIECE, steps - made)
+            keys = jax.random.split(jax.random.fold_in(key, made), number)
+            places = None if draw is None else jnp.asarray(draw(number))
+            state, told = walked(bound, state, places, keys, lengths)
+            value = float(np.mean(told.bound))
+            found.failed += int(np.sum(told.failed))
+            found.records.append(Looked(value, value, run.seconds, 0))
+            found.vector, found.mixture = np.asarray(state.vector), state.mixture
+            found.steps, found.passed_over = int(state.made), int(state.passed_over)
+            progress = MixtureProgress(found.steps, value, run.seconds)
+            step = Step("learning", "step", found.steps, steps, partial(dict, bound=value))
+            reason = run.made(step, progress, partial(save, found, run, state))
+            if reason is not None and found.steps < steps:
+                found.converged, found.reason = False, reason
+                break
+    finally:
+        run.close()
+        save(found, run, state)
+    return bound.with_points(state.points)
+
+
+def batches(
+    rows: int, size: int | None, key: Key[Array, ""], drawn: int
+) -> Callable[[int], np.ndarray] | None:
+    """Places of the rows of so many batches, shuffled anew every pass; None for all rows.
+
+    Args:
+        rows: how many there are.
+        size: rows of a batch; None for all.
+        key: random key.
+        drawn: batches of a search that is resumed, which are passed over.
+    """
+    if size is None or size >= rows:
+        return None
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    waiting: list[np.ndarray] = []
+
+    def draw(number: int) -> np.ndarray:
+        while len(waiting) < number:
+            order = random.permutation(rows)
+            waiting.extend(order[: rows // size * size].reshape(-1, size))
+        taken = np.stack(waiting[:number])
+        del waiting[:number]
+        return taken
+
+    for _ in range(drawn):
+        draw(1)
+    return draw

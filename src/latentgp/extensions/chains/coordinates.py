@@ -1,0 +1,559 @@
+"""Standard normal coordinates of the latent functions, by Gaussian sites.
+
+Prior white coefficients v ~ N(0, I) give u = L v at the centres and f = m + A'v at the rows. Sites
+exp(b'g - g'Wg / 2) of g = f - m make of v a Gaussian of precision P = I + A W A' = C C', and
+coordinates eps:
+
+    v = v_hat + L^-1 R eps,  v_hat = P^-1 A b,   f = f_hat + F eps,  F = A' L^-1 R,
+
+with R the lower factor of L P^-1 L', the covariance of u. (C^-T in place of L^-1 R has the same
+covariance but turns with the hyper-parameters where the data tell much; R does not.) With
+alpha = b - W (f_hat - m), so that v_hat = A alpha, and d = F eps,
+
+    log p(y, v) |dv / deps| = E - |eps|^2 / 2 + r(eps),
+    E = log p(y | f_hat) - alpha'(f_hat - m) / 2 - log |C|,
+    r = log p(y | f) - log p(y | f_hat) - alpha'd + d'Wd / 2,
+
+whatever the sites are: no inverse of the prior covariance, and r = 0 for Gaussian noise. At the
+mode with W its curvature, E is Laplace's log evidence. Sites of one variational update from there
+halve the standard deviation of r, for one more factorisation. Without sites eps is v.
+
+Where log p(y | f) has kinks its slope leads Newton's method astray and its curvature says nothing:
+there the mode and the sites are those of its expectation over f with the mean that is sought and
+variances held, of the prior first, then of the posterior that it gave.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.extensions.chains.coordinate_maps import (
+    Coordinates,
+    DenseCoordinates,
+    SparseCoordinates,
+    WhiteCoordinates,
+)
+from latentgp.extensions.chains.target import Position, WhiteTarget, from_prior
+from latentgp.extensions.neighbours.root import SparseWhitening
+from latentgp.likelihoods.base import Marginals
+from latentgp.models import LatentGP
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
+from latentgp.representations.whitening import DenseWhitening, Whitening
+from latentgp.runtime.programs import Program
+from latentgp.site_inference.search.algorithm import prior_mean
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+Kind = Literal["sites", "partial", "whitened"]
+
+_WIDEST = 2.0  # variance of the expectations that make sites
+_MOST_STEPS = 40
+_ROUNDS = 3  # of variances, where log p(y | f) has kinks
+_ROUNDING = 64.0  # of a decrement, in roundings of the squared norm
+_ROUGHLY, _CLOSELY = 1e-3, 1e-8  # residuals of solves for a centre, and for Newton's steps
+_DECREMENT = 1e-7  # nats that another Newton step would gain
+_SHORTER, _SHORTEST = 0.25, 1e-13  # shares of a Newton step, tried in turn
+_ARRIVED = 1e-3  # nats that another step would gain, where a mode was met
+_GAIN = 0.1  # share of the decrement that a share of a step must gain of its own
+
+
+def coordinates_at(
+    target: WhiteTarget,
+    model: LatentGP,
+    coupling: Kind,
+    anchor: Float[Array, "N Q"],
+    *,
+    differentiable: bool = False,
+) -> Coordinates:
+    """Coordinates of the latent functions under a model.
+
+    They are a function of the model alone: Newton's method starts at the anchor, not where a chain
+    was before. So a chain that holds them while hyper-parameters move is exact however far Newton's
+    method came; how far is in the certificate.
+
+    Args:
+        target: rows and representation.
+        model: with the hyper-parameters.
+        coupling: "sites" of one variational update from Laplace's approximation; "partial" of one
+            from the anchor, whatever the mode is; "whitened" for none.
+        anchor: where Newton's method starts, f at the rows.
+        differentiable: whether derivatives in the model are taken, through one more Newton step:
+            at the mode they are those of the implicit function theorem, exactly so for one latent
+            function, as sites leave out what ties those of a row.
+    """
+    whitening, offset = target.whitening(model), prior_mean(model, target.data)
+    if coupling == "whitened":
+        return _prior_coordinates(target, model, whitening, offset)
+    held = jax.lax.stop_gradient((model, whitening, offset))
+    if coupling == "partial":
+        zero = jnp.zeros((), anchor.dtype)
+        about = _Mode(model, whitening, offset, anchor, _blur(target, *held), zero, zero)
+        return _around(target, about)
+    found = _mode(target, *held, anchor)
+    about = found._replace(model=model, whitening=whitening, offset=offset)
+    if differentiable and isinstance(whitening, DenseWhitening):
+        further = offset + _condition(whitening, *_sites_about(target, about))[0]
+        about = about._replace(mode=further, steps=about.steps + 1)
+    return _around(target, about)
+
+
+class _Mode(NamedTuple):
+    """Mode of p(f | y) under a model.
+
+    Attributes:
+        model: with the hyper-parameters.
+        whitening: under them.
+        offset: prior mean of f.
+        mode: of f, shape (N, Q).
+        blur: variances that the likelihood is expected over there, if it has kinks.
+        decrement: nats that another Newton step would gain.
+        steps: how many were made.
+    """
+
+    model: LatentGP
+    whitening: Any
+    offset: Float[Array, "N Q"]
+    mode: Float[Array, "N Q"]
+    blur: Float[Array, "N Q"] | None
+    decrement: Float[Array, ""]
+    steps: Float[Array, ""]
+
+
+def _sites_about(
+    target: WhiteTarget, about: _Mode
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    model, whitening, offset, mode, blur, *_ = about
+    return sites_at(target, model, whitening, offset, mode, blur)
+
+
+def _around(target: WhiteTarget, about: _Mode) -> Coordinates:
+    """Coordinates by the sites that are made at a mode."""
+    model, whitening, offset, *_ = about
+    linear, precision = _sites_about(target, about)
+    if isinstance(whitening, SparseWhitening):
+        found = _sparse_coordinates(target, model, whitening, linear, precision)
+        return dataclasses.replace(found, decrement=about.decrement)
+    assert isinstance(whitening, DenseWhitening)
+    linear, precision = _expected_sites(target, model, whitening, offset, linear, precision)
+    found = coordinates_of_sites(target, model, whitening, linear, precision)
+    made = found.factorisations + about.steps + 1
+    return dataclasses.replace(found, decrement=about.decrement, factorisations=made)
+
+
+def _prior_coordinates(
+    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: Float[Array, "N Q"]
+) -> Coordinates:
+    """Prior white coordinates: what `coordinates_of_sites` gives for none, without its work."""
+    zeros, zero = jnp.zeros_like(offset), jnp.zeros((), offset.dtype)
+    if not isinstance(whitening, DenseWhitening):
+        found = WhiteCoordinates(whitening, offset, zeros, zero, zero, zero + 1)
+        value = found.log_likelihood(target, model, offset)
+        return dataclasses.replace(found, log_evidence=value)
+    factor = jnp.swapaxes(whitening.features, 1, 2)
+    latents = offset.shape[1], *factor.shape[1:]
+    factor = jnp.broadcast_to(factor, latents)
+    root = jnp.broadcast_to(whitening.lower, (len(factor), *whitening.lower.shape[1:]))
+    found = DenseCoordinates(whitening, offset, factor, root, zeros, zeros, zero, zero, zero + 1)
+    value = found.log_likelihood(target, model, offset)
+    return dataclasses.replace(found, log_evidence=value)
+
+
+def coordinates_of_sites(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: DenseWhitening,
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q"],
+) -> DenseCoordinates:
+    """Coordinates by given sites, functions of g."""
+    g, precision_root = _condition(whitening, linear, precision)
+    slope = linear - precision * g
+
+    def factors(lower, features, precision_root):
+        half = solve_lower(precision_root, lower.T)
+        root = lower_cholesky(half.T @ half)
+        if target.representation.one_coefficient_a_row:  # A' = L
+            return root, root
+        return root, features.T @ solve_lower(lower, root)
+
+    root, factor = vmap_latents(factors, whitening.lower, whitening.features, precision_root)
+    zero = jnp.zeros((), g.dtype)
+    centre = prior_mean(model, target.data) + g
+    found = DenseCoordinates(
+        whitening, centre, factor, root, slope, precision, zero, zero, zero + 3
+    )
+    log_root = jnp.sum(jnp.log(jnp.diagonal(precision_root, axis1=1, axis2=2)))
+    value = found.log_likelihood(target, model, found.centre) - 0.5 * jnp.sum(slope * g) - log_root
+    return eqx.tree_at(lambda c: c.log_evidence, found, value)
+
+
+def _sparse_coordinates(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: SparseWhitening,
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q"],
+) -> SparseCoordinates:
+    """Coordinates by sparse roots, given sites as functions of g."""
+    root, g = whitening.posterior(linear, precision, _ROUGHLY)
+    centre, zero = prior_mean(model, target.data) + g, jnp.zeros((), g.dtype)
+    white, latents = whitening.white_of(g), g.shape[1]
+    found = SparseCoordinates(
+        whitening=whitening,
+        centre=centre,
+        root=root,
+        white_centre=white,
+        at_centre=zero,
+        precision=precision,
+        log_evidence=zero,
+        decrement=zero,
+        factorisations=zero + 2,
+    )
+    at_centre = found.log_likelihood(target, model, centre)
+    value = at_centre - 0.5 * jnp.sum(white**2)
+    value = value + root.log_determinant(latents) - whitening.log_determinant(latents)
+    return dataclasses.replace(found, at_centre=at_centre, log_evidence=value)
+
+
+def _condition(
+    whitening: DenseWhitening, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]
+) -> tuple[Float[Array, "N Q"], Float[Array, "Q M M"]]:
+    """Mean of g given sites, and C."""
+
+    def condition(features, linear, precision):
+        P = jnp.eye(len(features), dtype=features.dtype) + (features * precision) @ features.T
+        root = lower_cholesky(P)
+        half = solve_lower(root, features @ linear)
+        return solve_lower(root, half, transposed=True) @ features, root
+
+    g, root = vmap_latents(condition, whitening.features, linear.T, precision.T)
+    return g.T, root
+
+
+def _conditioning(
+    target: WhiteTarget, model: LatentGP, whitening: Whitening
+) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """The function from sites to the mean of g and alpha, by the smaller of two factors."""
+    if isinstance(whitening, SparseWhitening):
+
+        def by_solves(linear: Array, precision: Array) -> tuple[Array, Array]:
+            _, g = whitening.posterior(linear, precision, _CLOSELY)
+            return g, linear - precision * g
+
+        return by_solves
+    if not isinstance(whitening, DenseWhitening):
+
+        def by_representation(linear: Array, precision: Array) -> tuple[Array, Array]:
+            own, X = target.representation, target.data.X
+            sites = GaussianSites(linear, precision, jnp.zeros_like(linear[:, 0]))
+            g, _ = own.marginals_at_rows(own.condition(model.kernel, X, sites), X)
+            return g, linear - precision * g
+
+        return by_representation
+    features = whitening.features
+    if features.shape[1] < features.shape[2]:
+
+        def by_coefficients(linear: Array, precision: Array) -> tuple[Array, Array]:
+            g, _ = _condition(whitening, linear, precision)
+            return g, linear - precision * g
+
+        return by_coefficients
+    grams = vmap_latents(lambda features: features.T @ features, features)
+
+    def by_rows(linear: Array, precision: Array) -> tuple[Array, Array]:
+        """Through B = I + W^1/2 K W^1/2 (Rasmussen & Williams 2006, Alg. 3.1)."""
+
+        def condition(K, linear, precision):
+            root = jnp.sqrt(precision)
+            B = jnp.eye(len(K), dtype=K.dtype) + root[:, None] * K * root
+            lower = lower_cholesky(B)
+            half = solve_lower(lower, root * (K @ linear))
+            alpha = linear - root * solve_lower(lower, half, transposed=True)
+            return K @ alpha, alpha
+
+        g, slope = vmap_latents(condition, grams, linear.T, precision.T)
+        return g.T, slope.T
+
+    return by_rows
+
+
+def sites_at(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    offset: Float[Array, "N Q"],
+    f: Float[Array, "N Q"],
+    blur: Float[Array, "N Q"] | None = None,
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset.
+
+    With a `blur` those of its expectation over f of these variances.
+    """
+    if blur is not None:
+        slope, precision = _expected_slopes(target, model, Marginals(f, blur))
+        return slope + precision * (f - offset), precision
+    variance = jnp.broadcast_to(whitening.residual.T, f.shape)
+
+    def slope_of(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        return jax.grad(lambda f: target.log_likelihood_of(model, Marginals(f, variance)))(f)
+
+    slope, bend = jax.linearize(slope_of, f)
+    # Rows do not depend on each other, so one direction a latent function gives the diagonal.
+    columns = jnp.eye(f.shape[1], dtype=f.dtype)
+    curvature = sum(bend(jnp.broadcast_to(column, f.shape)) * column for column in columns)
+    precision = jnp.maximum(-jnp.asarray(curvature), 0.0)
+    return slope + precision * (f - offset), precision
+
+
+def _expected_sites(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: DenseWhitening,
+    offset: Float[Array, "N Q"],
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q"],
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """One variational update of sites: slope and curvature expected under their posterior.
+
+    Its variance v is shrunk to 2 v / (v + 2), in units of a logit or a log rate squared: sites of
+    the whole of a wide posterior are narrower than its tails, where a chain would stay.
+    """
+    g, variances = _posterior(target, model, whitening, linear, precision)
+    marginals = Marginals(offset + g, variances)
+    expected_slope, expected = _expected_slopes(target, model, marginals)
+    known = jnp.isfinite(expected_slope) & jnp.isfinite(expected)  # else the row's sites stay
+    slope = jnp.where(known, expected_slope, linear - precision * g)
+    precision = jnp.where(known, expected, precision)
+    return slope + precision * g, precision
+
+
+def _posterior(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: DenseWhitening,
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q"],
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Mean of g and variances of f that expectations are taken over, given sites."""
+    g, root = _condition(whitening, linear, precision)
+
+    def variance(features, root):
+        return jnp.sum(solve_lower(root, features) ** 2, axis=0)
+
+    variances = vmap_latents(variance, whitening.features, root).T + whitening.residual.T
+    return g, _shrunk(model, variances)
+
+
+def _shrunk(model: LatentGP, variances: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    """Variances over which a likelihood is expected: less than 2, where f has no unit."""
+    unitless = np.isfinite(np.asarray(model.likelihood.latent_scale(np.inf), float))
+    shrunk = _WIDEST * variances / (_WIDEST + variances)
+    return jnp.where(unitless, shrunk, variances)
+
+
+def _expected_slopes(
+    target: WhiteTarget, model: LatentGP, marginals: Marginals
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Slope and curvature of E log p(y | f) in the mean of f, the latter not below zero."""
+    slopes = jax.grad(lambda marginals: target.expected_log_likelihood(model, marginals))(marginals)
+    return slopes.mean, jnp.maximum(-2 * slopes.variance, 0.0)
+
+
+def _blur(
+    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: Float[Array, "N Q"]
+) -> Float[Array, "N Q"] | None:
+    """Variances of the prior over which a likelihood with kinks is expected; None without any."""
+    if model.likelihood.is_smooth or not model.likelihood.is_continuous:
+        return None
+    prior = latent_diagonals(model.kernel, target.data.X).T
+    return _shrunk(model, jnp.broadcast_to(prior, offset.shape))
+
+
+def _mode(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    offset: Float[Array, "N Q"],
+    anchor: Float[Array, "N Q"],
+) -> _Mode:
+    """Mode of p(f | y) from an anchor."""
+    zero, blur = jnp.zeros_like(offset), _blur(target, model, whitening, offset)
+
+    def sought(anchor: Array, blur: Array | None) -> tuple[Array, Array, Array]:
+        linear, precision = sites_at(target, model, whitening, offset, anchor, blur)
+        g, slope = _conditioning(target, model, whitening)(linear, precision)
+        first = g, jnp.sum(g * slope)
+        # The anchor is the mode for other hyper-parameters: it may lead further off than the prior.
+        height = partial(_height, target, model, whitening, offset, blur)
+        leads = height(*first) > height(zero, jnp.zeros((), zero.dtype))
+        start = jax.tree.map(lambda a: jnp.where(leads, a, 0.0), first)
+        g, decrement, count = _newton(target, model, whitening, offset, start, blur)
+        return offset + g, decrement, count + 1
+
+    mode, decrement, steps = sought(anchor, blur)
+    for _ in range(0 if blur is None else _ROUNDS - 1):
+        linear, precision = sites_at(target, model, whitening, offset, mode, blur)
+        if isinstance(whitening, DenseWhitening):
+            _, blur = _posterior(target, model, whitening, linear, precision)
+        else:  # each row alone
+            prior = jnp.broadcast_to(latent_diagonals(model.kernel, target.data.X).T, zero.shape)
+            blur = _shrunk(model, prior / (1 + prior * precision))
+        mode, decrement, more = sought(mode, blur)
+        steps = steps + more + 1
+    return _Mode(model, whitening, offset, mode, blur, decrement, steps)
+
+
+def _height(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    offset: Float[Array, "N Q"],
+    blur: Float[Array, "N Q"] | None,
+    g: Float[Array, "N Q"],
+    norm: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Log density of g whose white coefficients have a squared norm, up to a constant."""
+    if blur is None:
+        variance = jnp.broadcast_to(whitening.residual.T, offset.shape)
+        value = target.log_likelihood_of(model, Marginals(offset + g, variance))
+    else:
+        value = target.expected_log_likelihood(model, Marginals(offset + g, blur))
+    value = value - 0.5 * norm
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+def _newton(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    offset: Float[Array, "N Q"],
+    start: tuple[Float[Array, "N Q"], Float[Array, ""]],
+    blur: Float[Array, "N Q"] | None,
+) -> tuple[Float[Array, "N Q"], Float[Array, ""], Any]:
+    """Newton's method, of whose step the first share that gains enough is taken.
+
+    Args:
+        target: rows and representation.
+        model: with the hyper-parameters.
+        whitening: under them.
+        offset: prior mean of f.
+        start: g, and the squared norm of its white coefficients.
+        blur: variances that the likelihood is expected over.
+
+    Returns:
+        g at the mode, the decrement there, the number of steps.
+    """
+    height = partial(_height, target, model, whitening, offset, blur)
+    posterior_given = _conditioning(target, model, whitening)
+
+    def step(carry: tuple) -> tuple:
+        g, norm, _, _, count = carry
+        linear, precision = sites_at(target, model, whitening, offset, offset + g, blur)
+        there, slope = posterior_given(linear, precision)
+        # Products of white coefficients v = A alpha are those of g and alpha.
+        inner, norm_there = jnp.sum(g * slope), jnp.sum(there * slope)
+        pull = linear - precision * g
+        decrement = jnp.sum(pull * (there - g)) - (inner - norm)
+
+        def at(share: Array) -> tuple[Array, Array]:
+            rest = 1 - share
+            squared = rest**2 * norm + 2 * share * rest * inner + share**2 * norm_there
+            return g + share * (there - g), squared
+
+        level = height(g, norm)
+
+        def gains_too_little(share: Array) -> Array:
+            enough = height(*at(share)) >= level + _GAIN * share * decrement
+            return ~enough & (share > _SHORTEST)
+
+        one = jnp.ones((), g.dtype)
+        share = jax.lax.while_loop(gains_too_little, lambda share: _SHORTER * share, one)
+        share = jnp.where(share > _SHORTEST, share, 0.0)
+        return *at(share), decrement, share > 0, count + 1
+
+    def goes_on(carry: tuple) -> Array:
+        _, norm, decrement, moves, count = carry
+        least = jnp.maximum(_DECREMENT, _ROUNDING * jnp.finfo(norm.dtype).eps * norm)
+        return (jnp.abs(decrement) > least) & moves & (count < _MOST_STEPS)
+
+    infinite = jnp.array(jnp.inf, offset.dtype)
+    first = *start, infinite, jnp.array(True), 0
+    g, _, decrement, _, count = jax.lax.while_loop(goes_on, step, first)
+    return g, jnp.abs(decrement), count + 0.0
+
+
+def starting_point(target: WhiteTarget, key: Key[Array, ""]) -> Position:
+    """A start over-dispersed to the target: hyper-parameters around those of the space's model.
+
+    Latent functions are drawn from the Gaussian approximation about the mode, whose scale no draw
+    of the prior knows: where counts are in the ten thousands a chain from there never arrives.
+    """
+    start = from_prior(target, key)
+    about = _start(target, start)
+    if about is None:
+        return start
+    if isinstance(about.whitening, DenseWhitening | SparseWhitening):
+        return Position(start.vector, _around(target, about).white(start.white))
+    model = target.space.to_model(start.vector)
+    sampler = target.representation.sampler(model.kernel, target.data.X)
+    everything, nothing = tuple(range(len(start.white))), jnp.zeros_like(start.white)
+    sites = starting_sites(target, start)
+    drawn = sampler.draw(sites, everything, jax.random.fold_in(key, 1), nothing)
+    return Position(start.vector, sampler.white(drawn.coefficients))
+
+
+def starting_sites(target: WhiteTarget, start: Position) -> GaussianSites:
+    """Sites, as functions of g, of that approximation for a draw of the prior."""
+    about = _start(target, start)
+    offset = prior_mean(target.space.model, target.data)
+    if about is None:
+        nothing = jnp.zeros_like(offset)
+        return GaussianSites(nothing, nothing, nothing[:, 0])
+    return GaussianSites(*_sites_about(target, about), jnp.zeros_like(offset[:, 0]))
+
+
+def _start(target: WhiteTarget, start: Position) -> "_Mode | None":
+    """The mode that a chain starts about; None where log p(y | f) has no gradient.
+
+    Of a likelihood that is not log-concave it is the one that is met from the draw of the prior, so
+    that chains start about all of them.
+    """
+    model, likelihood = target.space.to_model(start.vector), target.space.model.likelihood
+    if not (likelihood.is_continuous and likelihood.has_gradient):
+        return None
+    whitening, offset = target.whitening(model), prior_mean(model, target.data)
+    found = _mode(target, model, whitening, offset, likely(target, offset))
+    concave = likelihood.is_jointly_log_concave or (
+        likelihood.is_log_concave and likelihood.latent_size == 1
+    )
+    if concave or found.blur is not None:
+        return found
+    first = whitening.conditional(start.white).mean, jnp.sum(start.white**2)
+    g, left, _ = _newton(target, model, whitening, offset, first, None)
+    return found._replace(mode=jnp.where(left < _ARRIVED, offset + g, found.mode))
+
+
+def likely(target: WhiteTarget, offset: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    """Where Newton's method starts first: likely latents, else the prior mean."""
+    data, likelihood = target.data, target.space.model.likelihood
+    first = likelihood.latent_start(data.y, dict(data.side_information))
+    return offset if first is None else offset.at[:, 0].set(first)
+
+
+@partial(Program, static_argnums=(1,))
+def coordinates_at_centre(target: WhiteTarget, coupling: Kind) -> Coordinates:
+    """Those under the space's model, whose centre is the anchor of all others."""
+    start = likely(target, prior_mean(target.space.model, target.data))
+    kind: Kind = "sites" if coupling == "partial" else coupling
+    return coordinates_at(target, target.space.model, kind, start)

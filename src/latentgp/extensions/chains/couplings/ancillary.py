@@ -1,0 +1,73 @@
+"""Ancillary couplings: standard normal coordinates are held."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from jaxtyping import Float, Key
+
+from latentgp.extensions.chains.coordinates import Kind
+from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint
+from latentgp.extensions.chains.information import information_of_map
+from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.typing import Array
+
+
+class Sites(Coupling):
+    """Coordinates of sites are held: theta moves with the approximate evidence that these give.
+
+    The pseudo-marginal scheme of one importance sample, whose noise never changes by itself.
+    """
+
+    kind: ClassVar[Kind] = "sites"
+
+    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:
+        return at
+
+    def here(
+        self,
+        target: WhiteTarget,
+        at: Place,
+        held: Place,
+        anchor: Float[Array, "N Q"],
+        differentiable: bool,
+    ) -> tuple[Float[Array, ""], Place]:
+        return log_joint(target, at), at
+
+    def density(
+        self,
+        target: WhiteTarget,
+        vector: Float[Array, "P"],
+        held: Place,
+        anchor: Float[Array, "N Q"],
+        differentiable: bool,
+    ) -> tuple[Float[Array, ""], Place]:
+        there = Place(
+            vector,
+            held.eps,
+            self.coordinates(target, vector, anchor, differentiable),
+            held.others,
+        )
+        return log_joint(target, there), there
+
+
+class Partial(Sites):
+    """Coordinates of sites that were made once are held: partial centring, learned beforehand.
+
+    The sites are those of one update from the most probable f under the hyper-parameters where
+    chains start: Gaussian stand-ins of the targets, between whose posterior and prior every row is
+    centred as far as it is informed (Papaspiliopoulos, Roberts & Sköld 2003, section 3). No mode is
+    sought, which halves the factorisations of `Sites`; far from the start the coordinates fit less
+    well, and chains are as exact.
+    """
+
+    kind: ClassVar[Kind] = "partial"
+
+
+class Whitened(Sites):
+    """Prior white coordinates are held (ancillary augmentation; Filippone et al. 2013, 2.1)."""
+
+    kind: ClassVar[Kind] = "whitened"
+
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+        return information_of_map(target, at.vector, at.eps)

@@ -1,0 +1,127 @@
+"""The contract of a coupling."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.extensions.chains.coordinates import Coordinates, Kind, coordinates_at
+from latentgp.extensions.chains.information import information_of_targets
+from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.models import LatentGP
+from latentgp.typing import Array
+
+
+class Place(NamedTuple):
+    """Hyper-parameters, and the latent functions in coordinates that belong to them.
+
+    Attributes:
+        vector: unconstrained hyper-parameters, shape (P,).
+        eps: standard normal coordinates of the latent functions, shape (Q, M).
+        coordinates: what they mean under these hyper-parameters.
+        others: further coordinates whose likelihoods are averaged with that of `eps`, shape
+            (K - 1, Q, M); none but in pseudo-marginal schemes.
+        log_weights: whose mean exponential is the estimate of a pseudo-marginal scheme relative to
+            the approximate evidence, shape (K,); None where they follow from the coordinates.
+    """
+
+    vector: Float[Array, "P"]
+    eps: Float[Array, "Q M"]
+    coordinates: Coordinates
+    others: Float[Array, "K Q M"]
+    log_weights: Float[Array, "K"] | None = None
+
+
+class Coupling(eqx.Module):
+    """Parameterisation: what of the latent functions is held while hyper-parameters move.
+
+    Attributes:
+        kind: of the coordinates in which the latent functions move, see `coordinates_at`.
+    """
+
+    kind: ClassVar[Kind] = "whitened"
+
+    def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "K Q M"]:
+        """Further coordinates that a chain starts with."""
+        return no_others(eps)
+
+    def selected(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:
+        """The place with a draw of f given hyper-parameters as its coordinates."""
+        return at
+
+    @abstractmethod
+    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Any:
+        """What is held, drawn from its law given the place where it is random."""
+
+    def here(
+        self,
+        target: WhiteTarget,
+        at: Place,
+        held: Any,
+        anchor: Float[Array, "N Q"],
+        differentiable: bool,
+    ) -> tuple[Float[Array, ""], Place]:
+        """What `density` gives at the present hyper-parameters."""
+        return self.density(target, at.vector, held, anchor, differentiable)
+
+    @abstractmethod
+    def density(
+        self,
+        target: WhiteTarget,
+        vector: Float[Array, "P"],
+        held: Any,
+        anchor: Float[Array, "N Q"],
+        differentiable: bool,
+    ) -> tuple[Float[Array, ""], Place]:
+        """Log density of hyper-parameters given what is held, in nats, and the place there."""
+
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+        """Expected Fisher information about hyper-parameters, the metric of manifold moves.
+
+        That of Gaussian stand-ins of the targets, by the sites.
+        """
+        return information_of_targets(target, at.vector, at.coordinates.precision)
+
+    def coordinates(
+        self,
+        target: WhiteTarget,
+        vector: Float[Array, "P"],
+        anchor: Float[Array, "N Q"],
+        differentiable: bool = False,
+    ) -> Coordinates:
+        """The coordinates in which the latent functions move."""
+        model = target.space.to_model(vector)
+        return coordinates_at(target, model, self.kind, anchor, differentiable=differentiable)
+
+
+def no_others(eps: Float[Array, "Q M"]) -> Float[Array, "0 Q M"]:
+    """No further coordinates."""
+    return jnp.zeros((0, *eps.shape), eps.dtype)
+
+
+def log_joint(target: WhiteTarget, at: Place) -> Float[Array, ""]:
+    """Log density of hyper-parameters and coordinates, with respect to N(eps | 0, I), in nats.
+
+    With further coordinates the average of their densities.
+    """
+    model = target.space.to_model(at.vector)
+    residual = jax.scipy.special.logsumexp(residuals(target, model, at)) - math.log(
+        1 + len(at.others)
+    )
+    value = target.space.log_prior(at.vector) + at.coordinates.log_evidence + residual
+    return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+
+def residuals(target: WhiteTarget, model: LatentGP, at: Place) -> Float[Array, "K"]:
+    """Log densities of all coordinates relative to the standard normal, in nats; `eps` first."""
+    own = at.coordinates.residual(target, model, at.eps)[None]
+    if not len(at.others):
+        return own
+    more = jax.vmap(lambda eps: at.coordinates.residual(target, model, eps))(at.others)
+    return jnp.concatenate([own, more])

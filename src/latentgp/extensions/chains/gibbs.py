@@ -1,0 +1,451 @@
+"""Gibbs sampling: auxiliary variables given the latents, latents given them, block by block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.extensions.chains.coordinates import starting_sites
+from latentgp.extensions.chains.draws import Chains
+from latentgp.extensions.chains.loop import Draw, collect, divide_chains, groups_of, join_chains
+from latentgp.extensions.chains.slice_sampling import metropolis_update, slice_update
+from latentgp.extensions.chains.slow_rows import rows_at, slowest_rows, update_some_rows
+from latentgp.extensions.chains.target import WhiteTarget, from_prior
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations import Representation
+from latentgp.representations.samplers import SiteSampler
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.runtime.progress import RunControl
+from latentgp.runtime.threads import on_all_cores
+from latentgp.site_inference.rules.augmentation import AugmentationRule
+from latentgp.site_inference.search.algorithm import prior_mean, rows_of
+from latentgp.sites.augmentations import Automatic
+from latentgp.sites.copies import Copies, copies_of
+from latentgp.sites.gaussian import Block, GaussianSites
+from latentgp.typing import Array
+
+_PIECE = 50
+_SLICE_WIDTH = 1.5
+_TARGET_ACCEPTANCE = 0.3
+_FIRST_SCALE = 0.3
+_CHEAP_MOVES, _DEAR_MOVES = 5, 2  # a sweep: given f, and with a factorisation each
+
+HyperUpdate = Literal["slice", "metropolis"]
+
+
+class GibbsState(NamedTuple):
+    """A chain's state.
+
+    Attributes:
+        vector: unconstrained hyper-parameters, shape (P,).
+        f: latent functions at the rows, shape (N, Q).
+        coefficients: of the representation, as its sampler draws them, shape (Q, M).
+        log_scale: log of the step size of the hyper-parameters' random walk.
+    """
+
+    vector: Float[Array, "P"]
+    f: Float[Array, "N Q"]
+    coefficients: Float[Array, "Q M"]
+    log_scale: Float[Array, ""]
+
+
+class GibbsInfo(NamedTuple):
+    """Information about a sweep: the acceptance rate of its accept-reject steps."""
+
+    acceptance: Float[Array, ""]
+
+
+class Gibbs(eqx.Module):
+    """The algorithm. With fixed hyper-parameters every step of it is an exact conditional.
+
+    A sweep: likelihood parameters given f, auxiliary variables integrated out; then for each
+    block of latents its auxiliary variables given f, kernel and mean parameters given the sites
+    with the block's latents integrated out, and these latents. Integrating out keeps the
+    hyper-parameters from being held in place by the latents they shape. A likelihood of several
+    blocks, and one whose evidence given the sites is an estimate, has its kernel parameters updated
+    with the white coefficients held instead.
+
+    Args:
+        representation: made ready for the rows.
+        rule: gives the augmentation.
+        space: the hyper-parameters; none are free if they are fixed.
+        update: how they are updated.
+        power: of the prior variance given the inducing variables: 0 is variational, 1 is FITC.
+        over_relaxation: of the draws of latents, where they are not collapsed out before.
+        slow_rows: how many rows are updated more often.
+    """
+
+    representation: Representation
+    rule: AugmentationRule
+    space: ParameterSpace
+    update: HyperUpdate = eqx.field(static=True, default="slice")
+    power: float = eqx.field(static=True, default=0.0)
+    over_relaxation: float = eqx.field(static=True, default=0.0)
+    slow_rows: int = eqx.field(static=True, default=0)
+
+    def init(
+        self,
+        data: Data,
+        sampler: SiteSampler | None,
+        centre: Float[Array, "P"],
+        key: Key[Array, ""],
+    ) -> GibbsState:
+        """A state with hyper-parameters drawn around a centre, latents about the mode there."""
+        key_start, key_f, key_rows = jax.random.split(key, 3)
+        target = WhiteTarget(self.space, self.representation, data, centre, None)
+        start = from_prior(target, key_start)
+        vector = start.vector
+        model = self.space.to_model(vector)
+        sampler = self._sampler(model, data, sampler)
+        offset = prior_mean(model, data)
+        everything = tuple(range(offset.shape[1]))
+        shape = (offset.shape[1], len(sampler.centres))
+        nothing = jnp.zeros(shape, offset.dtype)
+        sites = starting_sites(target, start)
+        coefficients = sampler.draw(sites, everything, key_f, nothing).coefficients
+        f = offset + sampler.at_rows(coefficients, everything, key_rows)
+        log_scale = jnp.log(jnp.asarray(_FIRST_SCALE, vector.dtype))
+        return GibbsState(vector, f, coefficients, log_scale)
+
+    def step(
+        self,
+        state: GibbsState,
+        data: Data,
+        copies: Copies,
+        sampler: SiteSampler | None,
+        adapt: Any,
+        key: Key[Array, ""],
+        slow: Int[Array, "S"] | None = None,
+    ) -> tuple[GibbsState, GibbsInfo]:
+        """One sweep.
+
+        Args:
+            state: where the chain is.
+            data: the rows.
+            copies: the rows repeated by their weights.
+            sampler: of the latents, if the hyper-parameters are fixed.
+            adapt: how much the random walk's step size may change, 0 after the warm-up.
+            key: random key.
+            slow: rows of one copy that are updated more often.
+        """
+        likelihood = self.space.model.likelihood
+        blocks = self.rule.blocks(likelihood)
+        augmentation = self.rule.chosen(likelihood)
+        in_likelihood, elsewhere = self._masks()
+        # Hyper-parameters moved with the latents integrated out ask for latents drawn afresh.
+        collapsed = bool(elsewhere.any()) and not self._holds_white(blocks)
+        over_relaxation = 0.0 if collapsed else self.over_relaxation
+        key, key_likelihood, key_white = jax.random.split(key, 3)
+        accepted: list[Any] = []
+        vector, f, coefficients, log_scale = state
+        if in_likelihood.any():
+            density = partial(self._given_f, copies, f)
+            vector = self._move(
+                density, vector, in_likelihood, _CHEAP_MOVES, log_scale, key_likelihood, accepted
+            )
+        if elsewhere.any() and self._holds_white(blocks):
+            density = partial(
+                self._given_white, data, copies, self._white(vector, data, coefficients)
+            )
+            moved = self._move(
+                density, vector, elsewhere, _DEAR_MOVES, log_scale, key_white, accepted
+            )
+            f, coefficients = self._carry(vector, moved, data, f, coefficients)
+            vector = moved
+        for index, block in enumerate(blocks):
+            key_w, key_hyper, key_draw, key_rows, key_slow = jax.random.split(
+                jax.random.fold_in(key, index), 5
+            )
+            model = self.space.to_model(vector)
+            augmented, spread = augmentation.bind(model.likelihood, copies.rows), copies.spread(f)
+            w = augmented.draw(spread, key_w, block)
+            sites = copies.gather(augmented.conditional_sites(w, spread, block), len(f))
+            if collapsed:
+                density = partial(self._given_sites, data, sites)
+                vector = self._move(
+                    density, vector, elsewhere, _DEAR_MOVES, log_scale, key_hyper, accepted
+                )
+                model = self.space.to_model(vector)
+            own = self._sampler(model, data, sampler)
+            offset = prior_mean(model, data)
+            columns = jnp.asarray(block)
+            about, start = sites.about(offset), coefficients[columns]
+            result = own.draw(about, block, key_draw, start, over_relaxation, slow)
+            drawn = result.coefficients
+            if slow is not None and result.covariances is not None:
+                drawn = update_some_rows(
+                    augmentation.bind(model.likelihood, rows_at(copies, slow)),
+                    result,
+                    about,
+                    f,
+                    offset,
+                    slow,
+                    block,
+                    key_slow,
+                )
+            g = own.at_rows(drawn, block, key_rows)
+            f = f.at[:, columns].set(offset[:, columns] + g)
+            coefficients = coefficients.at[columns].set(drawn)
+        acceptance = jnp.mean(jnp.stack(accepted)) if accepted else jnp.ones((), f.dtype)
+        log_scale = log_scale + adapt * (acceptance - _TARGET_ACCEPTANCE)
+        return GibbsState(vector, f, coefficients, log_scale), GibbsInfo(acceptance)
+
+    def _holds_white(self, blocks: Sequence[Block]) -> bool:
+        """Whether kernel and mean parameters move with the white coefficients held."""
+        return len(blocks) > 1 or not self.representation.has_dense_factors
+
+    def first_slow_rows(self, copies: Copies, size: int) -> Int[Array, "S"] | None:
+        """Rows to begin with as those updated more often; None where this does not pay.
+
+        It does where rows may be outliers: scale mixtures, with one coefficient a row.
+        """
+        automatic = isinstance(self.rule.chosen(self.space.model.likelihood), Automatic)
+        single = np.flatnonzero(np.bincount(np.asarray(copies.origin), minlength=size) == 1)
+        few = single[: min(self.slow_rows, len(single) // 2)]
+        own = self.representation
+        dense = own.one_coefficient_a_row and own.has_dense_factors
+        if not (automatic and few.size and dense):
+            return None
+        return jnp.asarray(few)
+
+    def _masks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Masks of the vector: entries that belong to the likelihood, and all others."""
+        labels = [label for label, _ in self.space.entries()]
+        in_likelihood = np.array([label.startswith("likelihood") for label in labels], bool)
+        return in_likelihood, ~in_likelihood
+
+    def _move(
+        self,
+        density: Any,
+        vector: Float[Array, "P"],
+        mask: np.ndarray,
+        number: int,
+        log_scale: Float[Array, ""],
+        key: Key[Array, ""],
+        accepted: list[Any],
+    ) -> Float[Array, "P"]:
+        def move(index: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            vector, count = carry
+            own = jax.random.fold_in(key, index)
+            if self.update == "slice":
+                result = slice_update(density, vector, _SLICE_WIDTH * mask, own)
+            else:
+                result = metropolis_update(density, vector, jnp.exp(log_scale) * mask, own)
+            return result.vector, count + result.accepted
+
+        vector, count = jax.lax.fori_loop(0, number, move, (vector, 0))
+        if self.update == "metropolis":
+            accepted.append(count / number)
+        return vector
+
+    def _given_f(
+        self, copies: Copies, f: Float[Array, "N Q"], vector: Float[Array, "P"]
+    ) -> Float[Array, ""]:
+        likelihood, rows = self.space.to_model(vector).likelihood, copies.rows
+        terms = jax.vmap(likelihood.log_prob)(rows.y, copies.spread(f), dict(rows.side))
+        return jnp.sum(terms) + self.space.log_prior(vector)
+
+    def _given_sites(
+        self, data: Data, sites: GaussianSites, vector: Float[Array, "P"]
+    ) -> Float[Array, ""]:
+        model = self.space.to_model(vector)
+        about = sites.about(prior_mean(model, data))
+        evidence = self.representation.condition(model.kernel, data.X, about).log_evidence
+        return evidence + jnp.sum(about.log_constant) + self.space.log_prior(vector)
+
+    def _given_white(
+        self,
+        data: Data,
+        copies: Copies,
+        white: Float[Array, "Q M"],
+        vector: Float[Array, "P"],
+    ) -> Float[Array, ""]:
+        model = self.space.to_model(vector)
+        g, _ = self.representation.conditional(model.kernel, data.X, white)
+        return self._given_f(copies, prior_mean(model, data) + g, vector)
+
+    def _white(
+        self, vector: Float[Array, "P"], data: Data, coefficients: Float[Array, "Q M"]
+    ) -> Float[Array, "Q M"]:
+        kernel = self.space.to_model(vector).kernel
+        return self.representation.sampler(kernel, data.X, self.power).white(coefficients)
+
+    def _carry(
+        self,
+        old: Float[Array, "P"],
+        new: Float[Array, "P"],
+        data: Data,
+        f: Float[Array, "N Q"],
+        coefficients: Float[Array, "Q M"],
+    ) -> tuple[Float[Array, "N Q"], Float[Array, "Q M"]]:
+        """Latents of the same white coefficients under other hyper-parameters."""
+        model = self.space.to_model(new)
+        white = self._white(old, data, coefficients)
+        g, _ = self.representation.conditional(model.kernel, data.X, white)
+        return prior_mean(model, data) + g, g.T
+
+    def _sampler(self, model: LatentGP, data: Data, known: SiteSampler | None) -> SiteSampler:
+        if known is not None:
+            return known
+        return self.representation.sampler(model.kernel, data.X, self.power)
+
+
+def run_gibbs(
+    algorithm: Gibbs,
+    data: Data,
+    *,
+    chains: int,
+    warmup: int,
+    draws: int,
+    thin: int,
+    watched: Int[np.ndarray, "W"],
+    key: Key[Array, ""],
+    control: RunControl,
+) -> Chains:
+    """Run chains from over-dispersed starts.
+
+    Args:
+        algorithm: what makes a sweep.
+        data: the rows, on the device.
+        chains: how many, side by side.
+        warmup: sweeps of each that are thrown away, at least so many.
+        draws: that are kept of each chain.
+        thin: keeps every `thin`-th state.
+        watched: rows whose latents are kept.
+        key: random key.
+        control: callback, limit, progress line, checkpoint.
+    """
+    started = time.perf_counter()
+    key_init, key_run = jax.random.split(key)
+    copies = copies_of(rows_of(data))
+    fixed = algorithm.space.size == 0
+    centre = jnp.asarray(algorithm.space.to_vector())
+    keys = jax.random.split(key_init, chains)
+    sampler, states = _start(algorithm, data, centre, keys, fixed)
+    number = min(_PIECE, draws)
+    cold, warm = -(-warmup // (number * thin)), -(-draws // number)
+    slow = algorithm.first_slow_rows(copies, data.size)
+    moments = jnp.zeros((chains, 3, *states.f.shape[1:]), states.f.dtype)
+
+    groups = groups_of(chains)
+    calls = count()
+
+    def piece(state: Any, index: int) -> tuple[Any, Draw | None, dict[str, np.ndarray]]:
+        states, slow, moments = state
+        warming = index < cold
+        adapt = 1 / (1 + index) ** 0.5 if warming else 0.0
+
+        def run(group: tuple[Any, Key[Array, "C"]]) -> Any:
+            (own, own_keys), settings = group, (number, thin)
+            result = _piece(
+                algorithm, data, copies, sampler, own, watched, adapt, own_keys, slow, settings
+            )
+            return jax.block_until_ready(result)
+
+        members = divide_chains(states, jax.random.fold_in(key_run, index), groups)
+        results = on_all_cores(run, members, alone=int(next(calls) == 0))
+        after, kept, acceptance, sums = zip(*results, strict=True)
+        if slow is not None and cold // 2 <= index < cold:  # chosen in the warm-up, then held
+            moments = moments + join_chains(sums)
+            sweeps = (index - cold // 2 + 1) * number * thin
+            slow = jnp.asarray(slowest_rows(np.asarray(moments), sweeps, copies, len(slow)))
+        draw = None if warming else Draw(*map(np.concatenate, zip(*kept, strict=True)))
+        return (
+            (join_chains(after), slow, moments),
+            draw,
+            {"acceptance_rate": np.concatenate(acceptance)},
+        )
+
+    def drawn() -> tuple[Draw, dict[str, Any]]:
+        _, draw, acceptance, _ = _piece(
+            algorithm, data, copies, sampler, states, watched, 0.0, keys, slow, (number, thin)
+        )
+        return draw, {"acceptance_rate": acceptance}
+
+    sampled = collect(
+        piece, lambda: (states, slow, moments), drawn, (cold, warm), number * thin, control
+    )
+    columns, statistics = sampled.joined(draws)
+    last = _sampler_at(algorithm, sampled.state[0].vector[0], data, sampler)
+    return Chains(
+        *columns,
+        centres=jax.tree.map(np.asarray, last.centres),
+        statistics=statistics,
+        jitter=float(last.jitter),
+        seconds=time.perf_counter() - started,
+        notes=sampled.notes(draws),
+    )
+
+
+@partial(Program, static_argnums=(4,))
+def _start(
+    algorithm: Gibbs,
+    data: Data,
+    centre: Float[Array, "P"],
+    keys: Key[Array, "C"],
+    fixed: bool,
+) -> tuple[SiteSampler | None, GibbsState]:
+    sampler = None
+    if fixed:
+        sampler = algorithm._sampler(algorithm.space.model, data, None)
+    return sampler, jax.vmap(lambda key: algorithm.init(data, sampler, centre, key))(keys)
+
+
+@Program
+def _sampler_at(
+    algorithm: Gibbs, vector: Float[Array, "P"], data: Data, known: SiteSampler | None
+) -> SiteSampler:
+    return algorithm._sampler(algorithm.space.to_model(vector), data, known)
+
+
+@partial(Program, static_argnums=(9,))
+def _piece(
+    algorithm: Gibbs,
+    data: Data,
+    copies: Copies,
+    sampler: SiteSampler | None,
+    states: GibbsState,
+    watched: Int[Array, "W"],
+    adapt: float | Float[Array, ""],
+    keys: Key[Array, "C"],
+    slow: Int[Array, "S"] | None,
+    settings: tuple[int, int],
+) -> tuple[GibbsState, Draw, Float[Array, "C _"], Float[Array, "C 3 N Q"]]:
+    """Sweeps of all chains in one loop; keeps every `thin`-th, and sums for `slowest_rows`."""
+    number, thin = settings
+
+    def chain(state: GibbsState, key: Key[Array, ""]) -> Any:
+        def sweep(carry, key):
+            state, sums = carry
+            after, info = algorithm.step(state, data, copies, sampler, adapt, key, slow)
+            sums = sums + jnp.stack([after.f, after.f**2, after.f * state.f])
+            return (after, sums), info.acceptance
+
+        def keep(carry, key):
+            (state, sums), acceptance = jax.lax.scan(sweep, carry, jax.random.split(key, thin))
+            coefficients = state.coefficients
+            if sampler is None:
+                coefficients = algorithm._white(state.vector, data, coefficients)
+            kept = Draw(state.vector, coefficients, state.f[watched])
+            return (state, sums), (kept, jnp.mean(acceptance))
+
+        start = state, jnp.zeros((3, *state.f.shape), state.f.dtype)
+        (state, sums), (kept, acceptance) = jax.lax.scan(keep, start, jax.random.split(key, number))
+        return state, kept, acceptance, sums
+
+    states, kept, acceptance, sums = jax.vmap(chain)(states, keys)
+    if sampler is not None:  # one factor for all draws: their white coefficients at once
+        white = jnp.moveaxis(sampler.white(jnp.moveaxis(kept.white, 2, 0)), 0, 2)
+        kept = kept._replace(white=white)
+    return states, kept, acceptance, sums

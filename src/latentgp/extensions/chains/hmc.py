@@ -1,0 +1,185 @@
+"""Hamiltonian Monte Carlo with trajectories of a random number of steps.
+
+Steps are BlackJAX's. The warm-up either adapts step size and masses in windows, at half the longest
+trajectory, or finds step size and longest trajectory by Bayesian optimisation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key, Shaped
+
+from latentgp.extensions.chains.joint import JointPosition, JointSampler, JointState
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.typing import Array
+
+Tuning = Literal["windows", "jumps"]
+
+_DRAWS_A_TRIAL = 30
+_STEP_SIZES = np.geomspace(1e-3, 1.0, 25)
+_LENGTHSCALE, _NOISE, _OPTIMISM = 0.25, 0.1, 2.0  # of the box; relative variance; deviations
+
+
+class HMCSampler(JointSampler):
+    """Trajectories of 1 to `steps` leapfrogs, drawn evenly; see `JointSampler`.
+
+    Attributes:
+        steps: of the longest trajectory, or the most that tuning may take.
+        tuning: "windows" or "jumps".
+    """
+
+    steps: int = eqx.field(static=True)
+    tuning: Tuning = eqx.field(static=True)
+
+    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
+        import blackjax
+
+        def log_density(at: JointPosition) -> Float[Array, ""]:
+            return self.log_density(at)
+
+        if self.tuning == "jumps":
+            return self._tuned_by_jumps(blackjax.hmc.init(start, log_density), key)
+        adaptation: Any = blackjax.window_adaptation(
+            blackjax.hmc,
+            log_density,
+            target_acceptance_rate=self.target_acceptance,
+            num_integration_steps=(self.steps + 1) // 2,
+        )
+        (state, settings), _ = adaptation.run(key, start, self.warmup)
+        known = {name: settings[name] for name in ("step_size", "inverse_mass_matrix")}
+        return JointState(state, known | {"longest": jnp.asarray(self.steps)})
+
+    def step(self, state: JointState, key: Key[Array, ""]) -> tuple[JointState, dict[str, Array]]:
+        hmc, info = self._moved(state.hmc, state.settings, key)
+        statistics = {
+            "acceptance_rate": info.acceptance_rate,
+            "diverging": info.is_divergent,
+            "n_steps": jnp.asarray(info.num_integration_steps),
+            "lp": hmc.logdensity,
+            "step_size": jnp.asarray(state.settings["step_size"]),
+            "longest": state.settings["longest"],
+        }
+        return JointState(hmc, state.settings), statistics
+
+    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
+        return super().told(steps) | {
+            "acceptance_rate": jnp.mean(steps["acceptance_rate"]),
+            "diverging": jnp.any(steps["diverging"]),
+            "n_steps": jnp.sum(steps["n_steps"]),
+        }
+
+    def _moved(self, hmc: Any, settings: dict[str, Any], key: Key[Array, ""]) -> tuple[Any, Any]:
+        """One trajectory, accepted or not."""
+        import blackjax
+
+        key_number, key_step = jax.random.split(key)
+        number = jax.random.randint(key_number, (), 1, settings["longest"] + 1)
+        kernel: Any = blackjax.hmc.build_kernel()
+        return kernel(
+            key_step,
+            hmc,
+            lambda at: self.log_density(at),
+            settings["step_size"],
+            settings["inverse_mass_matrix"],
+            number,
+        )
+
+    def _tuned_by_jumps(self, hmc: Any, key: Key[Array, ""]) -> JointState:
+        """Step size and longest trajectory with the largest squared jump for their cost.
+
+        The mean squared jump of 30 trajectories over the root of the longest is a trial's figure
+        (Hensman, Matthews, Filippone & Ghahramani 2015, section 3; Wang, Mohamed & de Freitas
+        2013). The next trial is where a Gaussian process of all figures so far has the highest
+        upper bound, and what is kept is the trial with its highest mean.
+        """
+        dtype = hmc.logdensity.dtype
+        grid = Trials.grid(self.steps, dtype)
+        number = max(self.warmup // _DRAWS_A_TRIAL, 1)
+        mass = jnp.ones(sum(part.size for part in hmc.position), dtype)
+
+        def settings_of(place: Int[Array, ""]) -> dict[str, Any]:
+            known = {"step_size": grid.step_sizes[place], "longest": grid.longest[place]}
+            return known | {"inverse_mass_matrix": mass}
+
+        def trial(carry: tuple[Any, Array, Array], index: Array) -> tuple[Any, None]:
+            hmc, places, figures = carry
+            mean, deviation = grid.believed(places, figures, index)
+            place = jnp.where(index == 0, grid.middle, jnp.argmax(mean + _OPTIMISM * deviation))
+            settings = settings_of(place)
+
+            def jump(hmc: Any, key: Key[Array, ""]) -> tuple[Any, Array]:
+                there, _ = self._moved(hmc, settings, key)
+                pairs = zip(there.position, hmc.position, strict=True)
+                return there, jnp.asarray(sum(jnp.sum((a - b) ** 2) for a, b in pairs))
+
+            keys = jax.random.split(jax.random.fold_in(key, index), _DRAWS_A_TRIAL)
+            hmc, jumps = jax.lax.scan(jump, hmc, keys)
+            figure = jnp.mean(jumps) / jnp.sqrt(settings["longest"])
+            return (
+                hmc,
+                places.at[index].set(place.astype(places.dtype)),
+                figures.at[index].set(figure),
+            ), None
+
+        nowhere = jnp.zeros(number, jnp.int32), jnp.zeros(number, dtype)
+        (hmc, places, figures), _ = jax.lax.scan(trial, (hmc, *nowhere), jnp.arange(number))
+        mean, _ = grid.believed(places, figures, jnp.asarray(number))
+        return JointState(hmc, settings_of(places[jnp.argmax(mean[places])]))
+
+
+class Trials(NamedTuple):
+    """Settings that can be tried, and what is believed of their figures.
+
+    Attributes:
+        step_sizes: of leapfrogs, shape (K,).
+        longest: steps of the longest trajectory, shape (K,).
+        places: of both in the unit square, logarithmic, shape (K, 2).
+        middle: where to begin.
+    """
+
+    step_sizes: Float[Array, "K"]
+    longest: Int[Array, "K"]
+    places: Float[Array, "K 2"]
+    middle: int
+
+    @classmethod
+    def grid(cls, steps: int, dtype: Any) -> "Trials":
+        """Step sizes of 0.001 to 1, and longest trajectories of 1 to `steps`, evenly in logs."""
+        lengths = np.unique(np.geomspace(1, steps, 12).round().astype(int))
+        sizes, longest = (a.ravel() for a in np.meshgrid(_STEP_SIZES, lengths, indexing="ij"))
+        first = np.log(sizes / _STEP_SIZES[0]) / np.log(_STEP_SIZES[-1] / _STEP_SIZES[0])
+        second = np.log(longest) / max(np.log(steps), 1.0)
+        middle = (len(_STEP_SIZES) * 2 // 3) * len(lengths) + len(lengths) // 2
+        places = jnp.asarray(np.stack([first, second], axis=1), dtype)
+        return cls(jnp.asarray(sizes, dtype), jnp.asarray(longest), places, middle)
+
+    def believed(
+        self, tried: Int[Array, "T"], figures: Float[Array, "T"], number: Int[Array, ""]
+    ) -> tuple[Float[Array, "K"], Float[Array, "K"]]:
+        """Mean and standard deviation of every setting's figure, standardised, after some trials.
+
+        By a Gaussian process with a squared exponential kernel and noise.
+        """
+        known = jnp.arange(len(tried)) < number
+        count = jnp.maximum(jnp.sum(known), 1)
+        centre = jnp.sum(jnp.where(known, figures, 0.0)) / count
+        away = jnp.where(known, figures - centre, 0.0)
+        spread = jnp.sqrt(jnp.sum(away**2) / count)
+        away = away / jnp.where(spread > 0, spread, 1.0)
+        X = self.places[tried]
+        squared = jnp.sum((X[:, None] - X) ** 2, axis=2)
+        both = known[:, None] & known
+        gram = jnp.where(both, jnp.exp(-0.5 * squared / _LENGTHSCALE**2), 0.0)
+        gram = gram + jnp.diag(jnp.where(known, _NOISE, 1.0))
+        cross = jnp.sum((self.places[:, None] - X) ** 2, axis=2)
+        cross = jnp.where(known, jnp.exp(-0.5 * cross / _LENGTHSCALE**2), 0.0)
+        root = lower_cholesky(gram)
+        half = solve_lower(root, cross.T)
+        mean = half.T @ solve_lower(root, away)
+        return mean, jnp.sqrt(jnp.maximum(1.0 - jnp.sum(half**2, axis=0), 0.0))

@@ -1,0 +1,104 @@
+"""Exact draws of variances of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+from numpyro.distributions import InverseGamma
+
+from latentgp.errors import InputError
+from latentgp.extensions.chains.coordinates import Coordinates
+from latentgp.extensions.chains.couplings.base import Place
+from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.parameters.base import parameters, replace_unchecked
+from latentgp.representations.latent_axis import latent_grams
+from latentgp.typing import Array
+
+_ROWS = 20  # on which it is seen whether a parameter scales a kernel
+
+
+class ConjugateVariances(eqx.Module):
+    """Draws of variances given the latent functions at the rows, one variance after another.
+
+    For K = s Q and s ~ InvGamma(a, b), s | f ~ InvGamma(a + n / 2, b + (f - m)' Q^-1 (f - m) / 2),
+    n the number of values of f (Filippone, Zhong & Girolami 2013, A.1). Nothing is rejected.
+
+    Attributes:
+        entries: of the vector of hyper-parameters.
+        latents: that each variance scales.
+        shapes: of the priors.
+        scales: of the priors.
+    """
+
+    entries: tuple[int, ...] = eqx.field(static=True)
+    latents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    shapes: tuple[Float[Array, ""], ...]
+    scales: tuple[Float[Array, ""], ...]
+
+    @classmethod
+    def of(cls, target: WhiteTarget) -> "ConjugateVariances":
+        """All that a target has; InputError if there is none."""
+        space = target.space
+        labels = [label for label, _ in space.entries()]
+        found = [
+            (labels.index(path), latents, jnp.asarray(prior.concentration), jnp.asarray(prior.rate))
+            for path, prior in zip(space.prior_paths, space.priors, strict=True)
+            if isinstance(prior, InverseGamma) and (latents := _scaled_by(target, path))
+        ]
+        if not found:
+            raise InputError(
+                "MCMC(conjugate_variance=True) needs a variance that scales the whole kernel and "
+                "has an InverseGamma prior, and the model has none; give one, such as "
+                'priors={"kernel.variance": InverseGamma(3.0, 2.0)}, or leave it out.'
+            )
+        return cls(*(tuple(column) for column in zip(*found, strict=True)))
+
+    def moved(
+        self,
+        at: Place,
+        coordinates: Callable[[Array], Coordinates],
+        key: Key[Array, ""],
+    ) -> Place:
+        """The place with new variances and the same latent functions.
+
+        Args:
+            at: the present place.
+            coordinates: those that belong to hyper-parameters.
+            key: random key.
+        """
+        vector, white = at.vector, at.coordinates.white(at.eps)
+        known = zip(self.entries, self.latents, self.shapes, self.scales, strict=True)
+        for number, (entry, latents, shape, scale) in enumerate(known):
+            rows, variance = np.array(latents), jnp.exp(vector[entry])
+            squares = variance * jnp.sum(white[rows] ** 2)
+            posterior = jnp.asarray(shape + 0.5 * white[rows].size, vector.dtype)
+            draw = jax.random.gamma(jax.random.fold_in(key, number), posterior, dtype=vector.dtype)
+            drawn = (scale + 0.5 * squares) / draw
+            white = white.at[rows].multiply(jnp.sqrt(variance / drawn))
+            vector = vector.at[entry].set(jnp.log(drawn))
+        there = coordinates(vector)
+        return Place(vector, there.of_white(white), there, at.others)
+
+
+def _scaled_by(target: WhiteTarget, path: str) -> tuple[int, ...]:
+    """Latent functions whose covariances double with a parameter; none if it does anything else."""
+    model = target.space.model
+    if not path.startswith("kernel.") or np.ndim(parameters(model)[path].value):
+        return ()
+    doubled = replace_unchecked(model, {path: 2 * jnp.asarray(parameters(model)[path].value)})
+    X = target.data.X[:_ROWS]
+    before, after = (np.asarray(latent_grams(m.kernel, X)) for m in (model, doubled))
+    shape = (model.likelihood.latent_size, *before.shape[1:])
+    before, after = np.broadcast_to(before, shape), np.broadcast_to(after, shape)
+    scaled = tuple(
+        number
+        for number, (one, two) in enumerate(zip(before, after, strict=True))
+        if np.allclose(two, 2 * one, rtol=1e-9, atol=0)
+    )
+    rest = [number for number in range(len(before)) if number not in scaled]
+    return scaled if np.array_equal(before[rest], after[rest]) else ()

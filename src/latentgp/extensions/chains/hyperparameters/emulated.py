@@ -1,0 +1,150 @@
+"""Moves of hyper-parameters by an emulator of the approximate evidence."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
+from latentgp.extensions.chains.hyperparameters.crank_nicolson import log_student
+from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.typing import Array
+
+_LENGTHSCALES = (0.7, 1.0, 1.5, 2.5, 4.0)  # times sqrt(P), in standard deviations
+_WALKS = 0.25  # share of the moves that are a random walk's
+_LARGEST_STEP = 1.0  # of a leapfrog, in standard deviations; times P^(-1/4)
+_LEAPFROGS = 5
+_NUGGET = 1e-6  # relative to the variance of the residuals
+_IGNORED = 1e6
+_DEPTH = 12.0  # nats below the highest value, and one more a hyper-parameter, that are fitted
+
+
+class Emulator(NamedTuple):
+    """Log density of hyper-parameters by Gaussian-process regression on what was evaluated.
+
+    The prior mean is the log density of a Student-t law, which is what is left far from all
+    evaluations.
+
+    Attributes:
+        points: where it was evaluated, standardised, shape (H, P).
+        coefficients: of the kernel at the points, shape (H,); zero before the fit.
+        lengthscale: of the squared exponential kernel, in standard deviations.
+        fitted: whether there was a fit.
+    """
+
+    points: Float[Array, "H P"]
+    coefficients: Float[Array, "H"]
+    lengthscale: Float[Array, ""]
+    fitted: Array
+
+    def __call__(self, z: Float[Array, "P"]) -> Float[Array, ""]:
+        """Log density at standardised hyper-parameters, up to a constant."""
+        squared = jnp.sum((self.points - z) ** 2, axis=1)
+        features = jnp.exp(-0.5 * squared / self.lengthscale**2)
+        return log_student(z) + features @ self.coefficients
+
+    @classmethod
+    def none(cls, size: int, like: Float[Array, "P"]) -> "Emulator":
+        """Before anything was evaluated."""
+        points = jnp.zeros((size, len(like)), like.dtype)
+        one = jnp.ones((), like.dtype)
+        return cls(points, jnp.zeros_like(points[:, 0]), one, jnp.zeros((), bool))
+
+    @classmethod
+    def fit(cls, seen: Seen, vectors: Float[Array, "H P"], values: Float[Array, "H"]) -> "Emulator":
+        """Regression of values, of which those that are not finite or far below are left out.
+
+        The length-scale of highest evidence is taken, its variance profiled out.
+        """
+        points = jax.vmap(seen.standardised)(vectors)
+        size = points.shape[1]
+        finite = jnp.isfinite(values)
+        lowest = jnp.max(jnp.where(finite, values, -jnp.inf)) - _DEPTH - size
+        used = finite & (values > lowest)
+        residual = jnp.where(used, values, 0.0) - jax.vmap(log_student)(points)
+        mean = jnp.sum(jnp.where(used, residual, 0.0)) / jnp.maximum(jnp.sum(used), 1)
+        residual = jnp.where(used, residual - mean, 0.0)
+        noise = jnp.where(used, _NUGGET, _IGNORED)
+        squared = jnp.sum((points[:, None] - points) ** 2, axis=2)
+
+        def solved(lengthscale: Array) -> tuple[Array, Array]:
+            gram = jnp.exp(-0.5 * squared / lengthscale**2) + jnp.diag(noise)
+            lower = lower_cholesky(gram)
+            half = solve_lower(lower, residual)
+            number = jnp.maximum(jnp.sum(used), 1)
+            log_root = jnp.sum(jnp.where(used, jnp.log(jnp.diagonal(lower)), 0.0))
+            evidence = -0.5 * number * jnp.log(jnp.sum(half**2) / number + 1e-12) - log_root
+            return evidence, solve_lower(lower, half, transposed=True)
+
+        lengthscales = jnp.array(_LENGTHSCALES, values.dtype) * size**0.5
+        evidence, coefficients = jax.lax.map(solved, lengthscales)
+        best = jnp.argmax(jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf))
+        chosen = jnp.where(used, coefficients[best], 0.0)
+        fitted = jnp.isfinite(evidence[best]) & (jnp.sum(used) > 5 * size)
+        return cls(points, jnp.where(fitted, chosen, 0.0), lengthscales[best], fitted)
+
+
+class HyperEmulated(HyperMove):
+    """Proposals at the end of a chain under an emulator, which costs no factorisation.
+
+    In the warm-up all chains' evaluations of the approximate evidence are kept, and a Gaussian
+    process is fitted to them. A move makes up to `trajectories` Hamiltonian moves under its density
+    s and accepts their end by pi(theta') s(theta) / (pi(theta) s(theta')) (surrogate transitions,
+    Liu 2001, 9.4.3; Christen & Fox 2005; Gaussian processes for trajectories, Rasmussen 2003).
+    However wrong the emulator is the chain is exact; where it is right draws hardly depend on each
+    other, at one evaluation each. A quarter of the moves, and all before the fit, are those of
+    `HyperRandomWalk`, which lead out of where it is wrong.
+
+    Args:
+        trajectories: at most so many under the emulator, drawn evenly from 1 on.
+    """
+
+    target_acceptance: ClassVar[float | None] = 0.25
+    emulates: ClassVar[bool] = True
+
+    trajectories: int = eqx.field(static=True, default=6)
+
+    def step(
+        self,
+        law: HyperLaw,
+        vector: Float[Array, "P"],
+        here: tuple[Any, Any],
+        seen: Seen,
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> HyperMoved:
+        emulator = seen.emulator
+        key_kind, key_walk, key_number, key_run, key_accept = jax.random.split(key, 5)
+        walks = ~emulator.fitted | jax.random.bernoulli(key_kind, _WALKS)
+        number = jax.random.randint(key_number, (), 1, self.trajectories + 1)
+        start = seen.standardised(vector)
+        end = self._end(emulator, start, jnp.where(walks, 0, number), key_run)
+        noise = jax.random.normal(key_walk, start.shape, start.dtype)
+        there = jnp.where(walks, vector + scale * (seen.root @ noise), seen.mean + seen.root @ end)
+        value, worked_out = law.density(there)
+        gain = jnp.where(walks, 0.0, emulator(end) - emulator(start))
+        log_ratio = value - here[0] - gain
+        return metropolis((vector, here[1]), (there, worked_out), log_ratio, key_accept)
+
+    def _end(
+        self, emulator: Emulator, start: Float[Array, "P"], number: Array, key: Key[Array, ""]
+    ) -> Float[Array, "P"]:
+        """The end of so many trajectories, each accepted under the emulator."""
+        import blackjax
+
+        kernel: Any = blackjax.hmc.build_kernel()
+        mass, largest = jnp.ones_like(start), _LARGEST_STEP * len(start) ** -0.25
+
+        def trajectory(index: Array, state: Any) -> Any:
+            key_size, key_step = jax.random.split(jax.random.fold_in(key, index))
+            size = largest * jax.random.uniform(key_size, dtype=start.dtype, minval=0.3)
+            return kernel(key_step, state, emulator, size, mass, _LEAPFROGS)[0]
+
+        state = blackjax.hmc.init(start, emulator)
+        return jax.lax.fori_loop(0, number, trajectory, state).position

@@ -1,0 +1,52 @@
+"""Hamiltonian moves of hyper-parameters."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
+from latentgp.typing import Array
+
+
+class HyperHamiltonian(HyperMove):
+    """Leapfrog trajectories in coordinates of the covariance that the warm-up saw, by BlackJAX.
+
+    Args:
+        steps: at most so many, drawn evenly from 1 on.
+    """
+
+    target_acceptance: ClassVar[float | None] = 0.75
+    differentiates: ClassVar[bool] = True
+
+    steps: int = eqx.field(static=True, default=5)
+
+    def step(
+        self,
+        law: HyperLaw,
+        vector: Float[Array, "P"],
+        here: tuple[Any, Any],
+        seen: Seen,
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> HyperMoved:
+        import blackjax
+
+        def along(noise: Array) -> Array:
+            return law.density(vector + seen.root @ noise)[0]
+
+        key_number, key_step = jax.random.split(key)
+        number = jax.random.randint(key_number, (), 1, self.steps + 1)
+        kernel: Any = blackjax.hmc.build_kernel()
+        start = blackjax.hmc.init(jnp.zeros_like(vector), along)
+        mass = jnp.ones_like(vector)
+        state, info = kernel(key_step, start, along, scale, mass, number)
+        there = vector + seen.root @ state.position
+        _, worked_out = law.density(there)
+        return HyperMoved(
+            there, worked_out, info.acceptance_rate, number + 2.0, (there, worked_out)
+        )

@@ -1,0 +1,88 @@
+"""Auxiliary gradient moves."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.extensions.chains.coordinates import Coordinates, DenseCoordinates
+from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
+from latentgp.extensions.chains.latents.langevin import Sloped
+from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.models import LatentGP
+from latentgp.numerics.eigen import eigenvectors
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.typing import Array
+
+
+class AuxiliaryGradient(LatentMove):
+    """The marginal auxiliary gradient sampler (Titsias & Papaspiliopoulos 2018, 3.1).
+
+    With lambda the eigenvalues of the covariance F F' of f at the rows, the steps are those of
+    `Langevin` along its eigenvectors with beta = 2 lambda / (2 lambda + delta): where f hardly
+    varies coordinates are drawn anew, and delta is a variance of f. With coupling="whitened" F F'
+    is the prior covariance, as published. One eigendecomposition a sweep, or one in all where
+    hyper-parameters are held.
+    """
+
+    target_acceptance: ClassVar[float | None] = 0.57
+
+    def within(
+        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
+    ) -> "LatentMove":
+        assert isinstance(coordinates, DenseCoordinates)
+        values, vectors = vmap_latents(
+            lambda factor: eigenvectors(factor.T @ factor), coordinates.factor
+        )
+        return _Along(jnp.maximum(values, 0.0), vectors)
+
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
+        return Sloped(eps, *jax.value_and_grad(residual)(eps))
+
+    def step(
+        self, residual: Residual, state: Sloped, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Sloped, Info]:
+        raise NotImplementedError("AuxiliaryGradient moves within coordinates, see `within`.")
+
+
+class _Along(AuxiliaryGradient):
+    """The moves along eigenvectors.
+
+    Attributes:
+        values: eigenvalues, shape (Q, M).
+        vectors: eigenvectors in columns, shape (Q, M, M).
+    """
+
+    values: Float[Array, "Q M"]
+    vectors: Float[Array, "Q M M"]
+
+    def within(
+        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
+    ) -> "LatentMove":
+        return self
+
+    def step(
+        self, residual: Residual, state: Sloped, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Sloped, Info]:
+        key_noise, key_accept = jax.random.split(key)
+        beta = 2 * self.values / (2 * self.values + scale)
+        noise = jax.random.normal(key_noise, beta.shape, beta.dtype)
+
+        def rotated(eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+            return vmap_latents(lambda vectors, e: e @ vectors, self.vectors, eps)
+
+        def forward(start: Array, slope: Array, end: Array) -> Float[Array, ""]:
+            """Log density of a step over that of the same step without a slope."""
+            off = end - beta * start - 0.5 * (1 - beta) * slope
+            return jnp.sum(off * slope / (1 + beta))
+
+        here, slope = rotated(state.eps), rotated(state.slope)
+        end = beta * here + (1 - beta) * slope + jnp.sqrt(1 - beta**2) * noise
+        there = self.init(residual, vmap_latents(lambda v, e: v @ e, self.vectors, end))
+        back = forward(end, rotated(there.slope), here)
+        log_ratio = there.value + back - state.value - forward(here, slope, end)
+        state, chance = accepted(state, there, log_ratio, key_accept)
+        return state, Info(chance, jnp.ones_like(chance))

@@ -1,0 +1,92 @@
+"""The contract of a move of standard normal coordinates."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Key
+
+from latentgp.extensions.chains.coordinates import Coordinates
+from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.models import LatentGP
+from latentgp.typing import Array
+
+Residual = Callable[[Array], Array]
+
+
+class Info(NamedTuple):
+    """Information about a move.
+
+    Attributes:
+        acceptance: probability that the proposal was accepted, in [0, 1].
+        evaluations: of the residual.
+        failed: whether a trajectory diverged, or its implicit steps could not be solved.
+    """
+
+    acceptance: Float[Array, ""]
+    evaluations: Float[Array, ""]
+    failed: Bool[Array, ""] | bool = False
+
+
+class LatentMove(eqx.Module):
+    """Markov transition that leaves N(eps | 0, I) exp(residual(eps)) as it is.
+
+    A state is a named tuple with `eps`, the coordinates, and `value`, the residual there.
+
+    Attributes:
+        target_acceptance: that the scale is adapted to in the warm-up, unless
+            `wanted_acceptance` says otherwise; None where nothing is tuned.
+        first_scale: where the adaptation starts.
+        largest_scale: where it ends, beyond which a greater one would change little.
+    """
+
+    target_acceptance: ClassVar[float | None] = None
+    first_scale: ClassVar[float] = 1.0
+    largest_scale: ClassVar[float] = math.inf
+
+    def within(
+        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
+    ) -> "LatentMove":
+        """The move as it is made within some coordinates; the same in all unless overridden."""
+        return self
+
+    def wanted_acceptance(self, scale: Float[Array, ""]) -> Float[Array, ""] | float | None:
+        """What the warm-up moves the scale towards; None where nothing is tuned."""
+        return self.target_acceptance
+
+    @abstractmethod
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Any:
+        """State at some coordinates."""
+
+    @abstractmethod
+    def step(
+        self, residual: Residual, state: Any, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Any, Info]:
+        """One move."""
+
+
+class Valued(NamedTuple):
+    """Coordinates and the residual there."""
+
+    eps: Float[Array, "Q M"]
+    value: Float[Array, ""]
+
+    @classmethod
+    def at(cls, residual: Residual, eps: Float[Array, "Q M"]) -> "Valued":
+        """With the residual evaluated."""
+        return cls(eps, residual(eps))
+
+
+def accepted(
+    state: Any, there: Any, log_ratio: Float[Array, ""], key: Key[Array, ""]
+) -> tuple[Any, Float[Array, ""]]:
+    """The proposal or the present state by a log ratio, and the chance of the proposal."""
+    chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(1.0, jnp.exp(log_ratio)), 0.0)
+    taken = jax.random.uniform(key, dtype=chance.dtype) < chance
+    return jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state), chance

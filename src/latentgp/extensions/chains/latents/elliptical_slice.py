@@ -1,0 +1,53 @@
+"""Elliptical slice moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, Valued
+from latentgp.typing import Array
+
+_MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
+
+
+class EllipticalSlice(LatentMove):
+    """A point above a random level on an ellipse through eps and a draw of N(0, I).
+
+    Murray, Adams & MacKay (2010, Fig. 2). Nothing is tuned, and nothing is rejected.
+    """
+
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Valued:
+        return Valued.at(residual, eps)
+
+    def step(
+        self, residual: Residual, state: Valued, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Valued, Info]:
+        key_prior, key_level, key_angle, key_shrink = jax.random.split(key, 4)
+        eps, dtype = state.eps, state.eps.dtype
+        other = jax.random.normal(key_prior, eps.shape, dtype)
+        level = state.value + jnp.log(jax.random.uniform(key_level, dtype=dtype))
+        first = jax.random.uniform(key_angle, dtype=dtype, maxval=2 * jnp.pi)
+
+        def at(angle: Array) -> Valued:
+            return Valued.at(residual, eps * jnp.cos(angle) + other * jnp.sin(angle))
+
+        def is_below(carry: tuple[Any, ...]) -> Array:
+            there, *_, shrinks = carry
+            return ~(there.value > level) & (shrinks < _MOST_SHRINKS)
+
+        def shrink(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            _, angle, low, high, shrinks = carry
+            low, high = jnp.where(angle < 0, angle, low), jnp.where(angle < 0, high, angle)
+            own = jax.random.fold_in(key_shrink, shrinks)
+            angle = jax.random.uniform(own, dtype=dtype, minval=low, maxval=high)
+            return at(angle), angle, low, high, shrinks + 1
+
+        bracket = (at(first), first, first - 2 * jnp.pi, first, 0)
+        there, *_, shrinks = jax.lax.while_loop(is_below, shrink, bracket)
+        moved = there.value > level
+        state = jax.tree.map(lambda new, old: jnp.where(moved, new, old), there, state)
+        return state, Info(jnp.ones((), dtype), shrinks + 1.0)

@@ -1,0 +1,43 @@
+"""Metropolis-adjusted Langevin moves."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
+from latentgp.extensions.chains.latents.langevin import Sloped
+from latentgp.typing import Array
+
+
+class MALA(LatentMove):
+    """Langevin steps of the whole density (Roberts & Tweedie 1996), the scale their length.
+
+    In coordinates of sites the metric is that of the posterior's curvature at its centre: the
+    simplified manifold sampler of Girolami & Calderhead (2011, 5) with a metric that is the same
+    for all f given the hyper-parameters.
+    """
+
+    target_acceptance: ClassVar[float | None] = 0.574
+    first_scale: ClassVar[float] = 0.5
+
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
+        return Sloped(eps, *jax.value_and_grad(lambda e: residual(e) - 0.5 * jnp.sum(e**2))(eps))
+
+    def step(
+        self, residual: Residual, state: Sloped, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Sloped, Info]:
+        key_noise, key_accept = jax.random.split(key)
+        noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
+
+        def ahead(state: Sloped) -> Float[Array, "Q M"]:
+            return state.eps + 0.5 * scale**2 * state.slope
+
+        there = self.init(residual, ahead(state) + scale * noise)
+        back = jnp.sum((state.eps - ahead(there)) ** 2) / scale**2
+        log_ratio = there.value - state.value - 0.5 * (back - jnp.sum(noise**2))
+        state, chance = accepted(state, there, log_ratio, key_accept)
+        return state, Info(chance, jnp.ones_like(chance))

@@ -1,0 +1,1 @@
+"""Sampling methods as values."""

@@ -1,0 +1,136 @@
+"""Gibbs sampling in an augmented model."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Int, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.chains.draws import Chains
+from latentgp.extensions.chains.gibbs import Gibbs, HyperUpdate, run_gibbs
+from latentgp.extensions.chains.methods.sampling import SamplingMethod
+from latentgp.methods.base import usual_method
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations import Dense, Representation
+from latentgp.rows.data import Data
+from latentgp.runtime.progress import RunControl
+from latentgp.site_inference.methods.augmented import AugmentedVI
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.rules.augmentation import AugmentationRule
+from latentgp.sites.augmentations import Augmentation, augmentation_of
+from latentgp.typing import Array
+
+
+class GibbsSampling(SamplingMethod):
+    """Exact posterior draws of an augmented likelihood, by turns (Galy-Fajou et al. 2020, alg. 2).
+
+    With `Neighbours` draws are by solves, and kernel parameters move with the white coefficients
+    held, as an evidence that solves estimate would not be exact. With `Inducing`, latents are drawn
+    from the optimal sparse Gaussian given the auxiliary variables (VI-Gibbs: Galy-Fajou 2022, 7.5).
+
+    Args:
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: sweeps of each chain that are thrown away.
+        thin: keeps every `thin`-th state.
+        augmentation: which one, where a likelihood has several; None is the registered one.
+        hyperparameters: how they are updated in a sweep where they are learned: "slice" or
+            "metropolis".
+        power: of the prior variance given the inducing variables, in [0, 1]: 0 is variational,
+            1 is FITC.
+        over_relaxation: in [0, 1): how far each draw of the latents goes past the mean of their
+            conditional, away from the last one (Adler 1981), with `Dense` and wherever kernel
+            parameters are not drawn with the latents integrated out. Still exact; means mix
+            faster, variances slower.
+        slow_rows: how many rows that mix slowly, found in the warm-up, are updated ten times a
+            sweep with the other rows' latents integrated out; for scale mixtures with `Dense`.
+
+    Raises:
+        InputError: settings outside their range.
+    """
+
+    needs_augmentation: ClassVar[bool] = True
+
+    representation: Representation = Dense()
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=1000)
+    warmup: int = eqx.field(static=True, default=300)
+    thin: int = eqx.field(static=True, default=1)
+    augmentation: Augmentation | None = None
+    hyperparameters: HyperUpdate = eqx.field(static=True, default="slice")
+    power: float = eqx.field(static=True, default=0.0)
+    over_relaxation: float = eqx.field(static=True, default=0.3)
+    slow_rows: int = eqx.field(static=True, default=8)
+
+    def __check_init__(self) -> None:
+        if not 0 <= self.power <= 1:
+            raise InputError(f"GibbsSampling.power must be in [0, 1], got {self.power}.")
+        if not 0 <= self.over_relaxation < 1:
+            raise InputError(
+                f"GibbsSampling.over_relaxation must be in [0, 1), got {self.over_relaxation}."
+            )
+        if self.slow_rows < 0:
+            raise InputError(f"GibbsSampling.slow_rows must be 0 or more, got {self.slow_rows}.")
+        if self.hyperparameters not in ("slice", "metropolis"):
+            raise InputError(
+                'GibbsSampling.hyperparameters must be "slice" or "metropolis", got '
+                f"{self.hyperparameters!r}."
+            )
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        if self.augmentation is None and augmentation_of(model.likelihood) is None:
+            draws = "NUTS for draws, or " if model.likelihood.is_continuous else ""
+            raise InputError(
+                f"{type(model.likelihood).__name__} has no augmentation, which GibbsSampling "
+                f"needs; use {draws}{usual_method(model.likelihood)}."
+            )
+        rule = AugmentationRule(augmentation=self.augmentation)
+        rule.check(model.likelihood)
+        dense = self.representation.one_coefficient_a_row
+        if dense or not learns_hyperparameters:
+            return
+        if len(rule.blocks(model.likelihood)) > 1 or self.power > 0:
+            raise InputError(
+                "Hyper-parameters are sampled through inducing points only with power=0 and a "
+                "likelihood whose latents are drawn together; pass learn_hyperparameters=False "
+                "to fit, or use Dense() with some thousand rows at most."
+            )
+
+    def sample(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        watched: Int[np.ndarray, "W"],
+        key: Key[Array, ""],
+        control: RunControl,
+    ) -> Chains:
+        rule = AugmentationRule(augmentation=self.augmentation)
+        algorithm = Gibbs(
+            representation,
+            rule,
+            space,
+            self.hyperparameters,
+            self.power,
+            self.over_relaxation,
+            self.slow_rows,
+        )
+        return run_gibbs(
+            algorithm,
+            data,
+            chains=self.chains,
+            warmup=self.warmup,
+            draws=self.draws,
+            thin=self.thin,
+            watched=watched,
+            key=key,
+            control=control,
+        )
+
+    def starting_method(self) -> SiteMethod:
+        return AugmentedVI(self.representation, self.augmentation)

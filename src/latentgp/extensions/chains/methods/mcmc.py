@@ -1,0 +1,288 @@
+"""Markov chains in blocks: three choices."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from latentgp.errors import InputError, check_choices
+from latentgp.extensions.chains.couplings.ancillary import Partial, Sites, Whitened
+from latentgp.extensions.chains.couplings.annealed import Annealed
+from latentgp.extensions.chains.couplings.base import Coupling
+from latentgp.extensions.chains.couplings.centred import Centred
+from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
+from latentgp.extensions.chains.couplings.surrogate import Surrogate
+from latentgp.extensions.chains.hyperparameters.base import HyperMove
+from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
+from latentgp.extensions.chains.hyperparameters.crank_nicolson import HyperCrankNicolson
+from latentgp.extensions.chains.hyperparameters.emulated import HyperEmulated
+from latentgp.extensions.chains.hyperparameters.hamiltonian import HyperHamiltonian
+from latentgp.extensions.chains.hyperparameters.manifold import HyperManifoldMALA
+from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
+from latentgp.extensions.chains.hyperparameters.riemannian import HyperRiemannian
+from latentgp.extensions.chains.hyperparameters.slice_sampling import HyperSlice
+from latentgp.extensions.chains.latents.auxiliary_gradient import AuxiliaryGradient
+from latentgp.extensions.chains.latents.base import LatentMove
+from latentgp.extensions.chains.latents.crank_nicolson import CrankNicolson, RandomWalk
+from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
+from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian
+from latentgp.extensions.chains.latents.langevin import Langevin
+from latentgp.extensions.chains.latents.mala import MALA
+from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
+from latentgp.extensions.chains.latents.rotations import Rotations
+from latentgp.extensions.chains.methods.sampling import SamplingMethod
+from latentgp.extensions.chains.sweep import SweepSampler
+from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.methods.base import usual_method
+from latentgp.models import LatentGP
+from latentgp.representations import Dense, Representation
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.methods.variational import VariationalInference
+
+LATENTS: dict[str, LatentMove] = {
+    "rotations": Rotations(),
+    "langevin": Langevin(),
+    "auxiliary-gradient": AuxiliaryGradient(),
+    "crank-nicolson": CrankNicolson(),
+    "elliptical-slice": EllipticalSlice(),
+    "random-walk": RandomWalk(),
+    "mala": MALA(),
+    "hmc": Hamiltonian(),
+    "riemannian-hmc": RiemannianHamiltonian(),
+    "homogeneous-hmc": RiemannianHamiltonian("homogeneous"),
+    "identity-hmc": RiemannianHamiltonian("identity"),
+}
+HYPERPARAMETERS: dict[str, HyperMove] = {
+    "random-walk": HyperRandomWalk(),
+    "crank-nicolson": HyperCrankNicolson(),
+    "emulated": HyperEmulated(),
+    "slice": HyperSlice(),
+    "hmc": HyperHamiltonian(),
+    "riemannian-hmc": HyperRiemannian(),
+    "identity-hmc": HyperRiemannian("identity"),
+    "manifold-mala": HyperManifoldMALA(),
+}
+COUPLINGS: dict[str, tuple[Coupling, ...]] = {
+    "sites": (Sites(),),
+    "partial": (Partial(),),
+    "pseudo-marginal": (PseudoMarginal(),),
+    "whitened": (Whitened(),),
+    "centred": (Centred(),),
+    "interwoven": (Centred(), Whitened()),
+    "surrogate": (Surrogate(),),
+}
+_BY_SITES = "sites", "partial", "pseudo-marginal"
+_BY_MATRICES = {  # settings that work with dense factors alone
+    "coupling": ("pseudo-marginal", "surrogate"),
+    "latents": ("auxiliary-gradient", "riemannian-hmc", "homogeneous-hmc", "identity-hmc"),
+    "hyperparameters": ("manifold-mala", "riemannian-hmc"),
+}
+_CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
+_WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
+
+
+class MCMC(SamplingMethod):
+    """Markov chains of latent functions and hyper-parameters, in blocks.
+
+    A sweep moves the hyper-parameters while something of the latent functions is held, then these.
+    The couplings: "sites" holds standard normal coordinates of a Gaussian approximation, in which
+    the posterior is nearly N(0, I) whatever the hyper-parameters are; "partial" those of sites that
+    are made once, for half the work; "whitened" those of the prior (ancillary augmentation),
+    "centred" f itself (sufficient), "interwoven" one after the other (Yu & Meng 2011), "surrogate"
+    coordinates given noisy copies of f (Murray & Adams 2010). "pseudo-marginal" holds nothing: it
+    integrates the latent functions out by importance sampling (Filippone & Girolami 2014). All are
+    exact. With `Inducing` the target is the free-form variational posterior of the inducing
+    variables.
+
+    Args:
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
+        latents: "rotations" (trajectories of as many Langevin steps as the warm-up finds best),
+            "langevin" (one preconditioned Crank-Nicolson Langevin step), "auxiliary-gradient",
+            "crank-nicolson", "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are
+            the masses: with coupling="sites" the curvature of the posterior, with "whitened" that
+            of the prior. "riemannian-hmc" has the curvature at f as its metric, "homogeneous-hmc"
+            that at a constant f, "identity-hmc" the identity for f.
+        hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, with
+            coupling="sites", "partial" or "pseudo-marginal"), "crank-nicolson", "random-walk",
+            "slice", "hmc", "manifold-mala" (simplified manifold Langevin steps, Girolami &
+            Calderhead 2011), "riemannian-hmc" (given f, with coupling="centred") or "identity-hmc";
+            None for "emulated" where it can be used, else "random-walk".
+        coupling: "sites", "partial", "pseudo-marginal", "whitened", "centred", "interwoven" or
+            "surrogate"; None for "sites", or for "partial" with `Neighbours`, which takes no
+            "pseudo-marginal" and "surrogate".
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: sweeps of each chain that adapt scales, and are thrown away.
+        thin: keeps every `thin`-th state.
+        repeats: moves of the latent functions a sweep; None for 5, or for one where
+            hyper-parameters are held and coupling="sites" or "partial", in whose coordinates a move
+            nearly makes an independent draw, with dense factors.
+        samples: of the pseudo-marginal estimate.
+        correlation: of its draws from step to step, in [0, 1).
+        temperatures: of the pseudo-marginal estimate by annealed importance sampling (Neal 2001),
+            which varies less where the Gaussian approximation is poor; 1 for importance sampling.
+        conjugate_variance: a sweep also draws variances that scale a kernel and have an
+            InverseGamma prior from their law given f (Filippone et al. 2013, A.1), which is far
+            quicker than other moves with coupling="centred". Not through `Inducing`.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+        >>> rows = lgp.Data([0.0, 1.0, 2.0], [0.0, 2.0, 7.0])
+        >>> method = lgp.MCMC(chains=2, draws=100, warmup=100)
+        >>> result = lgp.fit(model, rows, key=jax.random.key(0), method=method)
+        >>> result.posterior.predict([0.0, 2.0]).mean.shape
+        (2,)
+    """
+
+    representation: Representation = Dense()
+    latents: str = eqx.field(static=True, default="rotations")
+    hyperparameters: str | None = eqx.field(static=True, default=None)
+    coupling: str | None = eqx.field(static=True, default=None)
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=1000)
+    warmup: int = eqx.field(static=True, default=1000)
+    thin: int = eqx.field(static=True, default=1)
+    repeats: int | None = eqx.field(static=True, default=None)
+    samples: int = eqx.field(static=True, default=8)
+    correlation: float = eqx.field(static=True, default=0.0)
+    temperatures: int = eqx.field(static=True, default=1)
+    conjugate_variance: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        known = (*HYPERPARAMETERS, None)
+        check_choices(self, latents=LATENTS, coupling=(*COUPLINGS, None), hyperparameters=known)
+        self._check_matrices()
+        if self.repeats is not None and self.repeats < 1:
+            raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
+        if self.samples < 1 or not 0 <= self.correlation < 1:
+            raise InputError(
+                "MCMC needs samples of at least 1 and a correlation in [0, 1), got "
+                f"{self.samples} and {self.correlation}."
+            )
+        if self.temperatures < 1:
+            raise InputError(f"MCMC.temperatures must be at least 1, got {self.temperatures}.")
+        if self.temperatures > 1 and (self._coupling != "pseudo-marginal" or self.correlation):
+            raise InputError(
+                f"MCMC(temperatures={self.temperatures}) anneals the draws of a pseudo-marginal "
+                'estimate, each anew; use it with coupling="pseudo-marginal" and no correlation.'
+            )
+        if self.temperatures > 1 and self.samples < 2:
+            raise InputError(
+                "MCMC(temperatures=...) tells its error by several samples, got one; use two."
+            )
+        move = self._hyper_move()
+        if self._coupling == "pseudo-marginal" and not move.proposes_once:
+            raise InputError(
+                'MCMC(coupling="pseudo-marginal") proposes hyper-parameters and draws together, '
+                f'which hyperparameters="{self.hyperparameters}" does not; use "emulated", '
+                '"crank-nicolson" or "random-walk", or coupling="sites".'
+            )
+        if move.emulates and self._coupling not in _BY_SITES:
+            raise InputError(
+                f'MCMC(hyperparameters="{self.hyperparameters}") emulates the evidence that sites '
+                f'give, which coupling="{self._coupling}" does not work out; use "sites".'
+            )
+        if self.hyperparameters == "riemannian-hmc" and self._coupling != "centred":
+            raise InputError(
+                'MCMC(hyperparameters="riemannian-hmc") has a metric of hyper-parameters given f; '
+                f'use coupling="centred", not "{self._coupling}".'
+            )
+        if self.conjugate_variance and not self.representation.one_coefficient_a_row:
+            raise InputError(
+                "MCMC(conjugate_variance=True) draws a variance given f at the rows, but what "
+                "inducing points leave open changes with it too; use Dense(), or leave it out."
+            )
+        if self._coupling in ("centred", "interwoven") and not (
+            self.representation.one_coefficient_a_row
+        ):
+            raise InputError(
+                f'MCMC(coupling="{self._coupling}") holds f at the rows, which inducing points do '
+                'not have; use "sites" or "whitened", or Dense().'
+            )
+
+    def _check_matrices(self) -> None:
+        if self.representation.has_dense_factors:
+            return
+        for name, refused in _BY_MATRICES.items():
+            if (got := getattr(self, name)) in refused:
+                raise InputError(
+                    f'MCMC({name}="{got}") works with dense factors, which Neighbours has none of; '
+                    'use coupling="partial", "sites", "whitened", "centred" or "interwoven" with '
+                    "other moves than Riemannian, manifold and auxiliary ones, or Dense()."
+                )
+        if self._coupling in _BY_SITES and not self.representation.has_coordinates_of_sites:
+            raise InputError(
+                f'MCMC(coupling="{self._coupling}") moves in coordinates of sites, which Markov '
+                'has none of; use "whitened", "centred" or "interwoven", or Dense().'
+            )
+        if self._hyper_move().differentiates and self._coupling in _BY_SITES:
+            raise InputError(
+                f'MCMC(hyperparameters="{self.hyperparameters}") differentiates coordinates of '
+                'sites, which solves through Neighbours do not allow; use "emulated" or '
+                '"random-walk", or coupling="whitened".'
+            )
+
+    @property
+    def _coupling(self) -> str:
+        usual = "sites" if self.representation.has_dense_factors else "partial"
+        if not self.representation.has_coordinates_of_sites:
+            usual = "whitened"
+        return self.coupling or usual
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        likelihood, name = model.likelihood, type(model.likelihood).__name__
+        if not likelihood.is_positive:
+            raise InputError(
+                f"{name} gives some targets a density of zero, from which a chain cannot recover; "
+                f"use {usual_method(likelihood)}."
+            )
+        needs_gradient = (
+            self.latents not in _WITHOUT_GRADIENT
+            or self._coupling in (*_BY_SITES, "surrogate")
+            or self._hyper_move().differentiates
+        )
+        concave = likelihood.is_log_concave and likelihood.latent_size == 1
+        if self.latents in _CURVED and not (concave or likelihood.is_jointly_log_concave):
+            raise InputError(
+                f"{name} is not log-concave, so its curvature is no metric; use "
+                'MCMC(latents="rotations") or "identity-hmc".'
+            )
+        if needs_gradient and not likelihood.is_continuous:
+            raise InputError(
+                f"{name} is a step function of f, whose gradient is zero; use "
+                'MCMC(latents="elliptical-slice", coupling="whitened").'
+            )
+
+    def sampler(self, target: WhiteTarget) -> SweepSampler:
+        couplings = COUPLINGS[self._coupling]
+        dense = self.representation.has_dense_factors
+        one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
+        if self._coupling == "pseudo-marginal":
+            couplings = (self._pseudo_marginal(),)
+        draws_variances = self.conjugate_variance and target.space.size
+        return SweepSampler.of(
+            target,
+            variances=ConjugateVariances.of(target) if draws_variances else None,
+            couplings=couplings,
+            latents=LATENTS[self.latents],
+            hyperparameters=self._hyper_move(),
+            repeats=self.repeats or (1 if one_is_enough else 5),
+            warmup=jnp.asarray(self.warmup),
+            chains=self.chains,
+        )
+
+    def _pseudo_marginal(self) -> Coupling:
+        if self.temperatures > 1:
+            return Annealed(self.samples, self.temperatures)
+        return PseudoMarginal(self.samples, self.correlation)
+
+    def _hyper_move(self) -> HyperMove:
+        usual = "emulated" if self._coupling in _BY_SITES else "random-walk"
+        return HYPERPARAMETERS[self.hyperparameters or usual]
+
+    def starting_method(self) -> SiteMethod:
+        return VariationalInference(self.representation)

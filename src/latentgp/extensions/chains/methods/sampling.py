@@ -1,0 +1,178 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""Methods whose posterior is draws of Markov chains."""
+
+import dataclasses
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Int, Key
+
+from latentgp.diagnostics import diagnose_chains, mean_prior_variances
+from latentgp.errors import InputError
+from latentgp.extensions.chains.draws import Chains, watched_rows
+from latentgp.extensions.chains.loop import Sampler, run_chains
+from latentgp.extensions.chains.posterior import sampled_posterior
+from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.methods.base import Method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations import Representation
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import number_of_shards
+from latentgp.runtime.progress import RunControl
+from latentgp.setup.priors import search_bounds
+from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
+from latentgp.typing import Array
+
+
+class SamplingMethod(Method):
+    """A method whose posterior is draws of Markov chains.
+
+    Attributes:
+        chains: how many, side by side.
+        samples_hyperparameters: chains draw hyper-parameters too; else these are held.
+        draws: kept of each chain.
+        warmup: sweeps of each chain that are thrown away.
+        thin: keeps every `thin`-th state.
+    """
+
+    samples_hyperparameters: ClassVar[bool] = True
+
+    representation: eqx.AbstractVar[Representation]
+    chains: eqx.AbstractVar[int]
+    draws: eqx.AbstractVar[int]
+    warmup: eqx.AbstractVar[int]
+    thin: eqx.AbstractVar[int]
+
+    def __check_init__(self) -> None:
+        check_chains(self)
+
+    def _check_coordinates(self, coupling: str) -> None:
+        """Raise InputError if trajectories cannot move in some coordinates."""
+        name = type(self).__name__
+        if coupling != "whitened" and not self.representation.has_dense_factors:
+            raise InputError(
+                f'{name}(coupling="{coupling}") works with dense factors, which Neighbours has '
+                'none of; leave the coupling "whitened", or use Dense().'
+            )
+
+    @abstractmethod
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        """Raise InputError if the method cannot be used on the model."""
+
+    def sampler(self, target: WhiteTarget) -> Sampler:
+        """The transition for a target of white coefficients.
+
+        A method whose chains have other states overrides `sample` instead.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has neither sampler nor sample.")
+
+    def sample(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        watched: Int[np.ndarray, "W"],
+        key: Key[Array, ""],
+        control: RunControl,
+    ) -> Chains:
+        """Draw the chains, starting around the hyper-parameters of the space's model.
+
+        Args:
+            representation: made ready for the rows.
+            space: the hyper-parameters; none are free if they are fixed.
+            data: the rows, on the device.
+            watched: rows whose latents are kept draw by draw.
+            key: random key.
+            control: callback, limit, progress line, checkpoint.
+        """
+        sampler = self.sampler(WhiteTarget.of(space, representation, data))
+        return run_chains(
+            sampler,
+            chains=self.chains,
+            warmup=0 if sampler.adapts_in_init else self.warmup,
+            draws=self.draws,
+            thin=self.thin,
+            watched=watched,
+            key=key,
+            control=control,
+        )
+
+    @abstractmethod
+    def starting_method(self) -> SiteMethod:
+        """The method that finds where chains that sample hyper-parameters start."""
+
+    def run(self, problem: Problem) -> Fit:
+        """Draws of the posterior, of the hyper-parameters' too if these are learned.
+
+        Chains that sample hyper-parameters start around the most probable ones; those that do not
+        hold what `starting_method` learns.
+        """
+        if problem.learn_hyperparameters and not self.samples_hyperparameters:
+            return self._at_learned(problem)
+        model, data, key = problem.model, problem.data, problem.key
+        scale = problem.scales(data)
+        space = problem.space(scale)
+        self.check(model, space.size > 0)
+        representation = self.representation.of_latents()
+        ready = representation.initialise(data.X, data.weights, model.kernel, key)
+        control = problem.control_with(self, self, space)
+        if space.size:
+            start = dataclasses.replace(self.starting_method(), representation=ready)
+            rows = data.padded(number_of_shards()).to_device()
+            bounds = search_bounds(space, scale)
+            learned = start_of_search(problem, start.algorithm(model), space, bounds, rows)
+            space = eqx.tree_at(lambda s: s.model, space, learned_model(space, learned))
+        ready = ready.for_rows(data.X, data.weights, space.model.kernel)
+        watched = watched_of(problem, self.chains * self.draws)
+        chains = self.sample(
+            ready, space, data.to_device(), problem.rows.origin[watched], key, control
+        )
+        seen = problem.rows.given.select(watched)
+        posterior = sampled_posterior(space, chains, watched, seen, ready)
+        diagnostics = diagnose_chains(
+            method=self,
+            reason=problem.reason,
+            chains=chains,
+            summary=posterior.summary,
+            seconds=problem.seconds,
+            prior_variance=float(np.max(mean_prior_variances(posterior.model.kernel, data))),
+            notes=ready.notes,
+        )
+        return Fit(posterior.model, posterior, History.of(), diagnostics)
+
+    def _at_learned(self, problem: Problem) -> Fit:
+        """Draws at the hyper-parameters that another method has learned."""
+        self.check(problem.model, False)
+        start = self.starting_method()
+        learned = start.run(dataclasses.replace(problem, checkpoint=None))
+        why = f"hyper-parameters learned by {type(start).__name__}, then held"
+        held = dataclasses.replace(
+            problem,
+            model=learned.model,
+            learn_hyperparameters=False,
+            reason=f"{problem.reason}; {why}",
+        )
+        result = dataclasses.replace(self.run(held), history=learned.history)
+        return result.warned_before(learned.diagnostics.warnings)
+
+
+def check_chains(method: Any) -> None:
+    """Raise InputError unless a method makes chains that have draws."""
+    if min(method.chains, method.draws, method.thin) < 1 or method.warmup < 0:
+        raise InputError(
+            f"{type(method).__name__} needs at least one chain, draw and sweep a draw, and a "
+            f"warm-up of at least 0, got chains={method.chains}, draws={method.draws}, "
+            f"thin={method.thin}, warmup={method.warmup}."
+        )
+
+
+def watched_of(problem: Problem, draws: int) -> Int[np.ndarray, "W"]:
+    """Places, in the data as given, of the rows whose latents are kept in so many draws."""
+    counting = np.flatnonzero(problem.rows.origin >= 0)
+    latents = problem.model.likelihood.latent_size
+    return counting[watched_rows(len(counting), draws * latents)]

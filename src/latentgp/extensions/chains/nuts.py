@@ -1,0 +1,77 @@
+"""The no-U-turn sampler.
+
+BlackJAX's sampler (Hoffman & Gelman 2014) with its window adaptation of step size and masses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Key, Shaped
+
+from latentgp.extensions.chains.joint import JointPosition, JointSampler, JointState
+from latentgp.typing import Array
+
+
+class NUTSSampler(JointSampler):
+    """Hamiltonian trajectories that end where they would turn back; see `JointSampler`."""
+
+    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
+        return warmed_up(
+            lambda at: self.log_density(at), start, key, self.warmup, self.target_acceptance
+        )
+
+    def step(self, state: JointState, key: Key[Array, ""]) -> tuple[JointState, dict[str, Array]]:
+        return no_u_turn(lambda at: self.log_density(at), state, key)
+
+    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
+        return super().told(steps) | of_trajectories(steps)
+
+
+def warmed_up(
+    log_density: Callable[[Any], Array],
+    start: Any,
+    key: Key[Array, ""],
+    warmup: int,
+    target_acceptance: float,
+) -> JointState:
+    """A chain's state after steps from a start that adapt step size and masses."""
+    import blackjax
+
+    adaptation: Any = blackjax.window_adaptation(
+        blackjax.nuts, log_density, target_acceptance_rate=target_acceptance
+    )
+    (state, settings), _ = adaptation.run(key, start, warmup)
+    return JointState(state, settings)
+
+
+def no_u_turn(
+    log_density: Callable[[Any], Array], state: JointState, key: Key[Array, ""]
+) -> tuple[JointState, dict[str, Array]]:
+    """The state after a trajectory, and its statistics."""
+    import blackjax
+
+    kernel: Any = blackjax.nuts(log_density, **state.settings)
+    hmc, info = kernel.step(key, state.hmc)
+    statistics = {
+        "acceptance_rate": info.acceptance_rate,
+        "diverging": info.is_divergent,
+        "n_steps": info.num_integration_steps,
+        "tree_depth": info.num_trajectory_expansions,
+        "energy": info.energy,
+        "lp": hmc.logdensity,
+        "step_size": jnp.asarray(state.settings["step_size"]),
+    }
+    return JointState(hmc, state.settings), statistics
+
+
+def of_trajectories(steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
+    """Statistics of the trajectories between two draws that are more than those of the last."""
+    return {
+        "acceptance_rate": jnp.mean(steps["acceptance_rate"]),
+        "diverging": jnp.any(steps["diverging"]),
+        "n_steps": jnp.sum(steps["n_steps"]),
+        "tree_depth": jnp.max(steps["tree_depth"]),
+    }

@@ -1,0 +1,269 @@
+"""The posterior that Markov chains give: draws as components, with the record of the chains."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key, Shaped
+from numpyro.distributions import constraints
+
+from latentgp.errors import InputError
+from latentgp.extensions.chains.draws import Chains, ChainSummary, summarise
+from latentgp.extensions.neighbours.near_draws import near_draws
+from latentgp.extensions.state_space.conditioned_draws import conditioned_draws
+from latentgp.kernels import Precomputed
+from latentgp.kernels.graphs import GraphMatrix
+from latentgp.models import LatentGP
+from latentgp.parameters.base import parameters
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.arviz_versions import from_groups
+from latentgp.posteriors.components import DrawnComponents, Draws, Gaussians
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.posteriors.inference_data import inference_data, log_likelihoods, replicates
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Representation
+from latentgp.representations.variables import places_of
+from latentgp.rows.data import Data
+from latentgp.runtime.x64 import double_precision
+from latentgp.typing import Array
+
+_MODELS = 500  # draws that predictions average over, at most, if each has its own model
+
+
+class SampledPosterior(Posterior):
+    """Posterior whose components are draws of Markov chains, with the chains' statistics.
+
+    Predictions average over all draws there are, or over 500 evenly spaced ones where each has
+    hyper-parameters of its own (over fewer Gaussian posteriors given some draws, of chains of
+    hyper-parameters alone); `model` has their mean on the unconstrained scale.
+
+    Attributes:
+        hyperparameters: draws by path, shape (C, S, ...); empty if they were fixed.
+        f: draws of the latent functions at the rows in `watched`, shape (C, S, W, Q); none (W = 0)
+            of chains of hyper-parameters alone.
+        watched: which of the rows that were given these are, counted from 0, in their order,
+            shape (W,): all that count (rows of weight zero and rows without a target do not)
+            where that takes little memory, evenly spaced ones otherwise.
+        rows: the data of these rows, W of them.
+        statistics: of the sampler at every draw, by ArviZ's names, shape (C, S).
+        summary: R-hat and effective sample sizes, the worst of all that was watched.
+        prior: draws of the hyper-parameters before the data, by path, of those that have a prior
+            that can be drawn from, shape (R, ...); None in files of earlier versions.
+    """
+
+    hyperparameters: dict[str, Float[np.ndarray, "C S *P"]]
+    f: Float[np.ndarray, "C S W Q"]
+    watched: Int[np.ndarray, "W"]
+    rows: Data
+    statistics: dict[str, Shaped[np.ndarray, "C S"]]
+    summary: ChainSummary
+    prior: dict[str, Float[np.ndarray, "R *P"]] | None = None
+
+    def __init__(self, components: DrawnComponents | Gaussians, **chains: Any):
+        super().__init__(components)
+        for name, value in chains.items():
+            setattr(self, name, value)
+
+    @property
+    def acceptance(self) -> Float[np.ndarray, "C"]:
+        """Mean acceptance rate of each chain."""
+        return self.statistics["acceptance_rate"].mean(axis=1)
+
+    @property
+    def hyperparameter_marginals(self) -> dict[str, HyperparameterMarginal]:
+        """Marginal posterior of every hyper-parameter that was sampled, by path.
+
+        Of an array there is one for each entry, such as "kernel.lengthscale[0]".
+        """
+        known = parameters(self.model)
+        flat = {p: v.reshape(-1, *v.shape[2:]) for p, v in self.hyperparameters.items()}
+        positive = [path for path in flat if known[path].support is constraints.positive]
+        return marginals_of(flat, positive=positive, prior=self.prior or {})
+
+    def thinned(self, draws: int) -> "SampledPosterior":
+        """The same chains, whose predictions average over fewer of their draws, evenly spaced.
+
+        Args:
+            draws: how many; a prediction then costs that much less.
+
+        Raises:
+            InputError: fewer than one, or more than predictions average over now.
+        """
+        if not 1 <= draws <= self.components.size:
+            raise InputError(
+                f"thinned takes 1 to {self.components.size} draws, as many as predictions average "
+                f"over, got {draws}."
+            )
+        kept = cast(DrawnComponents | Gaussians, self.components)
+        return eqx.tree_at(lambda p: p.components, self, kept.thinned(draws))
+
+    def shifted(self, centre: float) -> "SampledPosterior":
+        first = np.arange(self.f.shape[-1]) == 0
+        return eqx.tree_at(
+            lambda p: (p.components, p.f, p.rows.y),
+            self,
+            (self.components.shifted(centre), self.f + centre * first, self.rows.y + centre),
+        )
+
+    @double_precision
+    def log_likelihood(self) -> Float[np.ndarray, "C S W"]:
+        """Log p(y | f) of every watched row at every draw, times the row's weight, in nats."""
+        return log_likelihoods(self.model, self._drawn_likelihood(), self.f, self.rows)
+
+    @double_precision
+    def sample_watched(self, *, key: Key[Array, ""]) -> Shaped[np.ndarray, "C S W *P"]:
+        """A draw of y at every watched row from every draw of f: replicates of the data."""
+        return replicates(self.model, self._drawn_likelihood(), self.f, self.rows, key)
+
+    def to_arviz(
+        self, data: Data | None = None, *, key: Key[Array, ""] | None = None, draws: int = 1000
+    ) -> Any:
+        """The chains as ArviZ's InferenceData, for `az.summary`, `az.loo`, `az.plot_ppc`.
+
+        From version 1 of ArviZ it is a DataTree of the same groups.
+
+        Groups: `posterior` (hyper-parameters by path, `f` at the watched rows), `prior`
+        (hyper-parameters by path, draws before the data, in one chain),
+        `posterior_predictive` (`y` drawn anew at these rows), `log_likelihood` (of `y`),
+        `sample_stats`, `observed_data` and `constant_data` (inputs `X`). The coordinate `row` is
+        the place of a row in the data as they were given; so is its input `X`, or each of its
+        inputs `X0`, `X1`, ..., of `f` and `y`. Where no rows were watched there is nothing of rows.
+
+        Args:
+            data: read where no rows were watched alone: the rows of independent draws.
+            key: random key of the posterior predictive draws; None is `jax.random.key(0)`.
+            draws: as many at the rows of `data`; the chains' own are all there.
+
+        Example:
+            >>> import arviz as az, jax, latentgp as lgp, numpy as np
+            >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+            >>> rows = lgp.Data(np.arange(8.0), [3, 1, 0, 2, 5, 4, 1, 0])
+            >>> method = lgp.NUTS(chains=2, warmup=100, draws=100)
+            >>> fit = lgp.fit(model, rows, key=jax.random.key(0), method=method)
+            >>> int(az.loo(fit.posterior.to_arviz()).n_data_points)
+            8
+        """
+        before = {path: values[None] for path, values in (self.prior or {}).items()} or None
+        if not len(self.watched):
+            if data is not None:
+                return super().to_arviz(data, key=key, draws=draws)
+            return from_groups(
+                {
+                    "posterior": self.hyperparameters,
+                    "sample_stats": self.statistics,
+                    "prior": before,
+                }
+            )
+        key = jax.random.key(0) if key is None else key
+        return inference_data(
+            self.rows,
+            self.watched,
+            hyperparameters=self.hyperparameters,
+            f=self.f,
+            y=self.sample_watched(key=key),
+            log_likelihood=self.log_likelihood(),
+            statistics=self.statistics,
+            prior=before,
+        )
+
+    def _drawn_likelihood(self) -> dict[str, Float[np.ndarray, "C S *P"]]:
+        """Draws of the likelihood's own parameters, by path."""
+        return {p: v for p, v in self.hyperparameters.items() if p.startswith("likelihood")}
+
+
+def sampled_posterior(
+    space: ParameterSpace,
+    chains: Chains,
+    watched: Int[np.ndarray, "W"],
+    rows: Data,
+    representation: Representation,
+) -> SampledPosterior:
+    """The posterior that chains make, everything in NumPy.
+
+    Args:
+        space: the hyper-parameters.
+        chains: the draws.
+        watched: the places, in the data as they were given, of the rows whose f was kept.
+        rows: the data of these rows.
+        representation: of the chains, made ready for the rows.
+    """
+    model, models, _ = models_of(space, chains)
+    count = chains.vector.shape[0] * chains.vector.shape[1]
+    white = chains.white.reshape(count, *chains.white.shape[2:])
+    draws: DrawnComponents = Draws(model, models, bool(space.size), chains.centres, white, None)
+    if space.size and count > _MODELS:
+        # Each draw has a prior covariance of its own to factorise in every prediction.
+        draws = draws.thinned(_MODELS)
+    seen = representation.rows_seen(places_of(chains.centres))
+    if seen is not None:
+        draws = near_draws(cast(Draws, draws), seen, representation)
+    elif representation.conditions_on_rows:
+        draws = conditioned_draws(cast(Draws, draws), representation)
+    return posterior_of_chains(space, chains, draws, watched, rows)
+
+
+def posterior_of_chains(
+    space: ParameterSpace,
+    chains: Chains,
+    components: DrawnComponents | Gaussians,
+    watched: Int[np.ndarray, "W"],
+    rows: Data,
+) -> SampledPosterior:
+    """The posterior of chains whose components are known.
+
+    Args:
+        space: the hyper-parameters.
+        chains: the draws.
+        components: that predictions average over, of equal weight.
+        watched: the places, in the data as they were given, of the rows whose f was kept.
+        rows: the data of these rows.
+    """
+    return SampledPosterior(
+        components,
+        hyperparameters=models_of(space, chains)[2],
+        f=chains.f,
+        watched=watched,
+        rows=rows,
+        statistics=chains.statistics,
+        summary=summarise(chains),
+        prior=space.prior_draws(jax.random.key(0)) if space.size else {},
+    )
+
+
+def models_of(
+    space: ParameterSpace, chains: Chains
+) -> tuple[LatentGP, LatentGP, dict[str, Float[np.ndarray, "C S *P"]]]:
+    """Model of the mean draw, of every draw, and draws by path."""
+    if not space.size:
+        return space.model, space.model, {}
+    flat = chains.vector.reshape(-1, space.size)
+    models = stacked_models(space, flat)
+    known = parameters(models)
+    named = {path: np.asarray(known[path].value) for path in space.paths}
+    named = {path: v.reshape(*chains.vector.shape[:2], *v.shape[1:]) for path, v in named.items()}
+    return space.to_model(jnp.asarray(flat.mean(axis=0))), models, named
+
+
+@jax.jit
+def stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
+    """The model of every draw, S first in every leaf; 1 in matrices that all share."""
+    leaves, structure = jax.tree.flatten(space.model, is_leaf=_is_shared)
+
+    def drawn(vector: Float[Array, "P"]) -> list[Array]:
+        own = jax.tree.leaves(space.to_model(vector), is_leaf=_is_shared)
+        return [leaf for leaf in own if not _is_shared(leaf)]
+
+    each = iter(jax.vmap(drawn)(vectors))
+    stacked = [
+        jax.tree.map(lambda a: jnp.asarray(a)[None], leaf) if _is_shared(leaf) else next(each)
+        for leaf in leaves
+    ]
+    return jax.tree.unflatten(structure, stacked)
+
+
+def _is_shared(node: Any) -> bool:
+    return isinstance(node, Precomputed | GraphMatrix)

@@ -1,0 +1,1 @@
+"""Random features, and deep models of them."""

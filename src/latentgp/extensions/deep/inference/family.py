@@ -1,0 +1,206 @@
+"""The variational family of a deep model: Gaussian weights and directions of every layer.
+
+Weights have the prior N(0, I), and so have directions in units of their layer's length-scales, so
+that the family is one whatever the hyper-parameters are (Cutajar et al. 2017, 3.2 and 3.3).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.extensions.deep.inference.weights import (
+    Factors,
+    MatrixNormal,
+    of_weights,
+    standard_noise,
+    total,
+)
+from latentgp.extensions.deep.layers import (
+    LayerDraw,
+    Layout,
+    drawn_features,
+    features_at,
+    through_layers,
+)
+from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
+from latentgp.kernels import LatentKernel
+from latentgp.kernels.directions import DirectionKind
+from latentgp.models import DeepGP
+from latentgp.typing import Array
+
+Frequencies = Literal["fixed", "variational", "resampled"]
+Hidden = Literal["factorised", "matrix-normal"]
+
+_HIDDEN_DEVIATION, _OF_HYPERPARAMETERS = 0.01, 0.05  # standard deviations at the start
+
+
+class Learned(NamedTuple):
+    """All that gradients move.
+
+    Attributes:
+        vector: hyper-parameters, unconstrained, or their posterior mean.
+        spread: logarithms of their standard deviations; None where they have one value.
+        hidden: of the weights of each hidden layer, shapes (R, W).
+        directions: of the directions of each layer; None where they are fixed.
+        last: of the weights of the last layer, shape (Q, R); None where natural parameters are.
+    """
+
+    vector: Float[Array, "P"]
+    spread: Float[Array, "P"] | None
+    hidden: tuple[Factors | MatrixNormal, ...]
+    directions: tuple[Factors, ...] | None
+    last: Factors | None
+
+    def kl(self) -> Float[Array, ""]:
+        """KL divergence of weights and directions from their prior, in nats."""
+        parts = (*self.hidden, *(self.directions or ()))
+        if self.last is not None:
+            parts = (*parts, self.last)
+        return total([part.kl() for part in parts])
+
+
+class Architecture(eqx.Module):
+    """What is fixed of a deep model's features.
+
+    Attributes:
+        layout: between the layers.
+        features: of each layer, with the directions that were drawn.
+        frequencies: "fixed" at what was drawn, "variational" with the draw's noise, or
+            "resampled" at every step.
+    """
+
+    layout: Layout
+    features: tuple[FeatureWeights, ...]
+    frequencies: Frequencies = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls,
+        model: DeepGP,
+        X: Float[np.ndarray, "N D"],
+        number: int,
+        kind: DirectionKind | None,
+        frequencies: Frequencies,
+        key: Key[Array, ""],
+    ) -> "Architecture":
+        """With directions drawn for a model of some rows' inputs."""
+        layout = Layout.of(model, X)
+        kernels: list[LatentKernel] = [layer.kernel for layer in model.layers]
+        features = []
+        for place, (kernel, columns) in enumerate(
+            zip([*kernels, model.kernel], model.columns(X.shape[1]), strict=True)
+        ):
+            origin = layout.middle(columns, place)
+            kernel.check_inputs(columns)
+            own = RandomFeatures(number, kind=kind)
+            drawn = own.initialise(origin, None, kernel, jax.random.fold_in(key, place))
+            features.append(drawn.centres)
+        if len(features) > 2:  # layers with the same seeds are one program
+            seeds = features[1].seeds
+            alike = [dataclasses.replace(own, seeds=seeds) for own in features[1:-1]]
+            features = [features[0], *alike, features[-1]]
+        return cls(layout, tuple(features), frequencies)
+
+    def start(
+        self,
+        model: DeepGP,
+        vector: Any,
+        key: Key[Array, ""],
+        *,
+        natural: bool,
+        factorised: bool = True,
+        spread: bool = False,
+    ) -> Learned:
+        """Means of hidden functions at their prior means; without any, at draws of the prior.
+
+        Args:
+            model: the hyper-parameters at first.
+            vector: the same, those that are free.
+            key: random key.
+            natural: whether the last layer has natural parameters.
+            factorised: whether weights of hidden layers are independent.
+            spread: whether hyper-parameters have a posterior.
+        """
+        vector, hidden = jnp.asarray(vector), []
+        for place, layer in enumerate(model.layers):
+            shape = (len(self.features[place]), layer.width)
+            noise = jax.random.normal(jax.random.fold_in(key, place), shape)
+            mean = jnp.zeros(shape) if model.skip else noise
+            hidden.append(of_weights(mean, _HIDDEN_DEVIATION, factorised=factorised))
+        directions = None
+        if self.frequencies != "fixed":
+            directions = tuple(
+                Factors(*(jax.tree.map(jnp.zeros_like, f.directions) for _ in range(2)))
+                for f in self.features
+            )
+        last = None
+        if not natural:
+            shape = (model.likelihood.latent_size, len(self.features[-1]))
+            last = Factors(jnp.zeros(shape), jnp.zeros(shape))
+        log = jnp.full_like(vector, np.log(_OF_HYPERPARAMETERS)) if spread else None
+        return Learned(vector, log, tuple(hidden), directions, last)
+
+    def drawn(self, learned: Learned, key: Key[Array, ""]) -> tuple[FeatureWeights, ...]:
+        """Features of every layer: directions by the fixed noise, or by fresh noise."""
+        if learned.directions is None:
+            return self.features
+        drawn = []
+        for place, (features, own) in enumerate(
+            zip(self.features, learned.directions, strict=True)
+        ):
+            noise = features.directions
+            if self.frequencies == "resampled":
+                noise = standard_noise(jax.random.fold_in(key, place), noise)
+            drawn.append(drawn_features(features, own.mean, own.log_deviation, noise))
+        return tuple(drawn)
+
+    def under_last(
+        self,
+        model: DeepGP,
+        learned: Learned,
+        features: tuple[FeatureWeights, ...],
+        X: Float[Array, "B D"],
+        key: Key[Array, ""],
+    ) -> Float[Array, "B E"]:
+        """A draw of what the last layer sees at each row, each row's by noise of its own.
+
+        The functions of a layer at a row are Gaussian given the layer below (Kingma, Salimans &
+        Welling 2015, local reparameterisation): the bound is a sum over rows, and has less noise.
+        """
+        layout = self.layout
+
+        def step(state: tuple[Array, Array], layer: Any) -> tuple[Array, Array]:
+            below, seen = state
+            kernel, features, own, skip, place = layer
+            phi = features_at(kernel, features, seen)
+            below = own.functions(phi, jax.random.fold_in(key, place)) + below @ skip
+            return below, layout.seen(below, X)
+
+        kernels = [layer.kernel for layer in model.layers]
+        places = jnp.arange(len(kernels))
+        parts = zip(kernels, features[:-1], learned.hidden, layout.skips, places, strict=True)
+        return through_layers(step, (layout.standardised(X), X), tuple(parts))[1]
+
+    def layers_drawn(
+        self, learned: Learned, key: Key[Array, ""]
+    ) -> tuple[tuple[LayerDraw, ...], FeatureWeights]:
+        """A draw of the hidden functions as functions, and the features of the last layer."""
+        key_features, key_weights = jax.random.split(key)
+        features = self.drawn(learned, key_features)
+        return self.hidden_drawn(learned, features, key_weights), features[-1]
+
+    def hidden_drawn(
+        self, learned: Learned, features: tuple[FeatureWeights, ...], key: Key[Array, ""]
+    ) -> tuple[LayerDraw, ...]:
+        """The hidden functions given features."""
+        return tuple(
+            LayerDraw(features[place], own.draw(jax.random.fold_in(key, place)))
+            for place, own in enumerate(learned.hidden)
+        )

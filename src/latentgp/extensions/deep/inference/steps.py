@@ -1,0 +1,310 @@
+"""Steps on batches for deep models: gradients, and natural parameters of the last layer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInference
+from latentgp.extensions.batches.step_sizes import Schedule
+from latentgp.extensions.deep.inference.family import Architecture, Learned
+from latentgp.extensions.deep.inference.weights import Factors, entropy
+from latentgp.extensions.deep.layers import LastLayer
+from latentgp.likelihoods.base import Marginals
+from latentgp.models import DeepGP
+from latentgp.numerics.cholesky import Factor
+from latentgp.numerics.finite import all_finite
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.inducing.natural_parameters import WhiteSites
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.rows.data import Data
+from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.site_inference.search.gradients import slope_of_sites
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_ADAM = optax.scale_by_adam()
+_OF_HYPERPARAMETERS = 1 << 20  # folded into the key of a step for their noise
+
+
+class DeepState(NamedTuple):
+    """State of the search.
+
+    Attributes:
+        learned: by gradients.
+        white: natural parameters of the last layer's weights, if they are not.
+        factor: of the precision that these give.
+        schedule: state of their step sizes.
+        adam: state of the optimiser.
+        steps: number of steps so far.
+    """
+
+    learned: Learned
+    white: WhiteSites | None
+    factor: Factor | None
+    schedule: Any
+    adam: Any
+    steps: Int[Array, ""]
+
+    @property
+    def vector(self) -> Float[Array, "P"]:
+        """Hyper-parameters, unconstrained."""
+        return self.learned.vector
+
+    @property
+    def last(self) -> LastLayer:
+        """Posterior of the last layer's weights."""
+        if self.learned.last is not None:
+            return LastLayer(self.learned.last.mean, jnp.exp(self.learned.last.log_deviation))
+        assert self.white is not None
+        assert self.factor is not None
+        return LastLayer(_weight_means(self.white, self.factor), self.factor.inverse)
+
+
+def _weight_means(white: WhiteSites, factor: Factor) -> Float[Array, "Q R"]:
+    """Posterior means of weights given their natural parameters and the factor of these."""
+    return vmap_latents(lambda i, linear: i.T @ (i @ linear), factor.inverse, white.linear)
+
+
+class DeepRead(NamedTuple):
+    """Estimates from a batch weighted as all rows.
+
+    Attributes:
+        bound: in nats.
+        slopes: of it in what is learned.
+        white: natural parameters of the last layer's weights, if it has them.
+        part: weight of the batch, one on average.
+    """
+
+    bound: Float[Array, ""]
+    slopes: Learned
+    white: WhiteSites | None
+    part: Float[Array, ""]
+
+
+class DeepInference(TwoPartInference):
+    """The algorithm for batches.
+
+    Args:
+        architecture: the features.
+        algorithm: makes sites of rows, by a rule.
+        space: of hyper-parameters.
+        schedule: of natural parameters.
+        learning_rate: of Adam, at the start.
+        decay: steps after which the learning rate has halved.
+        total_weight: what all rows count as.
+        batches: of an epoch.
+        draws: of the hidden layers in a step, at first and later.
+        late: the step from which there are as many as later.
+        held: how many steps hyper-parameters of kernels are held for.
+        of_kernels: which entries of the vector are those.
+        key: random key.
+    """
+
+    architecture: Architecture
+    algorithm: SiteInference
+    space: ParameterSpace
+    schedule: Schedule
+    learning_rate: Float[Array, ""]
+    decay: Float[Array, ""]
+    total_weight: Float[Array, ""]
+    batches: Float[Array, ""]
+    draws: tuple[int, int] = eqx.field(static=True)
+    late: Int[Array, ""]
+    held: Int[Array, ""]
+    of_kernels: Bool[Array, "P"]
+    key: Key[Array, ""]
+
+    def begin(self, learned: Learned, model: DeepGP, last: WhiteSites | None = None) -> DeepState:
+        """The state before the first step: the last layer at its prior, or at given sites."""
+        white = factor = None
+        if learned.last is None:
+            latents, size = model.likelihood.latent_size, len(self.architecture.features[-1])
+            white = last or WhiteSites(jnp.zeros((latents, size)), jnp.zeros((latents, size, size)))
+            factor = white.factor()
+        elif last is not None:
+            spread = jnp.diagonal(last.precision, axis1=1, axis2=2)
+            own = Factors(_weight_means(last, last.factor()), -0.5 * jnp.log1p(spread))
+            learned = learned._replace(last=own)
+        steps = jnp.zeros((), jnp.int32)
+        schedule = self.schedule.init(white)
+        return DeepState(learned, white, factor, schedule, _ADAM.init(cast(Any, learned)), steps)
+
+    def seen(self, state: DeepState) -> DeepState:
+        return state._replace(schedule=None, adam=None)
+
+    def estimate(self, seen: DeepState, batch: Data, weight: Float[Array, ""]) -> DeepRead:
+        assert batch.weights is not None
+        part = weight * self.batches / self.total_weight
+        whole = batch.reweighted(batch.weights * (self.total_weight / weight))
+        key = jax.random.fold_in(self.key, seen.steps)
+        few, many = self.draws
+        if few == many:
+            return DeepRead(*self.read(seen, whole, key, few), part)
+        bound, slopes, white = jax.lax.cond(
+            seen.steps < self.late,
+            lambda: self.read(seen, whole, key, few),
+            lambda: self.read(seen, whole, key, many),
+        )
+        return DeepRead(bound, slopes, white, part)
+
+    def moved(self, state: DeepState, read: DeepRead) -> tuple[DeepState, BatchInfo]:
+        bound, slopes, white, part = read
+        sound = all_finite((bound, slopes, white))
+        slopes = jax.tree.map(lambda slope: part * slope, slopes)
+        ways: Any
+        ways, adam = _ADAM.update(slopes, state.adam)
+        rate = self.learning_rate / (1 + state.steps / self.decay)
+        free = jnp.where(self.of_kernels & (state.steps < self.held), 0.0, 1.0)
+        ways = ways._replace(vector=free * ways.vector)
+        if ways.spread is not None:
+            ways = ways._replace(spread=free * ways.spread)
+        learned = jax.tree.map(lambda old, way: old + rate * way, state.learned, ways)
+        share, schedule = jnp.ones(()), state.schedule
+        moved, factor = state.white, state.factor
+        if state.white is not None:
+            assert white is not None
+            difference = jax.tree.map(jnp.subtract, white, state.white)
+            share, schedule = self.schedule.share(state.schedule, difference)
+            share = jnp.minimum(part * share, 1.0)
+            moved = state.white.towards(white, share)
+            factor = moved.factor()
+            sound = sound & all_finite(factor)
+        after = DeepState(learned, moved, factor, schedule, adam, state.steps + 1)
+        before = state._replace(steps=state.steps + 1)
+        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
+        share = jnp.where(sound, share, 0.0)
+        return after, BatchInfo(bound, share, jnp.zeros((), bool))
+
+    def read(
+        self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
+    ) -> tuple[Float[Array, ""], Learned, WhiteSites | None]:
+        """Bound, its gradient, and natural parameters, from a batch weighted as all rows."""
+        if state.learned.spread is None:
+            return self.read_at(state, batch, key, draws)
+        drawn, pull = jax.vjp(lambda learned: self.at_draw(learned, key), state.learned)
+        bound, slopes, white = self.read_at(state._replace(learned=drawn), batch, key, draws)
+        (slopes,) = pull(slopes)
+        own, in_spread = jax.value_and_grad(entropy)(state.learned.spread)
+        slopes = slopes._replace(spread=slopes.spread + in_spread)
+        return bound + own + self.space.log_prior(drawn.vector), slopes, white
+
+    def at_draw(self, learned: Learned, key: Key[Array, ""]) -> Learned:
+        """The same at a draw of the hyper-parameters, if they have a posterior."""
+        if learned.spread is None:
+            return learned
+        key = jax.random.fold_in(key, _OF_HYPERPARAMETERS)
+        noise = jax.random.normal(key, learned.vector.shape, learned.vector.dtype)
+        return learned._replace(vector=learned.vector + jnp.exp(learned.spread) * noise)
+
+    def read_at(
+        self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
+    ) -> tuple[Float[Array, ""], Learned, WhiteSites | None]:
+        """The same at one value of the hyper-parameters."""
+        model, pull_model = jax.vjp(self.space.to_model, state.vector)
+        rows, held = rows_of(batch), jax.lax.stop_gradient(state.last)
+        offset, pull_offset = jax.vjp(lambda model: prior_mean(model, batch), model)
+
+        def of_draw(key: Key[Array, ""]) -> tuple[Any, ...]:
+            def forward(learned: Learned) -> tuple[Marginals, Array]:
+                blocks = self.blocks(learned, batch.X, key)
+                last = state._replace(learned=learned).last if learned.last is not None else held
+                return last.marginals(blocks), blocks
+
+            marginals, pull, blocks = jax.vjp(forward, state.learned, has_aux=True)
+            of_f = marginals.shifted(offset)
+            none = GaussianSites.none(of_f.mean)
+            sites = self.algorithm.new_sites(model, rows, of_f, none)
+            terms = jnp.sum(sites.expected(of_f))
+            in_mean = sites.linear - sites.precision * of_f.mean
+            (slopes,) = pull(Marginals(in_mean, -0.5 * sites.precision))
+            in_model = slope_of_sites(self.algorithm, model, (rows, of_f, none))
+            (through_mean,) = pull_offset(in_mean)
+            white = None
+            if state.white is not None:
+                about = sites.about(offset)
+                precision = jnp.maximum(about.precision, 0.0)
+                # Where a precision is negative none is taken; the slope in the mean stays.
+                linear = about.linear + (precision - about.precision) * marginals.mean
+                white = _white(blocks, linear.T, precision.T)
+            return terms, slopes, jax.tree.map(jnp.add, in_model, through_mean), white
+
+        keys = jax.random.split(key, draws)
+        found = of_draw(keys[0]) if draws == 1 else _mean_of(jax.lax.map(of_draw, keys))
+        terms, slopes, in_model, white = found
+        (gradient,) = pull_model(in_model)
+        gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
+        divergence, in_divergence = jax.value_and_grad(Learned.kl)(state.learned)
+        slopes = jax.tree.map(jnp.subtract, slopes, in_divergence)
+        slopes = slopes._replace(vector=slopes.vector + gradient)
+        return terms - divergence - self.kl_of_last(state), slopes, white
+
+    def blocks(
+        self, learned: Learned, X: Float[Array, "B D"], key: Key[Array, ""]
+    ) -> Float[Array, "#Q R B"]:
+        """Features of the last layer at rows, for a draw of the hidden ones."""
+        key_features, key_layers = jax.random.split(key)
+        model = self.space.to_model(learned.vector)
+        features = self.architecture.drawn(learned, key_features)
+        seen = self.architecture.under_last(model, learned, features, X, key_layers)
+        return features[-1].cross_covariance(model.kernel, seen)
+
+    def kl(self, state: DeepState, key: Key[Array, ""]) -> Float[Array, ""]:
+        """What `bound_of` all rows is reduced by, in nats, at one draw of the hyper-parameters."""
+        found, spread = self.kl_of_weights(state), state.learned.spread
+        if spread is None:
+            return found
+        return (
+            found - entropy(spread) - self.space.log_prior(self.at_draw(state.learned, key).vector)
+        )
+
+    def kl_of_weights(self, state: DeepState) -> Float[Array, ""]:
+        """KL divergence of weights and directions, in nats."""
+        return state.learned.kl() + self.kl_of_last(state)
+
+    def kl_of_last(self, state: DeepState) -> Float[Array, ""]:
+        """KL divergence of the last layer's weights with natural parameters, in nats."""
+        if state.white is None:
+            return jnp.zeros(())
+        mean, root = state.last
+        assert state.factor is not None
+        logs = jnp.sum(jnp.log(jnp.diagonal(state.factor.lower, axis1=1, axis2=2)))
+        return 0.5 * (jnp.sum(root**2) - mean.size + jnp.sum(mean**2)) + logs
+
+    def bound_of(
+        self, state: DeepState, block: Data, key: Key[Array, ""], number: Any = 0
+    ) -> Float[Array, ""]:
+        """Expected log likelihood of a block of rows under a draw of the hidden layers, in nats.
+
+        Args:
+            state: of the search.
+            block: the rows.
+            key: of the draw of hyper-parameters, the same for all blocks.
+            number: of the block; rows of each have noise of their own.
+        """
+        learned = self.at_draw(state.learned, key)
+        model = self.space.to_model(learned.vector)
+        marginals = state.last.marginals(
+            self.blocks(learned, block.X, jax.random.fold_in(key, number))
+        )
+        of_f = marginals.shifted(prior_mean(model, block))
+        sites = self.algorithm.new_sites(model, rows_of(block), of_f, GaussianSites.none(of_f.mean))
+        return jnp.sum(sites.expected(of_f))
+
+
+def _white(
+    blocks: Float[Array, "#Q R B"], linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
+) -> WhiteSites:
+    def sums(block: Array, linear: Array, precision: Array) -> WhiteSites:
+        return WhiteSites(block @ linear, (block * precision) @ block.T)
+
+    return vmap_latents(sums, blocks, linear, precision)
+
+
+def _mean_of(found: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), found)

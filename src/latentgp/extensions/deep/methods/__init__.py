@@ -1,0 +1,1 @@
+"""Methods of deep models as values."""

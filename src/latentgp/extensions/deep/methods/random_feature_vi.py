@@ -1,0 +1,446 @@
+"""Deep models by random features and stochastic variational inference."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import partial
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.diagnostics import Diagnostics
+from latentgp.errors import InputError, check_choices
+from latentgp.extensions.batches.method import check_processes, mean_log_density
+from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
+from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
+from latentgp.extensions.deep.layers import Layout
+from latentgp.extensions.deep.methods.start import best_start, from_shallow, last_layer_at_modes
+from latentgp.extensions.deep.posterior import DeepComponents
+from latentgp.extensions.deep.random_features import RandomFeatures
+from latentgp.kernels.directions import DirectionKind
+from latentgp.likelihoods.row_modes import is_concave
+from latentgp.methods.base import Method, check_workers
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.models import DeepGP, LatentGP
+from latentgp.parameters.base import parameters
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations.inducing.natural_parameters import WhiteSites
+from latentgp.rows import RowsInMemory, RowSource
+from latentgp.rows.data import Data
+from latentgp.rows.source import blocks_of
+from latentgp.runtime.processes import broadcast_from_first
+from latentgp.setup.priors import typical_start
+from latentgp.site_inference.rules.variational import VariationalRule
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.typing import Array
+
+if TYPE_CHECKING:
+    from latentgp.extensions.batches.loop import Plan
+    from latentgp.extensions.deep.inference.steps import DeepInference, DeepState
+
+LastLayer = Literal["natural", "factorised"]
+Values = Literal["learned", "variational"]
+Start = Literal["shallow", "given"]
+_SAMPLED_ROWS = 4_096
+_EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
+_STEPS_A_LOOK = 100
+_FLAT = (
+    "Hyper-parameters without a prior have a flat one, under which there is no evidence to bound: "
+    "the log evidence is known up to a constant."
+)
+_AT_THE_END, _ROWS_AT_THE_END = 8, 400_000  # draws of the hidden layers, and rows, for the bound
+
+
+class RandomFeatureVI(Method):
+    """Deep Gaussian processes by random features (Cutajar et al. 2017).
+
+    Every layer is a weighted sum of random features of its kernel, whose weights, and directions,
+    have independent Gaussian posteriors. Adam climbs the bound by batches, the functions of each
+    layer drawn row by row (Kingma, Salimans & Welling 2015). Given a draw of the hidden layers the
+    last one is a Gaussian process in weights: by default its posterior is full, by natural
+    gradients from the library's sites, and not factorised, as published. Works for any likelihood
+    with a variational bound, on a `LatentGP` too, of which it is the variational sparse spectrum
+    (Gal & Turner 2015).
+
+    Args:
+        features: R of each layer, an even number.
+        kind: of their directions, as of `RandomFeatures`.
+        frequencies: "variational" with the noise of one draw (published as the best), "fixed" at a
+            draw of their prior, or "resampled" at every step.
+        last: posterior of the last layer's weights: "natural", full and by natural gradients, or
+            "factorised" and by Adam, as published.
+        hidden: posterior of the weights of hidden layers: "factorised", or "matrix-normal" with
+            covariances between features and between functions, at the cost of R^2 a row.
+        hyperparameters: "learned", one value each, or "variational", independent Gaussians on
+            their unconstrained scale under their priors (future work of the source).
+        importance: joint draws of all weights in the bound (Burda et al. 2016), one for the usual
+            bound; more need all rows in a batch and last="factorised".
+        start: "shallow" begins at hyper-parameters that a short search of the last layer alone
+            has found on some rows, hidden functions at their prior means, or at the model's own,
+            whichever has the higher bound after 400 steps; "given" at the model's.
+        batch_size: rows of a batch.
+        epochs: at most so many passes over the rows; None is 200, or 4,000 steps if that is more.
+        learning_rate: of Adam, at the start. Directions that move fast fit rows by heart: at 0.01
+            the bound ends higher and held-out density lower.
+        decay: steps after which it has halved.
+        draws: of the hidden layers in a step, or two numbers: at first, and in the second half.
+        warmup: share of the steps in which hyper-parameters of kernels are held.
+        schedule: step sizes of natural gradients; None is `RobbinsMonro()`.
+        components: draws of the hidden layers that the posterior has.
+        held_out: share of the rows whose mean log density must rise for the search to go on.
+        tolerance: as of `Stochastic`.
+        patience: how many times 100 steps, such a part has at least; hidden layers move slowly.
+        workers: processes that compute gradients of batches at their own pace, by Ray (`pip install
+            latentgp[ray]`), at parameters that may be some steps old when this process steps along
+            them (Cutajar et al. 2017, appendix F). 0 makes the steps here, one after another.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.random.default_rng(0).uniform(-2, 2, 500)
+        >>> model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.1), layers=[lgp.Layer(lgp.RBF(), 1)])
+        >>> method = lgp.RandomFeatureVI(features=20, batch_size=100, learning_rate=0.02, epochs=20)
+        >>> fit = lgp.fit(model, lgp.Data(X, np.sign(X)), key=jax.random.key(0), method=method)
+        >>> bool(fit.posterior.mean_f([[1.0]])[0] > 0.5)
+        True
+    """
+
+    reads_batches: ClassVar[bool] = True
+    takes_layers: ClassVar[bool] = True
+
+    features: int = eqx.field(static=True, default=200)
+    kind: DirectionKind | None = eqx.field(static=True, default=None)
+    frequencies: Frequencies = eqx.field(static=True, default="variational")
+    last: LastLayer = eqx.field(static=True, default="natural")
+    hidden: Hidden = eqx.field(static=True, default="factorised")
+    hyperparameters: Values = eqx.field(static=True, default="learned")
+    importance: int = eqx.field(static=True, default=1)
+    start: Start = eqx.field(static=True, default="shallow")
+    batch_size: int = eqx.field(static=True, default=1000)
+    epochs: int | None = eqx.field(static=True, default=None)
+    learning_rate: float = eqx.field(static=True, default=0.006)
+    decay: float = eqx.field(static=True, default=3000.0)
+    draws: int | tuple[int, int] = eqx.field(static=True, default=1)
+    warmup: float = eqx.field(static=True, default=0.02)
+    schedule: Schedule | None = None
+    components: int = eqx.field(static=True, default=16)
+    held_out: float = eqx.field(static=True, default=0.0)
+    tolerance: float = eqx.field(static=True, default=1e-4)
+    patience: int = eqx.field(static=True, default=10)
+    workers: int = eqx.field(static=True, default=0)
+
+    def __check_init__(self) -> None:
+        check_workers(self)
+        check_choices(
+            self,
+            start=get_args(Start),
+            frequencies=get_args(Frequencies),
+            last=get_args(LastLayer),
+            hidden=get_args(Hidden),
+            hyperparameters=get_args(Values),
+        )
+        RandomFeatures(self.features, kind=self.kind)
+        if len(self.draws_by_half) != 2:
+            raise InputError(
+                f"RandomFeatureVI.draws is a number, or one for each half, got {self.draws}."
+            )
+        numbers = (
+            *(self.batch_size, self.patience, self.components, self.importance),
+            *self.draws_by_half,
+            *([] if self.epochs is None else [self.epochs]),
+        )
+        if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
+            raise InputError(
+                "RandomFeatureVI needs a batch_size, epochs, patience, components, importance and "
+                "draws that are whole numbers of at least 1, got "
+                f"{self.batch_size}, {self.epochs}, {self.patience}, {self.components}, "
+                f"{self.importance} and {self.draws}."
+            )
+        if self.importance > 1 and self.last != "factorised":
+            raise InputError(
+                f"RandomFeatureVI(importance={self.importance}) draws all weights; give "
+                'last="factorised" with it.'
+            )
+        if not (self.learning_rate > 0 and self.decay > 0 and self.tolerance >= 0):
+            raise InputError(
+                "RandomFeatureVI needs a positive learning_rate and decay and a tolerance of at "
+                f"least 0, got {self.learning_rate}, {self.decay} and {self.tolerance}."
+            )
+        if not (0 <= self.warmup <= 1 and 0 <= self.held_out < 1):
+            raise InputError(
+                "RandomFeatureVI.warmup and held_out are shares, of steps and rows, got "
+                f"{self.warmup} and {self.held_out}."
+            )
+
+    @property
+    def spreads_rows(self) -> bool:
+        return True
+
+    @property
+    def draws_by_half(self) -> tuple[int, int]:
+        """Draws of the hidden layers in a step, in the first half of the epochs and after."""
+        return self.draws if isinstance(self.draws, tuple) else (self.draws, self.draws)
+
+    def continued(self, batch_size: int | None, epochs: int | None) -> Any:
+        return dataclasses.replace(super().continued(batch_size, epochs), start="given")
+
+    def run(self, problem: Problem) -> Fit:
+        """Gradients by batches, and draws of the hidden layers."""
+        # Optax takes long to import.
+        from latentgp.extensions.batches.loop import BatchSearch, Plan
+        from latentgp.extensions.deep.inference.importance import ImportanceWeighted
+        from latentgp.extensions.deep.inference.steps import DeepInference
+
+        if problem.streaming_prior is not None:
+            raise InputError(
+                "RandomFeatureVI cannot start from what is remembered; use Stochastic."
+            )
+        model = problem.model
+        model = model if isinstance(model, DeepGP) else _shallow(model)
+        source, held_out = problem.all_rows, None
+        check_processes(source)
+        if self.held_out:
+            source, held_out = source.split(self.held_out)
+        sample = source.sample(_SAMPLED_ROWS)
+        key_features, key_start, key_run, key_end = jax.random.split(problem.key, 4)
+        architecture, scale = broadcast_from_first(
+            (
+                Architecture.of(
+                    model, sample.X, self.features, self.kind, self.frequencies, key_features
+                ),
+                problem.scales(sample),
+            )
+        )
+        source = source.part(jax.process_index(), jax.process_count())
+        rule = VariationalRule(coupled=False)
+        algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
+        space = eqx.tree_at(lambda s: s.model, problem.space(scale), model)
+        starts, typical = [model], typical_start(space, scale) if space.size else None
+        if self.start == "shallow":
+            first = model
+            if typical is not None:
+                first = jax.tree.map(np.asarray, space.to_model(typical))
+                starts.append(first)
+            seen = np.asarray(_seen(architecture.layout, sample.X))
+            starts += from_shallow(problem, first, sample, seen, architecture.features[-1])
+        batches = math.ceil(source.size / self.batch_size)
+        plan = Plan.of(
+            source.size,
+            self.batch_size,
+            self.epochs or max(_EPOCHS, math.ceil(_STEPS / batches)),
+            self.tolerance,
+            self.patience * math.ceil(_STEPS_A_LOOK / min(batches, _STEPS_A_LOOK)),
+            columns=max(sample.X.shape[1], self.features * max(self.draws_by_half)),
+        )
+        steps = plan.batches * plan.epochs
+        numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
+        rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
+        kind = DeepInference
+        if self.importance > 1:
+            if plan.batches > 1:
+                raise InputError(
+                    f"RandomFeatureVI(importance={self.importance}) needs all {source.size} rows "
+                    "in a batch, as its bound is no sum over rows, got "
+                    f"batch_size={self.batch_size}."
+                )
+            kind = partial(ImportanceWeighted, number=self.importance)
+        inference = kind(
+            architecture,
+            algorithm,
+            space,
+            self.schedule or RobbinsMonro(),
+            rate,
+            decay,
+            total,
+            batches,
+            self.draws_by_half,
+            jnp.asarray(steps // 2, jnp.int32),
+            jnp.asarray(int(self.warmup * steps), jnp.int32),
+            _of_kernels(space),
+            key_run,
+        )
+        control = problem.control_with(
+            self,
+            (architecture, algorithm),
+            space,
+            hidden=self.hidden,
+            last=self.last,
+            hyperparameters=self.hyperparameters,
+            importance=self.importance,
+            batches=f"{plan.batches} of {plan.batch_size}",
+        )
+        view = partial(self._posterior, inference, key_end)
+        search = BatchSearch(
+            inference,
+            source,
+            plan,
+            key=key_run,
+            control=control,
+            view=view,
+            held_out=None if held_out is None else partial(mean_log_density, held_out),
+            workers=self.workers,
+        )
+        natural = self.last == "natural"
+
+        def begun(model: DeepGP, last: WhiteSites | None = None) -> DeepState:
+            learned = architecture.start(
+                model,
+                space.to_vector(model),
+                key_start,
+                natural=natural,
+                factorised=self.hidden == "factorised",
+                spread=self.hyperparameters == "variational" and space.size > 0,
+            )
+            return inference.begin(learned, model, last)
+
+        states = list(map(begun, starts))
+        if not is_concave(model.likelihood):  # the prior mean may be where nothing leads away from
+            for own in starts:
+                seen = np.asarray(_seen(architecture.layout, sample.X))
+                features = architecture.features[-1]
+                last = last_layer_at_modes(own, sample, seen, features, source.total_weight)
+                states += [] if last is None else [begun(own, last)]
+        if len(states) > 1:
+            states = [best_start(inference, states, source, plan, key_start, problem.control)]
+        searched = search.run(states[0])
+        state = searched.state
+        bound, error, rows = _bound_at_the_end(inference, state, source, plan, key_end)
+        proper = self.hyperparameters == "learned" or set(space.paths) == set(space.prior_paths)
+        kind = "lower bound" if proper else "approximation"
+        posterior = view(state, Evidence(bound, kind))
+        warnings = []
+        if not searched.converged:
+            warnings.append(
+                f"The search ended because {searched.reason}; raise epochs, or continue from the "
+                'fitted model with start="given".'
+            )
+        passed_over = sum(r.passed_over for r in searched.rounds)
+        if passed_over:
+            warnings.append(
+                f"{passed_over} of {int(state.steps)} steps changed nothing, as they were not "
+                "finite; lower learning_rate."
+            )
+        diagnostics = Diagnostics(
+            converged=searched.converged and not warnings,
+            method=self,
+            reason=problem.reason,
+            ending=searched.reason,
+            evaluations=len(searched.rounds),
+            site_updates=int(state.steps),
+            site_change=0.0,
+            jitter=0.0,
+            trace_term=0.0,
+            seconds=problem.seconds,
+            warnings=tuple(warnings),
+            evidence_error=error,
+            notes=(
+                f"{model.depth} layers of {self.features} random features; predictions are a "
+                f"mixture of {self.components} draws of the hidden ones.",
+                *([] if proper else [_FLAT]),
+                *([_of_a_sample(rows, source.size)] if rows < source.size else []),
+            ),
+        ).by_workers(searched.asynchrony)
+        return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
+
+    def _posterior(
+        self,
+        inference: DeepInference,
+        key: Key[Array, ""],
+        state: DeepState,
+        evidence: Evidence | None = None,
+    ) -> Posterior:
+        drawn = inference.space.model.layers or state.learned.spread is not None
+        number = self.components if drawn else 1
+        parts = _components(inference, state, jax.random.split(key, number))
+        return Posterior(jax.tree.map(np.asarray, parts), evidence)
+
+
+def _bound_at_the_end(
+    inference: Any, state: Any, source: RowSource, plan: Plan, key: Key[Array, ""]
+) -> tuple[float, float, int]:
+    """Bound by all rows or a sample of very many, its standard error, and the number of rows."""
+    keys = jax.random.split(key, _AT_THE_END)
+    of_some = source.size > _ROWS_AT_THE_END and jax.process_count() == 1
+    rows = RowsInMemory(source.sample(_ROWS_AT_THE_END)) if of_some else source
+    a_block = plan.rows_a_round
+    if of_some:  # enough of them to tell an error
+        a_block = min(a_block, max(1, rows.size // 20 // plan.batch_size) * plan.batch_size)
+    terms = np.array(
+        [
+            [float(_bound_of(inference, state, block, key, number)) for key in keys]
+            for number, block in enumerate(blocks_of(rows, (0,), a_block))
+        ]
+    )
+    totals = np.sum(terms, axis=0) - [float(_kl(inference, state, key)) for key in keys]
+    error = np.std(totals, ddof=1) / np.sqrt(len(keys))
+    if of_some and len(terms) > 1:  # blocks are samples too
+        error = np.hypot(error, np.sqrt(len(terms)) * np.std(terms.mean(axis=1), ddof=1))
+    return float(np.mean(totals)), float(error), rows.size
+
+
+def _of_a_sample(seen: int, size: int) -> str:
+    return (
+        f"The bound is estimated from {seen} of {size} rows; evidence_error holds what that adds."
+    )
+
+
+def _shallow(model: LatentGP) -> DeepGP:
+    """The same without hidden layers."""
+    return DeepGP(model.kernel, model.likelihood, model.mean)
+
+
+def _of_kernels(space: Any) -> Array:
+    """Which entries of the vector are of kernels."""
+    flags = [
+        np.full(np.size(parameters(space.model)[path].value), not path.startswith("likelihood"))
+        for path in space.paths
+    ]
+    return jnp.asarray(np.concatenate([np.zeros(0, bool), *flags]))
+
+
+@eqx.filter_jit
+def _components(
+    inference: DeepInference, state: DeepState, keys: Key[Array, "S"]
+) -> DeepComponents:
+    model, architecture = inference.space.to_model(state.vector), inference.architecture
+    hidden, features = jax.vmap(partial(architecture.layers_drawn, state.learned))(keys)
+    if architecture.frequencies != "resampled":  # all draws share them
+        hidden = tuple(
+            eqx.tree_at(lambda d: d.features, own, jax.tree.map(lambda a: a[:1], own.features))
+            for own in hidden
+        )
+        features = jax.tree.map(lambda a: a[:1], features)
+    last = jax.tree.map(lambda a: a[None], state.last)
+    models, own = model, state.learned.spread is not None
+    if own:
+        vectors = jax.vmap(lambda key: inference.at_draw(state.learned, key).vector)(keys)
+        models = jax.vmap(inference.space.to_model)(vectors)
+    drawn = architecture.layout, hidden, features, last, len(keys)
+    return DeepComponents(model, models, own, *drawn)
+
+
+@eqx.filter_jit
+def _seen(layout: Layout, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+    return layout.at_prior_mean(X)
+
+
+@eqx.filter_jit
+def _bound_of(
+    inference: Any, state: Any, block: Data, key: Key[Array, ""], number: Any
+) -> Float[Array, ""]:
+    return inference.bound_of(state, block, key, number)
+
+
+@eqx.filter_jit
+def _kl(inference: Any, state: Any, key: Key[Array, ""]) -> Float[Array, ""]:
+    return inference.kl(state, key)

@@ -1,0 +1,225 @@
+"""Components of deep models: draws of the hidden functions, the last layer Gaussian given each."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key, UInt32
+
+from latentgp.extensions.deep.layers import LastLayer, LayerDraw, Layout
+from latentgp.extensions.deep.processes import ProcessLayers
+from latentgp.extensions.deep.random_features import FeatureWeights
+from latentgp.likelihoods.base import Marginals
+from latentgp.models import DeepGP, LatentGP
+from latentgp.posteriors.components import DrawnComponents, Spread, over_draws, taken
+from latentgp.representations.base import LatentPosterior
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+
+class LayeredComponents(DrawnComponents):
+    """Draws of the hidden functions of equal weight; f is Gaussian given each of them.
+
+    Leaves of draws have S first, or 1 where all draws share them.
+
+    Attributes:
+        layout: between the layers.
+    """
+
+    layout: Layout
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Any, ...]:
+        """What a draw is made of."""
+
+    @abstractmethod
+    def with_parts(self, parts: tuple[Any, ...], models: LatentGP, number: int) -> Any:
+        """The components of so many other draws."""
+
+    @abstractmethod
+    def last_at(self, model: Any, parts: Any, X: Float[Array, "N D"]) -> Any:
+        """The last layer at X given a draw, less its prior mean: its `means`, `marginals`, `draw`.
+
+        Args:
+            model: of the draw.
+            parts: of the draw.
+            X: inputs.
+        """
+
+    @property
+    def inputs(self) -> int:
+        return self.layout.centre.shape[0]
+
+    @property
+    def units(self) -> Float[Array, "D"]:
+        return self.layout.spread
+
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+        found = self._of_draws(X, lambda last, _: tuple(last.marginals()))
+        mean, variance = (jnp.moveaxis(part, 0, 1) for part in found)
+        return mean + self._prior_means(X), variance
+
+    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
+        means = self._of_draws(X, lambda last, _: last.means())
+        return jnp.moveaxis(means, 0, 1) + self._prior_means(X)
+
+    def joint(
+        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
+    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+        key_pick, key_f = jax.random.split(key)
+        picked = self.pick(key_pick, number)
+        drawn = self.of_draws(picked, taken(self.models, picked) if self.own else self.models)
+        return np.asarray(_joint(drawn, X, jax.random.split(key_f, number))), picked
+
+    def functions(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+        """A joint draw of f at X given each of the draws."""
+        drawn = self._of_draws(X, lambda last, key: last.draw(key), keys)
+        return drawn + jnp.moveaxis(self._prior_means(X), 1, 0)
+
+    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> Any:
+        return self.with_parts(taken(self.parts, kept), models, len(kept))
+
+    def _prior_means(self, X: Float[Array, "N D"]) -> Float[Array, "N #K #Q"]:
+        if not self.own:
+            return self.models.mean(X)[:, None]
+        return jnp.moveaxis(jax.vmap(lambda model: model.mean(X))(self.models), 0, 1)
+
+    def _of_draws(self, X: Float[Array, "N D"], function: Any, keys: Any = None) -> Any:
+        """A function of each draw's last layer at X, and of its key."""
+
+        def one(draw: Any) -> Any:
+            own, parts, key = draw
+            return function(self.last_at(own if self.own else self.models, parts, X), key)
+
+        keys = jnp.zeros(self.size) if keys is None else keys
+        return over_draws(one, (self.models if self.own else None, self.parts, keys))
+
+
+class DeepComponents(LayeredComponents):
+    """Draws of the weights of hidden layers of random features.
+
+    Attributes:
+        hidden: draws of each hidden layer.
+        features: of the last layer.
+        last: its weights, arrays with #S first.
+        number: of draws S.
+    """
+
+    hidden: tuple[LayerDraw, ...]
+    features: FeatureWeights
+    last: LastLayer
+    number: int = eqx.field(static=True)
+
+    @property
+    def size(self) -> int:
+        return self.number
+
+    @property
+    def columns(self) -> int:
+        return max(self.size * self.last.mean.shape[1], 2 * self.last.mean.shape[2])
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self.hidden, self.features, self.last
+
+    def with_parts(self, parts: tuple[Any, ...], models: LatentGP, number: int) -> "DeepComponents":
+        hidden, features, last = parts
+        return dataclasses.replace(
+            self, models=models, hidden=hidden, features=features, last=last, number=number
+        )
+
+    def last_at(self, model: Any, parts: Any, X: Float[Array, "N D"]) -> "WeightsAt":
+        hidden, features, last = parts
+        seen = self.layout.under_last(model, hidden, X)
+        return WeightsAt(last, features.cross_covariance(model.kernel, seen))
+
+
+class WeightsAt(NamedTuple):
+    """The last layer of random features at some inputs."""
+
+    last: LastLayer
+    blocks: Float[Array, "#Q R N"]
+
+    def means(self) -> Float[Array, "N Q"]:
+        """Means of the latent functions."""
+        return self.last.means(self.blocks)
+
+    def marginals(self) -> Marginals:
+        """Means and variances."""
+        return self.last.marginals(self.blocks)
+
+    def draw(self, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        """A joint draw."""
+        return self.last.draw(key, self.blocks)
+
+
+class ProcessComponents(LayeredComponents):
+    """Draws of the hidden functions of two layers of processes at the rows.
+
+    Attributes:
+        X: inputs of the rows, shape (N, D).
+        sites: of the rows, as functions of g = f - prior mean.
+        hidden: functions at the rows, shape (S, N, W).
+        keys: data of the random keys by which they go on elsewhere, shape (S, K).
+    """
+
+    X: Float[Array, "N D"]
+    sites: GaussianSites
+    hidden: Float[Array, "S N W"]
+    keys: UInt32[Array, "S K"]
+
+    @property
+    def size(self) -> int:
+        return len(self.hidden)
+
+    @property
+    def columns(self) -> int:
+        return max(self.size, self.hidden.shape[1])
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self.hidden, self.keys
+
+    def with_parts(
+        self, parts: tuple[Any, ...], models: LatentGP, number: int
+    ) -> "ProcessComponents":
+        return dataclasses.replace(self, models=models, hidden=parts[0], keys=parts[1])
+
+    def last_at(self, model: DeepGP, parts: Any, X: Float[Array, "N D"]) -> "ProcessAt":
+        hidden, data = parts
+        layers = ProcessLayers(self.layout, self.X, self.sites)
+        elsewhere = layers.hidden_elsewhere(model, hidden, jax.random.wrap_key_data(data), X)
+        return ProcessAt(layers.last_given(model, hidden), layers.seen(elsewhere, X))
+
+
+class ProcessAt(NamedTuple):
+    """The last process at what it sees of some inputs."""
+
+    posterior: LatentPosterior
+    seen: Float[Array, "N E"]
+
+    def means(self) -> Float[Array, "N Q"]:
+        """Means of the latent functions."""
+        return self.posterior.mean(self.seen)
+
+    def marginals(self) -> Marginals:
+        """Means and variances."""
+        return Marginals(*self.posterior.marginals(self.seen))
+
+    def draw(self, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        """A joint draw."""
+        return self.posterior.draws(key, self.seen, 1)[0]
+
+
+@jax.jit
+def _joint(
+    drawn: LayeredComponents, X: Float[Array, "N D"], keys: Key[Array, "S"]
+) -> Float[Array, "S N Q"]:
+    return drawn.functions(X, keys)

@@ -1,0 +1,73 @@
+"""Two layers of processes with their own covariances, at the rows: hidden values, f given them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import equinox as eqx
+from jaxtyping import Float, Key
+
+from latentgp.extensions.deep.layers import Layout
+from latentgp.models import DeepGP
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.representations.dense import Dense, DensePosterior
+from latentgp.representations.latent_axis import block_means, latent_grams
+from latentgp.representations.prior_paths import prior_paths
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+PATH_FEATURES = 1024
+
+
+class ProcessLayers(eqx.Module):
+    """Both layers of a deep model at its rows, Gaussian noise on top.
+
+    Attributes:
+        layout: between the layers.
+        X: inputs of the rows, shape (N, D).
+        sites: of the rows, as functions of g = f - prior mean.
+    """
+
+    layout: Layout
+    X: Float[Array, "N D"]
+    sites: GaussianSites
+
+    def hidden_mean(self, X: Float[Array, "B D"]) -> Float[Array, "B W"]:
+        """Prior mean of the hidden functions."""
+        return self.layout.standardised(X) @ self.layout.skips[0]
+
+    def seen(self, hidden: Float[Array, "B W"], X: Float[Array, "B D"]) -> Float[Array, "B E"]:
+        """What the last layer sees at inputs with these hidden functions."""
+        return self.layout.seen(hidden, X)
+
+    def last_given(self, model: DeepGP, hidden: Float[Array, "N W"]) -> DensePosterior:
+        """Posterior of g in what the last layer sees, given the hidden functions at the rows."""
+        posterior = Dense().condition(model.kernel, self.seen(hidden, self.X), self.sites)
+        return cast(DensePosterior, posterior)
+
+    def hidden_elsewhere(
+        self,
+        model: DeepGP,
+        hidden: Float[Array, "N W"],
+        key: Key[Array, ""],
+        X: Float[Array, "B D"],
+    ) -> Float[Array, "B W"]:
+        """A draw of the hidden functions given those at the rows, the same function for one key.
+
+        A draw of the prior plus an update by what it misses at the rows (Matheron's rule; Wilson
+        et al. 2020, eq. 13).
+        """
+        kernel = model.layers[0].kernel
+        path = prior_paths(
+            kernel,
+            key,
+            inputs=self.X.shape[1],
+            latents=hidden.shape[1],
+            features=PATH_FEATURES,
+            number=1,
+        )
+        inverse = jittered_cholesky(latent_grams(kernel, self.X)[0]).factor.inverse
+        missed = hidden - self.hidden_mean(self.X) - path(self.X)[0]
+        update = inverse.T @ (inverse @ missed)
+        of_rows = block_means(latent_grams(kernel, self.X, X), update.T)
+        return self.hidden_mean(X) + path(X)[0] + of_rows

@@ -1,0 +1,230 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""What approximates a log density: the density, where it starts, and the loop of steps."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.flows.covariance import Covariance
+from latentgp.modules import Module
+from latentgp.numerics.finite import all_finite
+from latentgp.typing import Array
+
+
+class LogDensity(Module):
+    """A log density, up to a constant, and its gradients; energies are phi = -log p.
+
+    Attributes:
+        function: of x of shape (D,), and of a key if it is stochastic.
+        stochastic: it estimates the log density, from a batch of rows that the key chooses, say.
+    """
+
+    function: Callable[..., Any]
+    stochastic: bool = eqx.field(static=True, default=False)
+
+    def energy(self, x: Float[Array, "D"], key: Key[Array, ""]) -> Float[Array, ""]:
+        """Phi(x) in nats."""
+        value = self.function(x, key) if self.stochastic else self.function(x)
+        return -jnp.asarray(value, x.dtype)
+
+    def energies(self, points: Float[Array, "S D"], key: Key[Array, ""]) -> Float[Array, "S"]:
+        """Phi at several points, which see the same batch."""
+        return jax.vmap(lambda x: self.energy(x, key))(points)
+
+    def gradients(
+        self, points: Float[Array, "S D"], key: Key[Array, ""]
+    ) -> tuple[Float[Array, "S"], Float[Array, "S D"]]:
+        """Phi and its gradients at several points, which see the same batch."""
+        return jax.vmap(jax.value_and_grad(lambda x: self.energy(x, key)))(points)
+
+
+class Start(NamedTuple):
+    """The Gaussian that an approximation starts from.
+
+    Attributes:
+        mean: shape (D,).
+        scale: standard deviations, shape (D,).
+    """
+
+    mean: Float[Array, "D"]
+    scale: Float[Array, "D"]
+
+
+class Gaussian(NamedTuple):
+    """A mean and a covariance, and the particles that they are moments of, if there are any."""
+
+    mean: Float[Array, "D"]
+    covariance: Covariance
+    particles: Float[Array, "S D"] | None = None
+
+
+class Told(NamedTuple):
+    """What a step says.
+
+    Attributes:
+        free_energy: F = -log|C| / 2 + E phi before the step, exact or estimated, in nats.
+        change: how far the step was from standing still, without units; NaN where that is noise.
+    """
+
+    free_energy: Float[Array, ""]
+    change: Float[Array, ""]
+
+
+class Outcome(NamedTuple):
+    """What came of an approximation.
+
+    Attributes:
+        gaussian: the approximation.
+        free_energy: of every step, NaN after the last one, in nats, shape (T,).
+        change: of every step, likewise.
+        steps: that were made.
+        evaluations: of the gradient; a Hessian counts as D of them.
+        settled: ended by itself.
+        finite: no step gave NaN or infinity, before which the loop stops.
+    """
+
+    gaussian: Gaussian
+    free_energy: Float[Array, "T"]
+    change: Float[Array, "T"]
+    steps: Int[Array, ""]
+    evaluations: Int[Array, ""]
+    settled: Bool[Array, ""]
+    finite: Bool[Array, ""]
+
+
+class Loop(NamedTuple):
+    """Where the steps of an approximation are.
+
+    Attributes:
+        state: the method's own.
+        traces: free energy and change of every step, NaN after the last one, shape (2, T).
+        steps: that were made.
+        settled: ended by itself.
+        finite: no step gave NaN or infinity.
+    """
+
+    state: Any
+    traces: Float[Array, "2 T"]
+    steps: Int[Array, ""]
+    settled: Bool[Array, ""]
+    finite: Bool[Array, ""]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no step follows, however many there may be."""
+        return bool(self.settled) or not bool(self.finite)
+
+
+class Approximation(Module):
+    """A method that approximates a log density by a Gaussian: settings as a value.
+
+    Attributes:
+        needs_exact: the log density may not be stochastic.
+    """
+
+    needs_exact: ClassVar[bool] = False
+
+    @abstractmethod
+    def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
+        """Approximate; a pure function."""
+
+    def check(self, dimension: int, stochastic: bool) -> None:
+        """Raise InputError if settings do not fit a log density."""
+        if self.needs_exact and stochastic:
+            raise InputError(
+                f"{type(self).__name__} needs the log density itself, not an estimate; use "
+                "MeanField, GaussianFlow or GaussianParticleFlow for one with a key."
+            )
+
+    def _check_least(self, **least: int) -> None:
+        """Raise InputError if a setting, by its name, is below the least that it may be."""
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise InputError(
+                    f"{type(self).__name__}.{name} must be at least {lowest}, got {value}."
+                )
+
+
+class Stepwise(Approximation):
+    """An approximation by steps, in a compiled loop.
+
+    Attributes:
+        steps: at most.
+    """
+
+    steps: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Any:
+        """The first state."""
+
+    @abstractmethod
+    def step(self, target: LogDensity, state: Any, key: Key[Array, ""]) -> tuple[Any, Told]:
+        """The next state, and what the step says."""
+
+    def has_settled(self, change: Float[Array, ""]) -> Any:
+        """Whether the loop ends after a step of this change; never, unless overridden."""
+        return jnp.zeros((), bool)
+
+    @abstractmethod
+    def gaussian(self, state: Any) -> Gaussian:
+        """The approximation that a state stands for."""
+
+    @abstractmethod
+    def gradients_a_step(self, dimension: int) -> int:
+        """Evaluations of the gradient that a step makes."""
+
+    def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
+        begun = self.begun(target, start, key)
+        return self.outcome(self.advanced(target, begun, key, self.steps))
+
+    def begun(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Loop:
+        """The loop before its first step."""
+        return Loop(
+            self.init(target, start, jax.random.split(key)[0]),
+            jnp.full((2, self.steps), jnp.nan, start.mean.dtype),
+            steps=jnp.zeros((), int),
+            settled=jnp.zeros((), bool),
+            finite=jnp.ones((), bool),
+        )
+
+    def advanced(self, target: LogDensity, loop: Loop, key: Key[Array, ""], until: Any) -> Loop:
+        """The loop after so many steps in all, or where it ends before.
+
+        Where it is cut makes no difference to its bits.
+        """
+        key_steps = jax.random.split(key)[1]
+
+        def goes_on(loop: Loop) -> Any:
+            return (loop.steps < until) & ~loop.settled & loop.finite
+
+        def step(loop: Loop) -> Loop:
+            number = loop.steps
+            after, told = self.step(target, loop.state, jax.random.fold_in(key_steps, number))
+            finite = all_finite(after) & jnp.isfinite(told.free_energy)
+            kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, loop.state)
+            seen = loop.traces.at[:, number].set(jnp.stack(told).astype(loop.traces.dtype))
+            traces = jnp.where(finite, seen, loop.traces)
+            settled = finite & self.has_settled(told.change)
+            return Loop(kept, traces, number + finite, settled, finite)
+
+        return jax.lax.while_loop(goes_on, step, loop)
+
+    def outcome(self, loop: Loop) -> Outcome:
+        """What comes of the loop if it ends here."""
+        gaussian = self.gaussian(loop.state)
+        return Outcome(
+            gaussian,
+            *loop.traces,
+            steps=loop.steps,
+            evaluations=loop.steps * self.gradients_a_step(len(gaussian.mean)),
+            settled=loop.settled,
+            finite=loop.finite,
+        )

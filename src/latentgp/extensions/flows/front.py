@@ -1,0 +1,341 @@
+"""`gaussian_approximation`: a log density and a method in; a Gaussian and a verdict out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.flows.base import Approximation, Gaussian, LogDensity, Outcome, Start
+from latentgp.extensions.flows.checks import complaints_of
+from latentgp.extensions.flows.covariance import Covariance
+from latentgp.extensions.flows.particle_flow import GaussianParticleFlow
+from latentgp.extensions.flows.result import GaussianApproximation
+from latentgp.modules import Module
+from latentgp.typing import Array
+
+_MOST_CURVATURES = 1000  # dimensions
+_EXTREME = 1e3  # ratio of deviations by curvature to those of the start
+_PARABOLIC = 0.25  # nats, of the half that a parabola rises by in a deviation
+_FEWEST = 20  # steps that a trend of the free energy can be seen in
+_STANDARD_ERRORS = 3.0
+
+
+def gaussian_approximation(
+    log_density: Callable[..., Any],
+    dimension: int,
+    method: Any = None,
+    *,
+    key: Key[Array, ""],
+    start: Any = None,
+    start_std: Any = 1.0,
+    stochastic: bool = False,
+) -> GaussianApproximation:
+    """Approximate a log density by a Gaussian.
+
+    The whole loop is one compiled program, which further calls with the same function, method and
+    shapes use again. A log density that reads arrays is best an `equinox.Module` with them as
+    fields: other arrays of their shapes then need no new program. The precision is that of JAX
+    where it is called, or of a `start` in single precision.
+
+    Args:
+        log_density: log p up to a constant, in nats, of an array of shape (D,); differentiable by
+            JAX. With stochastic=True it takes a random key too and gives an unbiased estimate,
+            such as the sum over a batch of rows that the key chooses, times rows by batch. All
+            points of a step get one key.
+        dimension: D.
+        method: a value such as `GaussianFlow(rank=10)`; None is `GaussianParticleFlow()`.
+        key: random key. The same key gives the same bits.
+        start: mean of the Gaussian to start from, shape (D,); None for zero.
+        start_std: its standard deviations, one number or shape (D,).
+        stochastic: the log density takes a key.
+
+    Returns:
+        Mean, covariance as an operator, particles if there are any, free energy of every step,
+        verdict. If a step gives NaN or infinity the result is the state before it, and says so.
+        The verdict tells too where gradients under the Gaussian say that it is not the best one,
+        and where the density falls too slowly to have an integral or a variance.
+
+    Raises:
+        InputError: a log density that is no number, or not finite at the start; a start of another
+            size; a method that does not fit; a search for a mode that ended at none.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, latentgp as lgp
+        >>> def log_density(x):
+        ...     return -0.5 * jnp.sum((x - 1.0) ** 2 / jnp.array([1.0, 4.0, 9.0]))
+        >>> found = lgp.gaussian_approximation(log_density, 3, key=jax.random.key(0))
+        >>> found.mean.round(3).tolist(), found.converged
+        ([1.0, 1.0, 1.0], True)
+        >>> found.covariance.dense().round(3).diagonal().tolist()
+        [1.0, 4.0, 9.0]
+        >>> found.sample(jax.random.key(1), 5).shape
+        (5, 3)
+    """
+    method = GaussianParticleFlow() if method is None else method
+    if not isinstance(method, Approximation):
+        raise InputError(
+            "method must be an approximation such as GaussianParticleFlow() or MeanField(), got "
+            f"{method!r}."
+        )
+    if not isinstance(dimension, int | np.integer) or dimension < 1:
+        raise InputError(f"dimension must be a whole number of at least 1, got {dimension!r}.")
+    method.check(int(dimension), stochastic)
+    begun = _start(int(dimension), start, start_std)
+    target = LogDensity(log_density, stochastic)
+    _check_start(target, begun, key)
+    units = _units(target, begun, key)
+    if units is None:
+        return _checked(finished(method, approximate(method, target, begun, key)), target, begun)
+    scaled = LogDensity(Rescaled(log_density, begun.mean, units), stochastic)
+    own = Start(jnp.zeros_like(begun.mean), jnp.ones_like(begun.mean))
+    found = _checked(finished(method, approximate(method, scaled, own, key)), scaled, own)
+    return _in_given_units(found, np.asarray(begun.mean), np.asarray(units))
+
+
+class Rescaled(Module):
+    """A log density of z for x = centre + units z, but for the constant of the change.
+
+    Attributes:
+        function: log p(x).
+        centre: shape (D,).
+        units: shape (D,).
+    """
+
+    function: Callable[..., Any]
+    centre: Float[Array, "D"]
+    units: Float[Array, "D"]
+
+    def __call__(self, z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.function(self.centre + self.units * z)
+
+
+def _units(target: LogDensity, start: Start, key: Key[Array, ""]) -> Float[Array, "D"] | None:
+    """Deviations by the curvature at the start, if they differ extremely from those of the start.
+
+    Steps have one size in all dimensions, or lose small ones to rounding beside large ones. What
+    has no such curvature, or is no parabola as far as that says, keeps the start's.
+    """
+    if target.stochastic or len(start.mean) > _MOST_CURVATURES:
+        return None
+    try:
+        units = np.asarray(_by_curvature(target, start, key))
+    except (TypeError, NotImplementedError):  # such as of functions with one derivative alone
+        return None
+    ratios = units / np.asarray(start.scale)
+    extreme = ratios.max() > _EXTREME or ratios.min() < 1 / _EXTREME
+    return jnp.asarray(units) if extreme else None
+
+
+@eqx.filter_jit
+def _by_curvature(target: LogDensity, start: Start, key: Key[Array, ""]) -> Float[Array, "D"]:
+    energy = partial(target.energy, key=key)
+    axes = jnp.eye(len(start.mean), dtype=start.mean.dtype)
+
+    def along(axis: Float[Array, "D"]) -> Float[Array, ""]:
+        return axis @ jax.jvp(jax.grad(energy), (start.mean,), (axis,))[1]
+
+    unit = 1 / jnp.sqrt(jax.vmap(along)(axes))
+    ends = [jax.vmap(energy)(start.mean + sign * unit[:, None] * axes) for sign in (1.0, -1.0)]
+    rise = 0.5 * (ends[0] + ends[1]) - energy(start.mean)
+    trusted = jnp.isfinite(unit) & (jnp.abs(rise - 0.5) < _PARABOLIC)
+    return jnp.where(trusted, unit, start.scale)
+
+
+def _in_given_units(
+    found: GaussianApproximation,
+    centre: Float[np.ndarray, "D"],
+    units: Float[np.ndarray, "D"],
+) -> GaussianApproximation:
+    """A result in the units of the user's density."""
+    covariance = Covariance(
+        units[:, None] * found.covariance.factor,
+        units**2 * found.covariance.diagonal,
+        found.covariance.block,
+        found.covariance.blocks,
+    )
+    particles = None if found.particles is None else centre + units * found.particles
+    return dataclasses.replace(
+        found,
+        mean=centre + units * found.mean,
+        covariance=covariance,
+        particles=particles,
+        free_energy=found.free_energy - np.sum(np.log(units)),
+        verdict=f"{found.verdict} Steps were in units of the curvature at the start, from "
+        f"{units.min():.1e} to {units.max():.1e}.",
+    )
+
+
+def _checked(
+    found: GaussianApproximation, target: LogDensity, start: Start
+) -> GaussianApproximation:
+    """The result with what the density's gradients under it, and its tails, say."""
+    gaussian = Gaussian(found.mean, found.covariance, None)
+    sound, said = complaints_of(target, gaussian, start, jax.random.key(0))
+    return dataclasses.replace(
+        found,
+        converged=found.converged and sound,
+        verdict=" ".join([found.verdict, *said]),
+    )
+
+
+@eqx.filter_jit
+def approximate(
+    method: Approximation, target: LogDensity, start: Start, key: Key[Array, ""]
+) -> Outcome:
+    """The method's run, compiled."""
+    return method.run(target, start, key)
+
+
+def finished(
+    method: Approximation, outcome: Outcome, ended: str | None = None
+) -> GaussianApproximation:
+    """The result in NumPy, with its verdict.
+
+    Args:
+        method: the method.
+        outcome: of its run.
+        ended: why it ended, in words, if something outside of it made it end.
+
+    Raises:
+        InputError: not one step was finite, or a search for a mode ended at none.
+    """
+    outcome = jax.tree.map(np.asarray, outcome)
+    steps, name = int(outcome.steps), type(method).__name__
+    if not steps:
+        raise InputError(
+            f"The log density or its gradient is not finite where {name} starts; give another "
+            "start, or a smaller start_std."
+        )
+    covariance = outcome.gaussian.covariance
+    if not (np.isfinite(covariance.factor).all() and np.isfinite(covariance.diagonal).all()):
+        raise InputError(
+            f"{name} ended where the log density is not curved like a Gaussian's; give another "
+            "start, or use MeanField or GaussianParticleFlow."
+        )
+    energies, change = outcome.free_energy[:steps], outcome.change[:steps]
+    converged, verdict = _verdict(name, outcome, energies, change, ended)
+    return GaussianApproximation(
+        *outcome.gaussian[:2],
+        particles=outcome.gaussian.particles,
+        free_energy=energies,
+        change=change,
+        gradient_evaluations=int(outcome.evaluations),
+        converged=converged,
+        verdict=verdict,
+        method=method,
+    )
+
+
+def _verdict(
+    name: str,
+    outcome: Outcome,
+    energies: Float[np.ndarray, "T"],
+    change: Float[np.ndarray, "T"],
+    ended: str | None,
+) -> tuple[bool, str]:
+    """Whether it has converged, and what happened in words."""
+    mean, covariance, particles = outcome.gaussian
+    work = f"{name} made {len(energies):,} steps and {int(outcome.evaluations):,} gradients"
+    columns = covariance.factor.shape[1] - (particles is not None)  # particles have a mean
+    rank, low = columns * covariance.blocks, ""
+    if rank < len(mean) and not np.all(covariance.diagonal > 0):
+        low = f" Its covariance has at most rank {rank} of {len(mean)}: other variances are zero."
+    if not outcome.finite:
+        return False, (
+            f"{work}, and stopped before a step that gave NaN or infinity: the result is the state "
+            f"before it; take smaller steps, or another start.{low}"
+        )
+    if outcome.settled:
+        return True, f"{work}, and settled.{low}"
+    if ended is not None:
+        return False, f"{work}, and ended early because {ended}.{low}"
+    if np.isfinite(change).all():
+        return False, (
+            f"{work}, and was still moving, by {change[-1]:.1e} relative to the deviations; raise "
+            f"steps.{low}"
+        )
+    fall, error = _trend(energies)
+    if np.isfinite(fall) and fall <= _STANDARD_ERRORS * error:
+        return True, (
+            f"{work}; its free energy no longer falls, by {fall:.2g} nats between the last two "
+            f"quarters with a standard error of {error:.2g}.{low}"
+        )
+    return False, (
+        f"{work}, and its free energy still fell, by {fall:.2g} nats between the last two quarters "
+        f"with a standard error of {error:.2g}; raise steps, or the rate.{low}"
+    )
+
+
+def _trend(energies: Float[np.ndarray, "T"]) -> tuple[float, float]:
+    """Fall of the free energy from the third to the last quarter, and its standard error.
+
+    The error is that of ten batches a quarter, as steps near each other are alike.
+    """
+    if len(energies) < _FEWEST:
+        return float("nan"), float("nan")
+    size = len(energies) // 4
+    quarters = energies[-2 * size : -size], energies[-size:]
+    batches = [
+        np.array([part.mean() for part in np.array_split(q, min(10, size))]) for q in quarters
+    ]
+    error = np.sqrt(sum(b.var(ddof=1) / len(b) for b in batches))
+    return float(batches[0].mean() - batches[1].mean()), float(error)
+
+
+def _start(dimension: int, start: Any, start_std: Any) -> Start:
+    """The start as arrays of one precision."""
+    given = np.zeros(dimension) if start is None else np.asarray(start)
+    if given.shape != (dimension,):
+        raise InputError(
+            f"start must have the shape ({dimension},) of the dimension, got {given.shape}."
+        )
+    single = given.dtype == np.float32
+    mean = jnp.asarray(given, jnp.float32 if single else jnp.zeros(()).dtype)
+    scale = np.asarray(start_std, float)
+    if scale.shape not in ((), (dimension,)) or not np.all((scale > 0) & np.isfinite(scale)):
+        raise InputError(
+            f"start_std must be above 0, one number or of shape ({dimension},), got {start_std!r}."
+        )
+    if not np.isfinite(given).all():
+        raise InputError("start must be finite, but has NaN or infinity.")
+    return Start(mean, jnp.broadcast_to(jnp.asarray(scale, mean.dtype), mean.shape))
+
+
+def _check_start(target: LogDensity, start: Start, key: Key[Array, ""]) -> None:
+    """Raise InputError unless the log density is a finite number at the start."""
+    try:
+        energy, gradient = _at_start(target, start.mean, key)
+    except InputError:
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        takes = "an array and a key" if target.stochastic else "an array"
+        raise InputError(
+            f"log_density failed on {takes} of shape {start.mean.shape} ({error}); check dimension "
+            "and stochastic."
+        ) from error
+    if not np.isfinite(energy) or not np.isfinite(gradient).all():
+        raise InputError(
+            f"log_density is {-float(energy)} at the start, where it and its gradient must be "
+            "finite; give another start."
+        )
+
+
+@eqx.filter_jit
+def _at_start(target: LogDensity, mean: Float[Array, "D"], key: Key[Array, ""]) -> Any:
+    """Energy and gradient; the checks are made when it is traced."""
+    value = target.function(mean, key) if target.stochastic else target.function(mean)
+    if getattr(value, "shape", None) != ():
+        raise InputError(
+            "log_density must give one number, got "
+            f"{getattr(value, 'shape', type(value).__name__)}; sum what it gives over rows."
+        )
+    return jax.value_and_grad(lambda x: target.energy(x, key))(mean)

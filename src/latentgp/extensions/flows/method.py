@@ -1,0 +1,336 @@
+"""Gaussian approximations of the log density that samplers explore."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, NamedTuple, cast, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError, check_choices
+from latentgp.extensions.chains.coordinate_maps import Coordinates
+from latentgp.extensions.chains.coordinates import Kind, coordinates_at, starting_point
+from latentgp.extensions.chains.draws import Chains
+from latentgp.extensions.chains.joint import JointDensity, JointPosition
+from latentgp.extensions.chains.loop import Draw
+from latentgp.extensions.chains.methods.sampling import SamplingMethod
+from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.extensions.flows import (
+    Approximation,
+    GaussianApproximation,
+    GaussianParticleFlow,
+)
+from latentgp.extensions.flows.base import LogDensity, Start
+from latentgp.extensions.flows.front import finished
+from latentgp.extensions.flows.pieces import approximate_in_pieces
+from latentgp.methods.base import as_method, usual_method
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.arviz_versions import smoothed_log_weights
+from latentgp.representations import Dense, Representation
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.runtime.progress import RunControl
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.methods.variational import VariationalInference
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.site_inference.search.starts import best_latents
+from latentgp.typing import Array
+
+_WHITE_STD, _HYPER_STD = 0.3, 0.3  # of the start
+_FULL = 256  # numbers, up to which the usual covariance couples all
+_PARTICLES = 128  # of the usual flow beyond
+_EXACT = 1e-6  # deviation of log weights below which all are one
+_CLOSE = 1e-3  # deviations, well below the noise of the draws
+_ATTEMPTS = 5  # to make draws at which the log density is finite
+_FAR = 0.7  # Pareto shape of importance weights above which they mean nothing
+
+
+class DensityApproximation(SamplingMethod):
+    """A Gaussian, or particles, instead of chains: on what `NUTS` explores, of any smooth model.
+
+    Latent functions and hyper-parameters are approximated jointly, by a Gaussian in coordinates in
+    which they are nearly N(0, I) ("sites"), or white ones; the posterior is independent draws of
+    it, as of chains. How far it is from the density is told by the Pareto shape of importance
+    weights (Vehtari et al. 2024). `lgp.fit(..., method=lgp.GaussianParticleFlow(...))` is this with
+    that approximation. A callback is told every 20 steps; where it or `max_seconds` ends the steps,
+    the draws are those of the Gaussian so far.
+
+    With `Inducing` the target is the free-form variational posterior of the inducing variables.
+
+    Args:
+        approximation: how, such as `GaussianFlow(rank=10)` or `approximations.MeanField()`; None is
+            a particle flow that couples all numbers, or where these are more than 256 one that
+            couples the hyper-parameters, and each coordinate with none.
+        representation: `Dense()` or `Inducing(...)`.
+        coupling: the coordinates: "sites", "partial" or "whitened".
+        chains: in which the draws are arranged.
+        draws: of each.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+        >>> rows = lgp.Data([0.0, 1.0, 2.0], [0.0, 2.0, 7.0])
+        >>> method = lgp.DensityApproximation(lgp.GaussianParticleFlow(particles=20))
+        >>> result = lgp.fit(model, rows, key=jax.random.key(0), method=method)
+        >>> result.posterior.predict([0.0, 2.0]).mean.shape
+        (2,)
+    """
+
+    approximation: Approximation | None = None
+    representation: Representation = Dense()
+    coupling: str = eqx.field(static=True, default="sites")
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=500)
+    # Draws are independent from the first.
+    warmup: int = eqx.field(static=True, default=0, init=False)
+    thin: int = eqx.field(static=True, default=1, init=False)
+
+    def __check_init__(self) -> None:
+        check_choices(self, coupling=get_args(Kind))
+        self._check_coordinates(self.coupling)
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        likelihood, name = model.likelihood, type(model.likelihood).__name__
+        if not likelihood.is_continuous or not likelihood.is_positive:
+            raise InputError(
+                f"{name} has a log density without a gradient to follow, or of -inf; use "
+                f"{usual_method(likelihood)}."
+            )
+
+    def sample(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        watched: Int[np.ndarray, "W"],
+        key: Key[Array, ""],
+        control: RunControl,
+    ) -> Chains:
+        started = time.perf_counter()
+        target = WhiteTarget.of(space, representation, data)
+        density = JointDensity.of(target, None, coupling=cast(Kind, self.coupling))
+        key_start, key_fit, key_draws, key_f = jax.random.split(key, 4)
+        white = _white_start(target, key_start)
+        own = dataclasses.replace(self.starting_method(), representation=representation)
+        density, centre = _from_best_end(target, density, own.algorithm(space.model), white.shape)
+        flat = FlatDensity(density, space.size, white.shape)
+        std = 1.0 if self.coupling != "whitened" else _WHITE_STD
+        size = int(np.prod(white.shape))
+        if centre is None:
+            centre = white if self.coupling == "whitened" else jnp.zeros_like(white)
+        start = Start(
+            jnp.concatenate([target.centre, centre.ravel()]),
+            jnp.concatenate([jnp.full(space.size, _HYPER_STD), jnp.full(size, std)]),
+        )
+        method = self.approximation or _usual(space.size, size)
+        method.check(len(start.mean), False)
+        outcome, ended = approximate_in_pieces(method, LogDensity(flat), start, key_fit, control)
+        found = finished(method, outcome, ended)
+        sizes = self.chains, self.draws
+        made = _draws(found, flat, sizes, watched, key_draws, key_f)
+        whitening = _whitening(target)
+        shape = _pareto_shape(found, made.points, made.log_density)
+        notes, complaints = _told(found, shape, made.outside)
+        ones = np.ones(sizes)
+        return Chains(
+            *made.draw,
+            centres=jax.tree.map(np.asarray, whitening.centres),
+            statistics={
+                "acceptance_rate": ones,
+                "diverging": ones < 0,
+                "lp": made.log_density,
+            },
+            jitter=float(whitening.jitter),
+            seconds=time.perf_counter() - started,
+            notes=notes,
+            complaints=complaints,
+        )
+
+    def starting_method(self) -> SiteMethod:
+        return VariationalInference(self.representation)
+
+
+def _from_best_end(
+    target: WhiteTarget, density: JointDensity, by_sites: SiteInference, shape: tuple[int, ...]
+) -> tuple[JointDensity, Array | None]:
+    """The density, and coordinates of some shape to start at; None for zero.
+
+    Where log p(y | f) is not concave, and site updates from the modes of rows end above those from
+    the prior mean, coordinates are those around that end.
+    """
+    latents = best_latents(by_sites, target.space.model, target.data)
+    if latents is None:
+        return density, None
+    there = _coordinates(target, latents)
+    if density.coupling == "whitened":
+        return density, there.white(jnp.zeros(shape, latents.dtype))
+    fixed = None if density.fixed is None else there
+    return dataclasses.replace(density, anchor=there.centre, fixed=fixed), None
+
+
+@Program
+def _coordinates(target: WhiteTarget, latents: Float[Array, "N Q"]) -> Coordinates:
+    """Those by sites at the mode next to some latents, under the space's model."""
+    return coordinates_at(target, target.space.model, "sites", latents)
+
+
+@as_method.register
+def _(given: Approximation) -> DensityApproximation:
+    return DensityApproximation(approximation=given)
+
+
+class FlatDensity(eqx.Module):
+    """The density of one vector: unconstrained hyper-parameters, then coordinates.
+
+    Attributes:
+        density: of positions.
+        hyperparameters: their number P.
+        shape: of the coordinates, (Q, M).
+    """
+
+    density: JointDensity
+    hyperparameters: int = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.density.log_density(self.position(x))
+
+    def position(self, x: Float[Array, "D"]) -> JointPosition:
+        """The position of a vector."""
+        number = self.hyperparameters
+        return JointPosition(x[:number], x[number:].reshape(self.shape), jnp.zeros(0, x.dtype))
+
+
+@Program
+def _white_start(target: WhiteTarget, key: Key[Array, ""]) -> Float[Array, "Q M"]:
+    """White coefficients where the posterior is; coordinates by sites start at their centre."""
+    return starting_point(target, key).white
+
+
+def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:
+    """A full rank where that is cheap; else the hyper-parameters, and single coordinates."""
+    size = hyperparameters + coordinates
+    if size <= _FULL:
+        return GaussianParticleFlow(particles=size + 1, tolerance=_CLOSE)
+    blocks = (hyperparameters,) * (hyperparameters > 0) + (1,) * coordinates
+    structure = blocks if hyperparameters else "mean-field"
+    return GaussianParticleFlow(particles=_PARTICLES, structure=structure, tolerance=_CLOSE)
+
+
+class Drawn(NamedTuple):
+    """Draws of a Gaussian.
+
+    Attributes:
+        draw: what is kept of each.
+        points: the vectors, shape (C, S, D).
+        log_density: there.
+        outside: the share of them that were made again.
+    """
+
+    draw: Draw
+    points: Float[np.ndarray, "C S D"]
+    log_density: Float[np.ndarray, "C S"]
+    outside: float
+
+
+def _draws(
+    found: GaussianApproximation,
+    flat: FlatDensity,
+    sizes: tuple[int, int],
+    watched: Int[np.ndarray, "W"],
+    key_points: Key[Array, ""],
+    key_f: Key[Array, ""],
+) -> Drawn:
+    """Draws, again and again until the log density is finite at each, as it is not far out."""
+
+    def made(keys: tuple[Any, Any]) -> tuple[Draw, Any, Any]:
+        points = found.sample(keys[0], sizes[0] * sizes[1]).reshape(*sizes, -1)
+        drawn = _drawn(flat, points, jax.random.split(keys[1], sizes), watched)
+        draw, log_density = jax.tree.map(np.array, drawn)
+        return draw, points, log_density
+
+    whole = made((key_points, key_f))
+    outside = np.count_nonzero(~np.isfinite(whole[2])) / whole[2].size
+    for attempt in range(_ATTEMPTS):
+        wrong = ~np.isfinite(whole[2])
+        if not wrong.any():
+            break
+        again = made((jax.random.fold_in(key_points, attempt), jax.random.fold_in(key_f, attempt)))
+        for old, new in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
+            old[wrong] = new[wrong]
+    return Drawn(*whole, outside)
+
+
+@Program
+def _drawn(
+    flat: FlatDensity,
+    points: Float[Array, "C S D"],
+    keys: Key[Array, "C S"],
+    watched: Int[Array, "W"],
+) -> tuple[Draw, Float[Array, "C S"]]:
+    """What is kept of each point, one after another, and the log density there."""
+    target = flat.density.target
+
+    def one(given: Any) -> tuple[Draw, Array]:
+        x, key = given
+        at = flat.density.white(flat.position(x))
+        return Draw(at.vector, at.white, target.latents(at, key)[watched]), flat(x)
+
+    return jax.lax.map(lambda given: jax.lax.map(one, given), (points, keys))
+
+
+@Program
+def _whitening(target: WhiteTarget) -> Any:
+    """The map to the rows at the space's model."""
+    return target.whitening(target.space.model)
+
+
+def _pareto_shape(
+    found: GaussianApproximation,
+    points: Float[np.ndarray, "C S D"],
+    log_density: Float[np.ndarray, "C S"],
+) -> float:
+    """Of importance weights of the draws; NaN where the Gaussian has no density."""
+    try:
+        flat = points.reshape(-1, points.shape[-1])
+        log_weights = log_density.ravel() - found.log_prob(flat)
+    except InputError:
+        return float("nan")
+    if not np.isfinite(log_weights).all():
+        return float("inf")
+    if log_weights.std() < _EXACT:
+        return 0.0
+    return float(smoothed_log_weights(log_weights)[1])
+
+
+def _told(
+    found: GaussianApproximation, shape: float, outside: float
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Notes and complaints."""
+    notes = [found.verdict, f"Pareto shape of importance weights {shape:.2f}."]
+    if outside:
+        notes.append(
+            f"{outside:.2%} of the draws were where the log density is no finite number, and were "
+            "made again."
+        )
+    complaints = [] if found.converged else ["The approximation has not converged: see above."]
+    if np.isnan(shape):
+        complaints.append(
+            "The covariance is singular, so some variances are zero and cannot be trusted; use "
+            "more particles, or a structure of blocks."
+        )
+    elif shape > _FAR:
+        complaints.append(
+            f"The Gaussian is far from the posterior (Pareto shape {shape:.2f}, above {_FAR}): "
+            "use NUTS or MCMC, or look at means alone."
+        )
+    return tuple(notes), tuple(complaints)

@@ -1,0 +1,101 @@
+"""Stochastic weight averaging Gaussian."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.covariance import Covariance
+from latentgp.extensions.flows.optimisers import Descent, Optimiser
+from latentgp.typing import Array
+
+
+class SWAG(Stepwise):
+    """Stochastic weight averaging Gaussian (Maddox et al. 2019).
+
+    The moments of the path of stochastic gradient descent after a warm-up: half of its diagonal
+    variances and half of a low rank of its last deviations from the running mean. How wide it is
+    comes from the noise of the gradients and the step size, not from the curvature alone; without
+    noise it has no width.
+
+    Args:
+        rank: deviations that are kept, at least two.
+        every: steps between two that are collected.
+        optimiser: step sizes, held after the warm-up.
+        steps: how many.
+        warmup: the share of them before collecting, in [0, 1).
+
+    Raises:
+        InputError: settings outside their range.
+    """
+
+    rank: int = eqx.field(static=True, default=20)
+    every: int = eqx.field(static=True, default=10)
+    optimiser: Optimiser = Descent()
+    steps: int = eqx.field(static=True, default=5000)
+    warmup: float = eqx.field(static=True, default=0.5)
+
+    def __check_init__(self) -> None:
+        self._check_least(rank=2, every=1, steps=1)
+        if not 0 <= self.warmup < 1:
+            raise InputError(f"SWAG.warmup must be in [0, 1), got {self.warmup}.")
+
+    def gradients_a_step(self, dimension: int) -> int:
+        return 1
+
+    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> "PathState":
+        nothing = jnp.zeros_like(start.mean)
+        deviations = jnp.zeros((self.rank, len(nothing)), nothing.dtype)
+        memory = self.optimiser.transformation(self.steps).init(start.mean)
+        zero = jnp.zeros((), int)
+        return PathState(start.mean, memory, nothing, nothing, deviations, zero, zero)
+
+    def step(
+        self, target: LogDensity, state: "PathState", key: Key[Array, ""]
+    ) -> tuple["PathState", Told]:
+        position, memory, mean, spread, deviations, number, collected = state
+        energy, slope = jax.value_and_grad(target.energy)(position, key)
+        update, memory = self.optimiser.transformation(self.steps).update(slope, memory)
+        position = position + update
+        first = round(self.warmup * self.steps)
+        collects = (number >= first) & ((number - first) % self.every == 0)
+        count = (collected + 1).astype(mean.dtype)
+        apart = position - mean
+        nearer = mean + apart / count
+        # Welford's update: the sum of squares would lose the digits of a small variance.
+        wider = spread + (apart * (position - nearer) - spread) / count
+        rolled = deviations.at[collected % self.rank].set(position - nearer)
+        after = PathState(
+            position,
+            memory,
+            jnp.where(collects, nearer, mean),
+            jnp.where(collects, wider, spread),
+            jnp.where(collects, rolled, deviations),
+            number + 1,
+            collected + collects,
+        )
+        return after, Told(energy, jnp.full_like(energy, jnp.nan))
+
+    def gaussian(self, state: "PathState") -> Gaussian:
+        seen = jnp.clip(state.collected, 2, self.rank)
+        factor = state.deviations.T / jnp.sqrt(2.0 * (seen - 1)).astype(state.mean.dtype)
+        mean = jnp.where(state.collected > 0, state.mean, state.position)
+        return Gaussian(mean, Covariance.of(factor, 0.5 * state.spread))
+
+
+class PathState(NamedTuple):
+    """Stochastic gradient descent, and moments of what was collected of it."""
+
+    position: Float[Array, "D"]
+    memory: Any
+    mean: Float[Array, "D"]
+    spread: Float[Array, "D"]
+    deviations: Float[Array, "R D"]
+    number: Int[Array, ""]
+    collected: Int[Array, ""]

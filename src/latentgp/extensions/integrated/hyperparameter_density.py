@@ -1,0 +1,166 @@
+"""Log density of the hyper-parameters given the data, the sites profiled out, and its marginals."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from numpyro.distributions import constraints
+
+from latentgp.errors import InputError
+from latentgp.extensions.chains.posterior import stacked_models
+from latentgp.extensions.integrated.exploration import Evaluated, Explored, Places
+from latentgp.parameters.base import parameters
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.components import Gaussians
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.representations import LatentPosterior
+from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, Step
+from latentgp.runtime.threads import on_all_cores
+from latentgp.site_inference.methods.base import Searched, sites_of_rows
+from latentgp.site_inference.search.profiled_bound import converge_at, evaluate, model_at
+from latentgp.site_inference.search.starts import starting_sites
+from latentgp.sites.coupled import Sites
+from latentgp.typing import Array
+
+_TOLERANCE = 1e-6  # relative, of site updates on the way
+_CONVERGED = 1e-4  # relative change of the bound in the last site update
+
+
+class ExplorationProgress(NamedTuple):
+    """Progress of an exploration around the mode, passed to the callback.
+
+    Attributes:
+        evaluations: around the mode so far.
+        bound: of this evaluation, in nats.
+        seconds: since the start of the fit.
+    """
+
+    evaluations: int
+    bound: float
+    seconds: float
+
+
+_Known = tuple[Float[np.ndarray, "P"], Sites]
+
+
+class HyperparameterDensity:
+    """Log density of the hyper-parameters, with the sites at every place."""
+
+    def __init__(self, space: ParameterSpace, found: Searched, control: RunControl):
+        self.run = Run(control)
+        self._space, self._found = space, found
+        own = found.algorithm
+        self._algorithm = dataclasses.replace(own, tolerance=max(own.tolerance, _TOLERANCE))
+        self._known: list[_Known] = []
+        self._count, self._asked_to_end = 0, False
+
+    def goes_on(self) -> bool:
+        """Whether neither the limit of time nor a callback asks for the end."""
+        limit = self.run.control.max_seconds
+        over = limit is not None and self.run.seconds > limit
+        return not (self._asked_to_end or self.run.aborted or over)
+
+    def mode(self) -> Evaluated:
+        """The density at the mode."""
+        vector = self._space.to_vector()
+        at_mode, sites = self._from(vector, self._found.converged.sites)
+        if at_mode is None:
+            raise InputError(
+                "The log evidence is not known at the most probable hyper-parameters, as site "
+                "updates do not converge there; start from other values, or use another method."
+            )
+        self._known.append((vector, sites))
+        return at_mode
+
+    def __call__(self, places: Places) -> list[Evaluated | None]:
+        """The density at places; None where sites do not converge, or a callback ends it.
+
+        Sites start from those of the nearest place that was known before.
+        """
+        if self._asked_to_end or self.run.aborted:
+            return [None] * len(places)
+        results: list[Evaluated | None] = []
+        known = tuple(self._known)
+        for result, sites in on_all_cores(lambda place: self._near(place, known), places):
+            self._count += 1
+            if result is not None:
+                self._known.append((result.vector, sites))
+            results.append(result)
+            bound = np.nan if result is None else result.value
+            self._report(ExplorationProgress(self._count, bound, self.run.seconds))
+            if self._asked_to_end:  # what has not begun is not evaluated
+                break
+        return results + [None] * (len(places) - len(results))
+
+    def _near(
+        self, vector: Float[np.ndarray, "P"], known: Sequence[_Known]
+    ) -> tuple[Evaluated | None, Sites]:
+        apart = [np.sum((vector - place) ** 2) for place, _ in known]
+        result, sites = self._from(vector, known[int(np.argmin(apart))][1])
+        if result is None:
+            model = model_at(self._space, jnp.asarray(vector))
+            first = starting_sites(self._algorithm, model, self._found.rows)
+            result, sites = self._from(vector, first)
+        return result, sites
+
+    def _from(self, vector: Float[np.ndarray, "P"], sites: Sites) -> tuple[Evaluated | None, Sites]:
+        found, place = self._found, jnp.asarray(vector)
+        evaluation = evaluate(self._algorithm, self._space, place, found.rows, sites)
+        value, gradient = float(evaluation.value), np.asarray(evaluation.gradient)
+        known = np.isfinite(value) and np.all(np.isfinite(gradient))
+        if not (known and abs(float(evaluation.change)) <= _CONVERGED):
+            return None, sites
+        return Evaluated(vector, value, gradient), evaluation.sites
+
+    def components(self, explored: Explored, rows: int) -> tuple[Gaussians, Sites]:
+        """The posteriors at the points of a mixture, and the sites of so many rows, K first."""
+        sites = {vector.tobytes(): sites for vector, sites in self._known}
+        places = [jnp.asarray(vector) for vector in explored.points]
+        found = self._found
+
+        def posterior(place: Array) -> tuple[LatentPosterior, Sites]:
+            own = sites[np.asarray(place).tobytes()]
+            at = converge_at(self._algorithm, self._space, place, found.rows, own)
+            finished = self._algorithm.representation.finished(at.posterior)
+            return finished, sites_of_rows(at.sites, rows)
+
+        latents, own = zip(*on_all_cores(posterior, places, alone=1), strict=True)
+        models = [model_at(self._space, place) for place in places]
+        stacked = jax.tree.map(lambda *parts: np.stack(parts), *own)
+        return Gaussians.of(models, latents, explored.weights), stacked
+
+    def _report(self, progress: ExplorationProgress) -> None:
+        step = Step(
+            "integrating over hyper-parameters",
+            "evaluation",
+            progress.evaluations,
+            values=lambda: {"bound": progress.bound},
+        )
+        self._asked_to_end = self.run.made(step, progress) in (ASKED, ABORTED, INTERRUPTED)
+
+
+def marginals_in(
+    space: ParameterSpace, draws: Float[np.ndarray, "S P"], weights: Any = None
+) -> dict[str, HyperparameterMarginal]:
+    """Marginals on the hyper-parameters' own scales, by path, with those of their priors.
+
+    Args:
+        space: the hyper-parameters.
+        draws: of the unconstrained vector.
+        weights: of the draws, shape (S,); None for equal ones.
+    """
+    known = parameters(stacked_models(space, jnp.asarray(draws)))
+    values = {path: np.asarray(known[path].value) for path in space.paths}
+    prior = space.prior_draws(jax.random.key(0))
+    return marginals_of(values, weights, positive=positive_paths(space), prior=prior)
+
+
+def positive_paths(space: ParameterSpace) -> list[str]:
+    """Paths of what is smoothed on the scale of its logarithm."""
+    return [p for p in space.paths if space.supports[p] is constraints.positive]

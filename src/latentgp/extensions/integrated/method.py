@@ -1,0 +1,162 @@
+"""The method that integrates over hyper-parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from latentgp.diagnostics import Integration, integrated
+from latentgp.errors import InputError
+from latentgp.extensions.integrated.design import design
+from latentgp.extensions.integrated.exploration import Explored, explore
+from latentgp.extensions.integrated.hyperparameter_density import (
+    HyperparameterDensity,
+    marginals_in,
+)
+from latentgp.methods.base import Method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.hyperparameters import IntegratedPosterior
+from latentgp.representations.summary import DataSummary
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.methods.variational import VariationalInference
+from latentgp.site_inference.search.profiled_bound import Converged
+
+_MOST_HYPERPARAMETERS = 10
+_MOST_BYTES = 1 << 32
+
+
+class Integrated(Method):
+    """Hyper-parameters integrated over, where other methods take the most probable ones.
+
+    The (approximate) evidence of a method by sites, times the priors, is explored around its mode
+    (Rue, Martino & Chopin 2009): on a lattice for one or two hyper-parameters, in a central
+    composite design for three to ten, and at further places until means and deviations stand
+    still. Marginals of the hyper-parameters and the log evidence are integrals over the density
+    interpolated between these places; the posterior is a mixture over some of them, weighted so
+    that it has the same means and covariances of the hyper-parameters.
+    `fit(..., hyperparameters="integrate")` takes it for the method that is chosen.
+
+    Args:
+        method: `ExactGP`, `CollapsedVI`, `VariationalInference`, `AugmentedVI`, `Laplace` or
+            `ExpectationPropagation`.
+
+    Raises:
+        InputError: a method without sites.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.linspace(0, 6, 20)
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
+        >>> data = lgp.Data(X, np.sin(X) + 0.1 * np.cos(9 * X))
+        >>> method = lgp.Integrated(lgp.ExactGP())
+        >>> posterior = lgp.fit(model, data, key=jax.random.key(0), method=method).posterior
+        >>> list(posterior.hyperparameter_marginals)
+        ['kernel.lengthscale', 'kernel.variance', 'likelihood.noise_variance']
+        >>> lower, upper = posterior.hyperparameter_marginals["kernel.lengthscale"].interval(0.9)
+        >>> bool(1 < lower < upper < 4)
+        True
+    """
+
+    takes_restarts: ClassVar[bool] = True
+
+    method: SiteMethod = VariationalInference()
+
+    def __check_init__(self) -> None:
+        check_integrable(self.method)
+
+    @property
+    def site_method(self) -> SiteMethod:
+        return self.method
+
+    @property
+    def streaming_prior(self) -> DataSummary | None:
+        return self.method.streaming_prior
+
+    def run(self, problem: Problem) -> Fit:
+        """Hyper-parameters integrated over, and a posterior that is a mixture over them.
+
+        A limit of time, or a callback, ends the search, and then the search for further points;
+        the design is evaluated in any case unless a callback asks for the end again.
+        """
+        if not problem.learn_hyperparameters:
+            raise InputError(NOTHING_TO_INTEGRATE)
+        inner = dataclasses.replace(self.method, search=None)
+        inner = inner.settled(problem.model, problem.data.size)
+        found = inner.searched(problem)
+        mode = inner.at(found, problem)
+        # With what predictions alone depend on, as it is at the mode.
+        space = eqx.tree_at(lambda s: s.model, found.space, mode.model)
+        _check_size(space, found.converged)
+        density = HyperparameterDensity(space, found, problem.control)
+        try:
+            explored = explore(density, density.mode(), density.goes_on)
+        finally:
+            density.run.close()
+        components, sites = density.components(explored, problem.data.size)
+        posterior = IntegratedPosterior(
+            components,
+            Evidence(explored.log_integral, "approximation"),
+            marginals_in(space, explored.draws, explored.draw_weights),
+        )
+        method = dataclasses.replace(
+            self, method=self.method.settled(found.model, problem.data.size)
+        )
+        own: Any = dataclasses.replace(mode.diagnostics, method=method)
+        diagnostics = integrated(own, _integration(space, explored), problem.seconds)
+        return Fit(posterior.model, posterior, mode.history, diagnostics, sites=sites)
+
+
+NOTHING_TO_INTEGRATE = (
+    "No hyper-parameter is learned, so that there is nothing to integrate over; leave "
+    'learn_hyperparameters=False out, or take hyperparameters="optimise".'
+)
+
+
+def check_integrable(method: Any) -> None:
+    """Raise InputError unless hyper-parameters can be integrated over with a method."""
+    if not getattr(method, "makes_sites", False):
+        raise InputError(
+            f"{type(method).__name__} gives no log evidence that hyper-parameters could be "
+            "integrated over with; use ExactGP, CollapsedVI, VariationalInference, AugmentedVI, "
+            "Laplace or ExpectationPropagation."
+        )
+
+
+def _check_size(space: ParameterSpace, converged: Converged) -> None:
+    if not space.size:
+        raise InputError(NOTHING_TO_INTEGRATE)
+    if space.size > _MOST_HYPERPARAMETERS:
+        raise InputError(
+            f"{space.size} hyper-parameters are too many to integrate over, at most "
+            f"{_MOST_HYPERPARAMETERS} are possible; freeze some, share length-scales between "
+            'inputs, or use hyperparameters="sample".'
+        )
+    points = len(design(space.size).masses)
+    each = sum(leaf.nbytes for leaf in jax.tree.leaves(converged.posterior))
+    if points * each > _MOST_BYTES:
+        raise InputError(
+            f"The posteriors at {points} points need {points * each / 2**30:.1f} GiB, more than "
+            f"{_MOST_BYTES >> 30}; use a method with Inducing(...), or freeze hyper-parameters."
+        )
+
+
+def _integration(space: ParameterSpace, explored: Explored) -> Integration:
+    return Integration(
+        points=len(explored.points),
+        effective_points=float(1 / np.sum(explored.weights**2)),
+        evaluations=explored.evaluations,
+        left_out=explored.left_out,
+        drop=explored.drop,
+        rise=explored.rise,
+        flat=explored.flat,
+        moved=explored.moved,
+        effective_draws=float(1 / np.sum(explored.draw_weights**2)),
+        without_prior=tuple(path for path in space.paths if path not in space.prior_paths),
+    )

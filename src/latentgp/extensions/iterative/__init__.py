@@ -1,0 +1,1 @@
+"""All rows by products with the kernel matrix: solvers, preconditioners, stochastic gradients."""

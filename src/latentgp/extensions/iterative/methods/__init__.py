@@ -1,0 +1,1 @@
+"""Methods by solves as values."""

@@ -1,0 +1,299 @@
+"""Stochastic gradient Langevin dynamics of hyper-parameters, latent functions integrated out."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.diagnostics import diagnose_chains, mean_prior_variances, with_phase
+from latentgp.errors import InputError
+from latentgp.extensions.chains.draws import Chains
+from latentgp.extensions.chains.loop import Draw, collect, divide_chains, join_chains
+from latentgp.extensions.chains.posterior import posterior_of_chains
+from latentgp.extensions.iterative.gradients.gradient import SolvedEvidence
+from latentgp.extensions.iterative.gradients.langevin import Langevin, langevin_piece
+from latentgp.extensions.iterative.gradients.metric import Metric, metric_at
+from latentgp.extensions.iterative.gradients.phase import LangevinPhase
+from latentgp.extensions.iterative.gradients.settings import Solves
+from latentgp.methods.base import Method, usual_method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.components import Gaussians
+from latentgp.representations import Dense, Representation
+from latentgp.rows.data import Data
+from latentgp.runtime.threads import on_all_cores
+from latentgp.setup.priors import search_bounds
+from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
+from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.site_inference.search.profiled_bound import (
+    converge_at,
+    evaluate,
+    initial_sites,
+    model_at,
+)
+from latentgp.sites.augmentations import augmentation_of
+from latentgp.typing import Array
+
+_PIECE = 20  # draws of each chain in a compiled call
+
+
+class SGLD(Method):
+    """Hyper-parameters sampled by Langevin steps along stochastic gradients, for Gaussian noise.
+
+    Solves alone, no factorisation of N rows (Filippone & Engler 2015; Welling & Teh 2011):
+    theta += (e / 2) M g + N(0, e M) with no refusals, g an estimate of the gradient of the log
+    posterior by `Solves`, M the inverse of minus its Hessian at the mode given a part of the rows.
+    The step size e = scale (delay + t)^-power falls until the noise of the gradients is small
+    beside that of the dynamics, which a monitor looks for, and then stays: the draws are those of
+    the posterior up to a small bias, which `diagnostics.langevin` states. `MCMC` has none, and
+    is the reference for few rows.
+
+    Predictions average over the posteriors of f given some of the draws, each by a representation.
+
+    Args:
+        representation: of the posteriors of f by which predictions are made: `Dense()`,
+            `Inducing(...)` or `Neighbours(...)`.
+        solves: how gradients are made; `Solves(solver="ulisse", rank=0)` for those of the source.
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: iterations of each chain that are thrown away.
+        thin: keeps every `thin`-th iteration.
+        subset: rows, evenly spaced, whose posterior has the mode that chains start around, and M.
+        scale: of the step sizes, a.
+        delay: of the step sizes, b, iterations.
+        power: of the step sizes, gamma in (0.5, 1].
+        redraw: iterations after which probes are drawn anew; solves start at the last ones' end.
+        batch: iterations after which the monitor looks.
+        monitor: threshold of (e / 4) lambda_max(M^1/2 V M^1/2), V the covariance of a gradient,
+            below which the step size stays.
+        predicted: draws that predictions average over.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.linspace(0, 6, 30)
+        >>> data = lgp.Data(X, np.sin(X) + 0.1 * np.cos(9 * X))
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
+        >>> method = lgp.SGLD(chains=2, draws=100, warmup=200, thin=2)
+        >>> fit = lgp.fit(model, data, method=method, key=jax.random.key(0))
+        >>> fit.posterior.hyperparameters["kernel.lengthscale"].shape
+        (2, 100)
+    """
+
+    samples_hyperparameters: ClassVar[bool] = True
+
+    representation: Representation = Dense()
+    solves: Solves = Solves()
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=1000)
+    warmup: int = eqx.field(static=True, default=2000)
+    thin: int = eqx.field(static=True, default=10)
+    subset: int = eqx.field(static=True, default=500)
+    scale: float = eqx.field(static=True, default=2.0)
+    delay: float = eqx.field(static=True, default=100.0)
+    power: float = eqx.field(static=True, default=0.55)
+    redraw: int = eqx.field(static=True, default=20)
+    batch: int = eqx.field(static=True, default=100)
+    monitor: float = eqx.field(static=True, default=0.002)
+    predicted: int = eqx.field(static=True, default=16)
+
+    def __check_init__(self) -> None:
+        counts = {
+            name: getattr(self, name)
+            for name in ("chains", "draws", "thin", "subset", "redraw", "batch", "predicted")
+        }
+        if min(counts.values()) < 1 or self.warmup < 0:
+            given = ", ".join(f"{name}={value}" for name, value in counts.items())
+            raise InputError(
+                "SGLD needs whole numbers of at least one, and a warm-up of at least 0, got "
+                f"{given}, warmup={self.warmup}."
+            )
+        if not (self.scale > 0 and self.delay >= 1 and 0.5 < self.power <= 1 and self.monitor > 0):
+            raise InputError(
+                "SGLD needs a positive scale and monitor, a delay of at least 1 and a power in "
+                f"(0.5, 1], got scale={self.scale}, delay={self.delay}, power={self.power}, "
+                f"monitor={self.monitor}."
+            )
+
+    def run(self, problem: Problem) -> Fit:
+        """Draws of the hyper-parameters, and the posteriors of f given some of them."""
+        if not problem.learn_hyperparameters:
+            raise InputError(_NOTHING)
+        model, data = problem.model, problem.data
+        check_noise(self, model)
+        scale = problem.scales(data)
+        space = problem.space(scale)
+        if not space.size:
+            raise InputError(_NOTHING)
+        started = time.perf_counter()
+        learned, metric = self._start(problem, space)
+        space = eqx.tree_at(lambda s: s.model, space, learned)
+        solves = self.solves.settled(data.size)
+        evidence = SolvedEvidence(_algorithm(model, Dense()), space, data.to_device(), solves)
+        chains = self._sampled(problem, evidence, metric, started)
+        components = self._components(space, data, chains.vector, problem)
+        none = np.zeros(0, int)
+        rows = problem.rows.given.select(none)
+        posterior = posterior_of_chains(space, chains, components, none, rows)
+        diagnostics = diagnose_chains(
+            method=self,
+            reason=problem.reason,
+            chains=chains,
+            summary=posterior.summary,
+            seconds=problem.seconds,
+            prior_variance=float(np.max(mean_prior_variances(posterior.model.kernel, data))),
+        )
+        phase = LangevinPhase.of(
+            chains.statistics, thin=self.thin, threshold=self.monitor, redraw=self.redraw
+        )
+        return Fit(posterior.model, posterior, History.of(), with_phase(diagnostics, phase))
+
+    def _start(self, problem: Problem, space: ParameterSpace) -> tuple[LatentGP, Metric]:
+        """The model at the mode given a part of the rows, and the curvature there."""
+        rows = problem.data.evenly(self.subset).padded().to_device()
+        algorithm = _algorithm(problem.model, Dense())
+        bounds = search_bounds(space, problem.scales(problem.data), quiet=False)
+        learned = start_of_search(problem, algorithm, space, bounds, rows)
+        sites = initial_sites(algorithm, problem.model, rows)
+
+        def gradient(vector: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
+            found = evaluate(algorithm, space, jnp.asarray(vector), rows, sites)
+            return np.asarray(found.gradient)
+
+        mode = np.asarray(learned.vector)
+        return learned_model(space, learned), metric_at(gradient, mode)
+
+    def _sampled(
+        self, problem: Problem, evidence: SolvedEvidence, metric: Metric, started: float
+    ) -> Chains:
+        sampler = Langevin(
+            evidence,
+            root=jnp.asarray(metric.root),
+            scale=jnp.asarray(float(self.scale)),
+            delay=jnp.asarray(float(self.delay)),
+            power=jnp.asarray(float(self.power)),
+            redraw=jnp.asarray(self.redraw),
+            batch=jnp.asarray(self.batch),
+            threshold=jnp.asarray(float(self.monitor)),
+        )
+        key_start, key_run = jax.random.split(problem.key)
+        mode = evidence.space.to_vector()
+
+        def begun() -> Any:
+            keys = jax.random.split(key_start, self.chains)
+            states = [
+                sampler.init(
+                    mode + metric.root @ jax.random.normal(key, mode.shape),
+                    jax.random.fold_in(key, 1),
+                )
+                for key in keys
+            ]
+            return jax.tree.map(lambda *parts: jnp.stack(parts), *states)
+
+        number = min(_PIECE, self.draws)
+        cold, warm = -(-self.warmup // (number * self.thin)), -(-self.draws // number)
+        compiled: list[int] = []
+
+        def piece(states: Any, index: int) -> tuple[Any, Draw | None, dict[str, Any]]:
+            def run(group: tuple[Any, Any]) -> Any:
+                state, keys = jax.tree.map(lambda leaf: leaf[0], group)
+                found = langevin_piece(sampler, state, keys, (number, self.thin))
+                return jax.tree.map(lambda leaf: leaf[None], jax.block_until_ready(found))
+
+            members = divide_chains(states, jax.random.fold_in(key_run, index), self.chains)
+            found = list(on_all_cores(run, members, alone=int(not compiled)))
+            compiled.append(index)
+            after, vectors, told = join_chains(found)
+            if index < cold:
+                return after, None, told
+            return after, _without_latents(vectors), told
+
+        def drawn() -> tuple[Draw, dict[str, Any]]:
+            keys = jax.random.split(key_start, self.chains)
+            vectors, told = jax.vmap(
+                lambda state, key: langevin_piece(sampler, state, key, (number, self.thin))[1:]
+            )(begun(), keys)
+            return _without_latents(vectors), told
+
+        control = problem.control_with(self, self, evidence.space)
+        sampled = collect(piece, begun, drawn, (cold, warm), number * self.thin, control)
+        columns, statistics = sampled.joined(self.draws)
+        return Chains(
+            *columns,
+            centres=np.zeros((0, problem.data.X.shape[1])),
+            statistics=statistics,
+            jitter=0.0,
+            seconds=time.perf_counter() - started,
+            notes=sampled.notes(self.draws),
+        )
+
+    def _components(
+        self,
+        space: ParameterSpace,
+        data: Data,
+        vectors: Float[np.ndarray, "C S P"],
+        problem: Problem,
+    ) -> Gaussians:
+        """The posteriors of f given evenly spaced draws, that nearest to the mean draw first."""
+        flat = vectors.reshape(-1, vectors.shape[-1])
+        places = np.linspace(0, len(flat) - 1, min(self.predicted, len(flat))).astype(int)
+        spread = np.maximum(flat.std(axis=0), 1e-12)
+        apart = np.sum(((flat[places] - flat.mean(axis=0)) / spread) ** 2, axis=1)
+        chosen = [jnp.asarray(flat[place]) for place in places[np.argsort(apart)]]
+        model, rows = space.model, data.padded().to_device()
+        ready = self.representation.initialise(data.X, data.weights, model.kernel, problem.key)
+        algorithm = _algorithm(model, ready)
+        sites = initial_sites(algorithm, model, rows)
+        models = [model_at(space, vector) for vector in chosen]
+        latents = []
+        for vector, own in zip(chosen, models, strict=True):
+            held = algorithm.representation.for_rows(rows.X, rows.weights, own.kernel)
+            given = dataclasses.replace(algorithm, representation=held)
+            at = converge_at(given, space, vector, rows, sites)
+            latents.append(held.finished(at.posterior))
+        return Gaussians.of(models, latents, np.ones(len(latents)))
+
+
+_NOTHING = (
+    "SGLD samples hyper-parameters, and none is learned; leave learn_hyperparameters=False out, or "
+    "take another method."
+)
+
+
+def check_noise(method: Method, model: LatentGP) -> None:
+    """Raise InputError unless a model has Gaussian noise on one output."""
+    augmentation = augmentation_of(model.likelihood)
+    fixed = augmentation is not None and augmentation.sites_are_fixed
+    if not fixed or model.likelihood.latent_size > 1:
+        raise InputError(
+            f"{type(method).__name__} needs Gaussian noise on one output, but the likelihood is "
+            f"{type(model.likelihood).__name__}; use {usual_method(model.likelihood)}."
+        )
+
+
+def site_method(representation: Representation) -> SiteMethod:
+    """The method by the likelihood's own sites."""
+    dense = representation.one_coefficient_a_row
+    return ExactGP(representation) if dense else CollapsedVI(representation)
+
+
+def _without_latents(vectors: Float[Array, "C S P"]) -> Draw:
+    """Draws of hyper-parameters alone."""
+    nothing = jnp.zeros((*vectors.shape[:2], 0, 1))
+    return Draw(vectors, jnp.swapaxes(nothing, 2, 3), nothing)
+
+
+def _algorithm(model: LatentGP, representation: Representation) -> SiteInference:
+    return site_method(representation).algorithm(model)

@@ -1,0 +1,186 @@
+"""Conjugate gradients with a fixed preconditioner, for several right-hand sides at once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from latentgp.errors import InputError
+from latentgp.extensions.iterative.solvers.operators import LinearOperator
+from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
+from latentgp.extensions.iterative.solvers.solution import (
+    Solution,
+    certified,
+    first_residual,
+    in_units_of_columns,
+    norms,
+    relative,
+)
+from latentgp.extensions.iterative.solvers.traced import compiled
+from latentgp.typing import Array
+
+# A restart that leaves more than this part of a residual was stopped by rounding.
+_PROGRESS = 0.5
+
+
+class State(NamedTuple):
+    """An iteration: of each right-hand side its own, with a product in common."""
+
+    value: Float[Array, "N S"]
+    residual: Float[Array, "N S"]
+    direction: Float[Array, "N S"]
+    inner: Float[Array, "S"]  # residual' P^-1 residual
+    active: Bool[Array, "S"]
+    broken: Bool[Array, "S"]
+    length: Float[Array, "S"]  # of the last step, zero where none was made
+    momentum: Float[Array, "S"]  # of the next direction, how much is the last one
+
+
+def start_at(
+    residual: Float[Array, "N S"],
+    value: Float[Array, "N S"],
+    preconditioner: Preconditioner,
+    goal: Float[Array, "S"],
+) -> State:
+    """The state before the first step, from a value and its residual."""
+    direction = preconditioner.solve(residual)
+    inner = jnp.sum(residual * direction, axis=0)
+    zero = jnp.zeros_like(inner)
+    # Written so that what is not a number is broken, not finished.
+    active = ~(norms(residual) <= goal)
+    broken = active & ~((inner > 0) & jnp.isfinite(inner))
+    return State(value, residual, direction, inner, active & ~broken, broken, zero, zero)
+
+
+def advance(
+    state: State, operator: LinearOperator, preconditioner: Preconditioner, goal: Float[Array, "S"]
+) -> State:
+    """One step (Golub & Van Loan 2013, alg. 11.5.1); finished columns stay as they are.
+
+    Args:
+        state: of the iteration.
+        operator: A.
+        preconditioner: P, the same matrix at all steps.
+        goal: norm of the residual at which a column is finished.
+    """
+    product = operator.times(state.direction)
+    curvature = jnp.sum(state.direction * product, axis=0)
+    sound = (curvature > 0) & jnp.isfinite(curvature)
+    moving = state.active & sound
+    length = jnp.where(moving, state.inner / jnp.where(moving, curvature, 1.0), 0.0)
+    residual = state.residual - length * jnp.where(moving, product, 0.0)
+    towards = preconditioner.solve(residual)
+    inner = jnp.sum(residual * towards, axis=0)
+    going = moving & ~(norms(residual) <= goal)
+    lost = going & ~((inner > 0) & jnp.isfinite(inner))
+    going = going & ~lost
+    # The last step's momentum is kept too: quadrature reads it.
+    momentum = jnp.where(moving & (inner > 0), inner / jnp.where(moving, state.inner, 1.0), 0.0)
+    return State(
+        state.value + length * state.direction,
+        residual,
+        jnp.where(going, towards + momentum * state.direction, state.direction),
+        jnp.where(going, inner, state.inner),
+        going,
+        state.broken | (state.active & ~sound) | lost,
+        length,
+        momentum,
+    )
+
+
+class _Cycle(NamedTuple):
+    """What is kept from one restart to the next."""
+
+    value: Float[Array, "N S"]
+    residual: Float[Array, "N S"]
+    relative: Float[Array, "S"]
+    broken: Bool[Array, "S"]
+    stalled: Bool[Array, "S"]
+    steps: Int[Array, ""]
+
+
+def check_fixed(preconditioner: Preconditioner) -> None:
+    """Raise InputError unless a preconditioner is the same matrix at all steps."""
+    if not preconditioner.is_fixed:
+        raise InputError(
+            f"{type(preconditioner).__name__} is another matrix at every solve, as it iterates "
+            "inside: solve with flexible_conjugate_gradients"
+        )
+
+
+@compiled("tolerance", "max_steps")
+@in_units_of_columns
+def conjugate_gradients(
+    operator: LinearOperator,
+    right: Float[Array, "N S"],
+    *,
+    preconditioner: Preconditioner | None = None,
+    start: Float[Array, "N S"] | None = None,
+    tolerance: Any = 1e-6,
+    max_steps: Any = 1000,
+) -> Solution:
+    """Solutions of A x = b for a positive definite A (Hestenes & Stiefel 1952).
+
+    Where the residual that is carried along says converged and the one computed from x does not,
+    the iteration starts again from x.
+
+    Args:
+        operator: A, N rows.
+        right: b, shape (N, S); each column has its own steps, products are shared.
+        preconditioner: P, a fixed matrix; none unless given.
+        start: what the iteration starts at, zero unless given.
+        tolerance: of ||b - A x|| / ||b||.
+        max_steps: the most products with A.
+
+    Raises:
+        InputError: a preconditioner that iterates inside.
+
+    Returns:
+        The solution with its residuals, computed from x, and codes; see `Solution.complaint`.
+
+    Example:
+        >>> from latentgp.extensions.iterative.solvers.operators import Stored
+        >>> found = conjugate_gradients(Stored(4 * jnp.eye(3)), jnp.ones((3, 1)))
+        >>> found.value[:, 0].tolist(), found.outcomes, int(found.steps)
+        ([0.25, 0.25, 0.25], ('converged',), 1)
+    """
+    P = Identity() if preconditioner is None else preconditioner
+    check_fixed(P)
+    goal = tolerance * norms(right)
+    value, residual = first_residual(operator, right, start)
+    no = jnp.zeros(right.shape[1], bool)
+    cycle = _Cycle(value, residual, relative(residual, right), no, no, jnp.asarray(0))
+
+    def unfinished(cycle: _Cycle) -> Array:
+        return ~(cycle.relative <= tolerance) & ~cycle.broken & ~cycle.stalled
+
+    def restart(cycle: _Cycle) -> _Cycle:
+        begun = start_at(cycle.residual, cycle.value, P, goal)
+        begun = begun._replace(active=begun.active & unfinished(cycle))
+        state, steps = jax.lax.while_loop(
+            lambda now: jnp.any(now[0].active) & (now[1] < max_steps),
+            lambda now: (advance(now[0], operator, P, goal), now[1] + 1),
+            (begun, cycle.steps),
+        )
+        residual = right - operator.exactly_times(state.value)
+        size = relative(residual, right)
+        broken = jnp.logical_or(cycle.broken, state.broken)
+        ended = (size > tolerance) & ~state.active & ~broken
+        stuck = ended & (size > _PROGRESS * cycle.relative)
+        return _Cycle(state.value, residual, size, broken, cycle.stalled | stuck, steps)
+
+    end = jax.lax.while_loop(
+        lambda cycle: jnp.any(unfinished(cycle)) & (cycle.steps < max_steps), restart, cycle
+    )
+    return certified(
+        operator,
+        right,
+        end.value,
+        tolerance=tolerance,
+        broken=end.broken,
+        stalled=end.stalled,
+        steps=end.steps,
+    )

@@ -1,0 +1,45 @@
+"""The block Jacobi preconditioner."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+
+from latentgp.extensions.iterative.solvers.operators import System
+from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
+from latentgp.extensions.iterative.solvers.preconditioners.roots import BlockRoot, block_root
+from latentgp.modules import Module
+from latentgp.typing import Array
+
+
+class BlockJacobi(Module):
+    """The blocks of A on its diagonal, and zero elsewhere: processes that know their block only.
+
+    Args:
+        blocks: rows of each block, shape (K, B), as `blocks_of_rows` gives them.
+    """
+
+    blocks: Int[Array, "K B"]
+
+    def __call__(self, system: System) -> BlockDiagonal:
+        """The preconditioner of a system."""
+        return BlockDiagonal(block_root(system, self.blocks))
+
+
+class BlockDiagonal(Preconditioner):
+    """P = T T' with a block-diagonal root."""
+
+    blocks: BlockRoot
+
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.blocks.solve(self.blocks.solve(right), transposed=True)
+
+    def log_determinant(self) -> Float[Array, ""]:
+        return self.blocks.log_determinant()
+
+    def solve_root(
+        self, right: Float[Array, "N S"], *, transposed: bool = False
+    ) -> Float[Array, "N S"]:
+        return self.blocks.solve(right, transposed=transposed)
+
+    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.blocks.times(right)

@@ -1,0 +1,47 @@
+"""The system itself as its preconditioner, by Cholesky: for few rows."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.extensions.iterative.solvers.operators import System
+from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
+from latentgp.numerics.cholesky import Factor, cholesky
+from latentgp.typing import Array
+
+
+class Complete(Preconditioner):
+    """P = A = L L': solves take a step or two, and nothing of the log-determinant is estimated.
+
+    Args:
+        factor: L, with its inverse.
+
+    Example:
+        >>> from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
+        >>> A = noisy_system(Stored(jnp.diag(jnp.array([1.0, 3.0]))), 1.0)
+        >>> Complete.of(A).solve(jnp.ones((2, 1)))[:, 0].tolist()
+        [0.5, 0.25]
+    """
+
+    factor: Factor
+
+    @classmethod
+    def of(cls, system: System) -> Complete:
+        """The factor of a system; not numbers where it is not positive definite."""
+        whole = system.exactly_times(jnp.eye(system.size, dtype=system.added.dtype))
+        return cls(cholesky(0.5 * (whole + whole.T)))
+
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.factor.inverse.T @ (self.factor.inverse @ right)
+
+    def log_determinant(self) -> Float[Array, ""]:
+        return 2 * self.factor.half_log_determinant
+
+    def solve_root(
+        self, right: Float[Array, "N S"], *, transposed: bool = False
+    ) -> Float[Array, "N S"]:
+        return (self.factor.inverse.T if transposed else self.factor.inverse) @ right
+
+    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.factor.lower @ right

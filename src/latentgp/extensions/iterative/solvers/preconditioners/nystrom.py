@@ -1,0 +1,49 @@
+"""The Nyström preconditioner."""
+
+from __future__ import annotations
+
+import jax
+from jaxtyping import Float, Int, Key
+
+from latentgp.extensions.iterative.solvers.operators import Covariance, System
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import LowRank, with_diagonal
+from latentgp.modules import Module
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.typing import Array
+
+
+class Nystrom(Module):
+    """K_XU K_UU^-1 K_UX in place of K, U a subset of the rows (Williams & Seeger 2001).
+
+    Args:
+        rows: numbers of the rows U, shape (M,); `random_rows` draws them.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
+        >>> A = noisy_system(Stored(jnp.diag(jnp.array([3.0, 1.0]))), 1.0)
+        >>> Nystrom(jnp.array([0]))(A).solve(jnp.ones((2, 1)))[:, 0].round(6).tolist()
+        [0.25, 1.0]
+    """
+
+    rows: Int[Array, "M"]
+
+    def __call__(self, system: System) -> LowRank:
+        """The preconditioner of a system."""
+        return with_diagonal(system, nystrom_factor(system.covariance, self.rows))
+
+
+def nystrom_factor(covariance: Covariance, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
+    """K_XU L^-T with L L' = K_UU, which has jitter where it needs it."""
+    across = covariance.columns(rows)
+    return across @ jittered_cholesky(across[rows]).factor.inverse.T
+
+
+def random_rows(key: Key[Array, ""], size: int, number: int) -> Int[Array, "M"]:
+    """Different rows out of so many, in random order.
+
+    Example:
+        >>> sorted(random_rows(jax.random.key(0), 3, 3).tolist())
+        [0, 1, 2]
+    """
+    return jax.random.choice(key, size, (number,), replace=False)

@@ -1,0 +1,62 @@
+"""The regularised preconditioner, solved by conjugate gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
+from latentgp.extensions.iterative.solvers.operators import LinearOperator, Shifted
+from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
+from latentgp.modules import Module
+from latentgp.typing import Array
+
+
+class Regularised(Module):
+    """P = A + shift I, solved by conjugate gradients (Srinivasan et al. 2014).
+
+    Args:
+        shift: what is added to the diagonal.
+        tolerance: of the residual of the inner iteration.
+        max_steps: the most products of the inner iteration.
+    """
+
+    shift: Float[Array, ""] | float
+    tolerance: float = 1e-2
+    max_steps: int = 100
+
+    def __call__(self, operator: LinearOperator) -> Iterated:
+        """The preconditioner of a system."""
+        shifted = Shifted(operator, jnp.asarray(self.shift))
+        return Iterated(shifted, self.tolerance, self.max_steps)
+
+
+class Iterated(Preconditioner):
+    """P^-1 by conjugate gradients with P: another matrix at every solve, as it is stopped.
+
+    Args:
+        operator: P.
+        tolerance: of the relative residual.
+        max_steps: the most products.
+    """
+
+    operator: LinearOperator
+    tolerance: Any
+    max_steps: Any
+
+    @property
+    def is_fixed(self) -> bool:
+        return False
+
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.counted_solve(right)[0]
+
+    def counted_solve(
+        self, right: Float[Array, "N S"]
+    ) -> tuple[Float[Array, "N S"], Int[Array, ""]]:
+        found = conjugate_gradients(
+            self.operator, right, tolerance=self.tolerance, max_steps=self.max_steps
+        )
+        return found.value, found.steps

@@ -1,0 +1,126 @@
+"""Diagonal and block-diagonal matrices D = T T' by their roots T."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentgp.extensions.iterative.solvers.operators import System
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.typing import Array
+
+
+class Root(eqx.Module):
+    """A square root T of a positive definite matrix D = T T'."""
+
+    @abstractmethod
+    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        """T right."""
+
+    @abstractmethod
+    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
+        """T^-1 right, or T^-T right."""
+
+    @abstractmethod
+    def log_determinant(self) -> Float[Array, ""]:
+        """The logarithm of |D|."""
+
+
+class DiagonalRoot(Root):
+    """Standard deviations: the root of a diagonal."""
+
+    std: Float[Array, "N"]
+
+    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.std[:, None] * right
+
+    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
+        return right / self.std[:, None]
+
+    def log_determinant(self) -> Float[Array, ""]:
+        return 2 * jnp.sum(jnp.log(self.std))
+
+
+class BlockRoot(Root):
+    """Cholesky factors of the blocks of rows that belong together.
+
+    Args:
+        rows: of each block its rows, shape (K, B); N, which is no row, fills up short ones.
+        lower: their factors, (K, B, B), the identity where rows are filled up.
+    """
+
+    rows: Int[Array, "K B"]
+    lower: Float[Array, "K B B"]
+
+    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self._blockwise(lambda L, b: L @ b, right)
+
+    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
+        return self._blockwise(lambda L, b: solve_lower(L, b, transposed=transposed), right)
+
+    def log_determinant(self) -> Float[Array, ""]:
+        return 2 * jnp.sum(jnp.log(jnp.diagonal(self.lower, axis1=1, axis2=2)))
+
+    def _blockwise(self, function, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        parts = right.at[self.rows].get(mode="fill", fill_value=0)
+        made = jax.lax.map(lambda pair: function(*pair), (self.lower, parts))
+        return jnp.zeros_like(right).at[self.rows].set(made, mode="drop")
+
+
+def block_root(
+    system: System, rows: Int[Array, "K B"], factor: Float[Array, "N R"] | None = None
+) -> BlockRoot:
+    """The root of A's blocks, less those of S Phi Phi' S where a factor Phi is given.
+
+    Args:
+        system: A = S K S + D.
+        rows: of each block; N fills up short ones.
+        factor: Phi, shape (N, R).
+    """
+    size = system.size
+
+    def of_block(own: Int[Array, "B"]) -> Float[Array, "B B"]:
+        real = own < size
+        own = jnp.minimum(own, size - 1)
+        K = system.covariance.block(own)
+        if factor is not None:
+            K = K - factor[own] @ factor[own].T
+        scale = jnp.where(real, system.scale[own], 0)
+        added = jnp.where(real, system.added[own], 1)
+        return lower_cholesky(scale[:, None] * K * scale + jnp.diag(added))
+
+    return BlockRoot(rows, jax.lax.map(of_block, rows))
+
+
+def blocks_of_rows(X: Float[np.ndarray, "N D"], size: int) -> Int[np.ndarray, "K B"]:
+    """Rows near each other, at most so many in a block: halves of the widest column, repeated.
+
+    Args:
+        X: inputs, in length-scales if columns differ.
+        size: the most rows of a block.
+
+    Returns:
+        Rows of each block, in which N fills up the short ones.
+
+    Example:
+        >>> blocks_of_rows(np.array([[3.0], [0.0], [2.0], [1.0], [4.0]]), 3).tolist()
+        [[1, 3, 5], [2, 0, 4]]
+    """
+    done: list[np.ndarray] = []
+    waiting = [np.arange(len(X))]
+    while waiting:
+        rows = waiting.pop(0)
+        if len(rows) <= size:
+            done.append(rows)
+            continue
+        widest = np.argmax(np.ptp(X[rows], axis=0))
+        rows = rows[np.argsort(X[rows, widest], kind="stable")]
+        waiting += [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    width = max(map(len, done))
+    return np.stack([np.pad(r, (0, width - len(r)), constant_values=len(X)) for r in done])

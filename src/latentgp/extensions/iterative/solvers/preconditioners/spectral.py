@@ -1,0 +1,39 @@
+"""The spectral preconditioner: random Fourier features."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.iterative.solvers.operators import System, Tiled
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import LowRank, with_diagonal
+from latentgp.kernels.features import random_features
+from latentgp.modules import Module
+from latentgp.typing import Array
+
+
+class Spectral(Module):
+    """Phi Phi' in place of K with random Fourier features (Rahimi & Recht 2007).
+
+    Args:
+        key: random key of the frequencies.
+        number: of features, an even number of at least 2.
+
+    Raises:
+        InputError: when called, a covariance without a kernel, or a kernel that has no features.
+    """
+
+    key: Key[Array, ""]
+    number: int
+
+    def __call__(self, system: System) -> LowRank:
+        """The preconditioner of a system."""
+        covariance = system.covariance
+        if not isinstance(covariance, Tiled):
+            raise InputError(
+                f"Spectral has no features of a {type(covariance).__name__} covariance: give "
+                "Tiled, which knows its kernel"
+            )
+        X: Float[Array, "N D"] = covariance.X
+        features = random_features(covariance.kernel, self.key, X.shape[1], self.number)
+        return with_diagonal(system, features(X))

@@ -1,0 +1,109 @@
+"""A Gaussian process that has seen its data through some directions, and knows it has."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, check_fixed, start_at
+from latentgp.extensions.iterative.solvers.operators import LinearOperator
+from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.typing import Array
+
+
+class Projection(eqx.Module):
+    """C = S (S' A S)^-1 S' = D D' in place of A^-1 (Wenger et al. 2022).
+
+    C is at most A^-1, so that a variance by it is that of the mathematical process plus that of the
+    solve which was stopped.
+
+    Args:
+        root: D, shape (N, K).
+    """
+
+    root: Float[Array, "N K"]
+
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        """C right: the representer weights where right is y."""
+        return self.root @ (self.root.T @ right)
+
+    def variance(
+        self, prior_variance: Float[Array, "T"], across: Float[Array, "N T"]
+    ) -> Float[Array, "T"]:
+        """The combined variance k** - k' C k at T points.
+
+        Args:
+            prior_variance: k** at the points.
+            across: covariances of the rows with the points.
+        """
+        return prior_variance - jnp.sum((self.root.T @ across) ** 2, axis=0)
+
+    def computational_uncertainty(
+        self, across: Float[Array, "N T"], solved: Float[Array, "N T"]
+    ) -> Float[Array, "T"]:
+        """The part of the combined variance that more computation takes away, k' (A^-1 - C) k.
+
+        Args:
+            across: k, covariances of the rows with the points.
+            solved: A^-1 k.
+        """
+        return jnp.sum(across * (solved - self.solve(across)), axis=0)
+
+
+def projection(operator: LinearOperator, actions: Float[Array, "N K"]) -> Projection:
+    """The projection on directions, or actions, S.
+
+    Args:
+        operator: A, N rows.
+        actions: S; where its columns depend on each other, jitter leaves the variance larger.
+
+    Example:
+        >>> from latentgp.extensions.iterative.solvers.operators import Stored
+        >>> A = Stored(jnp.diag(jnp.array([2.0, 4.0])))
+        >>> seen = projection(A, jnp.array([[1.0], [0.0]]))
+        >>> seen.solve(jnp.ones((2, 1)))[:, 0].round(4).tolist()
+        [0.5, 0.0]
+        >>> seen.variance(jnp.ones(1), jnp.ones((2, 1))).round(4).tolist()
+        [0.5]
+    """
+    inner = actions.T @ operator.times(actions)
+    factor = jittered_cholesky(0.5 * (inner + inner.T)).factor
+    return Projection(actions @ factor.inverse.T)
+
+
+@eqx.filter_jit
+def directions_of(
+    operator: LinearOperator,
+    right: Float[Array, "N"],
+    number: int,
+    *,
+    preconditioner: Preconditioner | None = None,
+) -> Float[Array, "N K"]:
+    """The first directions of conjugate gradients, of unit length.
+
+    The solution by `projection` on them is the iterate after so many steps.
+
+    Args:
+        operator: A, N rows.
+        right: b, shape (N,).
+        number: of directions; fewer where the residual is zero before, then the rest is zero.
+        preconditioner: P, a fixed matrix; none unless given.
+
+    Raises:
+        InputError: a preconditioner that iterates inside.
+    """
+    P = Identity() if preconditioner is None else preconditioner
+    check_fixed(P)
+    goal = jnp.zeros(1, right.dtype)
+    state = start_at(right[:, None], jnp.zeros_like(right)[:, None], P, goal)
+
+    def step(state, _):
+        direction = jnp.where(state.active, state.direction, 0.0)
+        length = jnp.sqrt(jnp.sum(direction**2))
+        kept = (direction / jnp.where(length > 0, length, 1.0))[:, 0]
+        return advance(state, operator, P, goal), kept
+
+    return jax.lax.scan(step, state, length=number)[1].T

@@ -1,0 +1,193 @@
+"""Unbiased solutions from conjugate gradients that are stopped early (ULISSE)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, check_fixed, start_at
+from latentgp.extensions.iterative.solvers.operators import LinearOperator
+from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
+from latentgp.extensions.iterative.solvers.solution import first_residual, norms
+from latentgp.extensions.iterative.solvers.traced import compiled
+from latentgp.modules import Module
+from latentgp.typing import Array
+
+
+class ExponentialWeights(Module):
+    """w_j = exp(rate j): increment j after the threshold is taken with probability 1 / w_j.
+
+    Args:
+        rate: larger values stop earlier and vary more.
+    """
+
+    rate: Float[Array, ""] | float
+
+    def __call__(self, j: Int[Array, "S"]) -> Float[Array, "S"]:
+        return jnp.exp(self.rate * j)
+
+
+class TruncatedSolution(eqx.Module):
+    """Independent unbiased estimates of a solution, all from one run.
+
+    Args:
+        value: C estimates, shape (C, N, S).
+        steps: increments that each of them took, shape (C, S).
+        threshold_steps: increments at which the threshold was reached, shape (S,), which every
+            estimate takes.
+        products: of the run with A.
+        is_unbiased: of each right-hand side, whether the run ended as it should: false where steps
+            ran out or the iteration broke down, which leaves a bias.
+    """
+
+    value: Float[Array, "C N S"]
+    steps: Int[Array, "C S"]
+    threshold_steps: Int[Array, "S"]
+    products: Int[Array, ""]
+    is_unbiased: Bool[Array, "S"]
+
+
+@compiled("threshold", "tolerance", "max_steps")
+def ulisse(
+    operator: LinearOperator,
+    right: Float[Array, "N S"],
+    key: Key[Array, ""],
+    *,
+    threshold: Any,
+    weights: Callable[[Array], Array] | None = None,
+    preconditioner: Preconditioner | None = None,
+    start: Float[Array, "N S"] | None = None,
+    tolerance: Any = 1e-8,
+    max_steps: Any = 1000,
+    copies: int = 2,
+) -> TruncatedSolution:
+    """Unbiased estimates of A^-1 b by random truncation (Filippone & Engler 2015, eq. 11-12).
+
+    Increments of conjugate gradients are summed up to the one that brings the residual below the
+    threshold. Those after it are taken with probabilities 1 / w_0, 1 / w_1, ... until one is not,
+    each times the weights w_0 w_1 ... so far. Expectations are those of the run to `tolerance`.
+    `truncation_variance` gives the variance, which for fast growing weights is carried by events
+    that are hardly ever seen.
+
+    Args:
+        operator: A, N rows.
+        right: b, shape (N, S).
+        key: random key.
+        threshold: norm of the residual after which the truncation is random, q sqrt(N) in the
+            source.
+        weights: gives w_j >= 1 of an array of numbers j = 0, 1, ...; `ExponentialWeights(1.0)`
+            unless given.
+        preconditioner: P, a fixed matrix; none unless given.
+        start: what the iteration starts at, zero unless given; it must not depend on the key.
+        tolerance: of the relative residual at which a run counts as complete.
+        max_steps: the most products with A.
+        copies: independent estimates, C.
+
+    Raises:
+        InputError: a preconditioner that iterates inside.
+
+    Example:
+        >>> from latentgp.extensions.iterative.solvers.operators import Stored
+        >>> A = Stored(jnp.diag(jnp.array([1.0, 2.0, 4.0])))
+        >>> found = ulisse(A, jnp.ones((3, 1)), jax.random.key(0), threshold=10.0)
+        >>> found.value.shape, found.threshold_steps.tolist()
+        ((2, 3, 1), [1])
+    """
+    weights = ExponentialWeights(1.0) if weights is None else weights
+    P = Identity() if preconditioner is None else preconditioner
+    check_fixed(P)
+    goal = tolerance * norms(right)
+    value, residual = first_residual(operator, right, start)
+    state = start_at(residual, value, P, goal)
+    shape = copies, right.shape[1]
+    begun = (
+        state,
+        jnp.broadcast_to(value, (copies, *value.shape)),
+        jnp.ones(shape, right.dtype),
+        jnp.ones(shape, bool),
+        jnp.zeros(shape, int),
+        jnp.full(shape[1:], -1),
+        jnp.zeros(shape[1:], int),
+        jnp.asarray(0),
+    )
+
+    def step(now: Any) -> Any:
+        before, sums, factor, going, taken, late, threshold_steps, steps = now
+        after = advance(before, operator, P, goal)
+        late = _late(late, after, threshold)
+        threshold_steps = jnp.where(late <= 0, steps + 1, threshold_steps)
+        w = jnp.where(late >= 0, weights(jnp.maximum(late, 0)), 1.0)
+        u = jax.random.uniform(jax.random.fold_in(key, steps), shape, right.dtype)
+        going = going & (u < 1 / w) & before.active
+        factor = jnp.where(going, factor * w, factor)
+        increment = after.length * before.direction
+        sums = sums + jnp.where(going, factor, 0.0)[:, None, :] * increment
+        after = after._replace(active=after.active & jnp.any(going, axis=0))
+        return after, sums, factor, going, taken + going, late, threshold_steps, steps + 1
+
+    end = jax.lax.while_loop(
+        lambda now: jnp.any(now[0].active) & (now[-1] < max_steps), step, begun
+    )
+    state, sums, _, _, taken, _, threshold_steps, products = end
+    # A sum that still takes all that comes, and was not at its end.
+    fine = ~state.active & ~state.broken & jnp.all(jnp.isfinite(sums), axis=(0, 1))
+    return TruncatedSolution(
+        sums, taken, jnp.minimum(threshold_steps, jnp.max(taken, axis=0)), products, fine
+    )
+
+
+@compiled("threshold", "tolerance", "max_steps")
+def truncation_variance(
+    operator: LinearOperator,
+    right: Float[Array, "N S"],
+    *,
+    threshold: Any,
+    weights: Callable[[Array], Array] | None = None,
+    preconditioner: Preconditioner | None = None,
+    start: Float[Array, "N S"] | None = None,
+    tolerance: Any = 1e-8,
+    max_steps: Any = 1000,
+) -> Float[Array, "N S"]:
+    """The variance of every number of an estimate of `ulisse`, by two runs to the end.
+
+    With c_j = w_0 ... w_j the estimate takes c_j d_j with probability 1 / c_j, and never d_k for
+    k > j without d_j. So E[c_j c_k 1_j 1_k] = c_min(j, k), and the variance is the sum over j of
+    (c_j - 1) (d_j^2 + 2 d_j (d_{j+1} + d_{j+2} + ...)). Arguments are those of `ulisse`.
+    """
+    weights = ExponentialWeights(1.0) if weights is None else weights
+    P = Identity() if preconditioner is None else preconditioner
+    check_fixed(P)
+    goal = tolerance * norms(right)
+    value, residual = first_residual(operator, right, start)
+    state = start_at(residual, value, P, goal)
+
+    def run(whole: Float[Array, "N S"]) -> tuple[Array, Array]:
+        def step(now: Any) -> Any:
+            before, total, factor, late, steps = now
+            after = advance(before, operator, P, goal)
+            late = _late(late, after, threshold)
+            w = jnp.where(late >= 0, weights(jnp.maximum(late, 0)), 1.0)
+            factor = jnp.where(before.active, factor * w, factor)
+            increment = after.length * before.direction
+            part = increment**2 + 2 * increment * (whole - after.value)
+            return after, total + (factor - 1) * part, factor, late, steps + 1
+
+        ones, early = jnp.ones(right.shape[1], right.dtype), jnp.full(right.shape[1], -1)
+        begun = state, jnp.zeros_like(right), ones, early, jnp.asarray(0)
+        end = jax.lax.while_loop(
+            lambda now: jnp.any(now[0].active) & (now[-1] < max_steps), step, begun
+        )
+        return end[0].value, end[1]
+
+    return run(run(value)[0])[1]
+
+
+def _late(late: Int[Array, "S"], after: Any, threshold: Any) -> Int[Array, "S"]:
+    """Increments past the threshold: -1 before it, 0 at the one that reached it."""
+    reached = (late >= 0) | (norms(after.residual) <= threshold)
+    return jnp.where(reached, late + 1, -1)

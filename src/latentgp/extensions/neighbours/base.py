@@ -1,0 +1,195 @@
+"""What representations by nearest rows have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError, check_choices
+from latentgp.extensions.neighbours.search import (
+    NOBODY,
+    Ordering,
+    SearchBy,
+    coordinates,
+    neighbours_of,
+    order_of,
+)
+from latentgp.kernels import LatentKernel, is_tabulated
+from latentgp.kernels.areal import has_areas
+from latentgp.representations.base import Representation
+from latentgp.representations.latent_axis import distinct_kernels
+from latentgp.representations.whitening import Whitening
+from latentgp.typing import Array
+
+_FEW_CHANGED = 0.05
+
+
+class Found(NamedTuple):
+    """Neighbours of rows.
+
+    Attributes:
+        rows: their numbers, shape (N, #Q, K); -1 where a row has fewer.
+        order: of the rows that have a weight.
+        terms: those whose terms of the evidence stand for all; None for all. Others may have none.
+    """
+
+    rows: Int[Array, "N #Q K"]
+    order: Int[Array, "N"]
+    terms: Int[Array, "T"] | None = None
+
+
+class NearestRows(Representation):
+    """Representation in which a row sees the nearest of those before it, which it holds.
+
+    Args:
+        number: of neighbours m.
+        number_predicted: of the rows that a new input sees.
+        ordering: of the rows: "random", or "maximin".
+        search: "scaled" or "correlation"; None is the first.
+        found: neighbours of the rows; `for_rows` finds them.
+    """
+
+    number: int = eqx.field(static=True, default=20)
+    number_predicted: int | None = eqx.field(static=True, default=None)
+    ordering: Ordering = eqx.field(static=True, default="random")
+    search: SearchBy | None = eqx.field(static=True, default=None)
+    found: Found | None = None
+
+    def __check_init__(self) -> None:
+        if self.number < 1 or (self.number_predicted is not None and self.number_predicted < 1):
+            raise InputError(
+                f"{type(self).__name__} needs at least one neighbour a row and a new input, got "
+                f"number={self.number} and number_predicted={self.number_predicted}; give for "
+                "example Neighbours(20)."
+            )
+        check_choices(self, ordering=get_args(Ordering), search=(None, *get_args(SearchBy)))
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "NearestRows":
+        if is_tabulated(kernel):
+            raise InputError("Precomputed has no inputs in which rows are near; use Dense().")
+        if has_areas(kernel):
+            raise InputError(
+                "Numbers of areas are no inputs in which rows are near; use Inducing(number=) with "
+                "as many points as areas, or Dense()."
+            )
+        return self
+
+    def for_rows(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "NearestRows":
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((X, weights, kernel))):
+            if self.found is None or len(self.found.rows) != len(X):
+                raise InputError(
+                    "Neighbours cannot be found inside grad, jit or vmap; give the method a "
+                    "representation that has them, Neighbours(...).for_rows(X, None, kernel)."
+                )
+            return self
+        X = np.asarray(X)
+        real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)
+        each = distinct_kernels(kernel)
+        order = None if self.found is None else np.asarray(self.found.order)
+        if order is None or len(order) != len(real):
+            inputs = jnp.asarray(X[real])
+            order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
+        terms = self.chosen_terms(real[order])
+        rows = self.near_rows(X, real, kernel, order, terms)
+        return dataclasses.replace(self, found=Found(rows, order, terms))
+
+    def near_rows(
+        self,
+        X: Float[Array, "N D"],
+        real: Int[np.ndarray, "M"],
+        kernel: LatentKernel,
+        order: Int[np.ndarray, "M"],
+        terms: Int[np.ndarray, "T"] | None = None,
+    ) -> Int[np.ndarray, "N #Q K"]:
+        """Numbers of the nearest of the rows earlier in an order, for those that are real.
+
+        Where terms are given, of these rows at least.
+        """
+        X, each = np.asarray(X), distinct_kernels(kernel)
+        columns = max(1, min(self.number, len(X) - 1))
+        rows = np.full((len(X), len(each), columns), NOBODY)
+        search, features = self.searched_by, self.features(kernel, X[real])
+        asked_of = None if terms is None else np.isin(real, terms)
+        for q, own in enumerate(each):
+            near = neighbours_of(own, X[real], order, columns, search, features[q], asked_of)
+            rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
+        return rows
+
+    def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "T"] | None:
+        """Rows, of all in their order, whose terms stand for all; None for all."""
+        return None
+
+    @property
+    def predicts_by_all_centres(self) -> bool:
+        return False
+
+    @property
+    def searched_by(self) -> SearchBy:
+        """How neighbours are searched."""
+        return self.search or "scaled"
+
+    def features(
+        self, kernel: LatentKernel, X: Float[np.ndarray, "N D"]
+    ) -> Sequence[Float[Array, "N M"] | None]:
+        """Features of the low rank that neighbours are not asked about; none unless overridden."""
+        return (None,) * len(distinct_kernels(kernel))
+
+    def renewed(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "NearestRows | None":
+        again = self.for_rows(X, weights, kernel)
+        old, new = self.rows_found(len(X)), again.rows_found(len(X))
+        if self.found is not None and self.found.terms is not None:
+            old, new = old[self.found.terms], new[self.found.terms]
+        kept = sum(np.any(old == new[..., k : k + 1], axis=-1) for k in range(new.shape[-1]))
+        return again if 1 - np.mean(kept) / new.shape[-1] > _FEW_CHANGED else None
+
+    def rows_found(self, rows: int) -> Any:
+        if self.found is None or len(self.found.rows) != rows:
+            raise InputError(
+                f"Neighbours have not been found for these {rows} rows; call "
+                "for_rows(X, weights, kernel) first."
+            )
+        return self.found.rows
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+        raise InputError(
+            f"{type(self).__name__}(...) has no white coefficients; use LatentNeighbours(...), "
+            "Dense() or Inducing(...) for sampling."
+        )
+
+    @property
+    def evidence_is_exact(self) -> bool:
+        return False
+
+    @property
+    def evidence_is_bound(self) -> bool:
+        return False
+
+    @property
+    def one_coefficient_a_row(self) -> bool:
+        return True
+
+    @property
+    def has_coefficients(self) -> bool:
+        return False
+
+    @property
+    def has_dense_factors(self) -> bool:
+        return False

@@ -1,0 +1,267 @@
+"""Each row's pseudo-target given those of its neighbours: small factorisations, row by row.
+
+With precisions W and linear terms l of the sites, r = W^-1/2 l and B = I + W^1/2 K W^1/2, their
+evidence is N(r | 0, B) over N(r | 0, I). For N(r | 0, B) stands prod_i N(r_i | r_c(i)), each factor
+from the block of B at row i and its neighbours c(i) (Vecchia 1988). A row of weight zero has that
+of the identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from latentgp.extensions.neighbours.search import NOBODY
+from latentgp.kernels import LatentKernel, OwnKernels
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import over_sharing, vmap_latents
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.typing import Array
+
+
+class ScaledSites(NamedTuple):
+    """Sites as pseudo-targets of unit noise.
+
+    Attributes:
+        root: W^1/2, shape (#Q, N).
+        target: r = W^-1/2 l, shape (Q, N); zero where the precision is.
+    """
+
+    root: Float[Array, "#Q N"]
+    target: Float[Array, "Q N"]
+
+
+class Conditionals(NamedTuple):
+    """Of each row's pseudo-target given those of its neighbours.
+
+    Attributes:
+        weights: A, such that the mean is A r_c, shape (N, #Q, K).
+        dual: B_cc^-1 r_c, shape (N, Q, K).
+        variance: of r_i given r_c, shape (N, #Q).
+        residual: r_i less its mean in standard deviations, shape (N, Q).
+    """
+
+    weights: Float[Array, "N #Q K"]
+    dual: Float[Array, "N Q K"]
+    variance: Float[Array, "N #Q"]
+    residual: Float[Array, "N Q"]
+
+    @property
+    def rows(self) -> Float[Array, "N #Q M"]:
+        """Rows (-A, 1) / sqrt(d) of U, with which the pseudo-targets are white."""
+        return whitening_rows(self.weights, self.variance)
+
+
+def whitening_rows(
+    weights: Float[Array, "*B K"], variance: Float[Array, "*B"]
+) -> Float[Array, "*B M"]:
+    """Rows (-A, 1) / sqrt(d): less their means given the neighbours, in standard deviations."""
+    own = jnp.ones((*weights.shape[:-1], 1), weights.dtype)
+    return jnp.concatenate([-weights, own], axis=-1) / jnp.sqrt(variance)[..., None]
+
+
+def grams_at(kernel: LatentKernel, points: Float[Array, "#Q B K D"]) -> Float[Array, "#Q B K K"]:
+    """Gram matrices of a few points for each of many rows."""
+    if isinstance(kernel, OwnKernels):
+        spread = jnp.broadcast_to(points, (len(kernel.each), *points.shape[1:]))
+        grams = [
+            jax.vmap(own.symmetric_gram)(p) for own, p in zip(kernel.each, spread, strict=True)
+        ]
+        return jnp.stack(grams)
+    return jax.vmap(kernel.symmetric_gram)(points[0])[None]
+
+
+class Block(NamedTuple):
+    """Rows with their neighbours, these first.
+
+    Attributes:
+        rows: numbers of neighbours and of the rows themselves, shape (B, #Q, K + 1).
+        there: whether there is such a neighbour.
+    """
+
+    rows: Int[Array, "B #Q M"]
+    there: Bool[Array, "B #Q M"]
+
+    @classmethod
+    def of(cls, rows: Int[Array, "B"], neighbours: Int[Array, "B #Q K"]) -> "Block":
+        own = jnp.broadcast_to(rows[:, None, None], (*neighbours.shape[:2], 1))
+        both = jnp.concatenate([neighbours, own], axis=2)
+        return cls(jnp.where(both == NOBODY, own, both), both != NOBODY)
+
+    def take(self, values: Float[Array, "Q N"]) -> Float[Array, "Q B M"]:
+        """Values of each latent function at the rows, zero at those that are not there."""
+        values = jnp.asarray(values)
+        return jax.vmap(self._of_one, (0, None))(values, 0) if self.shared else self._own(values)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all latent functions have the same neighbours."""
+        return self.rows.shape[1] == 1
+
+    def _of_one(self, values: Float[Array, "N"], q: Any) -> Float[Array, "B M"]:
+        return jnp.where(self.there[:, q], values[self.rows[:, q]], 0.0)
+
+    def _own(self, values: Float[Array, "Q N"]) -> Float[Array, "Q B M"]:
+        latents = self.rows.shape[1]
+        values = jnp.broadcast_to(values, (latents, values.shape[1]))
+        return jax.vmap(self._of_one)(values, jnp.arange(latents))
+
+    def add(self, sums: Float[Array, "Q N"], values: Float[Array, "Q B M"]) -> Float[Array, "Q N"]:
+        """Sums over the rows, with these values added where they belong."""
+        latents = jnp.arange(len(sums))
+        rows = jnp.broadcast_to(jnp.moveaxis(self.rows, 1, 0), values.shape)
+        there = jnp.moveaxis(self.there, 1, 0)
+        return sums.at[latents[:, None, None], rows].add(jnp.where(there, values, 0.0))
+
+
+class Terms(NamedTuple):
+    """Rows whose terms make the evidence.
+
+    Attributes:
+        rows: their numbers.
+        each: for how many rows each of them stands.
+    """
+
+    rows: Int[Array, "T"]
+    each: float
+
+    @classmethod
+    def of(cls, rows: int, order: Int[Array, "M"], some: Int[Array, "T"] | None) -> "Terms":
+        """All rows, or some of those in an order, which stand for all of these."""
+        if some is None:
+            return cls(jnp.arange(rows), 1.0)
+        return cls(jnp.asarray(some), len(order) / len(some))
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the log evidence in kernel, roots and targets of the sites.
+
+    Further in inducing points, where there are any.
+    """
+
+    kernel: LatentKernel
+    root: Float[Array, "Q N"]
+    target: Float[Array, "Q N"]
+    points: Float[Array, "M D"] | None = None
+
+    @classmethod
+    def start(cls, kernel: LatentKernel, sites: ScaledSites) -> "Slopes":
+        """Of r'r / 2, to which those of the rows' terms are added."""
+        in_kernel = jax.tree.map(jnp.zeros_like, kernel)
+        return cls(in_kernel, jnp.zeros_like(sites.target), sites.target)
+
+    def plus(
+        self,
+        block: Block,
+        kernel: LatentKernel,
+        root: Float[Array, "Q B M"],
+        target: Float[Array, "Q B M"],
+    ) -> "Slopes":
+        """With those of some rows' terms."""
+        added = jax.tree.map(jnp.add, self.kernel, kernel)
+        return Slopes(added, block.add(self.root, root), block.add(self.target, target))
+
+
+def given(
+    gram: Float[Array, "M M"], root: Float[Array, "M"], target: Float[Array, "K"]
+) -> tuple[Float[Array, "K"], Float[Array, "K"], Float[Array, ""]]:
+    """A row given its neighbours, whose pseudo-targets have unit noise.
+
+    Args:
+        gram: of neighbours and, last, the row, unscaled.
+        root: by what they are scaled.
+        target: pseudo-targets of the neighbours.
+
+    Returns:
+        Weights of the neighbours' targets in the row's mean, B_cc^-1 r_c, and what the variance of
+        the row's own part is less by.
+    """
+    scaled = root[:, None] * gram * root
+    cross = scaled[-1, :-1]
+    inner = jnp.eye(len(cross), dtype=gram.dtype) + scaled[:-1, :-1]
+    lower = lower_cholesky(inner)
+    half = solve_lower(lower, jnp.stack([cross, target], axis=1))
+    weights, dual = solve_lower(lower, half, transposed=True).T
+    return weights, dual, half[:, 0] @ half[:, 0]
+
+
+def conditionals(
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    neighbours: Int[Array, "N #Q K"],
+    sites: ScaledSites,
+    terms: Terms,
+) -> tuple[Conditionals, Float[Array, ""]]:
+    """Rows given their neighbours, and the log evidence of the sites, in nats."""
+
+    def step(total: Array, chunk: Any, real: Bool[Array, "B"]) -> tuple[Array, Conditionals]:
+        block = Block.of(*chunk)
+        grams = grams_at(kernel, jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)])
+        root, target = block.take(sites.root), block.take(sites.target)
+
+        def of_latent(grams: Array, root: Array, target: Array) -> Conditionals:
+            weights, dual, less = jax.vmap(given)(grams, root, target[:, :-1])
+            variance = 1 + root[:, -1] ** 2 * grams[:, -1, -1] - less
+            mean = jnp.sum(weights * target[:, :-1], axis=1)
+            residual = (target[:, -1] - mean) / jnp.sqrt(variance)
+            return Conditionals(weights, dual, variance, residual)
+
+        found = vmap_latents(of_latent, grams, root, target)
+        nats = found.residual**2 + jnp.log(found.variance)
+        total = total + jnp.sum(jnp.where(real, nats, 0.0))
+        return total, Conditionals(*(jnp.moveaxis(a, 0, 1) for a in found))
+
+    columns = (neighbours.shape[2] + 1) ** 2
+    zero = jnp.zeros((), X.dtype)
+    rows = terms.rows, neighbours[terms.rows]
+    total, found = scan_rows(step, zero, rows, columns=columns, in_cache=True)
+    # Of r given its neighbours over N(r | 0, 1).
+    return found, 0.5 * (jnp.sum(sites.target**2) - terms.each * total)
+
+
+def slopes(
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    neighbours: Int[Array, "N #Q K"],
+    sites: ScaledSites,
+    known: Conditionals,
+    terms: Terms,
+) -> Slopes:
+    """Derivatives of the log evidence, without another factorisation.
+
+    With u = (-A, 1) / sqrt(d) of a row and its residual s, that of its term in its block of B is
+    (s (a u' + u a') + (s^2 - 1) u u') / 2, a = (B_cc^-1 r_c, 0), and in the block of r it is -s u.
+    """
+
+    def step(sums: Slopes, chunk: Any, real: Bool[Array, "B"]) -> tuple[Slopes, None]:
+        rows, neighbours, known = chunk
+        block = Block.of(rows, neighbours)
+        points = jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)]
+        grams, pull = jax.vjp(lambda kernel: grams_at(kernel, points), kernel)
+        root = block.take(sites.root)
+        known = Conditionals(*(jnp.moveaxis(a, 1, 0) for a in known))
+
+        def of_latent(grams: Array, root: Array, known: Conditionals) -> tuple[Array, Array, Array]:
+            u = whitening_rows(known.weights, known.variance)
+            a = jnp.pad(known.dual, ((0, 0), (0, 1)))
+            s = known.residual[:, None]
+            # (v u' + u v') / 2 for v = s a + (s^2 - 1) u / 2.
+            each = jnp.where(real, terms.each, 0.0)[:, None]
+            v = each * (s * a + 0.5 * (s**2 - 1) * u)
+            outer = 0.5 * (v[:, :, None] * u[:, None, :] + u[:, :, None] * v[:, None, :])
+            in_gram = root[:, :, None] * outer * root[:, None, :]
+            in_root = 2 * jnp.sum(outer * grams * root[:, None, :], axis=2)
+            return in_gram, in_root, each * (-s * u)
+
+        in_gram, in_root, in_target = vmap_latents(of_latent, grams, root, known)
+        (in_kernel,) = pull(over_sharing(in_gram, grams))
+        return sums.plus(block, in_kernel, in_root, in_target), None
+
+    start = Slopes.start(kernel, sites)
+    columns = (neighbours.shape[2] + 1) ** 2
+    rows = terms.rows, neighbours[terms.rows], known
+    return scan_rows(step, start, rows, columns=columns, in_cache=True)[0]

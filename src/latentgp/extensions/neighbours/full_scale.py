@@ -1,0 +1,277 @@
+"""A low rank and, of what it leaves, each row given its neighbours (Gyger, Furrer & Sigrist 2025).
+
+With white inducing variables v ~ N(0, I), Phi = K_xz L^-T and L L' = K_zz, latent functions are
+Phi v and a residual of covariance K - Phi Phi'. In units of the sites' noise pseudo-targets are
+
+    r = F v + t,   F = W^1/2 Phi,   t ~ N(0, I + W^1/2 (K - Phi Phi') W^1/2),
+
+and for the law of t stands prod_i N(t_i | t_c(i)) = N(0, (U'U)^-1), U with rows (-A, 1) / sqrt(d).
+So U r has unit noise about U F v: with E = U F and e = U r the precision of v is I + E'E and its
+linear term E'e.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from latentgp.extensions.neighbours.conditionals import (
+    Block,
+    ScaledSites,
+    Slopes,
+    given,
+    grams_at,
+    whitening_rows,
+)
+from latentgp.kernels import LatentKernel
+from latentgp.numerics.cholesky import Factor, cholesky, differentiable_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.typing import Array
+
+
+class LowRank(NamedTuple):
+    """Features of the rows, and the posterior of their weights v.
+
+    Attributes:
+        points: inducing points Z.
+        inverse: L^-1, of K_zz + jitter.
+        features: Phi, shape (#Q, N, M).
+        mean: of v, shape (Q, M).
+        factor: of the precision I + E'E.
+        left: pseudo-targets less F times the mean of v, shape (Q, N).
+    """
+
+    points: Float[Array, "M D"]
+    inverse: Float[Array, "#Q M M"]
+    features: Float[Array, "#Q N M"]
+    mean: Float[Array, "Q M"]
+    factor: Factor
+    left: Float[Array, "Q N"]
+
+    def features_at(self, kernel: LatentKernel, X: Float[Array, "B D"]) -> Float[Array, "#Q B M"]:
+        """Phi at other inputs."""
+        return features_given(kernel, self.points, self.inverse, X)
+
+
+class Whitener(NamedTuple):
+    """Rows of U: with them pseudo-targets are white, given what the low rank says of them."""
+
+    rows: Float[Array, "N #Q K"]
+
+
+class Law(NamedTuple):
+    """Law of the pseudo-targets of all rows.
+
+    Attributes:
+        whitener: of the residuals.
+        low_rank: the rest.
+        log_evidence: of the sites, in nats.
+        jitter: of K_zz.
+    """
+
+    whitener: Whitener
+    low_rank: LowRank
+    log_evidence: Float[Array, ""]
+    jitter: Float[Array, ""]
+
+
+def inverse_root(
+    kernel: LatentKernel, points: Float[Array, "M D"]
+) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:
+    """L^-1, and the jitter that K_zz needs."""
+    lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, points))
+    identity = jnp.eye(len(points), dtype=lower.dtype)
+    return vmap_latents(lambda lower: solve_lower(lower, identity), lower), jitter
+
+
+def features_given(
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    inverse: Float[Array, "#Q M M"],
+    X: Float[Array, "N D"],
+) -> Float[Array, "#Q N M"]:
+    """Phi = K_xz L^-T."""
+    return vmap_latents(
+        lambda block, root: block @ root.T, latent_grams(kernel, X, points), inverse
+    )
+
+
+@jax.jit
+def features_of(
+    kernel: LatentKernel, points: Float[Array, "M D"], X: Float[Array, "N D"]
+) -> Float[Array, "#Q N M"]:
+    """Phi: that K - Phi Phi' is the covariance of what inducing points leave."""
+    return features_given(kernel, points, inverse_root(kernel, points)[0], X)
+
+
+def features_near(
+    features: Float[Array, "#Q N M"], rows: Int[Array, "B #Q K"]
+) -> Float[Array, "#Q B K M"]:
+    """Features of the rows of blocks; of a row that is not there, some."""
+    return vmap_latents(lambda own, rows: own[rows], features, jnp.moveaxis(rows, 1, 0))
+
+
+def residual_grams(
+    grams: Float[Array, "B K K"], features: Float[Array, "B K M"]
+) -> Float[Array, "B K K"]:
+    """Covariances of what a low rank leaves."""
+    return grams - features @ jnp.swapaxes(features, 1, 2)
+
+
+def law_of(
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    neighbours: Int[Array, "N #Q K"],
+    sites: ScaledSites,
+    points: Float[Array, "M D"],
+) -> Law:
+    """Every row given its neighbours and v, the posterior of v, and the log evidence."""
+    inverse, jitter = inverse_root(kernel, points)
+    features = features_given(kernel, points, inverse, X)
+
+    def step(sums: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Array]:
+        block = Block.of(*chunk)
+        grams = grams_at(kernel, jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)])
+        near = features_near(features, block.rows)
+        root, target = block.take(sites.root), block.take(sites.target)
+
+        def of_law(grams: Array, near: Array, root: Array) -> tuple[Array, Array, Array]:
+            left = residual_grams(grams, near)
+            weights, _, less = jax.vmap(given)(left, root, jnp.zeros_like(root[:, :-1]))
+            variance = 1 + root[:, -1] ** 2 * left[:, -1, -1] - less
+            u = whitening_rows(weights, variance)
+            return u, jnp.log(variance), jnp.einsum("bk,bkm->bm", u * root, near) * real[:, None]
+
+        u, log_variance, E = vmap_latents(of_law, grams, near, root)
+        e = vmap_latents(lambda u, target: jnp.sum(u * target, axis=1), u, target)
+        # Of the whitened over N(r | 0, 1).
+        nats = target[:, :, -1] ** 2 - e**2 - log_variance
+        products = vmap_latents(lambda E: E.T @ E, E)
+        linear = vmap_latents(lambda E, e: e @ E, E, e)
+        here = 0.5 * jnp.sum(jnp.where(real, nats, 0.0)), products, linear
+        return jax.tree.map(jnp.add, sums, here), jnp.moveaxis(u, 0, 1)
+
+    size, laws = len(points), max(len(features), len(sites.root))
+    start = (
+        jnp.zeros((), X.dtype),
+        jnp.zeros((laws, size, size), X.dtype),
+        jnp.zeros((len(sites.target), size), X.dtype),
+    )
+    rows = jnp.arange(len(X)), neighbours
+    columns = _columns(neighbours, points)
+    (nats, products, linear), u = scan_rows(step, start, rows, columns=columns, in_cache=True)
+    factor = vmap_latents(lambda P: cholesky(P + jnp.eye(size, dtype=P.dtype)), products)
+
+    def solve(factor: Factor, linear: Array) -> tuple[Array, Array]:
+        half = factor.inverse @ linear
+        return factor.inverse.T @ half, 0.5 * half @ half - factor.half_log_determinant
+
+    mean, gained = vmap_latents(solve, factor, linear)
+    explained = vmap_latents(lambda own, mean: own @ mean, features, mean)
+    left = sites.target - sites.root * explained
+    low_rank = LowRank(points, inverse, features, mean, factor, left)
+    return Law(Whitener(u), low_rank, nats + jnp.sum(gained), jnp.max(jitter))
+
+
+def slopes(
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    neighbours: Int[Array, "N #Q K"],
+    sites: ScaledSites,
+    whitener: Whitener,
+    low_rank: LowRank,
+) -> Slopes:
+    """Derivatives of the log evidence: the mean, over v given r, of that of log N(r - F v).
+
+    (Fisher's identity.) With u of a row and t = r - F v its term has (s (a u' + u a') + (s^2 - 1) u
+    u') / 2 in its block of the residuals' covariance, s = u't and a = (B_cc^-1 t_c, 0), -s u in t
+    and so u s v' in F. Of v there are mean m and covariance S, of t the mean T: E s a = (B_cc^-1
+    (s T_c + F_c S E_i), 0), E s^2 = s^2 + E_i' S E_i and E s v = s m - S E_i, s = u'T.
+    """
+    features = low_rank.features
+    covariance = vmap_latents(Factor.inverse_of_product, low_rank.factor)
+
+    def step(sums: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, None]:
+        rows, neighbours, u = chunk
+        block = Block.of(rows, neighbours)
+        points = jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)]
+        grams, pull = jax.vjp(lambda kernel: grams_at(kernel, points), kernel)
+        near = features_near(features, block.rows)
+        root, target = block.take(sites.root), block.take(low_rank.left)
+        u = jnp.moveaxis(u, 1, 0) * real[:, None]
+
+        def of_latent(
+            grams: Array, near: Array, root: Array, u: Array, target: Array, mean: Array, S: Array
+        ) -> tuple[Array, ...]:
+            left = residual_grams(grams, near)
+            E = jnp.einsum("bk,bkm->bm", u * root, near)
+            s = jnp.sum(u * target, axis=1)[:, None]
+            SE = E @ S
+            right = s * target + root * jnp.einsum("bkm,bm->bk", near, SE)
+            _, a, _ = jax.vmap(given)(left, root, right[:, :-1])
+            a = jnp.pad(a, ((0, 0), (0, 1)))
+            square = s**2 + jnp.sum(E * SE, axis=1)[:, None]
+            w = a + 0.5 * (square - 1) * u
+            # The derivative in the block is (w u' + u w') / 2.
+            ru, rw = root * u, root * w
+            in_gram = 0.5 * (rw[:, :, None] * ru[:, None, :] + ru[:, :, None] * rw[:, None, :])
+            sv = s * mean - SE
+            in_root = w * jnp.einsum("bjk,bk->bj", left, ru)
+            in_root = in_root + u * jnp.einsum("bjk,bk->bj", left, rw)
+            in_root = in_root + u * jnp.einsum("bkm,bm->bk", near, sv)
+            through = sv - jnp.einsum("bk,bkm->bm", rw, near)
+            in_near = ru[:, :, None] * through[:, None] - rw[:, :, None] * E[:, None]
+            return in_gram, in_near, in_root, -s * u
+
+        means = low_rank.mean, covariance
+        found = vmap_latents(of_latent, grams, near, root, u, target, *means)
+        in_gram, in_near, in_root, in_target = found
+        (in_kernel,) = pull(over_sharing(in_gram, grams))
+        sums, in_features = sums
+        in_features = vmap_latents(
+            lambda sums, rows, values: sums.at[rows].add(values),
+            in_features,
+            jnp.moveaxis(block.rows, 1, 0),
+            over_sharing(in_near, near),
+        )
+        return (sums.plus(block, in_kernel, in_root, in_target), in_features), None
+
+    start = Slopes.start(kernel, sites), jnp.zeros_like(features)
+    rows = jnp.arange(len(X)), neighbours, whitener.rows
+    columns = _columns(neighbours, low_rank.points)
+    (found, in_features), _ = scan_rows(step, start, rows, columns=columns, in_cache=True)
+    through, in_points = pull_features(kernel, low_rank.points, X, in_features)
+    in_kernel = jax.tree.map(jnp.add, found.kernel, through)
+    return found._replace(kernel=in_kernel, points=in_points)
+
+
+def pull_features(
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    X: Float[Array, "N D"],
+    slope: Float[Array, "#Q N M"],
+) -> tuple[LatentKernel, Float[Array, "M D"]]:
+    """Derivatives through the features, in kernel and inducing points."""
+    inverse, pull_inverse, _ = jax.vjp(inverse_root, kernel, points, has_aux=True)
+
+    def step(sums: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, None]:
+        x, slope = chunk
+        _, pull = jax.vjp(lambda k, Z, root: features_given(k, Z, root, x), kernel, points, inverse)
+        here = pull(jnp.moveaxis(slope * real[:, None, None], 1, 0))
+        return jax.tree.map(jnp.add, sums, here), None
+
+    start = jax.tree.map(jnp.zeros_like, (kernel, points, inverse))
+    rows = X, jnp.moveaxis(slope, 1, 0)
+    (*direct, in_inverse), _ = scan_rows(step, start, rows, columns=len(points))
+    return jax.tree.map(jnp.add, tuple(direct), pull_inverse(in_inverse))
+
+
+def _columns(neighbours: Int[Array, "N #Q K"], points: Float[Array, "M D"]) -> int:
+    """Numbers needed a row: a block and its features."""
+    size = neighbours.shape[2] + 1
+    return size * (size + len(points))

@@ -1,0 +1,240 @@
+"""Nearest neighbours of latents: one Gaussian posterior for any sites."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int, Key, PyTree, UInt32
+
+from latentgp.extensions.neighbours.base import NearestRows
+from latentgp.extensions.neighbours.latent_posterior import (
+    LatentNeighboursPosterior,
+    diagonal_of,
+    mean_given,
+    slope_in_prior,
+    solved,
+    with_draws,
+)
+from latentgp.extensions.neighbours.near import NearRows
+from latentgp.extensions.neighbours.preconditioner import posterior_regression
+from latentgp.extensions.neighbours.prior import (
+    Regression,
+    SparseFactor,
+    nugget_of,
+    regression,
+    slope_of_regression,
+)
+from latentgp.extensions.neighbours.root import (
+    NeighbourSampler,
+    SparseRoot,
+    SparseWhitening,
+    preconditioned,
+)
+from latentgp.extensions.neighbours.sweeps import Sweeps, sweeps_of
+from latentgp.kernels import LatentKernel
+from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.rows.data import Data
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+
+class Kept(NamedTuple):
+    """The prior at the rows, under one kernel."""
+
+    X: Float[Array, "N D"]
+    prior: Regression
+    factor: SparseFactor
+
+
+class LatentNeighbours(NearestRows):
+    """Each latent given the nearest of those before it (Datta et al. 2016; Vecchia 1988).
+
+    A Gaussian prior with a sparse precision, so that every rule for sites has one Gaussian
+    posterior. Solves with that posterior's precision are by conjugate gradients, its
+    log-determinant by Lanczos quadrature and its variances by simulation, unless there are few
+    latents. Methods whose sites move, such as `Laplace`, take it where they are given
+    `Neighbours(m)`.
+
+    Args:
+        probes: number of probe vectors of log-determinants, gradients and variances at the rows.
+        draws: number of draws that variances at new inputs are found by, at the end of a fit: with
+            S of them the part of a variance that the rows leave has a relative error of
+            sqrt(2 / S).
+        exact_up_to: number of latents up to which there is nothing stochastic, by a dense factor.
+    """
+
+    probes: int = eqx.field(static=True, default=16)
+    draws: int = eqx.field(static=True, default=128)
+    exact_up_to: int = eqx.field(static=True, default=500)
+    key: UInt32[Array, "2"] | None = None
+    later: Int[Array, "N #Q L"] | None = None
+    sweeps: tuple[Sweeps, ...] | None = None
+    real: Bool[Array, "N"] | None = None
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "LatentNeighbours":
+        ready: Any = super().initialise(X, weights, kernel, key)
+        return dataclasses.replace(ready, key=jax.random.key_data(key))
+
+    def for_rows(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "LatentNeighbours":
+        ready: Any = super().for_rows(X, weights, kernel)
+        if ready is self:
+            return self
+        real = np.ones(len(X), bool) if weights is None else np.asarray(weights) > 0
+        numbers = np.flatnonzero(real)
+        order = numbers[ready.found.order]
+        each = np.moveaxis(ready.found.rows, 1, 0)
+        sweeps = tuple(sweeps_of(own, order) for own in each)
+        later = self.near_rows(X, numbers, kernel, ready.found.order[::-1])
+        later = later[:, :, : max(1, later.shape[2] // 2)]
+        return dataclasses.replace(ready, sweeps=sweeps, real=real, later=later)
+
+    def for_means(self) -> "LatentNeighbours":
+        return dataclasses.replace(self, probes=0)
+
+    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Kept:
+        prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
+        return Kept(X, prior, SparseFactor.of(prior.weights, self._sweeps))
+
+    def condition(
+        self, kernel: LatentKernel, X: Any, sites: GaussianSites
+    ) -> LatentNeighboursPosterior:
+        latents = sites.linear.shape[1]
+        kept = X if isinstance(X, Kept) else self.kept(kernel, X, latents)
+        neighbours = jnp.asarray(self.rows_found(len(kept.X)))
+        own = posterior_regression(
+            kernel, kept.X, neighbours, jnp.asarray(self.later), sites.precision
+        )
+        prior = SparseRoot(kept.prior, neighbours, kept.factor)
+        M = preconditioned(prior, self._sweeps, own, sites.precision)
+        exact = sites.linear.size <= self.exact_up_to
+        diagonal = diagonal_of(kept.prior, neighbours, sites.precision)
+        found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
+        make: Any = LatentNeighboursPosterior  # whose evidence and KL are found when asked for
+        return make(
+            kernel=kernel,
+            X=kept.X,
+            neighbours=neighbours,
+            prior=kept.prior,
+            operator=M,
+            real=jnp.asarray(self.real),
+            sites=sites,
+            solved=found,
+            jitter=jnp.max(nugget_of(kernel, kept.X)),
+            trace_term=jnp.zeros((), sites.linear.dtype),
+            number=self._seen,
+        )
+
+    @property
+    def _key(self) -> Key[Array, ""]:
+        return jax.random.key(0) if self.key is None else jax.random.wrap_key_data(self.key)
+
+    @property
+    def _sweeps(self) -> tuple[Sweeps, ...]:
+        assert self.sweeps is not None
+        return self.sweeps
+
+    def update_sites(
+        self,
+        posterior: LatentNeighboursPosterior,
+        X: Any,
+        rows: Rows,
+        sites: GaussianSites,
+        offset: Float[Array, "N Q"],
+        update: SiteUpdate,
+    ) -> tuple[GaussianSites, LatentNeighboursPosterior, PyTree]:
+        kept = Kept(posterior.X, posterior.prior, posterior.operator.factor)
+        sites, other = update(rows, posterior.at_rows, sites, offset)
+        return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
+
+    def pull_back(
+        self, posterior: LatentNeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Pullback:
+        slope = slope_in_prior(posterior)
+        arguments = posterior.X, posterior.neighbours, posterior.prior
+        in_kernel = slope_of_regression(posterior.kernel, *arguments, slope)
+        return Pullback(in_kernel, None, posterior.at_rows)
+
+    def linearised(
+        self, posterior: LatentNeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Callable[[Float[Array, "N Q"]], tuple[LatentKernel, Float[Array, "N Q"]]]:
+        """By one more solve: along s the mean moves by A^-1 s, and nothing else does."""
+
+        def in_kernel(mean: Float[Array, "N Q"]) -> LatentKernel:
+            moved = eqx.tree_at(lambda p: p.solved.mean, posterior, mean)
+            arguments = posterior.X, posterior.neighbours, posterior.prior
+            return slope_of_regression(posterior.kernel, *arguments, slope_in_prior(moved))
+
+        def move(along: Float[Array, "N Q"]) -> tuple[LatentKernel, Float[Array, "N Q"]]:
+            shift = mean_given(posterior.operator, along)
+            return jax.jvp(in_kernel, (posterior.solved.mean,), (shift,))[1], shift
+
+        return move
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> SparseWhitening:
+        """One coefficient a row: g = B^-1 D^(1/2) v, in O(N m) given B and D."""
+        _, prior, factor = self.kept(kernel, X, 1)
+        return SparseWhitening(
+            centres=jnp.asarray(X),
+            residual=jnp.zeros_like(prior.variance),
+            jitter=jnp.max(nugget_of(kernel, X)),
+            root=SparseRoot(prior, jnp.asarray(self.rows_found(len(X))), factor),
+            kernel=kernel,
+            later=jnp.asarray(self.later),
+            sweeps=self._sweeps,
+        )
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
+    ) -> NeighbourSampler:
+        whitening = self.whitening(kernel, X)
+        return NeighbourSampler(whitening.centres, whitening.jitter, whitening)
+
+    def rows_seen(self, X: Float[Array, "N D"]) -> NearRows:
+        assert self.real is not None
+        return NearRows(np.asarray(X), ~np.asarray(self.real), self._seen, len(self._sweeps) > 1)
+
+    @property
+    def _seen(self) -> int:
+        return self.number_predicted or 2 * self.number
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            f"Each latent sees the {self.number} neighbours that are nearest at the "
+            "hyper-parameters where chains start, whatever length-scales these draw.",
+        )
+
+    @property
+    def has_coefficients(self) -> bool:
+        return True
+
+    def finished(
+        self, posterior: LatentNeighboursPosterior, rows: Data | None = None
+    ) -> LatentNeighboursPosterior:
+        if posterior.solved.mean.size <= self.exact_up_to:
+            return posterior
+        return _with_draws(posterior, jax.random.fold_in(self._key, 1), self.draws)
+
+    def configured_for(self, *, signed: bool, power: float) -> "LatentNeighbours":
+        return self
+
+    @property
+    def estimates_evidence(self) -> bool:
+        return self.found is None or len(self.found.rows) > self.exact_up_to
+
+
+_with_draws = eqx.filter_jit(with_draws)

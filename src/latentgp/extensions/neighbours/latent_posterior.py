@@ -1,0 +1,430 @@
+"""Posterior of latents that are conditioned on their neighbours, by solves with a sparse matrix.
+
+With the prior precision B' D^-1 B and site precisions W the posterior precision is A = B' D^-1 B +
+W. Solves go by M = T^-1 A T'^-1 for the root T of a preconditioner P = T T' of the same sparsity,
+whose determinant is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
+from latentgp.extensions.iterative.solvers.log_determinant import (
+    quadrature,
+    recorded_conjugate_gradients,
+)
+from latentgp.extensions.iterative.solvers.operators import LinearOperator
+from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
+from latentgp.extensions.iterative.solvers.solution import BREAKDOWN, Solution
+from latentgp.extensions.neighbours.conditionals import Block
+from latentgp.extensions.neighbours.near import (
+    NearPosterior,
+    Sight,
+    latents_given,
+    weighted_rows,
+)
+from latentgp.extensions.neighbours.posterior import with_diagonals
+from latentgp.extensions.neighbours.prior import Regression, SparseFactor
+from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
+from latentgp.numerics.cholesky import cholesky
+from latentgp.representations.latent_axis import over_sharing
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_TOLERANCE, _MOST_STEPS = 1e-6, 1000  # of the mean
+_POOR = 1e-3  # residual of the mean, or of a probe vector, that is worth a warning
+_COLUMNS = 16  # of draws that are solved for together
+_PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-5, 200  # errors of estimates are of its square
+
+
+class Whitened(LinearOperator):
+    """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C.
+
+    Attributes:
+        factor: B.
+        variance: D, shape (N, Q).
+        precision: W.
+        own: C, ones on its diagonal as B has.
+        root: R.
+    """
+
+    factor: SparseFactor
+    variance: Float[Array, "N Q"]
+    precision: Float[Array, "N Q"]
+    own: SparseFactor
+    root: Float[Array, "N Q"]
+
+    @property
+    def size(self) -> int:
+        return self.precision.size
+
+    @property
+    def log_determinant_of_preconditioner(self) -> Float[Array, ""]:
+        """Of P; those of B and C are one."""
+        return -2 * jnp.sum(jnp.log(self.root))
+
+    def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
+        return self.to_white(self.sparse_times(self.from_white(right)))
+
+    def sparse_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        """A right."""
+        through = self.factor.times(right) / self.variance[..., None]
+        return self.factor.transposed_times(through) + self.precision[..., None] * right
+
+    def from_white(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
+        """T'^-1 white: a solution of A x = T b from one of M u = b."""
+        cut = white.reshape(*self.precision.shape, -1)
+        return self.own.solve(self.root[..., None] * cut)
+
+    def to_white(self, right: Float[Array, "N Q S"]) -> Float[Array, "M S"]:
+        """T^-1 right."""
+        turned = self.own.transposed_solve(right)
+        return (self.root[..., None] * turned).reshape(self.size, -1)
+
+    def from_preconditioner(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
+        """T white: of noise, a draw with covariance P."""
+        cut = white.reshape(*self.precision.shape, -1)
+        return self.own.transposed_times(cut / self.root[..., None])
+
+
+class Solved(NamedTuple):
+    """Solves with the posterior precision A.
+
+    Attributes:
+        mean: A^-1 l, shape (N, Q).
+        left: A^-1 z of probe vectors z with covariance P, shape (N, Q, S).
+        right: P^-1 z: the mean of left right' is A^-1.
+        variance: of the posterior at the rows, shape (N, Q).
+        log_determinant: of A.
+        standard_error: of the log-determinant.
+        residual: relative one of the mean; zero until a fit is finished.
+        of_probes: largest relative residual of the probe vectors' solves.
+    """
+
+    mean: Float[Array, "N Q"]
+    left: Float[Array, "N Q S"]
+    right: Float[Array, "N Q S"]
+    variance: Float[Array, "N Q"]
+    log_determinant: Float[Array, ""]
+    standard_error: Float[Array, ""]
+    residual: Float[Array, ""]
+    of_probes: Float[Array, ""] | float = 0.0  # which earlier files lack
+
+
+def solved(
+    M: Whitened,
+    diagonal: Float[Array, "N Q"],
+    linear: Float[Array, "N Q"],
+    key: Key[Array, ""],
+    probes: int,
+    exact: bool,
+) -> Solved:
+    """Mean, and all that probe vectors say; with `exact` there is one for each latent.
+
+    A variance is 1 / A_ii + the mean of (x_i - z_i / A_ii)^2 over draws x = A^-1 z, z ~ N(0, A):
+    of the row given all others, which is known, and of its mean given these (Sidén, Lindgren,
+    Bolin & Villani 2018). Where a precision is negative there are no such draws, and with x = A^-1
+    z and p = P^-1 z of probe vectors the square is (x_i - z_i / A_ii) p_i.
+    """
+    right = M.to_white(linear[..., None])
+    if not probes:
+        none, nan = jnp.zeros((*linear.shape, 0), linear.dtype), jnp.asarray(jnp.nan)
+        mean = M.from_white(_solve(M, right))[..., 0]
+        return Solved(mean, none, none, jnp.zeros_like(mean), nan, nan, nan, nan)
+    if exact:
+        units = jnp.eye(M.size, dtype=right.dtype)
+        whole = cholesky(M.times(units))
+        white = whole.inverse.T @ (whole.inverse @ right)
+        noise = jnp.sqrt(M.size) * units
+        left = whole.inverse.T @ (whole.inverse @ noise)
+        log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
+        of_probes = error
+    else:
+        white = _solve(M, right)
+        noise = jax.random.rademacher(key, (M.size, probes), right.dtype)
+        recorded = recorded_conjugate_gradients(
+            jax.lax.stop_gradient(M), noise, Identity(), _PROBE_TOLERANCE, _MOST_PROBE_STEPS
+        )
+        left, traces = recorded.solution.value, quadrature(recorded)
+        log_det = jnp.mean(traces)
+        error = jnp.std(traces, ddof=1) / jnp.sqrt(probes)
+        of_probes = jnp.max(recorded.solution.relative_residual)
+    x, p = M.from_white(left), M.from_white(noise)
+
+    def by_probes() -> Float[Array, "N Q"]:
+        z = M.from_preconditioner(noise)
+        return jnp.mean((x - z / diagonal[..., None]) * p, axis=2)
+
+    if exact:
+        spread = by_probes()
+    else:
+        drawn = jax.lax.cond(
+            jnp.any(M.precision < 0),
+            lambda: jnp.maximum(by_probes(), 0.0),
+            lambda: _spread_of_draws(M, diagonal, jax.random.fold_in(key, 1), probes),
+        )
+        spread = jax.lax.stop_gradient(drawn)
+    log_det = M.log_determinant_of_preconditioner + log_det
+    mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
+    return Solved(mean, x, p, 1 / diagonal + spread, log_det, error, unknown, of_probes)
+
+
+def _spread_of_draws(
+    M: Whitened, diagonal: Float[Array, "N Q"], key: Key[Array, ""], number: int
+) -> Float[Array, "N Q"]:
+    """Variance of each row's mean given all others, by draws."""
+    x, z = draws_of(M, key, number)
+    return jnp.mean((x - z / diagonal[..., None]) ** 2, axis=2)
+
+
+def draws_of(
+    M: Whitened, key: Key[Array, ""], number: int
+) -> tuple[Float[Array, "N Q S"], Float[Array, "N Q S"]]:
+    """Draws x = A^-1 z, of latents less their mean, with z ~ N(0, A).
+
+    Where a precision is negative there is no such z: it counts as zero.
+    """
+    held = eqx.tree_at(lambda M: M.precision, M, jnp.maximum(M.precision, 0.0))
+    z = perturbed(held, key, number)
+    return solve_to(held, z, _PROBE_TOLERANCE), z
+
+
+def perturbed(M: Whitened, key: Key[Array, ""], number: int) -> Float[Array, "N Q S"]:
+    """Draws z ~ N(0, A), where no precision is negative."""
+    noise = jax.random.normal(key, (2, *M.variance.shape, number), M.variance.dtype)
+    z = M.factor.transposed_times(noise[0] / jnp.sqrt(M.variance)[..., None])
+    return z + jnp.sqrt(M.precision)[..., None] * noise[1]
+
+
+def solve_to(M: Whitened, right: Float[Array, "N Q S"], tolerance: float) -> Float[Array, "N Q S"]:
+    """A^-1 right, to a relative residual after the preconditioner; a warning if it is missed."""
+    solution = _iterated(M, M.to_white(right), tolerance)
+    solution.tell("Draws and means of latent functions by neighbours")
+    return M.from_white(_sound(solution))
+
+
+def mean_given(M: Whitened, linear: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    """The posterior mean A^-1 l alone."""
+    return M.from_white(_solve(M, M.to_white(linear[..., None])))[..., 0]
+
+
+def _solve(M: Whitened, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
+    """By conjugate gradients; its derivative is another solve."""
+
+    def solve(times: Any, right: Array) -> Array:
+        return _sound(_iterated(M, right, _TOLERANCE))
+
+    return jax.lax.custom_linear_solve(M.times, right, solve, symmetric=True)
+
+
+def _iterated(M: Whitened, right: Float[Array, "M S"], tolerance: float) -> Solution:
+    """M^-1 right by conjugate gradients."""
+    return conjugate_gradients(M, right, tolerance=tolerance, max_steps=_MOST_STEPS)
+
+
+def _sound(solution: Solution) -> Float[Array, "M S"]:
+    """The solution; not numbers where the matrix is not positive definite."""
+    return jnp.where(solution.code == BREAKDOWN, jnp.nan, solution.value)
+
+
+def diagonal_of(
+    prior: Regression, neighbours: Int[Array, "N #Q K"], precision: Float[Array, "N Q"]
+) -> Float[Array, "N Q"]:
+    """Of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
+    scaled = prior.weights**2 / prior.variance[..., None]
+    block = Block.of(jnp.arange(len(precision)), jnp.asarray(neighbours))
+    own = (1 / prior.variance)[..., None]
+    sums = block.add(jnp.zeros_like(prior.variance), jnp.concatenate([scaled, own], axis=2))
+    return sums.T + precision
+
+
+class LatentNeighboursPosterior(NearPosterior):
+    """Posterior of latents at the rows; a new one is conditioned on those at the nearest rows.
+
+    Attributes:
+        neighbours: numbers of each row's neighbours, shape (N, #Q, K).
+        prior: each row given its neighbours.
+        operator: the posterior precision with its preconditioner.
+        real: rows that are not padding.
+        sites: as functions of g.
+        solved: mean, and solves with probe vectors.
+        number: of the rows that a new input sees.
+    """
+
+    kernel: LatentKernel
+    X: Float[Array, "N D"]
+    neighbours: Int[Array, "N #Q K"]
+    prior: Regression
+    operator: Whitened
+    real: Bool[Array, "N"]
+    sites: GaussianSites
+    solved: Solved
+    jitter: Float[Array, ""]
+    trace_term: Float[Array, ""]
+    number: int = eqx.field(static=True)
+
+    @property
+    def log_evidence(self) -> Float[Array, ""]:
+        pull = 0.5 * jnp.sum(self.sites.linear * self.solved.mean)
+        return pull - 0.5 * (self.solved.log_determinant + self._log_prior_determinant)
+
+    @property
+    def evidence_error(self) -> Float[Array, ""]:
+        return 0.5 * self.solved.standard_error
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        residual, draws = float(self.solved.residual), self.solved.left.shape[2]
+        if residual == 0:
+            return ()
+        return (
+            f"Each latent sees {self.neighbours.shape[2]} neighbours; solves left a relative "
+            f"residual of {self._worst:.1e}, the log evidence has a standard error of "
+            f"{float(self.evidence_error):.2g} nats, and variances at new inputs, by {draws} "
+            f"draws, one of {np.sqrt(2 / draws):.0%} in what the rows leave of them.",
+        )
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        if self._worst <= _POOR:
+            return ()
+        return (
+            f"Solves with the posterior precision left a relative residual of {self._worst:.1e}; "
+            "add noise or priors against huge variances, or use Inducing(...).",
+        )
+
+    @property
+    def _worst(self) -> float:
+        """Largest relative residual of the mean and of probe vectors."""
+        return float(np.maximum(self.solved.residual, self.solved.of_probes))
+
+    @property
+    def kl(self) -> Float[Array, ""]:
+        mean, variance = self.solved.mean, self.solved.variance
+        linear, precision, _ = self.sites
+        quadratic = jnp.sum(mean * (linear - precision * mean) - precision * variance)
+        determinants = self.solved.log_determinant + self._log_prior_determinant
+        return 0.5 * (quadratic + determinants)
+
+    @property
+    def _log_prior_determinant(self) -> Float[Array, ""]:
+        each = jnp.sum(jnp.log(self.prior.variance), axis=1)
+        shape = self.solved.mean.shape[1:]
+        return jnp.sum(jnp.broadcast_to(each, shape))
+
+    @property
+    def at_rows(self) -> Marginals:
+        """Marginals at the rows themselves."""
+        return Marginals(self.solved.mean, self.solved.variance)
+
+    @property
+    def absent(self) -> Bool[Array, "N"]:
+        return ~self.real
+
+    def seen_from(self, X: Float[Array, "B D"]) -> Sight:
+        near = self.near(X)
+        grams = self.grams_near(near, X)
+        weights, left = latents_given(self.kernel, self.rows, near, grams)
+        mean = weighted_rows(weights, near, self.solved.mean[..., None])[..., 0]
+        left = jnp.broadcast_to(left, mean.shape)
+        x, p = (weighted_rows(weights, near, a) for a in (self.solved.left, self.solved.right))
+        prior = jnp.broadcast_to(grams[:, :, -1, -1], mean.shape)
+        variance = jnp.clip(left + jnp.mean(x * p, axis=2), left, prior)
+        own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
+        return Sight(near, weights, jnp.concatenate([-weights, own], axis=2), mean, variance)
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        """Of latents at the nearest rows, and of the errors of means given these."""
+        sight = self.seen_from(X)
+        seen = sight.weights, sight.near
+        x, p = (weighted_rows(*seen, a) for a in (self.solved.left, self.solved.right))
+        through = jnp.einsum("qis,qjs->qij", x, p) / x.shape[2]
+        through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
+        return with_diagonals(self.errors_together(sight, X) + through, sight.variance)
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        """Weights B' D^-1 B (draw - prior path) at the rows: K^-1 as the neighbours say it."""
+        M = self.operator
+        drawn = self.solved.mean + draws_of(M, key, 1)[0][..., 0]
+        moved = (drawn - prior_path(self.X))[..., None]
+        through = M.factor.times(moved) / M.variance[..., None]
+        return M.factor.transposed_times(through)[..., 0].T
+
+
+def with_draws(
+    posterior: LatentNeighboursPosterior, key: Key[Array, ""], number: int
+) -> LatentNeighboursPosterior:
+    """The posterior with draws in place of probe vectors, for variances at new inputs.
+
+    A variance by S draws has a relative error of sqrt(2 / S) in what the rows leave of it.
+    """
+    parts = -(-number // _COLUMNS)
+    drawn = jax.lax.map(
+        lambda key: draws_of(posterior.operator, key, _COLUMNS)[0], jax.random.split(key, parts)
+    )
+    drawn = jnp.moveaxis(drawn, 0, -1).reshape(*drawn.shape[1:3], -1)
+    linear = posterior.sites.linear
+    left = linear - posterior.operator.sparse_times(posterior.solved.mean[..., None])[..., 0]
+    residual = jnp.sqrt(jnp.sum(left**2) / jnp.maximum(jnp.sum(linear**2), 1e-300))
+    finished = posterior.solved._replace(left=drawn, right=drawn, residual=residual)
+    return eqx.tree_at(lambda p: p.solved, posterior, finished)
+
+
+def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
+    """Derivatives of the log evidence in each row's weights and variance, the sites held.
+
+    With R = m m' + A^-1 and b = (1, -A_i) they are (R b)_c / D and (b' R b / D - 1) / (2 D). The
+    mean of p p' C' R^-2, which is zero at the neighbours, makes the first less noisy.
+    """
+    solved, prior = posterior.solved, posterior.prior
+    latents = solved.mean.shape[1]
+    neighbours, M = jnp.asarray(posterior.neighbours), posterior.operator
+    noise = M.own.times(solved.right) / M.root[..., None] ** 2
+
+    def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
+        rows, neighbours, weights, variance, noise = chunk
+        block = Block.of(rows, neighbours)
+        numbers = jnp.broadcast_to(block.rows, (len(rows), latents, block.rows.shape[2]))
+        there = jnp.broadcast_to(block.there, numbers.shape)
+        own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
+        b = jnp.concatenate([-weights, own], axis=2)
+        variance = jnp.broadcast_to(variance, numbers.shape[:2])
+        at = numbers, jnp.arange(latents)[:, None]
+
+        def along(values: Array) -> tuple[Array, Array]:
+            taken = jnp.where(there[..., None], values[at], 0.0)
+            return taken, jnp.sum(b[..., None] * taken, axis=2)
+
+        (mean, b_mean), (x, b_x), (p, b_p) = map(
+            along, (solved.mean[..., None], solved.left, solved.right)
+        )
+        cross = jnp.mean(x * b_p[:, :, None] + p * b_x[:, :, None], axis=3)
+        moment = mean[..., 0] * b_mean + 0.5 * cross
+        form = jnp.sum(b * moment, axis=2)
+        control = jnp.mean(p * noise[:, :, None], axis=3)
+        in_weights = (moment / variance[..., None] - control)[..., :-1]
+        in_variance = 0.5 * (form / variance - 1) / variance
+        keep = real[:, None]
+        return carry, Regression(
+            jnp.where(keep[..., None] & there[..., :-1], in_weights, 0.0),
+            jnp.where(keep, in_variance, 0.0),
+        )
+
+    each = (jnp.moveaxis(a, 0, 1) for a in prior)
+    rows = jnp.arange(len(posterior.X)), neighbours, *each, noise
+    columns = (neighbours.shape[2] + 1) * (solved.left.shape[2] * 2 + 2) * latents
+    _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
+    pairs = zip(found, prior, strict=True)
+    return Regression(*(over_sharing(jnp.moveaxis(a, 1, 0), like) for a, like in pairs))

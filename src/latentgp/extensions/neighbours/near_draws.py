@@ -1,0 +1,118 @@
+"""Draws of latents at the rows, of which a new input sees those at the nearest."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.extensions.chains.draws_at_rows import DrawsAtRows, at_rows
+from latentgp.extensions.neighbours.conditionals import Block
+from latentgp.extensions.neighbours.near import NearRows, latents_given, weighted_rows
+from latentgp.extensions.neighbours.posterior import with_diagonals
+from latentgp.kernels import LatentKernel
+from latentgp.models import LatentGP
+from latentgp.numerics.cholesky import jittered_lower
+from latentgp.posteriors.components import Draws, Spread, over_draws
+from latentgp.representations import Representation
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
+from latentgp.typing import Array
+
+
+class NearDraws(DrawsAtRows):
+    """Draws of g at the rows, in O(S N) memory.
+
+    A latent elsewhere is conditioned on those at the nearest rows, the nearest by the mean model.
+
+    Attributes:
+        rows: that there are.
+        g: f at the rows less the prior mean, shape (S, N, Q).
+    """
+
+    rows: NearRows
+    g: Float[Array, "S N Q"]
+
+    @property
+    def inputs(self) -> int:
+        return self.rows.X.shape[1]
+
+    @property
+    def columns(self) -> int:
+        return max(self.size * self.g.shape[2], (self.rows.number + 1) ** 2, len(self.rows.X))
+
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+        near = self.rows.near(self.mean_model.kernel, X)
+        latents = self.g.shape[2]
+
+        def given(model: LatentGP, g: Float[Array, "S N Q"]) -> tuple[Array, Array]:
+            weights, left = self._given(model.kernel, near, X)
+            means = weighted_rows(weights, near, jnp.moveaxis(jnp.asarray(g), 0, 2))
+            offset = jnp.broadcast_to(model.mean(X), (X.shape[0], latents))
+            variance = jnp.broadcast_to(left, (latents, X.shape[0])).T
+            return jnp.moveaxis(means, 0, 2) + offset[:, None], variance[:, None]
+
+        if not self.own:
+            return given(self.models, self.g)
+
+        def one(draw: tuple[LatentGP, Array]) -> tuple[Array, Array]:
+            means, variance = given(draw[0], draw[1][None])
+            return means[:, 0], variance[:, 0]
+
+        means, variances = over_draws(one, (self.models, self.g))
+        return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
+
+    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "NearDraws":
+        return dataclasses.replace(self, models=models, g=self.g[kept])
+
+    def _given(
+        self, kernel: LatentKernel, near: Block, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "#Q N K"], Float[Array, "#Q N"]]:
+        return latents_given(kernel, self.rows, near, self.rows.grams(kernel, near, X))
+
+    def drawn(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+        """A joint draw at X for each of the draws."""
+        near = self.rows.near(self.mean_model.kernel, X)
+
+        def law(model: LatentGP) -> tuple[Array, Array]:
+            """Weights, and the root of what these leave."""
+            weights, left = self._given(model.kernel, near, X)
+            own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
+            in_g = jnp.concatenate([-weights, own], axis=2)
+            together = self.rows.errors_together(model.kernel, near, in_g, X)
+
+            def root(covariance: Array, prior: Array) -> Array:
+                return jittered_lower(covariance, jnp.mean(prior))
+
+            covariances = with_diagonals(together, left)
+            return weights, vmap_latents(root, covariances, latent_diagonals(model.kernel, X))
+
+        def one(
+            model: LatentGP, known: tuple[Array, Array], g: Array, key: Key[Array, ""]
+        ) -> Float[Array, "N Q"]:
+            weights, root = known
+            mean = weighted_rows(weights, near, g[..., None])[..., 0].T + model.mean(X)
+            noise = jax.random.normal(key, mean.T.shape, mean.dtype)
+            return mean + vmap_latents(jnp.matmul, root, noise).T
+
+        if not self.own:
+            known = law(self.models)
+            return jax.lax.map(lambda draw: one(self.models, known, *draw), (self.g, keys))
+        each = self.models, self.g, keys
+        return over_draws(lambda draw: one(draw[0], law(draw[0]), *draw[1:]), each)
+
+
+def near_draws(draws: Draws, rows: NearRows, representation: Representation) -> NearDraws:
+    """Draws of white coefficients as draws of g at the rows.
+
+    Args:
+        draws: of white coefficients of the rows.
+        rows: the same.
+        representation: gives g by the coefficients.
+    """
+    g = np.asarray(at_rows(draws, representation))
+    return NearDraws(
+        mean_model=draws.mean_model, models=draws.models, own=draws.own, rows=rows, g=g
+    )

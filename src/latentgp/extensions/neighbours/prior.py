@@ -1,0 +1,183 @@
+"""The prior of latents in which each is conditioned on its neighbours: N(0, (B' D^-1 B)^-1)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from latentgp.extensions.neighbours.conditionals import Block, given, grams_at
+from latentgp.extensions.neighbours.sweeps import Sweeps, Swept
+from latentgp.kernels import LatentKernel
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import latent_diagonals, over_sharing, vmap_latents
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.runtime.x64 import usual_settings
+from latentgp.typing import Array
+
+# Of the prior variance: neighbours so near that one says all of the other.
+_NUGGET = {jnp.dtype("float64"): 1e-9, jnp.dtype("float32"): 1e-4}
+
+
+class Regression(NamedTuple):
+    """Each row's latent given its neighbours': g_i ~ N(A_i g_c(i), D_i).
+
+    Attributes:
+        weights: A, shape (#Q, N, K); zero where there is no such neighbour.
+        variance: D, shape (#Q, N).
+    """
+
+    weights: Float[Array, "#Q N K"]
+    variance: Float[Array, "#Q N"]
+
+
+def nugget_of(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q"]:
+    """White noise added to latents, without which near rows would determine each other."""
+    variances = jax.lax.stop_gradient(latent_diagonals(kernel, X))
+    return _NUGGET.get(variances.dtype, 1e-4) * jnp.mean(variances, axis=1)
+
+
+@jax.custom_vjp
+def regression(
+    kernel: LatentKernel, X: Float[Array, "N D"], neighbours: Int[Array, "N #Q K"]
+) -> Regression:
+    """Every row's latent given those of its neighbours; differentiable in the kernel."""
+    roots = 1 / jnp.sqrt(nugget_of(kernel, X))
+
+    def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
+        block = Block.of(*chunk)
+        grams = grams_at(kernel, jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)])
+
+        def of_latent(grams: Array, there: Array, root: Array) -> Regression:
+            scales = root * there
+            nothing = jnp.zeros_like(scales[:, :-1])
+            weights, _, less = jax.vmap(given)(grams, scales, nothing)
+            variance = (1 + scales[:, -1] ** 2 * grams[:, -1, -1] - less) / root**2
+            return Regression(weights, variance)
+
+        found = vmap_latents(of_latent, grams, jnp.moveaxis(block.there, 1, 0), roots)
+        return carry, Regression(*(jnp.moveaxis(a, 0, 1) for a in found))
+
+    columns = (neighbours.shape[2] + 1) ** 2
+    rows = jnp.arange(len(X)), jnp.asarray(neighbours)
+    _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
+    return Regression(*(jnp.moveaxis(a, 1, 0) for a in found))
+
+
+def slope_of_regression(
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    neighbours: Int[Array, "N #Q K"],
+    known: Regression,
+    slope: Regression,
+) -> LatentKernel:
+    """Derivative in the kernel of what has the given derivatives in weights and variances.
+
+    With u = (-A, 1) a row's variance is u' K u, at its least in A, and d A = K_cc^-1 (d k - d K_cc
+    A): in the block K of its neighbours and itself the derivative is D' u u' + (q u' + u q') / 2,
+    q = (K_cc^-1 A', 0), where A' and D' are those in weights and variance.
+    """
+    roots = 1 / jnp.sqrt(nugget_of(kernel, X))
+
+    def step(total: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, None]:
+        rows, neighbours, weights, in_weights, in_variance = chunk
+        block = Block.of(rows, neighbours)
+        points = jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)]
+        grams, pull = jax.vjp(lambda kernel: grams_at(kernel, points), kernel)
+
+        def of_latent(
+            grams: Array, there: Array, root: Array, weights: Array, in_weights: Array, by: Array
+        ) -> Array:
+            def of_row(gram: Array, there: Array, weights: Array, slope: Array, by: Array) -> Array:
+                scales = (root * there)[:-1]
+                inner = jnp.eye(len(scales), dtype=gram.dtype)
+                lower = lower_cholesky(inner + scales[:, None] * gram[:-1, :-1] * scales)
+                half = solve_lower(lower, (scales * slope)[:, None])
+                q = scales * solve_lower(lower, half, transposed=True)[:, 0]
+                u = jnp.append(-weights, 1.0)
+                v = 0.5 * by * u + 0.5 * jnp.append(q, 0.0)
+                return v[:, None] * u + u[:, None] * v
+
+            outer = jax.vmap(of_row)(grams, there, weights, in_weights, by)
+            return jnp.where(real[:, None, None], outer, 0.0)
+
+        first = (jnp.moveaxis(a, 1, 0) for a in (weights, in_weights, in_variance))
+        in_gram = vmap_latents(of_latent, grams, jnp.moveaxis(block.there, 1, 0), roots, *first)
+        (in_kernel,) = pull(over_sharing(in_gram, grams))
+        return jax.tree.map(jnp.add, total, in_kernel), None
+
+    columns = (neighbours.shape[2] + 1) ** 2
+    each = (jnp.moveaxis(a, 0, 1) for a in (known.weights, slope.weights, slope.variance))
+    rows = jnp.arange(len(X)), jnp.asarray(neighbours), *each
+    start = jax.tree.map(jnp.zeros_like, kernel)
+    return scan_rows(step, start, rows, columns=columns, in_cache=True)[0]
+
+
+def _forward(kernel: Any, X: Any, neighbours: Any) -> Any:
+    found = regression(kernel, X, neighbours)
+    return found, (kernel, X, neighbours, found)
+
+
+@usual_settings()
+def _backward(kept: Any, slope: Any) -> Any:
+    kernel, X, neighbours, found = kept
+    return slope_of_regression(kernel, X, neighbours, found, slope), jnp.zeros_like(X), None
+
+
+regression.defvjp(_forward, _backward)
+
+
+class SparseFactor(NamedTuple):
+    """B, ones on its diagonal and -A beside it, ready for products and solves.
+
+    Attributes:
+        each: sweeps with weights, forward and backward, of each distinct kernel.
+    """
+
+    each: tuple[tuple[Swept, Swept], ...]
+
+    @classmethod
+    def of(cls, weights: Float[Array, "#Q N K"], sweeps: tuple[Sweeps, ...]) -> "SparseFactor":
+        return cls(
+            tuple(
+                (Swept.of(own.forward, mine), Swept.of(own.backward, mine))
+                for own, mine in zip(sweeps, weights, strict=True)
+            )
+        )
+
+    def attached(self, sweeps: tuple[Sweeps, ...]) -> "SparseFactor":
+        """With these sweeps, which are its own."""
+        own = sweeps * (len(self.each) // len(sweeps))
+        pairs = zip(own, self.each, strict=True)
+        return SparseFactor(
+            tuple(
+                (Swept(mine.forward, first.weights), Swept(mine.backward, last.weights))
+                for mine, (first, last) in pairs
+            )
+        )
+
+    def times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        """B right, of each latent its own."""
+        return self._apply(lambda own, v: own[0].times(v), right)
+
+    def transposed_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        """B' right."""
+        return self._apply(lambda own, v: own[1].times(v), right)
+
+    def solve(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        """B^-1 right."""
+        return self._apply(lambda own, v: own[0].solve(v), right)
+
+    def transposed_solve(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        """B'^-1 right."""
+        return self._apply(lambda own, v: own[1].solve(v), right)
+
+    def _apply(self, run: Any, right: Array) -> Array:
+        if len(self.each) == 1:
+            flat = right.reshape(len(right), -1)
+            return run(self.each[0], flat).reshape(right.shape)
+        parts = [run(own, right[:, q]) for q, own in enumerate(self.each)]
+        return jnp.stack(parts, axis=1)

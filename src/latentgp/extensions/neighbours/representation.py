@@ -1,0 +1,231 @@
+"""Nearest neighbours: each row's pseudo-target given those of the few nearest earlier rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.neighbours import full_scale
+from latentgp.extensions.neighbours.base import NearestRows
+from latentgp.extensions.neighbours.conditionals import (
+    ScaledSites,
+    Terms,
+    conditionals,
+    slopes,
+)
+from latentgp.extensions.neighbours.full_scale import features_of, law_of
+from latentgp.extensions.neighbours.latent import LatentNeighbours
+from latentgp.extensions.neighbours.posterior import NeighboursPosterior
+from latentgp.extensions.neighbours.search import SearchBy
+from latentgp.kernels import LatentKernel, OwnKernels
+from latentgp.likelihoods.base import Marginals
+from latentgp.representations.base import Pullback
+from latentgp.representations.inducing.representation import Inducing
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_MORE_PREDICTED = 5
+_A_PAIR = 1_000  # of neighbours of a row, in products: measured
+
+
+def _as_inducing(value: int | Inducing | None) -> Inducing | None:
+    return Inducing(value) if isinstance(value, int) else value
+
+
+class Neighbours(NearestRows):
+    """Each row given the nearest of those before it (Vecchia 1988): O(N m^3) time, O(N m) memory.
+
+    The evidence is that of the targets themselves, prod_i p(y_i | y_c(i)), for Gaussian noise and
+    for classes by least squares; a new input sees the nearest of all rows (Katzfuss & Guinness
+    2021, "response-first"). An approximation, and exact where every row sees all before it.
+    Neighbours are found at the length-scales that a search starts from and again where it ends,
+    until they stay the same.
+
+    Args:
+        number: of neighbours m.
+        number_predicted: of the rows that a new input sees; five times as many unless given, which
+            costs next to nothing.
+        ordering: of the rows: "random", or "maximin", each the farthest from all before it
+            (Guinness 2018), which takes O(N^2 D).
+        search: "scaled" takes the nearest in inputs over length-scales, "correlation" of four times
+            as many of these the most correlated, with inducing points in what these leave. None is
+            the second with inducing points, the first without.
+        inducing: number of inducing points, or `Inducing(...)` with points or their selection: the
+            latent functions have their low rank, and neighbours see what it leaves (Gyger, Furrer
+            & Sigrist 2025), in O(N (m^3 + m^2 M + M^2)) time and O(N (m + M)) memory. For functions
+            that vary over long distances too, and for many inputs.
+        shared: whether precisions of sites are the same for all latent functions; a method sets it.
+        terms: of so many rows stand for the evidence of all in a search; a method sets it.
+        found: neighbours of the rows; `for_rows` finds them.
+
+    Raises:
+        InputError: fewer than one neighbour; an unknown ordering or search; other inducing points
+            than a number, points or a selection.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9])
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
+        >>> method = lgp.ExactGP(lgp.Neighbours(2))
+        >>> fit = lgp.fit(
+        ...     model, data, method=method, key=jax.random.key(0), learn_hyperparameters=False
+        ... )
+        >>> round(float(fit.posterior.log_evidence), 4)
+        -3.0033
+    """
+
+    inducing: Inducing | None = eqx.field(converter=_as_inducing, default=None)
+    shared: bool = eqx.field(static=True, default=False)
+    terms: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        own = self.inducing
+        if own is None:
+            return
+        if own.approximation or own.covariance != "full" or own.remembered is not None:
+            raise InputError(
+                f"Neighbours.inducing takes points, or a number and a selection, got {own!r}; "
+                "leave the rest out."
+            )
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "Neighbours":
+        ready: Any = super().initialise(X, weights, kernel, key)
+        if self.inducing is None:
+            return ready
+        points = self.inducing.initialise(X, weights, kernel, key)
+        return dataclasses.replace(ready, inducing=points)
+
+    @property
+    def searched_by(self) -> SearchBy:
+        return self.search or ("scaled" if self.inducing is None else "correlation")
+
+    def features(
+        self, kernel: LatentKernel, X: Float[np.ndarray, "N D"]
+    ) -> Sequence[Float[Array, "N M"] | None]:
+        if self.inducing is None:
+            return super().features(kernel, X)
+        own = features_of(kernel, self._points(), jnp.asarray(X))
+        return list(own)
+
+    def configured_for(self, *, signed: bool, power: float) -> "Neighbours":
+        return self
+
+    def of_latents(self) -> LatentNeighbours:
+        if self.inducing is not None:
+            raise InputError(
+                "Neighbours(..., inducing=...) is for Gaussian noise and classes by least squares, "
+                "with ExactGP; leave inducing out."
+            )
+        return LatentNeighbours(
+            self.number, self.number_predicted, self.ordering, self.search, self.found
+        )
+
+    def sharing(self) -> "Neighbours":
+        return dataclasses.replace(self, shared=True)
+
+    def condition(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> NeighboursPosterior:
+        neighbours = jnp.asarray(self.rows_found(len(X)))
+        scaled = self._scaled(kernel, sites)
+        nothing = jnp.zeros((), X.dtype)
+        if self.inducing is None:
+            known, log_evidence = conditionals(kernel, X, neighbours, scaled, self._terms)
+            low_rank, jitter = None, nothing
+        else:
+            law = law_of(kernel, X, neighbours, scaled, self._points())
+            known, low_rank, log_evidence, jitter = law
+        number = self.number_predicted or _MORE_PREDICTED * self.number
+        make: Any = NeighboursPosterior  # whose KL is found when it is asked for
+        return make(
+            kernel=kernel,
+            X=X,
+            sites=scaled,
+            neighbours=neighbours,
+            known=known,
+            log_evidence=log_evidence,
+            jitter=jitter,
+            trace_term=nothing,
+            number=number,
+            low_rank=low_rank,
+        )
+
+    def pull_back(
+        self, posterior: NeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Pullback:
+        """Its marginals are the derivatives in the sites; variances among them may be negative."""
+        scaled = posterior.sites
+        known: Any = posterior.known
+        own = posterior.kernel, X, posterior.neighbours, scaled, known
+        places = None
+        if self.inducing is None or posterior.low_rank is None:
+            slope = slopes(*own, self._terms)
+        else:
+            slope = full_scale.slopes(*own, posterior.low_rank)
+            points = dataclasses.replace(self.inducing, points=slope.points)
+            places = dataclasses.replace(self, inducing=points, found=None)
+        root = jnp.broadcast_to(scaled.root, scaled.target.shape)
+        there = root > 0
+        root = jnp.where(there, root, 1.0)
+        mean = jnp.where(there, slope.target / root, 0.0)
+        in_precision = (slope.root - scaled.target * mean) / (2 * root)
+        variance = jnp.where(there, -2 * in_precision - mean**2, 0.0)
+        return Pullback(slope.kernel, places, Marginals(mean.T, variance.T))
+
+    def products_a_row(self, inputs: int) -> float | None:
+        return _A_PAIR * self.number**2
+
+    @property
+    def is_one_gaussian(self) -> bool:
+        return False
+
+    @property
+    def needs_rows(self) -> bool:
+        return self.inducing is not None and self.inducing.needs_rows
+
+    def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "T"] | None:
+        if self.terms is None or self.terms >= len(ordered):
+            return None
+        return ordered[np.linspace(0, len(ordered) - 1, self.terms).astype(int)]
+
+    def rows_looked_at(self, rows: int) -> int:
+        return min(rows, self.terms or rows)
+
+    def with_terms(self, number: int) -> "Neighbours | None":
+        if self.inducing is not None:
+            return None
+        return dataclasses.replace(self, terms=number, found=None)
+
+    @property
+    def _terms(self) -> Terms:
+        found: Any = self.found
+        return Terms.of(len(found.rows), found.order, found.terms)
+
+    def _points(self) -> Float[Array, "M D"]:
+        if self.inducing is None or self.inducing.points is None:
+            raise InputError(
+                "The inducing points of Neighbours have not been chosen yet; call initialise(...) "
+                "first, or fit the model with latentgp.fit."
+            )
+        return jnp.asarray(self.inducing.points)
+
+    def _scaled(self, kernel: LatentKernel, sites: GaussianSites) -> ScaledSites:
+        once = self.shared and not isinstance(kernel, OwnKernels)
+        precision = sites.precision.T[: 1 if once else None]
+        root = jnp.sqrt(precision)
+        there = root > 0
+        target = jnp.where(there, sites.linear.T / jnp.where(there, root, 1.0), 0.0)
+        return ScaledSites(root, target)

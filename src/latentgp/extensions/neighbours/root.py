@@ -1,0 +1,193 @@
+"""White coefficients of latents given their neighbours, and draws given Gaussian sites.
+
+With B and D of the prior N(0, (B' D^-1 B)^-1) the latents are g = B^-1 D^(1/2) v, v ~ N(0, I).
+Given sites l and W they are N(A^-1 l, A^-1), A = B' D^-1 B + W: A^-1 z is a draw for z ~ N(l, A).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.extensions.neighbours.latent_posterior import Whitened, perturbed, solve_to
+from latentgp.extensions.neighbours.preconditioner import posterior_regression
+from latentgp.extensions.neighbours.prior import Regression, SparseFactor
+from latentgp.extensions.neighbours.sweeps import Sweeps
+from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.samplers import Drawn, SiteSampler
+from latentgp.representations.whitening import Whitening
+from latentgp.sites.gaussian import Block, GaussianSites
+from latentgp.typing import Array
+
+_DRAW_TOLERANCE = 1e-8  # relative residual of a draw's solve
+
+
+class SparseRoot(NamedTuple):
+    """The root B^-1 D^(1/2) of a prior covariance, differentiable in all of it.
+
+    Attributes:
+        law: each row given its neighbours.
+        neighbours: numbers of each row's neighbours, shape (N, #Q, K).
+        factor: B.
+    """
+
+    law: Regression
+    neighbours: Int[Array, "N #Q K"]
+    factor: SparseFactor
+
+    def times(self, white: Float[Array, "Q N"]) -> Float[Array, "N Q"]:
+        """B^-1 D^(1/2) white: sweeps, whose derivatives are others."""
+        right = (jnp.sqrt(self.law.variance) * white).T
+
+        def forward(_: object, right: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+            return self.factor.solve(right[..., None])[..., 0]
+
+        def backward(_: object, right: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+            return self.factor.transposed_solve(right[..., None])[..., 0]
+
+        return jax.lax.custom_linear_solve(self._errors, right, forward, backward)
+
+    def inverse(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+        """D^(-1/2) B g."""
+        return self._errors(g).T / jnp.sqrt(self.law.variance)
+
+    def log_determinant(self, latents: int) -> Float[Array, ""]:
+        """Of the root, over so many latent functions."""
+        logs = 0.5 * jnp.log(self.law.variance)
+        return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
+
+    def attached(
+        self, neighbours: Int[Array, "N #Q K"], sweeps: tuple[Sweeps, ...]
+    ) -> "SparseRoot":
+        """With these neighbours and sweeps, which are its own."""
+        return SparseRoot(self.law, neighbours, self.factor.attached(sweeps))
+
+    def _errors(self, g: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        """B g by gathers alone, which JAX can differentiate."""
+
+        def of_latent(weights: Array, neighbours: Array, g: Array) -> Array:
+            return g - jnp.sum(weights * g[neighbours], axis=1)
+
+        return vmap_latents(of_latent, self.law.weights, jnp.moveaxis(self.neighbours, 1, 0), g.T).T
+
+
+class SparseWhitening(Whitening):
+    """The map from white coefficients to g at the rows, which are the centres.
+
+    Attributes:
+        root: of the prior covariance.
+        kernel: of the prior.
+        later: nearest of the rows after each, whose sites a preconditioner sees.
+        sweeps: of each distinct kernel.
+    """
+
+    centres: Float[Array, "N D"]
+    residual: Float[Array, "#Q N"]
+    jitter: Float[Array, ""]
+    root: SparseRoot
+    kernel: LatentKernel
+    later: Int[Array, "N #Q L"]
+    sweeps: tuple[Sweeps, ...]
+
+    def conditional(self, white: Float[Array, "Q N"]) -> Marginals:
+        return Marginals.known(self.root.times(white))
+
+    def white_of(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+        return self.root.inverse(g)
+
+    def log_determinant(self, latents: int) -> Float[Array, ""]:
+        return self.root.log_determinant(latents)
+
+    def attached(self, representation: Any) -> "SparseWhitening":
+        """With neighbours and sweeps of a representation, `LatentNeighbours`."""
+        neighbours = jnp.asarray(representation.rows_found(len(self.centres)))
+        sweeps, later = representation.sweeps, jnp.asarray(representation.later)
+        root = self.root.attached(neighbours, sweeps)
+        return dataclasses.replace(self, root=root, sweeps=sweeps, later=later)
+
+    def posterior(
+        self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"], tolerance: float
+    ) -> tuple[SparseRoot, Float[Array, "N Q"]]:
+        """The preconditioner's root C^-1 R, near one of A^-1, and the mean of g given sites.
+
+        Args:
+            linear: of the sites, as functions of g.
+            precision: of the sites, none negative.
+            tolerance: relative residual of the mean's solve.
+        """
+        own, M = self.given_sites(precision)
+        root = SparseRoot(own, self.root.neighbours, M.own)
+        return root, solve_to(M, linear[..., None], tolerance)[..., 0]
+
+    def given_sites(self, precision: Float[Array, "N Q"]) -> tuple[Regression, Whitened]:
+        """Each latent given its neighbours and sites, and the posterior precision with it."""
+        own = posterior_regression(
+            self.kernel, self.centres, self.root.neighbours, self.later, precision
+        )
+        return own, preconditioned(self.root, self.sweeps, own, precision)
+
+
+class NeighbourSampler(SiteSampler):
+    """Draws of g at the rows by perturbing and solving, to a relative residual of 1e-8.
+
+    Attributes:
+        whitening: the prior at the rows.
+    """
+
+    centres: Float[Array, "N D"]
+    jitter: Float[Array, ""]
+    whitening: SparseWhitening
+
+    def draw(
+        self,
+        sites: GaussianSites,
+        block: Block,
+        key: Key[Array, ""],
+        start: Float[Array, "K M"],
+        over_relaxation: float = 0.0,
+        rows: Int[Array, "S"] | None = None,
+    ) -> Drawn:
+        """A draw as of any sampler; it finds no covariances, and `rows` has no effect."""
+        there = np.isin(np.arange(sites.linear.shape[1]), np.asarray(block))
+        _, M = self.whitening.given_sites(jnp.where(there, sites.precision, 0.0))
+        noise = jnp.where(there[:, None], perturbed(M, key, 1), 0.0)
+        # The mean and a deviation together: one solve, of (1 + a) l + sqrt(1 - a^2) z.
+        fresh = float(np.sqrt(1 - over_relaxation**2))
+        linear = jnp.where(there, sites.linear, 0.0)[..., None]
+        right = (1 + over_relaxation) * linear + fresh * noise
+        found = solve_to(M, right, _DRAW_TOLERANCE)[..., 0]
+        return Drawn(found.T[jnp.asarray(block)] - over_relaxation * start, None)
+
+    def at_rows(
+        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N K"]:
+        return coefficients.T
+
+    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+        flat = coefficients.reshape(coefficients.shape[0], -1, coefficients.shape[-1])
+        found = jax.lax.map(lambda g: self.whitening.white_of(g.T), jnp.moveaxis(flat, 1, 0))
+        return jnp.moveaxis(found, 0, 1).reshape(coefficients.shape)
+
+
+def preconditioned(
+    root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: Float[Array, "N Q"]
+) -> Whitened:
+    """The posterior precision with its preconditioner.
+
+    Args:
+        root: of the prior covariance.
+        sweeps: of each distinct kernel.
+        own: each latent given its neighbours, and sites of its own row and of later ones.
+        precision: of the sites.
+    """
+    each = sweeps * (len(own.weights) // len(sweeps))
+    variance = jnp.broadcast_to(root.law.variance.T, precision.shape)
+    factor = SparseFactor.of(own.weights, each)
+    return Whitened(root.factor, variance, precision, factor, jnp.sqrt(own.variance.T))

@@ -1,0 +1,1 @@
+"""State-space forms of kernels: series, and series at points in space."""

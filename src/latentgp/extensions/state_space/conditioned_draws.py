@@ -1,0 +1,92 @@
+"""Draws of latents at the rows, on all of which a representation conditions those elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.extensions.chains.draws_at_rows import DrawsAtRows, at_rows
+from latentgp.models import LatentGP
+from latentgp.posteriors.components import Draws, Spread, over_draws
+from latentgp.representations import LatentPosterior, Representation
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_CLOSE = 1e-10  # variance, over the prior's, that latents at the rows are known to
+
+
+class ConditionedDraws(DrawsAtRows):
+    """Draws of g at the rows; a latent elsewhere is conditioned on all of them in O(N).
+
+    Attributes:
+        representation: conditions them, as on sites of great precision.
+        X: inputs of the rows, shape (N, D).
+        g: f at the rows less the prior mean, shape (S, N, Q).
+    """
+
+    representation: Representation
+    X: Float[Array, "N D"]
+    g: Float[Array, "S N Q"]
+
+    @property
+    def inputs(self) -> int:
+        return self.X.shape[1]
+
+    @property
+    def columns(self) -> int:
+        return max(self.size * self.g.shape[2], len(self.X))
+
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+        def one(draw: tuple[LatentGP, Array]) -> tuple[Array, Array]:
+            mean, variance = self._posterior(*draw).marginals(X)
+            return mean + draw[0].mean(X), variance
+
+        means, variances = over_draws(one, self._each)
+        return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
+
+    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "ConditionedDraws":
+        return dataclasses.replace(self, models=models, g=self.g[kept])
+
+    def drawn(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+        """A joint draw at X for each of the draws."""
+
+        def one(draw: tuple[LatentGP, Array, Key[Array, ""]]) -> Float[Array, "N Q"]:
+            model, g, key = draw
+            return self._posterior(model, g).draws(key, X, 1)[0] + model.mean(X)
+
+        return over_draws(one, (*self._each, keys))
+
+    @property
+    def _each(self) -> tuple[LatentGP, Array]:
+        models = self.models if self.own else jax.tree.map(lambda a: a[None], self.models)
+        return models, self.g
+
+    def _posterior(self, model: LatentGP, g: Float[Array, "N Q"]) -> LatentPosterior:
+        prior = jnp.broadcast_to(latent_diagonals(model.kernel, self.X).T, g.shape)
+        precision = 1 / (_CLOSE * jnp.maximum(prior, jnp.mean(prior)))
+        sites = GaussianSites(precision * g, precision, jnp.zeros(len(g), g.dtype))
+        return self.representation.condition(model.kernel, self.X, sites)
+
+
+def conditioned_draws(draws: Draws, representation: Representation) -> ConditionedDraws:
+    """Draws of white coefficients of the rows as draws of g there.
+
+    Args:
+        draws: of white coefficients of the rows.
+        representation: gives g by the coefficients, and conditions on it.
+    """
+    g = np.asarray(at_rows(draws, representation))
+    centres = np.asarray(draws.centres)
+    return ConditionedDraws(
+        mean_model=draws.mean_model,
+        models=draws.models,
+        own=draws.own,
+        representation=representation,
+        X=centres,
+        g=g,
+    )

@@ -1,0 +1,205 @@
+"""Filter and smoother of a state-space process in lanes, with its adjoint written by hand.
+
+A series is cut into lanes of consecutive rows, and all lanes take a step at a time, each entry of
+the small matrices an array over them. Evidence needs the lanes' elements and what joins them;
+marginals and derivatives need the filter in each lane, from where the lane really begins, and the
+adjoint back.
+
+The adjoint (r, N) is that of de Jong (1988): the log evidence has the derivatives r in a predicted
+mean and (r r' - N) / 2 in a predicted covariance, the smoothed mean is m + P r and the smoothed
+covariance P - P N P.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.extensions.state_space import lanes as small
+from latentgp.extensions.state_space.kernels import StateSpace
+from latentgp.extensions.state_space.lanes import Matrix, Unrolled, number, scaled
+from latentgp.extensions.state_space.markov.beliefs import (
+    Adjoint,
+    Belief,
+    Filter,
+    full_adjoint,
+    full_belief,
+    updated_back,
+    zeros,
+)
+from latentgp.extensions.state_space.markov.elements import elements_of, joined
+from latentgp.extensions.state_space.markov.series import Series
+from latentgp.typing import Array
+
+
+class Filtered(NamedTuple):
+    """What the filter leaves for the smoother.
+
+    Attributes:
+        before: means and covariances of the state after the row before each, entries of shape
+            (L, ..., C), covariances without their upper half.
+        error: e = (l - w m) / S of each row, for S = 1 + w h'P h.
+        weight: w / S.
+        last: mean and covariance where lanes end.
+        ends: the adjoint where lanes end.
+        log_evidence: of each latent.
+    """
+
+    before: Any
+    error: Float[Array, "L *Q C"]
+    weight: Float[Array, "L *Q C"]
+    last: Belief
+    ends: Adjoint
+    log_evidence: Float[Array, "*Q"]
+
+
+class Smoothed(NamedTuple):
+    """Marginals of f at the rows, and the adjoint before each row's update, in lanes."""
+
+    mean: Float[Array, "L *Q C"]
+    variance: Float[Array, "L *Q C"]
+    adjoint: Any
+
+
+def filtered(
+    process: Filter,
+    series: Series,
+    linear: Float[Array, "L *S C"],
+    precision: Float[Array, "L *Q C"],
+) -> Filtered:
+    """Filter sites in lanes; linear terms may have axes in front of those of the precisions."""
+    like_mean, like_spread = linear[0], precision[0]
+    size = process.space.size
+    starts = Belief(zeros(size, 1, like_mean), zeros(size, size, like_spread))
+    ends, found = Adjoint(*starts), None
+    if linear.shape[-1] > 1:
+        starts, ends, found = joined(process, elements_of(process, series, linear, precision))
+    h = process.measurement(like_spread)
+
+    def step(belief: Belief, at: Any) -> tuple[Belief, Any]:
+        where, linear, precision = at
+        A, Q = process.transition(where)
+        mean = process.begun(A @ belief.mean, where)
+        predicted = Belief(mean, process.moved(belief.spread, A, Q))
+        after = process.update(predicted, h, linear, precision)
+        out = _packed(process.known(belief)), after.error, after.weight, after.value
+        return full_belief(after.belief, like_mean, like_spread), out
+
+    last, (before, error, weight, values) = jax.lax.scan(
+        step, starts, (series.lanes, linear, precision)
+    )
+    evidence = jnp.sum(values, axis=(0, -1)) if found is None else found
+    last = full_belief(process.known(last), like_mean, like_spread)
+    return Filtered(before, error, weight, last, ends, evidence)
+
+
+def smoothed(
+    process: Filter,
+    series: Series,
+    precision: Float[Array, "L *Q C"],
+    found: Filtered,
+    slopes: bool,
+    readings: Matrix | None = None,
+) -> tuple[Smoothed, StateSpace | None]:
+    """Marginals at the rows; derivatives of the evidence in the process if wanted.
+
+    Args:
+        process: the process.
+        series: the rows in lanes.
+        precision: of the sites.
+        found: by the filter.
+        slopes: whether the derivatives are wanted.
+        readings: what the marginals are of, a column of states for each row, if it is not f.
+    """
+    like_mean, like_spread = found.error[0], precision[0]
+    h = process.measurement(like_spread)
+    gap = series.lanes.gap[0]
+    space = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, jnp.broadcast_shapes(jnp.shape(leaf), gap.shape)),
+        process.space,
+    )
+    widest = max((jnp.shape(leaf) for leaf in jax.tree.leaves(space)), key=len, default=gap.shape)
+    like_move = jnp.zeros(widest, gap.dtype)
+
+    def step(carry: Any, at: Any) -> tuple[Any, Any]:
+        later, (mean, P), total = carry
+        where, w, error, weight, packed, reading = at
+        u = P @ h
+        read = h if reading is None else reading
+        v = u if reading is None else P @ reading
+        values = number(read.mT @ mean) + number(v.mT @ later.r)
+        variances = number(read.mT @ v) - number(v.mT @ later.N @ v)
+        now = updated_back(later, h, u, w, error, weight)
+        former = _unpacked(packed)
+
+        def move(space: StateSpace) -> tuple[Matrix, Matrix]:
+            A, Q = process.transition(where, space)
+            return small.full(A, like_move), small.full(Q, like_move)
+
+        if slopes:
+            (A, _), pull = jax.vjp(move, space)
+            in_P = now.r @ now.r.mT - now.N
+            in_A = now.r @ former.mean.mT + in_P @ (A @ former.spread)
+            found_slopes = small.full(in_A, like_spread), small.full(scaled(in_P, 0.5), like_spread)
+            cotangents = _over_latents(found_slopes, like_spread, like_move)
+            total = jax.tree.map(jnp.add, total, pull(cotangents)[0])
+        else:
+            A, _ = process.transition(where)
+        earlier = Adjoint(A.mT @ now.r, small.symmetric(A.mT @ now.N @ A))
+        now = full_adjoint(now, like_mean, like_spread)
+        carry = full_adjoint(earlier, like_mean, like_spread), former, total
+        return carry, (values, variances, (now.r, _lower(now.N)))
+
+    none = jax.tree.map(jnp.zeros_like, space)
+    (_, _, total), (mean, variance, adjoint) = jax.lax.scan(
+        step,
+        (found.ends, found.last, none),
+        (series.lanes, precision, found.error, found.weight, found.before, readings),
+        reverse=True,
+    )
+    slope = jax.tree.map(_sum_to, total, process.space) if slopes else None
+    return Smoothed(mean, variance, adjoint), slope
+
+
+def _over_latents(matrices: Any, like: Any, wanted: Any) -> Any:
+    """Matrices summed over the latents that share a transition."""
+    if like.shape == wanted.shape:
+        return matrices
+    extra = tuple(range(like.ndim - wanted.ndim))
+    return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=extra), matrices)
+
+
+def _sum_to(values: Any, like: Any) -> Any:
+    """Values over lanes summed to the shape of the leaf they belong to."""
+    shape = jnp.shape(like)
+    values = jnp.sum(values, axis=tuple(range(values.ndim - len(shape))))
+    narrow = tuple(i for i, n in enumerate(shape) if n == 1)
+    return jnp.sum(values, axis=narrow, keepdims=True) if narrow else values
+
+
+def _packed(belief: Belief) -> Any:
+    """A mean and a covariance without its upper half."""
+    return belief.mean, _lower(belief.spread)
+
+
+def _unpacked(packed: Any) -> Belief:
+    mean, lower = packed
+    return Belief(mean, from_lower(lower))
+
+
+def _lower(M: Matrix) -> Any:
+    """The lower half of a symmetric matrix."""
+    if not isinstance(M, Unrolled):
+        return M
+    return tuple(M.rows[i][: i + 1] for i in range(len(M.rows)))
+
+
+def from_lower(lower: Any) -> Matrix:
+    """A symmetric matrix of its lower half."""
+    if not isinstance(lower, tuple):
+        return lower
+    size = range(len(lower))
+    return Unrolled([[lower[max(i, j)][min(i, j)] for j in size] for i in size])

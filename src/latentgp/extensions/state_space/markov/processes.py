@@ -1,0 +1,121 @@
+"""Processes of the latent functions, those of one structure side by side."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.extensions.state_space import lanes as small
+from latentgp.extensions.state_space.kernels import (
+    StateSpace,
+    Truncation,
+    state_space,
+    time_columns,
+)
+from latentgp.extensions.state_space.lanes import Matrix
+from latentgp.extensions.state_space.markov.beliefs import Filter
+from latentgp.extensions.state_space.markov.filtering import Filtered, Smoothed, filtered, smoothed
+from latentgp.extensions.state_space.markov.series import Series
+from latentgp.kernels import LatentKernel, OwnKernels, PerLatent
+from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.typing import Array
+
+
+class Conditioned(NamedTuple):
+    """The posterior of some latent functions of one structure, in lanes."""
+
+    process: Filter
+    filtered: Filtered
+    smoothed: Smoothed
+
+
+def latents_of_groups(kernel: LatentKernel, inputs: int, latents: int) -> list[tuple[int, ...]]:
+    """Numbers of the latent functions whose processes are of one structure."""
+    if not isinstance(kernel, OwnKernels):
+        return [tuple(range(latents))]
+    own = PerLatent(*time_columns(kernel, inputs)[1])
+    return [group.latents for group in kernel_groups(own, latents)]
+
+
+def spaces_of(kernel: LatentKernel, inputs: int, truncation: Truncation) -> list[StateSpace]:
+    """State-space forms of the groups, their leaves numbers, or of shape (Q, 1) for Q latents.
+
+    Differentiable in the kernel.
+    """
+    _, own = time_columns(kernel, inputs)
+    if not isinstance(kernel, OwnKernels):
+        return [state_space(own[0], truncation)]
+    groups = kernel_groups(PerLatent(*own), len(own))
+    stacked = [
+        jax.vmap(lambda kernel: state_space(kernel, truncation))(group.kernels) for group in groups
+    ]
+    return [jax.tree.map(lambda leaf: leaf[:, None], space) for space in stacked]
+
+
+def in_groups(
+    values: Float[Array, "L *S Q C"], groups: list[tuple[int, ...]]
+) -> list[Float[Array, "L *S _ C"]]:
+    """Values of each group's latents."""
+    return [values] if len(groups) == 1 else [values[..., jnp.asarray(g), :] for g in groups]
+
+
+def together(
+    values: list[Float[Array, "N *S _"]], groups: list[tuple[int, ...]]
+) -> Float[Array, "N *S Q"]:
+    """Values of all latents from those of each group."""
+    if len(groups) == 1:
+        return values[0]
+    return jnp.moveaxis(
+        in_latent_order(groups, [jnp.moveaxis(part, -1, 0) for part in values]), 0, -1
+    )
+
+
+def readings_of(
+    measurements: list[list[tuple[float, ...]]], coefficients: Float[Array, "J *S"]
+) -> list[Matrix]:
+    """Columns of states that read sums of parts, for each process.
+
+    Args:
+        measurements: of each process those of its parts.
+        coefficients: of the parts.
+    """
+    like = coefficients[0]
+    found = []
+    for parts in measurements:
+        entries = []
+        for own in zip(*parts, strict=True):
+            terms = [a * share for a, share in zip(coefficients, own, strict=True) if share]
+            entries.append([sum(terms) if terms else 0.0])
+        found.append(small.full(small.matrix(entries, like), like))
+    return found
+
+
+def means_given(
+    filters: list[Filter],
+    groups: list[tuple[int, ...]],
+    series: Series,
+    linear: Float[Array, "N *S Q"],
+    precision: Float[Array, "N Q"],
+    readings: list[Matrix] | None = None,
+) -> Float[Array, "N *S Q"]:
+    """Posterior means at the rows given sites: linear in their linear terms.
+
+    Args:
+        filters: the processes.
+        groups: the latents of each.
+        series: the rows in lanes.
+        linear: of the sites.
+        precision: of the sites.
+        readings: what they are means of, for each process, if not of f.
+    """
+    each = [in_groups(series.to_lanes(values), groups) for values in (linear, precision)]
+    found = []
+    read = [None] * len(filters) if readings is None else readings
+    for process, told, known, own in zip(filters, *each, read, strict=True):
+        forward = filtered(process, series, told, known)
+        mean = smoothed(process, series, known, forward, False, own)[0].mean
+        found.append(series.to_rows(mean))
+    return together(found, groups)

@@ -1,0 +1,75 @@
+"""Rows of a series so far, with their sites, or states: what an update goes on from."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float
+
+from latentgp.errors import InputError
+from latentgp.extensions.state_space.kernels import Columns, Truncation
+from latentgp.extensions.state_space.markov.beliefs import Starts
+from latentgp.representations.summary import DataSummary
+from latentgp.typing import Array
+
+
+class RememberedRows(DataSummary):
+    """Rows seen so far, exactly; those before a window by the states that they lead to.
+
+    Attributes:
+        centres: their inputs, shape (O, D).
+        linear: of their sites, as functions of g, shape (O, Q).
+        precision: likewise.
+        truncation: of what was approximated.
+        starts: states at the first rows, for each process; empty where all rows are remembered.
+    """
+
+    centres: Float[Array, "O D"]
+    linear: Float[Array, "O Q"]
+    precision: Float[Array, "O Q"]
+    constant: Float[Array, ""]
+    signed: bool = eqx.field(static=True, default=False)
+    truncation: Truncation = eqx.field(static=True, default=Truncation())
+    starts: tuple[Starts, ...] = ()
+
+    @property
+    def latents(self) -> int:
+        return self.linear.shape[1]
+
+    @property
+    def known(self) -> int:
+        """Number of series that go on from a state."""
+        return known_in(self.starts)
+
+    def check(self, X: Float[np.ndarray, "N D"], columns: Columns) -> None:
+        """Refuse further rows from before the states.
+
+        Raises:
+            InputError: there are such rows.
+        """
+        early = before_states(np.asarray(self.centres)[: self.known], X, columns)
+        if np.any(early):
+            since = np.asarray(self.centres)[: self.known, columns.time]
+            raise InputError(
+                f"There are further rows at time {X[early, columns.time].min():g}, but an update "
+                f"with a lag has left only what comes from {since.max():g} on; leave them out, "
+                "add them to an earlier posterior, or update with a greater lag."
+            )
+
+
+def before_states(
+    first: Float[np.ndarray, "K D"], X: Float[np.ndarray, "N D"], columns: Columns
+) -> Bool[np.ndarray, "N"]:
+    """Which rows come before the state that their series goes on from, at its first row."""
+    early = np.zeros(len(X), bool)
+    for row in first:
+        before = X[:, columns.time] < row[columns.time]
+        if columns.series is not None:
+            before &= X[:, columns.series] == row[columns.series]
+        early |= before
+    return early
+
+
+def known_in(starts: tuple[Starts, ...]) -> int:
+    """Number of series with a state."""
+    return starts[0].mean.shape[1] if starts else 0

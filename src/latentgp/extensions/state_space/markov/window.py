@@ -1,0 +1,140 @@
+"""The rows of a series within a lag of the newest, and the states that the others lead to.
+
+Fixed-lag smoothing (Särkkä & Svensson 2023, section 12.4): given the state before a window, the
+rows in it need no earlier one. That state is the filtered one, with the sites held.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentgp.extensions.state_space.kernels import time_columns
+from latentgp.extensions.state_space.lanes import Matrix, Unrolled
+from latentgp.extensions.state_space.markov.beliefs import Filter, Starts
+from latentgp.extensions.state_space.markov.filtering import filtered, from_lower
+from latentgp.extensions.state_space.markov.posterior import MarkovPosterior
+from latentgp.extensions.state_space.markov.processes import (
+    Conditioned,
+    in_groups,
+    latents_of_groups,
+)
+from latentgp.extensions.state_space.markov.remembered import RememberedRows
+from latentgp.extensions.state_space.markov.series import Series, order_of
+from latentgp.kernels import LatentKernel
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.typing import Array
+
+
+class Window(NamedTuple):
+    """What an update with a lag goes on from.
+
+    Attributes:
+        remembered: states before the window, and rows in it whose targets are no longer known.
+        rows: the others in it, whose sites are made anew; None without any.
+    """
+
+    remembered: RememberedRows
+    rows: Data | None
+
+
+def window_of(
+    posterior: MarkovPosterior, lag: float, new: Float[np.ndarray, "N D"], log_evidence: float
+) -> Window:
+    """Rows within a lag of the newest one, and all that are not before the oldest of further rows.
+
+    Args:
+        posterior: of all rows so far.
+        lag: in units of time.
+        new: inputs of further rows.
+        log_evidence: of all rows so far, in nats.
+    """
+    columns, _ = time_columns(posterior.kernel, new.shape[1])
+    X, numbers = np.asarray(posterior.X), np.arange(len(posterior.X))
+    times, later = X[:, columns.time], new[:, columns.time]
+    since = min(max(times.max(), later.max()) - lag, later.min())
+    gone = (numbers < posterior.known) | (times < since)
+    places = _last_places(posterior.series, gone, X, columns.series)
+    order = posterior.series.order
+    first = places if order is None else np.asarray(order.rows)[places]
+    starts = tuple(_states_after(part, posterior.series, places) for part in posterior.parts)
+    starts = starts if len(first) else ()
+    again = ~gone & _have_targets(posterior)
+    all_in = posterior.keeping(numbers[~gone], first, starts, 0.0)
+    filters = [
+        Filter(process.space, process.signed, own)
+        for process, own in zip(
+            posterior.filters, starts or [None] * len(posterior.parts), strict=True
+        )
+    ]
+    constants = np.asarray(posterior.sites.log_constant)[again]
+    in_window = float(_log_evidence(posterior.kernel, filters, all_in)) + float(constants.sum())
+    held = posterior.keeping(numbers[~gone & ~again], first, starts, log_evidence - in_window)
+    if not again.any():
+        return Window(held, None)
+    rows = jax.tree.map(np.asarray, posterior.rows)
+    return Window(held, rows.select(again[posterior.earlier :]))
+
+
+def _have_targets(posterior: MarkovPosterior) -> Any:
+    """Which rows are kept with their targets and count."""
+    have = np.zeros(len(posterior.X), bool)
+    if posterior.rows is not None:
+        weights = posterior.rows.weights
+        have[posterior.earlier :] = True if weights is None else np.asarray(weights) > 0
+    return have
+
+
+def _last_places(
+    series: Series, gone: Any, X: Float[np.ndarray, "N D"], column: int | None
+) -> Int[np.ndarray, "K"]:
+    """Place in the order of time of the last row of each series among those that are gone."""
+    ranks = np.arange(len(X)) if series.order is None else np.asarray(series.order.ranks)
+    labels = np.zeros(len(X)) if column is None else X[:, column]
+    distinct, of = np.unique(labels[gone], return_inverse=True)
+    places = np.full(len(distinct), -1)
+    np.maximum.at(places, of, ranks[gone])
+    return places
+
+
+def _states_after(part: Conditioned, series: Series, places: Int[np.ndarray, "K"]) -> Starts:
+    """Filtered states after rows at places in the order of time."""
+    steps, lanes = series.lanes.gap.shape
+    slots = np.minimum(places + 1, steps * lanes - 1)
+    at_end = (places + 1 >= steps * lanes)[:, None, None, None]
+    mean, lower = part.filtered.before
+
+    def taken(before: Matrix, last: Matrix) -> Float[np.ndarray, "Q K I J"]:
+        inside = _table(before)[slots % steps, :, slots // steps]
+        return np.moveaxis(np.where(at_end, _table(last)[:, -1], inside), 1, 0)
+
+    last = part.filtered.last
+    return Starts(taken(mean, last.mean)[..., 0], taken(from_lower(lower), last.spread))
+
+
+def _table(M: Matrix) -> Float[np.ndarray, "*C I J"]:
+    """Matrices in the last two axes."""
+    if not isinstance(M, Unrolled):
+        return np.asarray(M)
+    return np.stack([np.stack([np.asarray(e) for e in row], -1) for row in M.rows], -2)
+
+
+@Program
+def _log_evidence(
+    kernel: LatentKernel, filters: list[Filter], remembered: RememberedRows
+) -> Float[Array, ""]:
+    """Of the sites of remembered rows, given the states."""
+    X, inputs = remembered.centres, remembered.centres.shape[1]
+    columns, _ = time_columns(kernel, inputs)
+    series = Series.of(X, columns, order_of(X, columns), 1, remembered.known)
+    groups = latents_of_groups(kernel, inputs, remembered.latents)
+    sites = (series.to_lanes(jnp.asarray(a)) for a in (remembered.linear, remembered.precision))
+    each = zip(filters, *(in_groups(values, groups) for values in sites), strict=True)
+    return jnp.sum(
+        jnp.stack([jnp.sum(filtered(p, series, told, w).log_evidence) for p, told, w in each])
+    )

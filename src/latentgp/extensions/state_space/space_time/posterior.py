@@ -1,0 +1,380 @@
+"""Posterior of processes in time at inducing points in space: marginals anywhere, joint draws."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.state_space.kernels import Truncation, left_out
+from latentgp.extensions.state_space.space_time.prior import (
+    LatentGroup,
+    Moments,
+    SpaceTimePrior,
+    StatePrior,
+    latent_groups,
+    left_at_slots,
+    of_all,
+    steps_of,
+)
+from latentgp.extensions.state_space.space_time.slots import Slots
+from latentgp.extensions.state_space.space_time.stacked import (
+    Beliefs,
+    Forward,
+    Layout,
+    Readings,
+    Smoothed,
+    Stacked,
+    Steps,
+    segmented,
+    segments_for,
+)
+from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import telling_parts
+from latentgp.likelihoods.base import Marginals
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.projected import Projected, row_marginals
+from latentgp.representations.latent_axis import (
+    distinct_kernels,
+    latent_diagonals,
+    vmap_latents,
+)
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_COLUMNS = 64  # of a joint covariance that are found together
+
+
+class Prepared(NamedTuple):
+    """What follows from the kernel and the rows.
+
+    Attributes:
+        groups: of latent functions.
+        priors: of each group.
+        left: prior variance that the states leave open at the rows, shape (Q, N).
+    """
+
+    groups: list[LatentGroup]
+    priors: list[StatePrior]
+    left: Float[Array, "Q N"]
+
+    @classmethod
+    def of(
+        cls, prior: SpaceTimePrior, slots: Slots, kernel: LatentKernel, latents: int
+    ) -> "Prepared":
+        """Of so many latent functions."""
+        groups = latent_groups(kernel, latents)
+        priors = [prior.of_group(group, slots.places, steps_of(slots)) for group in groups]
+        left = of_all(groups, [left_at_slots(own, slots) for own in priors])
+        return cls(groups, priors, slots.at_rows(left))
+
+
+class SpaceTimePosterior(LatentPosterior):
+    """Posterior given sites of rows at places and times.
+
+    Attributes:
+        points: inducing points Z in space, as whole inputs.
+        slots: of the rows.
+        sites: as functions of g.
+        starts: beliefs of each group where segments of steps begin.
+        power: how the prior variance that the points leave open counts.
+        told_apart: number of parts of the kernel, whose coefficients are the last columns of new
+            inputs; zero where f alone is asked about.
+    """
+
+    kernel: LatentKernel
+    points: Float[Array, "M D"]
+    slots: Slots
+    sites: GaussianSites
+    starts: tuple[Beliefs, ...]
+    log_evidence: Float[Array, ""]
+    jitter: Float[Array, ""]
+    trace_term: Float[Array, ""]
+    time: int = eqx.field(static=True)
+    truncation: Truncation = eqx.field(static=True)
+    signed: bool = eqx.field(static=True)
+    power: float = eqx.field(static=True)
+    told_apart: int = eqx.field(static=True, default=0)
+
+    @classmethod
+    def given(
+        cls,
+        kernel: LatentKernel,
+        prior: SpaceTimePrior,
+        slots: Slots,
+        sites: GaussianSites,
+        *,
+        signed: bool,
+        power: float,
+    ) -> "SpaceTimePosterior":
+        """The posterior given sites of g."""
+        known = Prepared.of(prior, slots, kernel, sites.linear.shape[1])
+        projected = Projected.of(sites.linear.T, sites.precision.T, known.left, power)
+        filtered = []
+        for group, own in zip(known.groups, known.priors, strict=True):
+            layout = prior.layout(group.one)
+
+            def run(own, linear, precision, layout=layout):
+                steps = steps_with(own, slots, linear[..., None], precision)
+                return Stacked(layout, signed, own.table).forward(steps)
+
+            told = in_slots(slots, projected, group)
+            filtered.append(vmap_latents(run, own, *told))
+        half = 0.5 * jnp.sum(projected.loss)
+        make: Any = cls  # whose KL is found when asked for
+        return make(
+            kernel=kernel,
+            points=prior.points,
+            slots=slots,
+            sites=sites,
+            starts=tuple(found.starts for found in filtered),
+            log_evidence=sum(jnp.sum(found.log_evidence) for found in filtered) - half,
+            jitter=jnp.max(jnp.stack([jnp.max(own.jitter) for own in known.priors])),
+            trace_term=jnp.zeros_like(half) if power else half,
+            time=prior.time,
+            truncation=prior.truncation,
+            signed=signed,
+            power=power,
+        )
+
+    @property
+    def prior(self) -> SpaceTimePrior:
+        """Of the states."""
+        return SpaceTimePrior(self.points, self.time, self.truncation)
+
+    @property
+    def prepared(self) -> Prepared:
+        """What follows from kernel and rows."""
+        return Prepared.of(self.prior, self.slots, self.kernel, self.sites.linear.shape[1])
+
+    @property
+    def kl(self) -> Float[Array, ""]:
+        known = self.prepared
+        projected = self._projected(known)
+        mean, variance = (values.T for values in self.of_states(known))
+        expected = projected.linear * mean - 0.5 * projected.precision * (mean**2 + variance)
+        return jnp.sum(expected - 0.5 * projected.loss) - self.log_evidence
+
+    @property
+    def at_rows(self) -> Marginals:
+        """Marginals of g at the rows, as site updates take them."""
+        known = self.prepared
+        return self.with_left(known, self.of_states(known))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        said, prior = [], self.prior
+        for kernel in distinct_kernels(self.kernel):
+            for term in prior.terms(kernel):
+                said += left_out(term.time, self.truncation)
+        return (*dict.fromkeys(said), self._left_open())
+
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return jnp.asarray(self.points).at[:, self.time].set(self.slots.times[0])
+
+    def telling_parts(self, number: int) -> "SpaceTimePosterior":
+        return dataclasses.replace(self, told_apart=number)
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return self.marginals(X).mean
+
+    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+        """By one more pass over the steps, whatever the number of rows."""
+        X = jnp.asarray(X)
+        order = jnp.argsort(X[:, self.time])
+        at, onward, after = self._between(X[order, self.time])
+        inputs = X[order, : self.points.shape[1]]
+        known = self.prepared
+        readings, left = [], []
+        for group in known.groups:
+            own = self.prior.of_group(group, inputs, at)
+            shares = self._shares(group, X[order])
+            of_states = own.table * self._of_states(group, shares)
+            onwards = self.prior.moves_of_group(group, onward)
+            readings.append((of_states, own.moves, own.noises, onwards))
+            left.append(jnp.einsum("qrj,qrj,rj->qr", own.left, own.variances, shares**2))
+        found = [smooth.at_readings for smooth in self.smoothed(known, readings=(after, readings))]
+        back = jnp.argsort(order)
+        mean, variance = jnp.moveaxis(of_all(known.groups, found), -1, 0)[..., back]
+        variance = (variance + of_all(known.groups, left)[:, back]).T
+        kernel = telling_parts(self.kernel, self.told_apart) if self.told_apart else self.kernel
+        top = jnp.inf if self.signed else latent_diagonals(kernel, X).T
+        return Marginals(mean.T, jnp.clip(variance, 0.0, top))
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        """By smoothing: Cov(f_i, f_j) is how a linear term at i moves the mean at j."""
+        X = jnp.asarray(X)
+        inputs, count = X[:, : self.points.shape[1]], len(X)
+        slots = self.slots.with_rows(inputs, self.time)
+        known = self.prepared
+        projected, covariances = self._projected(known), []
+        for group in known.groups:
+            shares = self._shares(group, X)
+            own = self.prior.of_group(group, slots.places, steps_of(slots))
+            of_states = own.table.at[:, -count:].multiply(self._of_states(group, shares))
+            own = own._replace(table=of_states)
+            _, precision = in_slots(slots, projected, group, more=count)
+            layout = self.prior.layout(group.one)
+
+            def of_latent(own, precision, layout=layout):
+                return _covariance(layout, self.signed, own, slots, precision, count)
+
+            found = vmap_latents(of_latent, own, precision)
+            covariances.append(found + self.prior.left_between(group, inputs, shares))
+        return of_all(known.groups, covariances)
+
+    def remembered(self, log_evidence: float) -> Any:
+        raise InputError(
+            "SpaceTime() has no streaming updates; fit all rows, or use Inducing(number=...)."
+        )
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        raise InputError(
+            "SpaceTime() has no paths as functions; use sample_f for joint draws at given inputs, "
+            "or Inducing(number=...)."
+        )
+
+    def of_states(self, known: Prepared) -> Marginals:
+        """Marginals at the rows of what they read of the states."""
+        return self.of_smoothed(known, self.smoothed(known))
+
+    def of_smoothed(self, known: Prepared, smooth: list[Smoothed]) -> Marginals:
+        """The same, known already."""
+        latents = (len(known.left), *self.slots.place.shape)
+        mean, variance = (
+            self.slots.at_rows(of_all(known.groups, values).reshape(latents)).T
+            for values in ([s.mean for s in smooth], [s.variance for s in smooth])
+        )
+        return Marginals(mean, variance)
+
+    def with_left(self, known: Prepared, of_states: Marginals) -> Marginals:
+        """Marginals at the rows with what the states leave open."""
+        mean, variance = of_states
+        marginals = Marginals(mean, jnp.maximum(variance + known.left.T, 0.0))
+        if not self.power:
+            return marginals
+        linear, precision, _ = self.sites
+        return row_marginals(known.left, marginals, linear, precision, self.power)
+
+    def smoothed(
+        self, known: Prepared, *, readings: Any = None, slopes: bool = False
+    ) -> list[Smoothed]:
+        """The way back through the steps, for each group.
+
+        Args:
+            known: what follows from kernel and rows.
+            readings: further rows, numbers of the steps before them and what they read.
+            slopes: whether derivatives are wanted.
+        """
+        projected, found = self._projected(known), []
+        after, each = (None, [None] * len(known.groups)) if readings is None else readings
+        parts = zip(known.groups, known.priors, self.starts, each, strict=True)
+        for group, own, starts, reading in parts:
+            layout = self.prior.layout(group.one)
+
+            def run(own, linear, precision, starts, reading, layout=layout):
+                steps = steps_with(own, self.slots, linear[..., None], precision)
+                more = None if reading is None else Readings(after, *reading)
+                stacked = Stacked(layout, self.signed, own.table)
+                return stacked.backward(steps, starts, more, slopes)
+
+            told = in_slots(self.slots, projected, group)
+            found.append(vmap_latents(run, own, *told, starts, reading))
+        return found
+
+    def _projected(self, known: Prepared) -> Projected:
+        linear, precision, _ = self.sites
+        return Projected.of(linear.T, precision.T, known.left, self.power)
+
+    def _between(self, t: Float[Array, "R"]) -> tuple[Moments, Moments, Int[Array, "R"]]:
+        """New times after steps, the steps after these, and numbers of the first ones."""
+        times = jnp.asarray(self.slots.times)
+        after = jnp.searchsorted(times, t, side="right") - 1
+        fresh = after < 0
+        gap = jnp.where(fresh, 0.0, t - times[jnp.maximum(after, 0)])
+        following = jnp.maximum(times[jnp.minimum(after + 1, len(times) - 1)], t)
+        onward = Moments(following, following - t, jnp.zeros_like(fresh))
+        return Moments(t, gap, fresh), onward, after
+
+    def _shares(self, group: LatentGroup, X: Float[Array, "N D"]) -> Float[Array, "N J"]:
+        """Coefficients of each term at new inputs."""
+        part = self.prior.part_of_terms(group.one)
+        if not self.told_apart:
+            return jnp.ones((len(X), len(part)), X.dtype)
+        return X[:, self.points.shape[1] :][:, part if self.told_apart > 1 else 0 * part]
+
+    def _of_states(self, group: LatentGroup, shares: Float[Array, "N J"]) -> Float[Array, "N V"]:
+        """The same of each state that is read."""
+        copies = np.array(self.prior.layout(group.one).copies)
+        return jnp.repeat(shares, copies, axis=1, total_repeat_length=int(copies.sum()))
+
+    def _left_open(self) -> str:
+        known = self.prepared
+        left = np.mean(np.asarray(known.left), axis=0)
+        places = np.asarray(self.slots.places)[np.ravel(self.slots.place)[self.slots.slot]]
+        width = self.slots.place.shape[1]
+        places[:, self.time] = np.asarray(self.slots.times)[np.asarray(self.slots.slot) // width]
+        prior = np.mean(np.asarray(latent_diagonals(self.kernel, jnp.asarray(places))), axis=0)
+        share = left / prior
+        return (
+            f"{len(self.points)} inducing points in space leave open {np.mean(share):.2g} of the "
+            f"prior variance (mean of the rows; at most {np.max(share):.2g})."
+        )
+
+
+def in_slots(
+    slots: Slots, projected: Projected, group: LatentGroup, more: int = 0
+) -> tuple[Float[Array, "Q K B"], Float[Array, "Q K B"]]:
+    """Sites of a group's latents in slots, with so many further rows that have none."""
+    chosen = np.array(group.latents)
+    linear, precision = (
+        slots.sums(jnp.pad(values[chosen], ((0, 0), (0, more))))
+        for values in (projected.linear, projected.precision)
+    )
+    return linear, precision
+
+
+def steps_with(
+    own: StatePrior,
+    slots: Slots,
+    linear: Float[Array, "K B S"],
+    precision: Float[Array, "K B"],
+) -> Steps:
+    """Steps of a latent function."""
+    steps = Steps(own.moves, own.noises, jnp.asarray(slots.place), linear, precision)
+    return segmented(steps, segments_for(len(precision)))
+
+
+def _covariance(
+    layout: Layout,
+    signed: bool,
+    own: StatePrior,
+    slots: Slots,
+    precision: Float[Array, "K B"],
+    count: int,
+) -> Float[Array, "R R"]:
+    """Covariances between the last rows of slots of what they read of the states."""
+    stacked, new = Stacked(layout, signed, own.table), slots.slot[-count:]
+
+    def columns(places: Int[Array, "S"]) -> Float[Array, "S R"]:
+        unit = jnp.zeros((precision.size, len(places)), precision.dtype)
+        unit = unit.at[new].set((jnp.arange(count)[:, None] == places).astype(unit.dtype))
+        steps = steps_with(own, slots, unit.reshape(*precision.shape, -1), precision)
+        found: Forward = stacked.forward(steps)
+        mean = stacked.backward(steps, found.starts, None, slopes=False).mean
+        return mean.reshape(-1, len(places))[new].T
+
+    blocks = -(-count // _COLUMNS)
+    places = jnp.arange(blocks * min(_COLUMNS, count)).reshape(blocks, -1)
+    found = jax.lax.map(columns, places).reshape(-1, count)[:count]
+    return 0.5 * (found + found.T)

@@ -1,0 +1,210 @@
+"""The prior of a sum of separable terms by inducing points in space.
+
+With L L' = c(Z, Z) of a term k(t, t') c(s, s'), f = sum_m phi_m(s) a_m(t) + e for phi(s) =
+L^-1 c(Z, s), independent processes a_m of covariance k, and e of covariance
+k(t, t') (c(s, s') - phi(s)' phi(s')) (Hamelijnck et al. 2021).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from latentgp.extensions.state_space.kernels import StateSpace, Truncation, state_space
+from latentgp.extensions.state_space.lanes import Unrolled
+from latentgp.extensions.state_space.space_time.slots import Slots
+from latentgp.extensions.state_space.space_time.stacked import Blocks, Layout
+from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels.parts import parts_of
+from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.kernels.separable import SeparableTerm, separable_terms
+from latentgp.numerics.cholesky import differentiable_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.typing import Array
+
+
+class StatePrior(NamedTuple):
+    """The law of the states at some times, and what places read of them.
+
+    Attributes:
+        table: phi of all terms, side by side, for each place.
+        left: c(s, s) - |phi|^2 of each term, for each place.
+        variances: k(t, t) of each term, at each time.
+        moves: A to each time, zero where nothing is before it.
+        noises: Q to each time, there the prior's covariance.
+        jitter: the most that was added to a c(Z, Z).
+    """
+
+    table: Float[Array, "*Q P V"]
+    left: Float[Array, "*Q P J"]
+    variances: Float[Array, "*Q K J"]
+    moves: Any
+    noises: Any
+    jitter: Float[Array, "*Q"]
+
+
+class Moments(NamedTuple):
+    """Where times are.
+
+    Attributes:
+        times: of steps.
+        gaps: since what is before each.
+        fresh: whether nothing is before it.
+    """
+
+    times: Float[Array, "K"]
+    gaps: Float[Array, "K"]
+    fresh: Bool[Array, "K"]
+
+    @classmethod
+    def of(cls, times: Float[Array, "K"]) -> "Moments":
+        """Times one after another."""
+        gaps = jnp.diff(times, prepend=times[:1])
+        return cls(times, gaps, jnp.arange(len(times)) == 0)
+
+
+class LatentGroup(NamedTuple):
+    """Latent functions whose kernels are of one structure.
+
+    Attributes:
+        latents: their numbers.
+        kernels: parameters with an axis in front, of size one where they share them.
+        one: one of them, whose structure alone matters.
+    """
+
+    latents: tuple[int, ...]
+    kernels: Kernel
+    one: Kernel
+
+
+def latent_groups(kernel: LatentKernel, latents: int) -> list[LatentGroup]:
+    """The groups of so many latent functions."""
+    return [
+        LatentGroup(group.latents, group.kernels, jax.tree.map(lambda leaf: leaf[0], group.kernels))
+        for group in kernel_groups(kernel, latents)
+    ]
+
+
+class SpaceTimePrior(NamedTuple):
+    """Points in space and what is approximated; priors are differentiable in it and kernels.
+
+    Attributes:
+        points: inducing points Z as whole inputs.
+        time: the column of time.
+        truncation: of the processes in time.
+    """
+
+    points: Float[Array, "M D"]
+    time: int
+    truncation: Truncation
+
+    def terms(self, kernel: Kernel) -> list[SeparableTerm]:
+        """The terms of a kernel."""
+        return separable_terms(kernel, self.points.shape[1], self.time)
+
+    def layout(self, kernel: Kernel) -> Layout:
+        """What the state consists of."""
+        terms = self.terms(kernel)
+        spaces = [state_space(term.time, self.truncation) for term in terms]
+        copies = (1 if term.space is None else len(self.points) for term in terms)
+        return Layout(tuple(space.measurement for space in spaces), tuple(copies))
+
+    def of_group(self, group: LatentGroup, places: Float[Array, "P D"], at: Moments) -> StatePrior:
+        """The priors of a group's kernels."""
+        return vmap_latents(lambda kernel: self._of_kernel(kernel, places, at), group.kernels)
+
+    def moves_of_group(self, group: LatentGroup, at: Moments) -> Blocks:
+        """Transitions alone."""
+        return vmap_latents(
+            lambda kernel: tuple(self._moves(term, at)[0] for term in self.terms(kernel)),
+            group.kernels,
+        )
+
+    def left_between(
+        self, group: LatentGroup, X: Float[Array, "R D"], shares: Float[Array, "R J"]
+    ) -> Float[Array, "#Q R R"]:
+        """Covariances between inputs of what the states leave open, the terms by shares."""
+
+        def of_kernel(kernel: Kernel) -> Float[Array, "R R"]:
+            total = jnp.zeros((len(X), len(X)), X.dtype)
+            for term, share in zip(self.terms(kernel), shares.T, strict=True):
+                if term.space is not None:
+                    phi, _, _ = self._read(term, X)
+                    left = term.space.symmetric_gram(X) - phi @ phi.T
+                    total = total + jnp.outer(share, share) * term.time.symmetric_gram(X) * left
+            return total
+
+        return vmap_latents(of_kernel, group.kernels)
+
+    def part_of_terms(self, kernel: Kernel) -> Int[np.ndarray, "J"]:
+        """Number of the part of a sum of kernels that each term belongs to."""
+        each = [len(self.terms(part)) for part in parts_of(kernel)]
+        return np.repeat(np.arange(len(each)), each)
+
+    def _of_kernel(self, kernel: Kernel, places: Float[Array, "P D"], at: Moments) -> StatePrior:
+        terms = self.terms(kernel)
+        read = [self._read(term, places) for term in terms]
+        inputs = jnp.zeros((len(at.times), places.shape[1]), places.dtype)
+        inputs = inputs.at[:, self.time].set(at.times)
+        variances = [term.time.diagonal(inputs) for term in terms]
+        moves, noises = zip(*(self._moves(term, at) for term in terms), strict=True)
+        made = StatePrior(
+            table=jnp.concatenate([table for table, _, _ in read], axis=1),
+            left=jnp.stack([left for _, left, _ in read], axis=1),
+            variances=jnp.stack(variances, axis=1),
+            moves=moves,
+            noises=noises,
+            jitter=jnp.max(jnp.stack([jitter for _, _, jitter in read])),
+        )
+        return jax.tree.map(lambda leaf: leaf.astype(places.dtype), made)
+
+    def _read(self, term: SeparableTerm, places: Float[Array, "P D"]) -> tuple[Array, Array, Array]:
+        """Of a term phi at places, what they leave open, and the jitter."""
+        if term.space is None:
+            zero = jnp.zeros(len(places), places.dtype)
+            return zero[:, None] + 1.0, zero, jnp.zeros((), places.dtype)
+        lower, jitter = differentiable_cholesky(term.space.symmetric_gram(self.points))
+        phi = solve_lower(lower, term.space.gram(self.points, places)).T
+        left = jnp.maximum(term.space.diagonal(places) - jnp.sum(phi**2, axis=1), 0.0)
+        return phi, left, jitter
+
+    def _moves(self, term: SeparableTerm, at: Moments) -> tuple[Array, Array]:
+        """A and Q of a term's process."""
+        space: StateSpace = state_space(term.time, self.truncation)
+        A, Q = (_stacked(M, at.times) for M in space.transition(at.times, at.gaps))
+        fresh = at.fresh[:, None, None]
+        return jnp.where(fresh, 0.0, A), jnp.where(
+            fresh, _stacked(space.covariance(at.times), at.times), Q
+        )
+
+
+def steps_of(slots: Slots) -> Moments:
+    """The times of steps."""
+    return Moments.of(slots.times)
+
+
+def left_at_slots(prior: StatePrior, slots: Slots) -> Float[Array, "#Q K B"]:
+    """Prior variance that the states leave open at each slot."""
+    return jnp.einsum("qkbj,qkj->qkb", prior.left[:, slots.place], prior.variances)
+
+
+def of_all(groups: list[LatentGroup], values: list[Float[Array, "_ *S"]]) -> Float[Array, "Q *S"]:
+    """Values of all latent functions from those of each group, shared or not."""
+    wide = [
+        jnp.broadcast_to(part, (len(group.latents), *part.shape[1:]))
+        for group, part in zip(groups, values, strict=True)
+    ]
+    return in_latent_order([group.latents for group in groups], wide)
+
+
+def _stacked(M: Unrolled, like: Float[Array, "K"]) -> Float[Array, "K d d"]:
+    rows = [
+        jnp.stack([jnp.broadcast_to(jnp.asarray(e, like.dtype), like.shape) for e in row], -1)
+        for row in M.rows
+    ]
+    return jnp.stack(rows, -2)

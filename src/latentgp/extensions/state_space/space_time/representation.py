@@ -1,0 +1,225 @@
+"""Latent functions of space and time: processes in time at inducing points in space."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.state_space.kernels import Truncation, state_space
+from latentgp.extensions.state_space.space_time.posterior import Prepared, SpaceTimePosterior
+from latentgp.extensions.state_space.space_time.prior import (
+    SpaceTimePrior,
+    StatePrior,
+    latent_groups,
+)
+from latentgp.extensions.state_space.space_time.slots import Slots
+from latentgp.kernels import LatentKernel
+from latentgp.kernels.separable import separable_terms
+from latentgp.representations.base import Pullback, Representation
+from latentgp.representations.inducing.projected import Projected
+from latentgp.representations.inducing.selection import select_points
+from latentgp.representations.latent_axis import distinct_kernels, over_sharing
+from latentgp.representations.whitening import Whitening
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+
+class SpaceTime(Representation):
+    """Inducing points in space, a state-space process in time at each: O(T (M d)^2) or so a pass.
+
+    For kernels of time times kernels of space, and sums of such products (Hamelijnck et al. 2021;
+    Särkkä, Solin & Hartikainen 2013). Kernels of time are those of `Markov()`, kernels of space
+    any. The bound is that of `Inducing` with a point at every time and place, T M of them; with the
+    places of all rows as points it is exact. Rows may lack, tie, and come in any order.
+
+    Args:
+        number: how many points to choose among the places of the rows, by k-means++; all places
+            where there are no more. Not needed where `points` are given.
+        points: shape (M, D - 1), the inputs without the column of time.
+        time: the column of time, counted from 0.
+        rbf_states: number of states of an `RBF` kernel of time, as of `Markov`.
+        harmonics: of a `Periodic` kernel of time, above the constant.
+        slots: of the rows; `for_rows` finds them.
+        signed: whether precisions of sites can be negative; a method sets it.
+        power: how the prior variance that the points leave open counts; a method sets it.
+
+    Raises:
+        InputError: neither a number nor points, or a setting that is no whole number from 1.
+
+    Example:
+        >>> import jax, numpy as np, latentgp as lgp
+        >>> kernel = lgp.Matern32().on(0) * lgp.RBF().on(1)
+        >>> X = np.stack(np.meshgrid(np.arange(20.0), [0.0, 0.5, 2.0]), -1).reshape(-1, 2)
+        >>> model = lgp.LatentGP(kernel, lgp.Gaussian())
+        >>> method = lgp.CollapsedVI(lgp.SpaceTime(3))
+        >>> data = lgp.Data(X, np.sin(X[:, 0] / 3) + X[:, 1])
+        >>> result = lgp.fit(model, data, method=method, key=jax.random.key(0))
+        >>> result.posterior.predict_f(np.array([[2.5, 1.0]])).mean.shape
+        (1,)
+    """
+
+    number: int | None = eqx.field(static=True, default=None)
+    points: Float[Array, "M D"] | None = None
+    time: int = eqx.field(static=True, default=0)
+    rbf_states: int = eqx.field(static=True, default=6, kw_only=True)
+    harmonics: int = eqx.field(static=True, default=10, kw_only=True)
+    slots: Slots | None = eqx.field(default=None, kw_only=True)
+    signed: bool = eqx.field(static=True, default=False, kw_only=True)
+    power: float = eqx.field(static=True, default=0.0, kw_only=True)
+
+    def __check_init__(self) -> None:
+        if self.points is None and self.number is None:
+            raise InputError(
+                "SpaceTime needs points or a number of points to choose; give for example "
+                "SpaceTime(50)."
+            )
+        for name in ("number", "rbf_states", "harmonics"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise InputError(f"SpaceTime.{name} must be a whole number from 1, got {value!r}.")
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "SpaceTime":
+        for own in distinct_kernels(kernel):
+            for term in separable_terms(own, X.shape[1], self.time):
+                state_space(term.time, self.truncation)
+        elsewhere = [column for column in range(X.shape[1]) if column != self.time]
+        points = self.points
+        if points is None:
+            assert self.number is not None
+            places, copies = np.unique(X[:, elsewhere], axis=0, return_counts=True)
+            times = copies.astype(X.dtype)
+            points = select_points(places, times, kernel, self.number, "k-means++", key)
+        points = np.asarray(points, X.dtype)
+        if points.ndim != 2 or points.shape[1] != len(elsewhere):
+            raise InputError(
+                f"Points in space must have shape (M, {len(elsewhere)}), the inputs without their "
+                f"column of time, got shape {points.shape}."
+            )
+        return dataclasses.replace(self, number=len(points), points=points)
+
+    def for_rows(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "SpaceTime":
+        if isinstance(X, Tracer):
+            return dataclasses.replace(self, slots=Slots.one_a_row(X, self.time))
+        X = np.asarray(X)
+        if self.slots is not None and self.slots.is_of(X, self.time):
+            return self
+        return dataclasses.replace(self, slots=Slots.of(X, self.time))
+
+    @property
+    def prior(self) -> SpaceTimePrior:
+        """Of the states.
+
+        Raises:
+            InputError: points have not been chosen yet.
+        """
+        if self.points is None:
+            raise InputError(
+                "These points have not been chosen yet; call initialise(...) first, or fit the "
+                "model with latentgp.fit."
+            )
+        points = jnp.insert(jnp.asarray(self.points), self.time, 0.0, axis=1)
+        return SpaceTimePrior(points, self.time, self.truncation)
+
+    @property
+    def truncation(self) -> Truncation:
+        """Of what is approximated."""
+        return Truncation(self.rbf_states, self.harmonics)
+
+    def configured_for(self, *, signed: bool, power: float) -> "SpaceTime":
+        return dataclasses.replace(self, signed=signed, power=power)
+
+    def condition(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> SpaceTimePosterior:
+        settings = {"signed": self.signed, "power": self.power}
+        return SpaceTimePosterior.given(kernel, self.prior, self._slots(X), sites, **settings)
+
+    def marginals_at_rows(self, posterior: SpaceTimePosterior, X: Float[Array, "N D"]) -> Marginals:
+        return posterior.at_rows
+
+    def pull_back(
+        self, posterior: SpaceTimePosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Pullback:
+        numbers, rest = eqx.partition(self, eqx.is_inexact_array)
+        linear, precision, _ = posterior.sites
+
+        def told(kernel: LatentKernel, numbers: "SpaceTime") -> tuple[list[StatePrior], Array]:
+            own = eqx.combine(numbers, rest)
+            known = Prepared.of(own.prior, own._slots(X), kernel, linear.shape[1])
+            return known.priors, known.left
+
+        (priors, left), pull = jax.vjp(told, posterior.kernel, numbers)
+        known = Prepared(latent_groups(posterior.kernel, linear.shape[1]), priors, left)
+        smooth = posterior.smoothed(known, slopes=True)
+        of_states = posterior.of_smoothed(known, smooth)
+        mean, variance = (values.T for values in of_states)
+        _, pull_left = jax.vjp(
+            lambda left: Projected.of(linear.T, precision.T, left, self.power), left
+        )
+        in_sites = Projected(mean, -0.5 * (mean**2 + variance), jnp.full_like(mean, -0.5))
+        in_priors = []
+        for own, found in zip(priors, smooth, strict=True):
+            none = jax.tree.map(jnp.zeros_like, own)
+            assert found.slopes is not None
+            moves, noises, table = found.slopes
+            flat = own._replace(
+                table=table,
+                moves=jax.tree.map(_in_steps, moves),
+                noises=jax.tree.map(_in_steps, noises),
+                left=none.left,
+                variances=none.variances,
+                jitter=none.jitter,
+            )
+            in_priors.append(jax.tree.map(over_sharing, flat, own))
+        in_kernel, in_numbers = pull((in_priors, pull_left(in_sites)[0]))
+        return Pullback(in_kernel, in_numbers, posterior.with_left(known, of_states))
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+        raise InputError(
+            "SpaceTime() has no white coefficients for Markov chains; use a method by sites, such "
+            "as AugmentedVI or VariationalInference, or Inducing(number=...)."
+        )
+
+    def _slots(self, X: Float[Array, "N D"]) -> Slots:
+        if self.slots is not None and len(self.slots.slot) == len(X):
+            return self.slots
+        return Slots.one_a_row(jnp.asarray(X), self.time)
+
+    @property
+    def evidence_is_exact(self) -> bool:
+        return False
+
+    @property
+    def has_paths(self) -> bool:
+        return False
+
+    @property
+    def has_coefficients(self) -> bool:
+        return False
+
+    @property
+    def has_dense_factors(self) -> bool:
+        return False
+
+    @property
+    def needs_rows(self) -> bool:
+        return self.points is None
+
+
+def _in_steps(values: Float[Array, "Q G L *S"]) -> Float[Array, "Q K *S"]:
+    return values.reshape(values.shape[0], -1, *values.shape[3:])

@@ -1,1 +1,0 @@
-"""Algorithms: pure functions `init` and `step`, and the loops around them."""

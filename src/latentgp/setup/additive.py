@@ -1,0 +1,171 @@
+"""Terms of an additive model, as users of mixed models write them, and a kernel to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.kernels import (
+    RBF,
+    Constant,
+    CorrelatedLinear,
+    FixedEffects,
+    Kernel,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    OnSphere,
+    Periodic,
+    RationalQuadratic,
+    SameGroup,
+)
+from latentgp.kernels.sphere import EARTH_RADIUS
+from latentgp.rows.data import Data
+from latentgp.setup.priors import Scales
+from latentgp.setup.typical import median_distance
+
+# Kernels that a smooth term can name.
+SMOOTH: dict[str, Callable[..., Kernel]] = {
+    "rbf": RBF,
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "rational-quadratic": RationalQuadratic,
+    "periodic": Periodic,
+    "globe": OnSphere,
+}
+_VAGUE = 10.0  # deviations of the latent function that a deviation of a column may make
+_SHARE = 0.5  # of the latent function's spread that an effect of groups has at the start
+
+
+@dataclasses.dataclass(frozen=True)
+class Smooth:
+    """A Gaussian process of some columns: gp(x1, x2).
+
+    Attributes:
+        columns: numbers of these.
+        kernel: one of `SMOOTH`.
+        period: of a periodic kernel.
+        by: the column of groups that each have a function of their own; None for one function.
+    """
+
+    columns: tuple[int, ...]
+    kernel: str = "rbf"
+    period: float | None = None
+    by: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """Random intercepts and slopes: (1 + x | g), or (1 + x || g) without correlation.
+
+    Attributes:
+        column: of the groups.
+        slopes: columns that have a slope in every group.
+        intercept: whether every group has one.
+        correlated: whether slopes and intercepts are correlated across groups.
+    """
+
+    column: int
+    slopes: tuple[int, ...] = ()
+    intercept: bool = True
+    correlated: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class AdditiveTerms:
+    """A sum of terms in place of a kernel, whose typical sizes follow from the data.
+
+    Attributes:
+        linear: columns with fixed effects.
+        smooth: Gaussian processes.
+        groups: effects of groups.
+        kernel: a kernel beside them; None for none.
+        centred: whether fixed effects are about the means of their columns, and a constant beside
+            the terms has the level; else f is the sum of the terms alone.
+        ones: columns with fixed effects whose sum is one in every row, such as that of an
+            intercept, so that their coefficients have the level; empty where f has none.
+    """
+
+    linear: tuple[int, ...] = ()
+    smooth: tuple[Smooth, ...] = ()
+    groups: tuple[Groups, ...] = ()
+    kernel: Kernel | None = None
+    centred: bool = True
+    ones: tuple[int, ...] = ()
+
+    @property
+    def has_level(self) -> bool:
+        """Whether a constant added to f changes nothing but coefficients, or what is beside it."""
+        return self.centred or bool(self.ones)
+
+    def started(self, data: Data, scale: Scales, latent: float) -> Kernel:
+        """The sum of the terms' kernels, of typical size.
+
+        Args:
+            data: the rows.
+            scale: of the data.
+            latent: spread of the latent function, about zero where it has no level.
+
+        Raises:
+            InputError: there is no term.
+        """
+        kernels: list[Kernel] = []
+        if self.linear:
+            kernels.append(_fixed_effects(self, data, scale, latent))
+        kernels += [_smooth(term, data, scale, latent) for term in self.smooth]
+        kernels += [part for term in self.groups for part in _of_groups(term, scale, latent)]
+        kernels += [self.kernel] if self.kernel is not None else []
+        if not kernels:
+            raise InputError("The model has no term; add a column, gp(...) or groups.")
+        return reduce(operator.add, kernels)
+
+
+def _fixed_effects(terms: AdditiveTerms, data: Data, scale: Scales, latent: float) -> Kernel:
+    own = list(terms.linear)
+    X = data.X[:, own]
+    constant = np.ptp(X, axis=0) == 0
+    mean = np.where(constant, 0.0, np.average(X, axis=0, weights=data.weights))
+    size = np.where(X[0] == 0, 1.0, np.abs(X[0]))
+    spread = np.where(constant, size, scale.inputs[own])
+    variance = (_VAGUE * latent / spread) ** 2
+    if terms.centred:
+        return FixedEffects(variance, mean).on(*own)
+    # An intercept at zero is as uncertain as slopes make it there.
+    level = np.isin(own, terms.ones)
+    far = 1 + np.sum((mean / spread)[~level] ** 2)
+    return FixedEffects(variance * np.where(level, far, 1.0)).on(*own)
+
+
+def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
+    columns = list(term.columns)
+    spread = scale.inputs[columns]
+    lengthscale = spread * median_distance(data.X[:, columns] / spread, data.weights)
+    settings: dict[str, Any] = {"lengthscale": lengthscale, "variance": latent**2}
+    if term.kernel == "periodic":
+        period = float(spread[0]) if term.period is None else term.period
+        settings |= {"lengthscale": 1.0, "period": period}
+    if term.kernel == "globe":  # of longitude and latitude, a length-scale in kilometres
+        degrees = float(np.mean(lengthscale))
+        settings["lengthscale"] = EARTH_RADIUS * np.radians(degrees)
+        settings = {"kernel": Matern32(**settings)}
+    kernel = SMOOTH[term.kernel](**settings).on(*columns)
+    return kernel if term.by is None else kernel * SameGroup().on(term.by)
+
+
+def _of_groups(term: Groups, scale: Scales, latent: float) -> list[Kernel]:
+    same, size = SameGroup().on(term.column), (_SHARE * latent) ** 2
+    slopes = list(term.slopes)
+    variances = size / scale.inputs[slopes] ** 2
+    if slopes and term.intercept and term.correlated:
+        return [CorrelatedLinear(np.append(size, variances)).on(*slopes) * same]
+    kernels: list[Kernel] = [Constant(size) * same] if term.intercept else []
+    pairs = zip(slopes, variances, strict=True)
+    return kernels + [Linear(variance).on(column) * same for column, variance in pairs]

@@ -1,0 +1,106 @@
+"""A model to start from when the user gave none: scales of the data, nothing tuned."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.kernels import RBF, Kernel, LatentKernel, Matern52, OwnKernels, PerLatent, White
+from latentgp.likelihoods import Likelihood
+from latentgp.means import Mean
+from latentgp.models import DeepGP, LatentGP, Layer
+from latentgp.rows.data import Data
+from latentgp.rows.spread import varying
+from latentgp.setup.additive import AdditiveTerms
+from latentgp.setup.priors import Scales, scales
+from latentgp.setup.typical import median_distance
+
+_HIDDEN_FUNCTIONS = 3  # of a layer
+_NUGGET = 0.1  # in latent variances, as typical noise
+
+
+def starting_model(
+    data: Data,
+    likelihood: Likelihood,
+    mean: Mean,
+    kernel: LatentKernel | AdditiveTerms | None = None,
+) -> LatentGP:
+    """The model with a kernel of typical size.
+
+    Without a kernel: an RBF with one length-scale an input, each the median distance between
+    rows measured in that input's standard deviations; inputs that are constant are ignored.
+    Latent functions that are alike share it. Where they differ in scale (a signal and the
+    logarithm of a noise, say), or the likelihood is about their differences, each has one of its
+    own, the user's kernel too; terms become a kernel of typical sizes.
+    """
+    scale = scales(LatentGP(RBF(), likelihood, mean), data)
+    if isinstance(kernel, AdditiveTerms) and not kernel.has_level:
+        level = likelihood.latent_centre(data.y, data.weights, data.side_information)
+        if level is None and likelihood.is_location:
+            level = np.average(data.y, weights=data.weights)
+        first = np.hypot(scale.latent[0], 0.0 if level is None else np.ravel(level)[0])
+        scale = scale._replace(latent=np.append(first, scale.latent[1:]))
+    alike = not likelihood.has_own_kernels and bool(np.all(scale.latent == scale.latent[0]))
+    if kernel is None or isinstance(kernel, AdditiveTerms):
+        made = _typical_rbf if kernel is None else kernel.started
+        kernels = [made(data, scale, float(latent)) for latent in scale.latent]
+        kernel = kernels[0] if alike else PerLatent(*kernels)
+    elif isinstance(kernel, Kernel) and not alike:
+        kernel = PerLatent(*[kernel] * len(scale.latent))
+    return LatentGP(kernel, likelihood, mean)
+
+
+def deepened(model: LatentGP, depth: int, data: Data) -> LatentGP:
+    """A model with hidden layers in place of one without.
+
+    Hidden layers have as many functions as there are inputs, three at most; every kernel is an RBF
+    with one length-scale a column, started at the root of their number in the column's scale.
+
+    Raises:
+        InputError: a depth below one.
+    """
+    if not isinstance(depth, int | np.integer) or depth < 1:
+        raise InputError(f"depth must be a positive number of layers, got {depth!r}.")
+    if depth == 1:
+        return model
+    columns = data.X.shape[1]
+    width = min(columns, _HIDDEN_FUNCTIONS)
+
+    inputs, latent = scales(model, data)[:2]
+
+    def rbf(functions: int, variance: float) -> Kernel:
+        seen = np.concatenate([np.ones(functions), inputs])
+        return RBF(np.sqrt(len(seen)) * seen, variance)
+
+    hidden = [Layer(rbf(width * (place > 0), 1.0), width) for place in range(depth - 1)]
+    last = [rbf(width, float(scale) ** 2) for scale in latent]
+    alike = bool(np.all(latent == latent[0]))
+    kernel = last[0] if alike else PerLatent(*last)
+    return DeepGP(kernel, model.likelihood, model.mean, layers=hidden)
+
+
+def _typical_rbf(data: Data, scale: Scales, latent: float) -> Kernel:
+    columns = np.flatnonzero(varying(data.X))
+    columns = columns if columns.size else np.arange(data.X.shape[1])
+    lengthscale = scale.inputs[columns] * median_distance(
+        data.X[:, columns] / scale.inputs[columns], data.weights
+    )
+    kernel = RBF(lengthscale=lengthscale, variance=latent**2)
+    return kernel.on(*columns.tolist()) if columns.size < data.X.shape[1] else kernel
+
+
+def with_nuggets(model: LatentGP) -> LatentGP:
+    """The same with white noise in each latent function: what outputs of one place share alone."""
+    if not isinstance(model.kernel, OwnKernels):
+        return model
+    kernels = [kernel + White(variance=_NUGGET) for kernel in model.kernel.each]
+    return LatentGP(PerLatent(*kernels), model.likelihood, model.mean)
+
+
+def as_series(model: LatentGP) -> LatentGP:
+    """The same with a Matérn 5/2 kernel in place of an RBF of one column, in state-space form."""
+    kernel = model.kernel
+    if not isinstance(kernel, RBF):
+        return model
+    matern = Matern52(lengthscale=kernel.lengthscale, variance=kernel.variance)
+    return LatentGP(matern, model.likelihood, model.mean)

@@ -1,0 +1,368 @@
+"""Weak default priors, search bounds and starting values, in the units of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from numpyro.distributions import (
+    Beta,
+    Distribution,
+    LogNormal,
+    Normal,
+    TransformedDistribution,
+    Uniform,
+    constraints,
+)
+from numpyro.distributions.transforms import AffineTransform
+
+from latentgp.models import LatentGP
+from latentgp.parameters.base import (
+    IN_UNITS_OF_INPUTS,
+    ParameterInfo,
+    parameters,
+    replace_unchecked,
+)
+from latentgp.parameters.space import ParameterSpace
+from latentgp.parameters.supports import unconstrained
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.summary import DataSummary
+from latentgp.representations.variables import places_of
+from latentgp.rows.data import Data
+from latentgp.rows.spread import robust_spread, spread_of_columns
+from latentgp.setup.shared_log_normal import SharedLogNormal
+
+_BOUND_FACTOR, _NOISE_FACTOR = 1e5, 1e10
+# Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
+# a share of the first's; noise variances of it and of the noisy one in the first's.
+_NEIGHBOURS, _ROUGHER, _LESS_NOISE, _MORE_NOISE = 2.0, 0.3, 0.1, 5.0
+FAR_OFF = 30.0  # length-scales from those of the inputs, either way
+# Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
+_LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
+
+
+class Scales(NamedTuple):
+    """Typical sizes in the data.
+
+    Attributes:
+        inputs: of each input, without its wild values.
+        latent: of each latent function.
+        stretch: standard deviation of each input over its typical size; above one if wild values
+            make the difference.
+        level: of latent functions for typical targets, from the first one on; None if not known.
+    """
+
+    inputs: Float[np.ndarray, "D"]
+    latent: Float[np.ndarray, "Q"]
+    stretch: Float[np.ndarray, "D"]
+    level: tuple[float, ...] | None = None
+
+
+def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -> Scales:
+    """Weighted spreads of the inputs (one if constant) and of the latent functions.
+
+    An input's is its standard deviation, unless wild values are the cause of that: then it is
+    that of a normal law with the same central quantiles. A latent function's is what the
+    likelihood makes of the standard deviation of y. In streaming updates
+    neither is what all rows would give: the inducing points of the streaming prior then
+    count as much as the new rows, and the latent variance is that of the present model.
+
+    Raises:
+        InputError: values so large or small that their squares leave double precision.
+    """
+    if remembered is not None:
+        points = np.asarray(places_of(remembered.centres))
+        weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+        both = np.append(np.full(len(points), weights.sum() / len(points)), weights)
+        variances = np.mean(latent_diagonals(model.kernel, jnp.asarray(points)), axis=1)
+        latent = np.broadcast_to(np.sqrt(variances), (model.likelihood.latent_size,))
+        typical, stretch = robust_spread(np.concatenate([points, data.X]), both)
+        return Scales(typical, latent, stretch)
+    spread = spread_of(data)
+    latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
+    latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
+    typical, stretch = data.input_spread
+    level = None
+    if not model.likelihood.is_location:
+        level = model.likelihood.latent_centre(data.y, data.weights, data.side_information)
+    level = level if level is None or isinstance(level, tuple) else (level,)
+    return Scales(typical, latent, stretch, level)
+
+
+def spread_of(data: Data) -> float:
+    """Weighted standard deviation of the targets, one if they are constant.
+
+    Of several outputs the root of the mean square, each over the rows where it is there.
+    """
+    spreads = []
+    for column in data.y.reshape(data.size, -1).T:
+        seen = np.isfinite(column)
+        if not seen.any():
+            continue
+        weights = None if data.weights is None else data.weights[seen]
+        spreads.append(spread_of_columns("y", column[seen, None], weights)[0])
+    return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else 1.0
+
+
+def at_layer(model: LatentGP, path: str, scale: Scales) -> Scales:
+    """Scales of what the layer that a hyper-parameter belongs to sees, and gives."""
+    inputs, latent = model.spreads_at(path, scale.inputs, scale.latent)
+    stretch = scale.stretch if len(inputs) == len(scale.stretch) else np.ones(len(inputs))
+    return Scales(inputs, latent, stretch, scale.level)
+
+
+def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
+    """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
+
+    Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
+    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4). Those of a kernel
+    with one an input may all be longer or shorter, but differ by a factor of 1.6 a standard
+    deviation only: few rows do not say which inputs matter. Variances are
+    around the latent scale squared (that of the parameter's own latent function, or else of the
+    first), noise variances around a tenth of it, what multiplies another kernel's variance
+    around one, and degrees of freedom around 8. Constant means are around the level of typical
+    targets, if it is known, within a latent scale. Loadings are normal around zero, deviation
+    one; (1 + r) / 2 of correlations r has the law Beta(2, 2);
+    shares are uniform. A module may have a prior of its own (`Parametrised.weak_prior`).
+    """
+    priors: dict[str, Distribution] = {}
+    for path, info in parameters(model).items():
+        shape, scale = np.shape(info.value), at_layer(model, path, of_rows)
+        if (own := _prior_of_module(info, scale)) is not None:
+            priors[path] = own
+        elif info.role in IN_UNITS_OF_INPUTS:
+            inputs = _inputs_seen(info, scale)
+            typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
+            priors[path] = _of_lengthscales(np.asarray(typical))
+        elif info.role == "variance":
+            priors[path] = LogNormal(np.full(shape, _log_variance(info, scale)), 2.0)
+        elif info.role == "factor":
+            priors[path] = LogNormal(np.zeros(shape), 2.0)
+        elif info.role == "noise_variance":
+            typical = _log_variance(info, scale) + np.log(0.1)
+            priors[path] = LogNormal(np.full(shape, typical), 2.0)
+        elif info.role == "noise_scale":
+            typical = 0.5 * (_log_variance(info, scale) + np.log(0.1))
+            priors[path] = LogNormal(np.full(shape, typical), 1.0)
+        elif info.role == "noise_precision":
+            typical = -_log_variance(info, scale) - np.log(0.05)
+            priors[path] = LogNormal(np.full(shape, typical), 2.0)
+        elif info.role == "level":
+            latent = info.latent or 0
+            if scale.level is not None and latent < len(scale.level):
+                level = np.full(shape, scale.level[latent])
+                priors[path] = Normal(level, float(scale.latent[latent]))
+        elif info.role == "loading":
+            priors[path] = Normal(np.zeros(shape), 1.0)
+        elif info.role == "correlation" and shape != (0,):
+            between = AffineTransform(-1.0, 2.0, domain=constraints.unit_interval)
+            priors[path] = TransformedDistribution(Beta(np.full(shape, 2.0), 2.0), between)
+        elif info.role == "share":
+            priors[path] = Uniform(np.zeros(shape), 1.0)
+        elif info.role == "degrees_of_freedom":
+            priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
+    return priors
+
+
+def space_of(
+    model: LatentGP,
+    scale: Scales,
+    priors: Mapping[str, Distribution | None] | Literal["weak"] | None,
+    frozen: Sequence[str] = (),
+    *,
+    streaming: bool = False,
+) -> ParameterSpace:
+    """The hyper-parameters that can be learned, with their priors.
+
+    Args:
+        model: with their values.
+        scale: of the data.
+        priors: as `fit` takes them.
+        frozen: paths (or their beginnings) that are held.
+        streaming: weak priors are around the model's own values.
+
+    Raises:
+        InputError: an unknown path, or a prior that its parameter cannot have.
+    """
+    chosen: dict[str, Distribution | None] = {}
+    if priors is not None:
+        weak = weak_priors(model, scale)
+        chosen |= around(model, weak) if streaming else weak
+    if isinstance(priors, Mapping):
+        chosen |= priors
+    names = model.likelihood.calibrated_parameters
+    held = *frozen, *(f"likelihood.{name}" for name in names)
+    units = {
+        path: float(scale.latent[info.latent or 0])
+        for path, info in parameters(model).items()
+        if info.role == "level"
+    }
+    return ParameterSpace(model, frozen=held, priors=chosen, units=units)
+
+
+def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distribution]:
+    """The log-normal ones of some priors, around the model's own values.
+
+    For streaming updates: what earlier rows tell about hyper-parameters is kept nowhere else.
+    """
+    known, moved = parameters(model), dict(priors)
+    for path, prior in priors.items():
+        if isinstance(prior, LogNormal):
+            moved[path] = LogNormal(np.log(known[path].value), prior.scale)
+        elif isinstance(prior, SharedLogNormal):
+            moved[path] = _of_lengthscales(np.asarray(known[path].value))
+    return moved
+
+
+def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "P"] | None:
+    """A second start where inputs have wild values: their length-scales at standard deviations.
+
+    With few wild values an input is best measured by the others; with many it may be best to do
+    without it. None where there are none.
+    """
+    values = {}
+    known = parameters(space.model)
+    for path in space.paths:
+        info = known[path]
+        stretch = _inputs_seen(info._replace(unit=1.0), scale._replace(inputs=scale.stretch))
+        if info.role == "lengthscale" and np.shape(info.value) == stretch.shape:
+            values[path] = np.asarray(info.value) * stretch
+    if np.all(scale.stretch == 1) or not values:
+        return None
+    return space.to_vector(replace_unchecked(space.model, values))
+
+
+def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "P"] | None:
+    """A second start, where length-scales of the first are far from those of the inputs.
+
+    At length-scales far below the distances of rows, or far above, the evidence hardly depends on
+    them, and a search stands still. None where none is far off.
+    """
+    known, values = parameters(space.model), {}
+    for path in space.paths:
+        info, scale = known[path], at_layer(space.model, path, of_rows)
+        if info.role == "lengthscale" and path not in space.narrowed:
+            seen = _inputs_seen(info, scale)
+            typical = _typical_inputs(seen, np.shape(info.value)) * np.sqrt(len(seen))
+            if np.any(np.abs(np.log(info.value / typical)) > np.log(FAR_OFF)):
+                values[path] = typical
+    return space.to_vector(replace_unchecked(space.model, values)) if values else None
+
+
+def other_starts(
+    space: ParameterSpace, scale: Scales, X: Float[np.ndarray, "N D"]
+) -> tuple[Float[np.ndarray, "P"], ...]:
+    """Further starts beside the model's own: rough functions with little noise, and much noise.
+
+    Evidences of regression have several modes, such as rough functions with little noise and
+    smooth ones with much (Rasmussen & Williams 2006, 5.4.1); a search ends in one it starts near.
+    Length-scales of rough functions are shortened by what makes the median distance of some rows
+    twice that of nearest neighbours; what has bounds by its prior stays. None where no length-scale
+    is learned.
+    """
+    known = parameters(space.model)
+    free = [path for path in space.paths if path not in space.narrowed]
+
+    def started(**factors: float) -> Float[np.ndarray, "P"]:
+        values = {
+            path: np.asarray(known[path].value) * factors[known[path].role]
+            for path in free
+            if known[path].role in factors
+        }
+        return space.to_vector(replace_unchecked(space.model, values))
+
+    if not any(known[path].role == "lengthscale" for path in free):
+        return ()
+    rough = started(lengthscale=_roughness(X / scale.inputs), noise_variance=_LESS_NOISE)
+    if not any(known[path].role == "noise_variance" for path in free):
+        return (rough,)
+    return rough, started(noise_variance=_MORE_NOISE)
+
+
+def _roughness(X: Float[np.ndarray, "N D"]) -> float:
+    """Two distances of nearest neighbours over the median distance, or a share if that is less."""
+    from scipy.spatial.distance import pdist, squareform  # takes long to import
+
+    distances = pdist(X)
+    apart = distances[distances > 0]
+    if not apart.size:
+        return _ROUGHER
+    distances = squareform(np.where(distances > 0, distances, np.inf))
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.median(distances.min(axis=1))
+    return float(min(_ROUGHER, _NEIGHBOURS * nearest / np.median(apart)))
+
+
+def search_bounds(
+    space: ParameterSpace, of_rows: Scales, *, quiet: bool = True
+) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]:
+    """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
+
+    Where the role does not say what is typical, a positive parameter's start does. Noise variances
+    may be ten orders smaller, as functions without noise need; a noise precision as much larger.
+
+    Args:
+        space: the hyper-parameters.
+        of_rows: scales of the data.
+        quiet: whether noise may be so small, which solves by iterations do not bear.
+    """
+    small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
+    lower, upper = [], []
+    known = parameters(space.model)
+    for path, support in space.supports.items():
+        info, scale = known[path], at_layer(space.model, path, of_rows)
+        raw = unconstrained(info.value, support)
+        if type(support) is not type(info.support):
+            centre = raw
+        elif info.role in IN_UNITS_OF_INPUTS:
+            centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
+        elif info.role in ("variance", "noise_variance"):
+            centre = np.full(raw.shape, _log_variance(info, scale))
+        elif info.role == "factor":
+            centre = np.zeros(raw.shape)
+        else:
+            centre = raw
+        reach = np.inf if support is constraints.real else np.log(_BOUND_FACTOR)
+        # A start outside the usual range is the user's wish, and widens it.
+        down = small if info.role == "noise_variance" and np.isfinite(reach) else reach
+        up = small if info.role == "noise_precision" and np.isfinite(reach) else reach
+        lower.append(np.minimum(centre - down, raw).ravel())
+        upper.append(np.maximum(centre + up, raw).ravel())
+    return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
+
+
+def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> Distribution:
+    """The prior around some medians: each has a deviation of sqrt(3), several little to itself."""
+    if medians.size < 2:
+        return LogNormal(np.log(medians), np.sqrt(_LENGTHSCALES))
+    shared = np.sqrt(_LENGTHSCALES - _OWN_LENGTHSCALE**2)
+    return SharedLogNormal(np.log(medians), shared, _OWN_LENGTHSCALE)
+
+
+def _prior_of_module(info: ParameterInfo, scale: Scales) -> Distribution | None:
+    if info.module is None:
+        return None
+    latent = 1.0 if info.role == "factor" else float(scale.latent[info.latent or 0])
+    return info.module.weak_prior(info.path.rpartition(".")[2], latent)
+
+
+def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
+    """Sizes of the inputs that a length-scale is about, in its units."""
+    inputs = scale.inputs if info.dimensions is None else scale.inputs[list(info.dimensions)]
+    return inputs * info.unit
+
+
+def _log_variance(info: ParameterInfo, scale: Scales) -> float:
+    """Typical, of the latent function that a parameter belongs to, or of the first."""
+    return 2 * float(np.log(scale.latent[info.latent or 0]))
+
+
+def _typical_inputs(
+    inputs: Float[np.ndarray, "K"], shape: tuple[int, ...]
+) -> Float[np.ndarray, "*S"]:
+    if shape == inputs.shape:
+        return inputs
+    return np.full(shape, np.exp(np.mean(np.log(inputs))))

@@ -1,0 +1,135 @@
+"""Residuals of a fit with Gaussian noise, tested for heavy tails; NumPy on few rows.
+
+A fit compiles nothing for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import gammaln
+
+from latentgp.rows.data import Data
+from latentgp.rows.spread import robust_spread
+from latentgp.setup.priors import spread_of
+
+_FEWEST_ROWS = 20
+_GAIN_A_ROW, _GAIN = 0.02, 6.0
+_NEIGHBOURS, _LEFT = 20, 0.35
+_TINY = 0.01
+
+
+class Residuals(NamedTuple):
+    """Residuals given the other rows, in standard deviations.
+
+    Attributes:
+        value: shape (R,).
+        share: of the standard deviation of the targets, their root mean square before that.
+        X: inputs of their rows, shape (R, D).
+        weights: of the rows, of mean one, shape (R,).
+    """
+
+    value: Float[np.ndarray, "R"]
+    share: float
+    X: Float[np.ndarray, "R D"]
+    weights: Float[np.ndarray, "R"]
+
+    @property
+    def effective(self) -> float:
+        """Effective number of rows, (sum w)^2 / sum w^2 (Kish)."""
+        return float(self.weights.sum() ** 2 / np.sum(self.weights**2))
+
+
+def residuals_of(
+    posterior: Any, data: Data, rows: Int[np.ndarray, "R"], mean: Float[np.ndarray, "R"]
+) -> Residuals:
+    """Standardised residuals under Gaussian noise at some of the rows.
+
+    Of an exact posterior each row is left out of what predicts it (Rasmussen & Williams 2006,
+    5.12). Through inducing points, of which there are few, rows are not left out.
+
+    Args:
+        posterior: the fit's.
+        data: all rows.
+        rows: which of them.
+        mean: of f there.
+    """
+    chosen = data.select(rows)
+    known = np.asarray(chosen.side_information.get("noise_variance", 0.0))
+    noise = float(posterior.model.likelihood.noise_variance) + known
+    weights = np.ones(len(rows)) if chosen.weights is None else np.asarray(chosen.weights)
+    left_out = posterior.latent.left_out(rows)
+    if left_out is None:
+        residual, variance = np.asarray(chosen.y) - mean, noise
+    else:
+        residual, variance = left_out[0], left_out[1] + noise
+    with np.errstate(invalid="ignore"):
+        value = residual / np.sqrt(variance)
+    counts = (weights > 0) & np.isfinite(value)
+    kept = weights[counts]
+    if not counts.any():
+        return Residuals(value[counts], 0.0, np.asarray(chosen.X)[counts], kept)
+    share = np.sqrt(np.average(residual[counts] ** 2, weights=kept)) / spread_of(chosen)
+    return Residuals(value[counts], float(share), np.asarray(chosen.X)[counts], kept / kept.mean())
+
+
+def student_gain(residuals: Residuals) -> float:
+    """Nats a row by which Student's law describes residuals better than a Gaussian.
+
+    Each at its best scale, the former at its best degrees of freedom.
+    """
+    from scipy.optimize import minimize  # takes long to import
+
+    value, weights = residuals.value, residuals.weights
+    square = np.average(value**2, weights=weights)
+    if not square > 0:
+        return 0.0
+    e, gaussian = value / np.sqrt(square), -0.5 * (1 + np.log(2 * np.pi))
+
+    def less(logs: Float[np.ndarray, "2"]) -> float:
+        nu, scale = np.exp(logs)
+        constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi) - logs[1]
+        tail = 0.5 * (nu + 1) * np.log1p((e / scale) ** 2 / nu)
+        return float(np.average(tail, weights=weights) - constant)
+
+    start = np.log([4.0, max(np.median(np.abs(e)), 1e-3)])
+    bounds = [(np.log(0.2), np.log(1e3)), (-15.0, 3.0)]
+    best = minimize(less, start, method="L-BFGS-B", bounds=bounds)
+    return float(-best.fun - gaussian)
+
+
+def in_local_units(residuals: Residuals) -> Residuals:
+    """The same over the mean size of those of their nearest neighbours.
+
+    Where the noise depends on the inputs its law then is nearly Gaussian; outliers stay what
+    they are.
+    """
+    from scipy.spatial import KDTree  # takes long to import
+
+    X, size = residuals.X / robust_spread(residuals.X, None)[0], np.abs(residuals.value)
+    near = np.asarray(KDTree(X).query(X, min(_NEIGHBOURS + 1, len(X)))[1])
+    others = np.mean(size[near[:, 1:]], axis=1)
+    return residuals._replace(value=residuals.value / np.maximum(others, _TINY * size.mean()))
+
+
+def heavy_tails(residuals: Residuals) -> list[str]:
+    """Warning if another noise distribution is clearly better, naming it."""
+    if len(residuals.value) < _FEWEST_ROWS or residuals.share < _TINY:
+        return []  # of what is as good as interpolated the noise does not matter
+    number = residuals.effective
+    gain = student_gain(residuals)
+    if gain * number < max(_GAIN, _GAIN_A_ROW * number):
+        return []
+    if student_gain(in_local_units(residuals)) < _LEFT * gain:
+        return [
+            "The size of residuals varies with the inputs: noise of its own in every place would "
+            f"be better (Student-t noise, the same in all, by about {gain:.2g} nats a row); use "
+            "HeteroscedasticGaussian(), or HeteroscedasticStudentT() if there are outliers too "
+            "(likelihood='heteroscedastic', or 'heteroscedastic-student-t', of an estimator)."
+        ]
+    return [
+        f"Residuals have heavy tails: Student-t noise would be about {gain:.2g} nats a row "
+        "better; use StudentT() (likelihood='student-t' of an estimator)."
+    ]

@@ -1,0 +1,105 @@
+"""Starts in the units of the rows, where a model's own values are far from any that fit them.
+
+A model that is written down with values such as one, for targets in the ten thousands, leaves
+chains, stochastic gradients and random features in places from which they do not come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.kernels import LatentKernel
+from latentgp.models import LatentGP
+from latentgp.parameters.base import parameters, replace_unchecked
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.setup.periods import CLEARLY, EvidenceOfSomeRows, in_words
+from latentgp.setup.priors import FAR_OFF, Scales, typical_start
+from latentgp.typing import Array
+
+_ROWS = 64  # of the mean prior variance, in all data as many
+_NOISE = 0.1  # in variances of the targets
+_NOISES = {"noise_variance": 1.0, "noise_scale": 0.5, "noise_precision": -1.0}  # their powers
+
+
+def in_units_of_rows(
+    space: ParameterSpace, scale: Scales, data: Data, own: Collection[str]
+) -> tuple[LatentGP, tuple[str, ...]]:
+    """The model with far-off hyper-parameters at typical values, and a sentence for each.
+
+    Where f has the units of y: all variances of a latent function, by the factor that makes its
+    prior variance that of the targets, if that is above 900 or below 1 / 900, and with them what
+    the noise has if that is as far from a tenth of the targets' variance; levels at the targets'
+    mean, if they are 30 of their deviations off. Length-scales 30 times too short or long take
+    typical ones if some rows are far likelier under these.
+
+    Args:
+        space: of the hyper-parameters that are learned.
+        scale: of the rows.
+        data: the rows.
+        own: paths with priors of the user's own, which stay.
+    """
+    moved = replace_unchecked(space.model, _of_targets(space, scale, data, own))
+    other = typical_start(space, scale) if moved.depth == 1 else None
+    if other is not None:
+        known = parameters(space.to_model(jnp.asarray(other)))
+        lengths = {
+            path: info.value
+            for path, info in known.items()
+            if info.role == "lengthscale" and path not in own
+        }
+        typical, evidence = replace_unchecked(moved, lengths), EvidenceOfSomeRows(space, data)
+        if evidence.value(typical, 0) > evidence.value(moved, 0) + CLEARLY:
+            moved = typical
+    before, after = parameters(space.model), parameters(moved)
+    said = tuple(
+        f"{path}: the search started at {in_words(after[path].value)} in place of "
+        f"{in_words(info.value)}, which is far from the units of the rows."
+        for path, info in before.items()
+        if not np.allclose(after[path].value, info.value, rtol=1e-6, atol=0)
+    )
+    return moved, said
+
+
+def _of_targets(
+    space: ParameterSpace, scale: Scales, data: Data, own: Collection[str]
+) -> dict[str, Float[np.ndarray, "..."]]:
+    """Values in the units of the targets, of hyper-parameters that are far from these."""
+    model = space.model
+    if not model.likelihood.is_location or data.y.ndim > 1:
+        return {}
+    spread, mean = float(scale.latent[0]), float(np.average(data.y, weights=data.weights))
+    some = np.linspace(0, data.size - 1, _ROWS).astype(int)
+    prior = float(np.mean(_diagonals(model.kernel, jnp.asarray(data.X[some]))[0]))
+    factor = spread**2 / prior if prior > 0 else 1.0
+    known, values = parameters(model), {}
+    for path in space.paths:
+        info = known[path]
+        if path in space.narrowed or path in own or (info.latent or 0) > 0:
+            continue
+        value = np.asarray(info.value)
+        if info.role == "level" and np.any(abs(value - mean) > FAR_OFF * spread):
+            values[path] = np.full_like(value, mean)
+        elif info.role == "variance" and _is_far(factor):
+            values[path] = np.asarray(value * factor)
+        elif (power := _NOISES.get(info.role)) is not None and _is_far(factor):
+            short = _NOISE * spread**2 / float(np.mean(value)) ** (1 / power)
+            if _is_far(short) and (short > 1) == (factor > 1):
+                values[path] = np.asarray(value * factor**power)
+    return values
+
+
+def _is_far(factor: float) -> bool:
+    """Whether a variance is that far from another."""
+    return not 1 / FAR_OFF**2 < factor < FAR_OFF**2
+
+
+@Program
+def _diagonals(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
+    return latent_diagonals(kernel, X)

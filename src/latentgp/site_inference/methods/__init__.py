@@ -1,0 +1,1 @@
+"""Methods by sites as values."""

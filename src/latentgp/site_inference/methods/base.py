@@ -1,0 +1,418 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""Methods whose posterior is Gaussian, by sites."""
+
+import dataclasses
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.diagnostics import diagnose
+from latentgp.errors import InputError
+from latentgp.likelihoods import LeastSquares, Likelihood
+from latentgp.likelihoods.base import Marginals
+from latentgp.methods.base import Method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Dense, Inducing, Representation
+from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.streaming import going_on
+from latentgp.representations.summary import DataSummary
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import gather, number_of_shards
+from latentgp.runtime.processes import broadcast_from_first
+from latentgp.setup.priors import (
+    other_starts,
+    search_bounds,
+    stretched_start,
+    typical_start,
+)
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.site_inference.search.hyperparameters import (
+    NO_STEP,
+    OF_OTHERS,
+    OPENING_ROWS,
+    Learned,
+    Opening,
+    learn,
+    on_some_rows,
+)
+from latentgp.site_inference.search.profiled_bound import (
+    Converged,
+    converge,
+    converge_at,
+    initial_sites,
+    model_at,
+)
+from latentgp.site_inference.search.search import Search
+from latentgp.site_inference.search.starts import raised
+from latentgp.sites.coupled import Sites
+
+_START_EVALUATIONS = 15
+_START_TOLERANCE = 1e-4
+_MOST_RENEWALS = 8
+_WORTH = 0.1  # nats of a renewal
+_LOST, _LOST_A_ROW = 0.1, 0.002  # nats that inducing functions may leave
+_MOST_COUPLED = 1_500  # rows times latent functions
+
+
+class ShortSearch(eqx.Module):
+    """Hyper-parameters learned from a part of the rows; the posterior has all.
+
+    With `Neighbours(m)` the rows that the search looks at see their neighbours among all rows: the
+    gradient is an unbiased estimate of that of all.
+
+    Args:
+        rows: at most so many, evenly spaced.
+        evaluations: as many a run are enough; None runs the search to its end.
+
+    Raises:
+        InputError: fewer than one of either.
+    """
+
+    rows: int = eqx.field(static=True, default=1000)
+    evaluations: int | None = eqx.field(static=True, default=12)
+
+    def __check_init__(self) -> None:
+        if self.rows < 1 or (self.evaluations is not None and self.evaluations < 1):
+            raise InputError(
+                f"ShortSearch needs at least one row and one evaluation, got rows={self.rows} and "
+                f"evaluations={self.evaluations}."
+            )
+
+
+class SiteMethod(Method):
+    """A method whose posterior is Gaussian, by sites.
+
+    Args:
+        search: how much of a search hyper-parameters are learned by; None for the whole one.
+    """
+
+    takes_restarts: ClassVar[bool] = True
+    makes_sites: ClassVar[bool] = True
+
+    representation: eqx.AbstractVar[Representation]
+    search: ShortSearch | None = eqx.field(default=None, kw_only=True)
+
+    @abstractmethod
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        """The algorithm for a model.
+
+        Raises:
+            InputError: the method cannot be used on the model.
+        """
+
+    def summed(
+        self, algorithm: SiteInference, model: LatentGP, data: Data
+    ) -> tuple[SiteInference, Data]:
+        """Algorithm and rows of a search; some of the rows where sums stand for all."""
+        return algorithm, data
+
+    def settled(self, model: LatentGP, rows: int) -> "SiteMethod":
+        """The same with nothing left open that depends on the number of rows."""
+        return self
+
+    @property
+    def site_method(self) -> "SiteMethod":
+        return self
+
+    @property
+    def spreads_rows(self) -> bool:
+        return self.representation.spreads_rows
+
+    @property
+    def streaming_prior(self) -> DataSummary | None:
+        return self.representation.streaming_prior
+
+    def through_points(
+        self,
+        remembered: DataSummary | None,
+        number: int | None,
+        usual: int,
+        selection: Selection = "greedy-variance",
+    ) -> "SiteMethod":
+        inducing = going_on(self.representation, remembered, number, usual, selection)
+        return eqx.tree_at(lambda m: m.representation, self, inducing)
+
+    def run(self, problem: Problem) -> Fit:
+        """Hyper-parameters at their most probable values, and a Gaussian posterior."""
+        return self.at(self.searched(problem), problem)
+
+    def searched(self, problem: Problem) -> "Searched":
+        """The most probable hyper-parameters, and the sites there.
+
+        Functions that were made for other length-scales than those found, or are too few, are made
+        anew, and the search goes on from there, until others would hardly leave less open or lead
+        no higher.
+        """
+        found, renewals = self._searched(problem), 0
+        own, data, reached = self, problem.data, found.reached
+        while isinstance(ready := found.algorithm.representation, Inducing):
+            learned = found.learned
+            if learned is not None and not (learned.converged or learned.reason == NO_STEP):
+                break
+            enough = max(_LOST, _LOST_A_ROW * data.total_weight)
+            share = enough / max(enough, float(found.converged.posterior.trace_term))
+            again = ready.renewed(data.X, data.weights, found.model.kernel, share)
+            if again is None:
+                break
+            fixed = getattr(self.representation, "variables", None) is not None
+            if fixed or renewals == _MOST_RENEWALS:
+                return found.unsettled()
+            records, renewals = found.search.records, renewals + 1
+            kept = dataclasses.replace(again, signed=False, power=0.0)
+            own = eqx.tree_at(lambda m: m.representation, self, kept)
+            problem = dataclasses.replace(problem, model=found.model, restarts=0, checkpoint=None)
+            newer = own._searched(problem)
+            rise = newer.reached - reached
+            newer.search.records[:0] = records
+            found = newer if rise > 0 else found._replace(search=newer.search)
+            if rise <= _WORTH:
+                break
+            reached += rise
+        return found
+
+    def _searched(self, problem: Problem) -> "Searched":
+        """The same through the functions that a search starts with."""
+        model, data, key = problem.model, problem.data, problem.key
+        algorithm = self.settled(model, data.size).algorithm(model)
+        ready = broadcast_from_first(
+            algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
+        )
+        if isinstance(ready, Dense) and not algorithm.rule.sites_are_fixed(model.likelihood):
+            ready = ready.at_places(data.X)
+        algorithm = dataclasses.replace(algorithm, representation=ready)
+        scale = problem.scales(data)
+        algorithm, data = self.summed(algorithm, model, data)
+        space = problem.space(scale)
+        quiet = not algorithm.representation.estimates_evidence
+        bounds = search_bounds(space, scale, quiet=quiet)
+        rows = data.padded(number_of_shards()).to_device()
+        control = problem.control_with(
+            self,
+            algorithm,
+            space,
+            restarts=problem.restarts,
+            tolerance=problem.tolerance,
+            padded_rows=rows.size,
+            search=self.search,
+        )
+        short, most = self.search, problem.max_evaluations
+        enough = most if short is None or short.evaluations is None else short.evaluations
+        search = Search(max_evaluations=min(most, enough), control=control)
+        searching, learned = algorithm, None
+        if space.size:
+            searched, opening, second = rows, None, typical_start(space, scale)
+            if short is not None:
+                searching, some = on_some_rows(algorithm, data, short.rows)
+                searched = some.padded(number_of_shards()).to_device()
+            elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
+                second = stretched_start(space, scale) if second is None else second
+                part = data.select(algorithm.representation.some_rows(data.size, OPENING_ROWS))
+                others = other_starts(space, scale, part.X)
+                if others:
+                    opening = Opening(others, part.padded(number_of_shards()).to_device())
+            learned = learn(
+                searching,
+                space,
+                searched,
+                bounds=bounds,
+                opening=opening,
+                second=second,
+                restarts=problem.restarts,
+                tolerance=problem.tolerance,
+                search=search,
+                key=key,
+            )
+            if enough < most and len(search.records) >= enough:
+                learned = learned._replace(converged=True)  # it had what it was meant to have
+            model = learned_model(space, learned)
+        ready = algorithm.representation.for_rows(rows.X, rows.weights, model.kernel)
+        final = dataclasses.replace(algorithm.until_converged(), representation=ready)
+        converged = None
+        sites = None if learned is None or searching is not algorithm else learned.sites
+        if learned is not None and sites is not None and len(sites.linear) == rows.size:
+            vector = jnp.asarray(learned.vector)
+            converged = converge_at(final, space, vector, rows, sites)
+        converged = converged_sites(final, model, rows, converged)
+        finished = final.representation.finished(converged.posterior, rows)
+        converged = converged._replace(posterior=finished)
+        return Searched(final, space, bounds, rows, model, learned, converged, search)
+
+    def at(self, found: "Searched", problem: Problem) -> Fit:
+        """The result at the hyper-parameters that a search has found."""
+        model, data, converged = found.model, problem.data, found.converged
+        converged = converged._replace(sites=gather(converged.sites))
+        evidence = Evidence(float(converged.bound), found.algorithm.evidence_kind(model))
+        posterior = Posterior.gaussian(model, converged.posterior, evidence)
+        if problem.learn_hyperparameters:
+            posterior = calibrated(posterior, data, converged.sites)
+        diagnostics = diagnose(
+            posterior=posterior,
+            method=self.settled(model, data.size),
+            reason=problem.reason,
+            data=data,
+            learned=found.learned,
+            records=found.search.records,
+            space=found.space,
+            bounds=found.bounds,
+            converged=converged,
+            seconds=problem.seconds,
+            input_names=problem.input_names,
+        )
+        history, sites = History.of(found.search.records), sites_of_rows(converged.sites, data.size)
+        return Fit(posterior.model, posterior, history, diagnostics, sites=sites)
+
+
+class CouplingMethod(SiteMethod):
+    """A method whose sites can couple the latents of a row.
+
+    Args:
+        coupled: whether they do; None where it pays, with `Dense()` and at most 1,500 rows times
+            latent functions. Of one latent function there is nothing to couple.
+    """
+
+    coupled: bool | None = eqx.field(static=True, default=None, kw_only=True)
+
+    def settled(self, model: LatentGP, rows: int) -> "CouplingMethod":
+        likelihood = model.likelihood
+        if self.coupled is not None or not _can_be_tied(likelihood):
+            return self
+        few = rows * likelihood.latent_size <= _MOST_COUPLED
+        own = self.representation
+        dense = own.one_coefficient_a_row and own.has_dense_factors
+        return dataclasses.replace(self, coupled=dense and few and self._gains(likelihood))
+
+    def couples(self, model: LatentGP) -> bool:
+        """Whether the sites of a model couple latents; not where rows are not known yet."""
+        return bool(self.coupled) and _can_be_tied(model.likelihood)
+
+    def _gains(self, likelihood: Likelihood) -> bool:
+        """Whether coupled sites are the better ones; so unless overridden."""
+        return True
+
+
+def is_exact(method: Method, model: LatentGP, rows: int) -> bool:
+    """Whether a method whose sites may couple latents has the exact posterior of so many rows."""
+    own = method.site_method
+    if not isinstance(own, CouplingMethod):
+        return False
+    return own.settled(model, rows).algorithm(model).evidence_kind(model) == "exact"
+
+
+def _can_be_tied(likelihood: Likelihood) -> bool:
+    # Least squares are a sum over latents, which nothing ties.
+    several = likelihood.latent_size > 1 and not isinstance(likelihood, LeastSquares)
+    # By values alone slopes are known in means and variances.
+    return several and likelihood.has_gradient
+
+
+class Searched(NamedTuple):
+    """The end of a search, from which a result is made, or its surroundings are explored.
+
+    Attributes:
+        algorithm: made ready for the rows, its site updates until they stand still.
+        space: of hyper-parameters, at those that the search started from.
+        bounds: of the search.
+        rows: padded, on the device.
+        model: with the most probable hyper-parameters.
+        learned: the end of the search; None where there was nothing to learn.
+        converged: sites and posterior there.
+        search: with its records.
+    """
+
+    algorithm: SiteInference
+    space: ParameterSpace
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]
+    rows: Data
+    model: LatentGP
+    learned: Learned | None
+    converged: Converged
+    search: Search
+
+    @property
+    def reached(self) -> float:
+        """The greatest bound plus log prior, in nats."""
+        return float(self.converged.bound) if self.learned is None else self.search.best().value
+
+    def unsettled(self) -> "Searched":
+        """The same, its functions made for other length-scales than those that were found."""
+        if self.learned is None:
+            return self
+        return self._replace(learned=self.learned._replace(converged=False, reason=OF_OTHERS))
+
+
+def start_of_search(
+    problem: Problem,
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    rows: Data,
+) -> Learned:
+    """Hyper-parameters at which another search, or a sampler, starts."""
+    return learn(
+        algorithm,
+        space,
+        rows,
+        bounds=bounds,
+        restarts=0,
+        tolerance=_START_TOLERANCE,
+        search=Search(
+            max_evaluations=_START_EVALUATIONS, control=problem.control._replace(callback=None)
+        ),
+        key=problem.key,
+    )
+
+
+def learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
+    """The model at the end of a search, in NumPy."""
+    return jax.tree.map(np.asarray, model_at(space, jnp.asarray(learned.vector)))
+
+
+def converged_sites(
+    algorithm: SiteInference, model: LatentGP, rows: Data, converged: Converged | None = None
+) -> Converged:
+    """Fixed point of site updates: the one given if its bound is finite, or from the first sites.
+
+    Where there can be several, the highest from a few starts.
+
+    Raises:
+        InputError: the log evidence is not finite.
+    """
+    if converged is None or not np.isfinite(converged.bound):
+        converged = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
+        converged = raised(algorithm, model, rows, converged)
+    if not np.isfinite(converged.bound):
+        raise InputError(
+            "The log evidence is not a finite number at these hyper-parameters; start from other "
+            "values, or change the units of the data."
+        )
+    return converged
+
+
+def sites_of_rows(sites: Sites, size: int) -> Sites:
+    """Those of the rows themselves, without padding, in NumPy."""
+    return type(sites)(*(np.asarray(part)[:size] for part in sites))
+
+
+def calibrated(posterior: Posterior, data: Data, sites: Sites) -> Posterior:
+    """Posterior with the likelihood's calibrated parameters set by leave-one-out marginals."""
+    model = posterior.model
+    if not model.likelihood.calibrated_parameters:
+        return posterior
+    marginals = posterior.predict_f(data.X)
+    linear, precision = (np.asarray(a)[: data.size] for a in (sites.linear, sites.precision))
+    variance = 1 / np.maximum(1 / marginals.variance - precision, 1e-12)
+    mean = variance * (marginals.mean / marginals.variance - linear)
+    likelihood = model.likelihood.calibrated(
+        data.y, data.weights, Marginals(mean, variance), data.side_information
+    )
+    return posterior.with_likelihood(likelihood)

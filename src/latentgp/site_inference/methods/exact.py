@@ -1,0 +1,115 @@
+"""Regression with Gaussian noise, and classes by least squares: sites that are exact."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, cast
+
+from latentgp.errors import InputError
+from latentgp.extensions.inter_domain import InterDomain
+from latentgp.extensions.inter_domain.sums import RowSums, is_summable, sums_of
+from latentgp.methods.base import usual_method
+from latentgp.models import LatentGP
+from latentgp.representations import Dense, Inducing, Representation
+from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.streaming import going_on
+from latentgp.representations.summary import DataSummary
+from latentgp.rows import RowsInMemory
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import number_of_shards
+from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.rules.augmentation import AugmentationRule
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.sites.augmentations import augmentation_of
+
+
+class ExactGP(SiteMethod):
+    """Gaussian noise, or classes by least squares, in closed form (R&W 2006, 2.2 and 6.5): O(N^3).
+
+    Args:
+        representation: `Dense()`, its matrix over `devices` if these are given; for many rows
+            `Neighbours(...)`, in O(N m^3), with inducing points or without, or `MatrixFree()`, by
+            solves.
+    """
+
+    representation: Representation = Dense()
+
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        return _conjugate_inference(self, model)
+
+    def through_points(
+        self,
+        remembered: DataSummary | None,
+        number: int | None,
+        usual: int,
+        selection: Selection = "greedy-variance",
+    ) -> "ExactGP | CollapsedVI":
+        own = going_on(self.representation, remembered, number, usual, selection)
+        return ExactGP(own) if own.one_coefficient_a_row else CollapsedVI(own)
+
+
+class CollapsedVI(SiteMethod):
+    """Regression with Gaussian noise through inducing points, q(u) integrated out: O(N M^2).
+
+    The bound is that of Titsias (2009, eq. 9).
+
+    With fixed features, such as `Inducing(features=BSplines(100))`, and Gaussian noise, rows are
+    read once, and an evaluation costs O(M^3) whatever their number; see `summarise`.
+
+    Args:
+        representation: how many inducing points, and how they are chosen.
+    """
+
+    works_in_batches: ClassVar[bool] = True
+
+    representation: Representation = Inducing(number=500)
+
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        return _conjugate_inference(self, model)
+
+    def summed(
+        self, algorithm: SiteInference, model: LatentGP, data: Data
+    ) -> tuple[SiteInference, Data]:
+        own = algorithm.representation
+        if not isinstance(own, Inducing) or own.sums is not None:
+            return algorithm, data
+        if not own.has_sums or number_of_shards() > 1 or not is_summable(model, data):
+            return algorithm, data
+        variables: Any = own.variables
+        sums = sums_of(model, RowsInMemory(data), variables, cast(InterDomain, own.features))
+        own = dataclasses.replace(own, sums=sums)
+        return dataclasses.replace(algorithm, representation=own), sums.sample
+
+
+def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
+    augmentation = augmentation_of(model.likelihood)
+    if augmentation is None or not augmentation.sites_are_fixed:
+        raise InputError(
+            f"{type(method).__name__} needs Gaussian noise on one output, or classes by least "
+            f"squares, but the likelihood is {type(model.likelihood).__name__}; use "
+            f"{usual_method(model.likelihood)}."
+        )
+    return SiteInference.of(model, method.representation, AugmentationRule())
+
+
+def through_sums(model: Any, data: Any, method: Any) -> tuple[Any, Any]:
+    """Method and rows of a fit; where sums stand for the rows, the method that takes them.
+
+    Args:
+        model: as `fit` was given it.
+        data: likewise; sums, or anything else, which is not touched.
+        method: likewise; "auto", or a `CollapsedVI`, if there are sums.
+
+    Raises:
+        InputError: sums for another model, or with another method, which needs the rows.
+    """
+    if not isinstance(data, RowSums) or not isinstance(model, LatentGP):
+        return method, data
+    data.check(model)
+    if method != "auto" and not isinstance(method, CollapsedVI):
+        raise InputError(
+            f"{type(method).__name__} needs the rows, but their sums were given; give the rows, or "
+            "leave method out."
+        )
+    known = {"features": data.features, "variables": data.variables, "sums": data}
+    return CollapsedVI(Inducing(**known)), data.sample

@@ -1,0 +1,147 @@
+"""Sites from derivatives at the mode: Newton's method and Laplace's approximation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.likelihoods import Gaussian
+from latentgp.likelihoods.base import (
+    AnyMarginals,
+    JointMarginals,
+    Likelihood,
+    Marginals,
+    SideInformation,
+)
+from latentgp.numerics.small_matrices import small_eigh, small_with_values
+from latentgp.representations.base import LatentPosterior
+from latentgp.site_inference.rules.base import SiteRule
+from latentgp.sites.coupled import CoupledSites, Sites
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+
+class LaplaceRule(SiteRule):
+    """Second-order expansion of log p(y | f) at the mean (Rasmussen & Williams 2006, 3.4).
+
+    With g and -w the first and second derivative of log p(y | f), one latent at a time, at the
+    mean m: precision w, linear g + w m. Sites of a search have |w|, which makes every short step
+    towards them one that raises the density; the mode does not depend on it. (Zero in place of
+    negative w does so too, by steps of K g that go far astray near an outlier.) The objective is
+    log p(y | m) - (m - offset)' K^-1 (m - offset) / 2, the log density of the mean.
+
+    Attributes:
+        held: whether precisions are held at zero or above.
+        coupled: whether the whole second derivative W of a row is used (the same, 3.5), in a search
+            with the absolute values of its eigenvalues.
+    """
+
+    step_size: float = eqx.field(static=True, default=1.0)
+    held: bool = eqx.field(static=True, default=True)
+    coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def sites(
+        self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
+    ) -> Sites:
+        mean = marginals.mean
+        if self.coupled:
+            value, slope, curvature = joint_derivatives(likelihood, rows, mean)
+            precision = -curvature
+            if self.held and not likelihood.is_jointly_log_concave:
+                values, vectors = small_eigh(precision)
+                precision = small_with_values(vectors, jnp.abs(values))
+            linear = slope + (precision @ mean[:, :, None])[:, :, 0]
+            return CoupledSites.worth(value, linear, precision, JointMarginals.known(mean))
+        value, slope, curvature = derivatives(likelihood, rows, mean)
+        precision = jnp.abs(curvature) if self.held else -curvature
+        known = Marginals.known(mean)
+        return GaussianSites.worth(value, slope + precision * mean, precision, known)
+
+    @property
+    def power(self) -> float:
+        return 1.0
+
+    @property
+    def is_variational(self) -> bool:
+        return False
+
+    def terms(
+        self,
+        sites: Sites,
+        target: Any,
+        marginals: AnyMarginals,
+        offset: Float[Array, "N Q"],
+    ) -> Float[Array, "N"]:
+        """The log density of y given the mean of f, and the row's part of that of the mean of g."""
+        f = marginals.mean + offset
+        terms = target.expected(type(marginals).known(f))
+        return terms - 0.5 * jnp.sum(marginals.mean * sites.slope(f), axis=1)
+
+    def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
+        """The log density of the latents, but for the constant of their prior."""
+        return jnp.sum(terms)
+
+    def accelerates(self, likelihood: Likelihood) -> bool:
+        """Only where a plain step is not Newton's own."""
+        if self.coupled:
+            return not likelihood.is_jointly_log_concave
+        return not likelihood.is_log_concave or likelihood.latent_size > 1
+
+    def reads_variances(self, likelihood: Likelihood) -> bool:
+        """Only secants do, whose lengths are told by the Fisher information."""
+        return self.accelerates(likelihood)
+
+    def signed(self, likelihood: Likelihood) -> bool:
+        return not self.held and super().signed(likelihood)
+
+    def at_the_mode(self) -> "LaplaceRule":
+        """The rule with the true curvature."""
+        return LaplaceRule(self.step_size, held=False, coupled=self.coupled)
+
+    def check(self, likelihood: Likelihood) -> None:
+        if not likelihood.is_smooth:
+            raise InputError(
+                f"{type(likelihood).__name__} has kinks or steps, where curvature is no guide, "
+                "so Laplace cannot be used; use VariationalInference or ExpectationPropagation."
+            )
+
+    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)
+
+
+def derivatives(
+    likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"]
+) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Log p(y | f), its gradient, and the diagonal of its second derivative in f."""
+
+    def of_row(y: Array, f: Float[Array, "Q"], side: SideInformation) -> tuple[Array, ...]:
+        def value(f):
+            return likelihood.log_prob(y, f, side)
+
+        def along(direction):
+            slope, curvature = jax.jvp(jax.grad(value), (f,), (direction,))
+            return slope, jnp.vdot(direction, curvature)
+
+        slopes, curvatures = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(f), dtype=f.dtype))
+        return value(f), slopes, curvatures
+
+    return jax.vmap(of_row)(rows.y, f, dict(rows.side))
+
+
+def joint_derivatives(
+    likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"]
+) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q Q"]]:
+    """Log p(y | f), its gradient, and its whole second derivative in the latents of a row."""
+
+    def of_row(y: Array, f: Float[Array, "Q"], side: SideInformation) -> tuple[Array, ...]:
+        def value(f):
+            return likelihood.log_prob(y, f, side)
+
+        return value(f), jax.grad(value)(f), jax.hessian(value)(f)
+
+    return jax.vmap(of_row)(rows.y, f, dict(rows.side))

@@ -1,0 +1,119 @@
+"""Sites from the gradient of the expected log likelihood: natural-gradient steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool
+
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
+from latentgp.likelihoods.joint import jointly, turned
+from latentgp.numerics.quadrature import training_nodes
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.site_inference.rules.base import SiteRule
+from latentgp.site_inference.rules.expectation_propagation import MomentRule
+from latentgp.site_inference.rules.laplace import LaplaceRule
+from latentgp.sites.coupled import CoupledSites, Sites
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+_FARTHEST = 3.0  # in prior standard deviations, what the first sites may move a latent
+
+
+class VariationalRule(SiteRule):
+    """Conjugate-computation variational inference (Khan & Lin 2017, eq. 14).
+
+    With e(m, v) = E log p(y | f): precision = -2 de/dv and linear = de/dm + precision m. A damped
+    step in these natural parameters is a natural-gradient step on q. Where the likelihood is
+    not log-concave a precision can be negative.
+    """
+
+    step_size: float = eqx.field(static=True, default=0.7)
+    coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def sites(
+        self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
+    ) -> Sites:
+        if self.sites_are_fixed(likelihood):
+            return LaplaceRule(coupled=self.coupled).sites(likelihood, rows, marginals, current)
+        of_chunk = self._coupled_sites if self.coupled else self._chunk_sites
+
+        def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
+            return carry, of_chunk(likelihood, *chunk)
+
+        numbers = training_nodes(likelihood.latent_size)[0].size
+        return scan_rows(chunk, None, (rows, marginals), columns=numbers, in_cache=True)[1]
+
+    def _chunk_sites(
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
+    ) -> GaussianSites:
+        def total(marginals: Marginals) -> tuple[Array, Array]:
+            values = likelihood.expected_log_prob(rows.y, marginals, rows.side)
+            return jnp.sum(values), values
+
+        (in_mean, in_variance), values = jax.grad(total, has_aux=True)(marginals)
+        precision = -2 * in_variance
+        if not self.signed(likelihood):
+            precision = jnp.maximum(precision, 0.0)
+        linear = in_mean + precision * marginals.mean
+        return GaussianSites.worth(values, linear, precision, marginals)
+
+    def _coupled_sites(
+        self, likelihood: Likelihood, rows: Rows, marginals: JointMarginals
+    ) -> CoupledSites:
+        def total(marginals: JointMarginals) -> tuple[Array, Array]:
+            own, independent, side = jointly(likelihood, marginals, rows.side)
+            values = own.expected_log_prob(rows.y, independent, side)
+            return jnp.sum(values), values
+
+        (in_mean, in_covariance), values = jax.grad(total, has_aux=True)(marginals)
+        precision = -(in_covariance + jnp.swapaxes(in_covariance, 1, 2))
+        sites = CoupledSites(in_mean, precision, values)
+        if not self.signed(likelihood):
+            sites = sites.proper()
+        # Whatever they are, sites are worth their value: derivatives go through that alone.
+        in_mean, precision, _ = jax.lax.stop_gradient(sites)
+        linear = in_mean + (precision @ marginals.mean[:, :, None])[:, :, 0]
+        return CoupledSites.worth(values, linear, precision, marginals)
+
+    def is_bound(self, likelihood: Likelihood) -> bool:
+        """Not where expectations are by quasi-Monte Carlo, which the search may exploit."""
+        if self.coupled:
+            return turned(likelihood).has_sure_bounds
+        own = type(likelihood).expected_log_prob is not Likelihood.expected_log_prob
+        return likelihood.latent_size <= 2 or own
+
+    def opening(self, likelihood: Likelihood) -> SiteRule:
+        """Matched moments, where a density has steps.
+
+        There slopes say nothing of how far to go: those of many rows side by side, from a prior
+        that spans a step, lead to where all are worse off.
+        """
+        return self if likelihood.is_continuous else MomentRule(coupled=self.coupled)
+
+    def first(self, sites: Sites, marginals: Marginals) -> Sites:
+        """Sites that alone move no latent by more than three prior standard deviations.
+
+        Far below its mode a log density like that of a count has a great slope and the curvature
+        of a small one: from where the whole step leads, exp(f) is beyond repair.
+        """
+        mean, variance = marginals
+        slope, spread = sites.slope(mean), jnp.sqrt(variance)
+        if isinstance(sites, CoupledSites):
+            alone = JointMarginals.independent(marginals).given(*sites[:2])
+            moves = jnp.abs(alone.mean - mean) / spread
+            share = jnp.minimum(1.0, _FARTHEST / jnp.max(moves, axis=1, keepdims=True))
+            return sites._replace(linear=sites.linear + (share - 1) * slope)
+        most = _FARTHEST * (1 / spread + sites.precision * spread)
+        return sites._replace(linear=sites.linear + jnp.clip(slope, -most, most) - slope)
+
+    def check(self, likelihood: Likelihood) -> None:
+        if not likelihood.is_positive:
+            raise InputError(
+                f"{type(likelihood).__name__} is zero for some latents, so E log p(y | f) is minus "
+                "infinity and there is no variational bound; use ExpectationPropagation."
+            )

@@ -1,0 +1,243 @@
+"""Inference by Gaussian sites: one algorithm for every rule and every representation.
+
+One update reads the marginals of every row, lets the rule make new sites, and conditions the
+prior on them. With an augmentation it is coordinate ascent, with quadrature a natural-gradient
+step; with a Gaussian likelihood the first sites are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
+from latentgp.models import LatentGP
+from latentgp.posteriors.evidence import EvidenceKind
+from latentgp.representations.base import LatentPosterior, Representation
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.rows.data import Data
+from latentgp.site_inference.rules.base import SiteRule
+from latentgp.site_inference.search.anderson import Update, residual_norm
+from latentgp.sites.coupled import CoupledSites, Sites
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+# Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
+_FINAL_TOLERANCE = 1e-9
+_FINAL_UPDATES, _FINAL_UPDATES_COUPLED = 100, 200
+_ROUGH_TOLERANCE = 1e-3
+
+
+class SiteState(NamedTuple):
+    """State of site inference."""
+
+    model: LatentGP
+    sites: Any
+    posterior: LatentPosterior
+
+
+class Read(NamedTuple):
+    """Posterior before one update, its objective, and the new sites.
+
+    Attributes:
+        posterior: given the sites that are updated.
+        bound: the rule's objective at that posterior, in nats.
+        merit: what updates are to raise, see `SiteRule.merit`.
+        update: of its sites.
+    """
+
+    posterior: LatentPosterior
+    bound: Float[Array, ""]
+    merit: Float[Array, ""]
+    update: Update
+
+
+class SiteInfo(NamedTuple):
+    """Information about an update: the bound of the posterior before it, in nats."""
+
+    bound: Float[Array, ""]
+
+
+class SiteInference(eqx.Module):
+    """The algorithm: a representation (column) and a rule (row) of the design's table.
+
+    Args:
+        representation: how the latent functions are represented.
+        rule: how the data enter.
+        tolerance: relative change of the bound below which site updates stop.
+        max_updates: at most so many site updates an evaluation.
+    """
+
+    representation: Representation
+    rule: SiteRule
+    tolerance: float = 1e-5  # these two are leaves, so that others compile nothing anew
+    max_updates: int = 4
+
+    @classmethod
+    def of(
+        cls,
+        model: LatentGP,
+        representation: Representation,
+        rule: SiteRule,
+        tolerance: float = 1e-5,
+        max_updates: int = 4,
+    ) -> "SiteInference":
+        """The algorithm for a model: its rule checked, its representation configured.
+
+        Raises:
+            InputError: the rule cannot be used on the likelihood.
+        """
+        rule.check(model.likelihood)
+        if rule.coupled or not rule.sites_are_fixed(model.likelihood):
+            if representation.estimates_variances and (
+                rule.at_the_mode() is None or model.likelihood.latent_size > 1
+            ):
+                raise InputError(
+                    f"{type(representation).__name__} knows the variances at the rows by noisy "
+                    "estimates, and works with ExactGP, and with Laplace for likelihoods of one "
+                    "latent function; use Inducing(...) or Dense()."
+                )
+            representation = representation.of_latents()
+        signed = (rule.at_the_mode() or rule).signed(model.likelihood)
+        configured = representation.configured_for(signed=signed, power=rule.power)
+        if model.likelihood.latent_size > 1 and rule.shares_precisions(model.likelihood):
+            configured = configured.sharing()
+        if rule.coupled:
+            configured = configured.coupling()
+        return cls(configured, rule, tolerance, max_updates)
+
+    def until_converged(self) -> "SiteInference":
+        """The same, for the posterior that a fit hands out."""
+        most = _FINAL_UPDATES_COUPLED if self.rule.coupled else _FINAL_UPDATES
+        return replace(
+            self,
+            tolerance=min(self.tolerance, _FINAL_TOLERANCE),
+            max_updates=max(self.max_updates, most),
+        )
+
+    def rough(self) -> "SiteInference":
+        """Algorithm whose site updates stop early, for a search that another one refines."""
+        if not self.rule.is_variational:
+            return self
+        return replace(self, tolerance=max(self.tolerance, _ROUGH_TOLERANCE))
+
+    def coarse(self) -> "SiteInference":
+        """Rough algorithm with few inducing points, for initial hyper-parameters."""
+        return replace(self.rough(), representation=self.representation.coarse())
+
+    def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
+        """The state with the first sites."""
+        return self.resume(model, data, self.first_sites(model, data))
+
+    def first_sites(self, model: LatentGP, data: Data) -> Sites:
+        """Sites made from the prior's marginals, or around likely latents."""
+        offset = prior_mean(model, data)
+        rows = rows_of(data)
+        variance = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
+        start = self.rule.start(model.likelihood, rows, Marginals(offset, variance))
+        own = JointMarginals.independent(start) if self.rule.coupled else start
+        sites = self.sites_alone(model, rows, own)
+        return self.rule.first(sites, start._replace(variance=variance))
+
+    def resume(self, model: LatentGP, data: Data, sites: Sites, kept: Any = None) -> SiteState:
+        """The state of a (new) model with sites already known.
+
+        Args:
+            model: with the hyper-parameters.
+            data: the rows.
+            sites: one a row and latent.
+            kept: `representation.kept` of the rows under the model's kernel, if it is at hand.
+        """
+        about = sites.about(prior_mean(model, data))
+        rows_read = data.X if kept is None else kept
+        posterior = self.representation.condition(model.kernel, rows_read, about)
+        return SiteState(model, sites, posterior)
+
+    def step(
+        self, state: SiteState, data: Data, key: Key[Array, ""] | None = None
+    ) -> tuple[SiteState, SiteInfo]:
+        """One damped update of all sites, block by block, and the posterior they give."""
+        after, read = self.sweep(state, data, self.rule.step_size)
+        return after, SiteInfo(read.bound)
+
+    def sweep(
+        self, state: SiteState, data: Data, step_size: float, kept: Any = None
+    ) -> tuple[SiteState, "Read"]:
+        """State after a step, and `Read` of the one before; `kept` as in `resume`."""
+        model, sites, posterior = state
+        rows_read = data.X if kept is None else kept
+        blocks = self.rule.blocks(model.likelihood)
+        first = None
+        for block in blocks:
+
+            def update(rows, marginals, sites, offset, block=block):
+                of_f = marginals.shifted(offset)
+                target = self.new_sites(model, rows, of_f, sites)
+                terms = self.rule.terms(sites, target, marginals, offset)
+                new = sites.damped(target, step_size)
+                new = new if len(blocks) == 1 else sites.with_columns(new, block)
+                return new, (terms, of_f)
+
+            sites, after, read = self.representation.update_sites(
+                posterior, rows_read, rows_of(data), sites, prior_mean(model, data), update
+            )
+            first = first or read
+            posterior = after
+        assert first is not None
+        terms, marginals = first
+        whole = Update(state.sites, sites, marginals)
+        bound = self.rule.objective(terms, state.posterior)
+        merit = self.rule.merit(bound, residual_norm(whole))
+        return SiteState(model, sites, posterior), Read(state.posterior, bound, merit, whole)
+
+    def evidence_kind(self, model: LatentGP) -> EvidenceKind:
+        """Kind of the log evidence: exact, a lower bound or an approximation."""
+        if self.representation.evidence_is_exact and self.rule.sites_are_fixed(model.likelihood):
+            return "exact"
+        is_bound = (
+            self.rule.is_bound(model.likelihood)
+            and self.representation.evidence_is_bound
+            and self.representation.streaming_prior is None
+        )
+        return "lower bound" if is_bound else "approximation"
+
+    def new_sites(
+        self, model: LatentGP, rows: Rows, marginals: AnyMarginals, current: Sites
+    ) -> Any:
+        """Sites that the rule makes of marginals; `current` and the result with row weights."""
+        sites = self.rule.sites(model.likelihood, rows, marginals, current.unweighted(rows.weights))
+        return sites.weighted(rows.weights)
+
+    def sites_alone(self, model: LatentGP, rows: Rows, marginals: AnyMarginals) -> Sites:
+        """Proper first sites, made from marginals that contain none, each row by itself."""
+        once = rows._replace(weights=None)
+        rule = self.rule.opening(model.likelihood)
+
+        def update(_: Int[Array, ""], sites: Any) -> Any:
+            own = marginals.given(sites.linear, sites.precision)
+            return rule.sites(model.likelihood, once, own, sites).proper()
+
+        none = self.no_sites(marginals.mean)
+        sites = jax.lax.fori_loop(0, rule.first_updates, update, none)
+        return sites.weighted(rows.weights)
+
+    def no_sites(self, like: Float[Array, "N Q"]) -> Sites:
+        """Factors of one, of the rule's kind."""
+        return CoupledSites.none(like) if self.rule.coupled else GaussianSites.none(like)
+
+
+def rows_of(data: Data) -> Rows:
+    """The part of the data that a site rule needs."""
+    return Rows(data.y, data.weights, data.side_information)
+
+
+def prior_mean(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
+    """Prior means of f at the rows."""
+    shape = (data.X.shape[0], model.likelihood.latent_size)
+    return jnp.broadcast_to(model.mean(data.X), shape)

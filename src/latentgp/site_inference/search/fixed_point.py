@@ -1,0 +1,126 @@
+"""Site updates to their fixed point: accelerated, and undone if the merit falls."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from latentgp.models import LatentGP
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.site_inference.search.algorithm import Read, SiteInference
+from latentgp.site_inference.search.anderson import History, Update, accelerated
+from latentgp.sites.coupled import Sites
+from latentgp.typing import Array
+
+_SHORTEST_STEP = 0.02
+
+
+class Ascended(NamedTuple):
+    """Result of site updates.
+
+    Attributes:
+        best: the one from the highest merit.
+        step_size: of the next one; there is none where it is too short.
+        change: how far updates are from standing still, relative to the bound, see
+            `SiteRule.change`.
+        updates: how many there were.
+    """
+
+    best: Read
+    step_size: Float[Array, ""]
+    change: Float[Array, ""]
+    updates: Int[Array, ""]
+
+    @property
+    def next_sites(self) -> Sites:
+        """Sites from which further updates may start."""
+        return self.best.update.sites.damped(self.best.update.target, self.step_size)
+
+
+class _Ascent(NamedTuple):
+    """Site updates so far, and the history of those since the merit last fell."""
+
+    so_far: Ascended
+    history: History
+
+
+@Program
+def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) -> Ascended:
+    """Update sites until the bound changes by less than the tolerance, or often enough.
+
+    Updates are accelerated. One that makes the merit fall is taken back: what past updates said
+    is forgotten, and a plain step from the best sites comes in its place, half as long if it
+    was a plain step that failed.
+    """
+    rule, likelihood = algorithm.rule, model.likelihood
+    if not rule.reads_variances(likelihood):
+        means = algorithm.representation.for_means()
+        algorithm = eqx.tree_at(lambda a: a.representation, algorithm, means)
+    full, dtype = rule.step_size, data.X.dtype
+    kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
+
+    def at(sites: Sites) -> Read:
+        return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
+
+    def moved(history: History, update: Update, step_size: Float[Array, ""]) -> Sites:
+        if not rule.accelerates(likelihood):
+            return update.sites.damped(update.target, step_size)
+        return accelerated(history, update, step_size, signed=rule.signed(likelihood))
+
+    def moving(ascent: _Ascent) -> Bool[Array, ""]:
+        _, step_size, change, updates = ascent.so_far
+        left = (updates <= algorithm.max_updates) & (step_size >= _SHORTEST_STEP)
+        return left & (change > algorithm.tolerance)
+
+    def update(ascent: _Ascent) -> _Ascent:
+        (best, step_size, _, updates), history = ascent
+        first = jnp.isneginf(best.merit)
+        after = at(moved(history, best.update, step_size))
+        scale = jnp.maximum(jnp.abs(after.bound), 1.0)
+        rise = (after.merit - best.merit) / scale
+        fell = ~(first | (rise >= -algorithm.tolerance))
+        failed = fell & (history.count == 0)
+        shorter = jnp.where(failed, 0.5, jnp.where(fell, 1.0, 1.5)) * step_size
+        # Where even a short step fails, this is what the bound fell by in it.
+        highest = jnp.where(fell, best.merit, after.merit) / scale
+        change = rule.change(highest, rise, step_size)
+        change = jnp.where(first, jnp.inf, jnp.abs(change))
+        goes_on = fell & (shorter >= _SHORTEST_STEP)
+        longer = history.between(best.update, after.update)
+        # Signed sites of other hyper-parameters may leave no proper posterior.
+        best = _where(first, start_at(best.update.sites.proper()), best)
+        best = _where(fell | (first & jnp.isnan(after.merit)), best, after)
+        empty = History.empty(sites)
+        so_far = Ascended(
+            best, jnp.minimum(full, shorter), jnp.where(goes_on, jnp.inf, change), updates + 1
+        )
+        return _Ascent(so_far, _where(fell | first, empty, longer))
+
+    nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
+
+    def start_at(sites: Sites) -> Read:
+        """Initial state of the iteration, its bound not yet known."""
+        stay = nowhere.update._replace(sites=sites, target=sites)
+        unknown, least = (
+            jnp.full_like(nowhere.bound, jnp.nan),
+            jnp.full_like(nowhere.merit, -jnp.inf),
+        )
+        return nowhere._replace(bound=unknown, merit=least, update=stay)
+
+    start = Ascended(
+        start_at(sites),
+        jnp.asarray(full, dtype),
+        jnp.asarray(jnp.inf, dtype),
+        jnp.zeros((), jnp.int32),
+    )
+    start = _Ascent(start, History.empty(sites))
+    return jax.lax.while_loop(moving, update, start).so_far
+
+
+def _where(condition: Bool[Array, ""], one: Any, other: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)

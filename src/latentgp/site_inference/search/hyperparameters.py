@@ -1,0 +1,422 @@
+"""Learning hyper-parameters: L-BFGS-B on the bound with the sites profiled out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError
+from latentgp.parameters.space import ParameterSpace
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import shard_rows
+from latentgp.runtime.processes import broadcast_from_first
+from latentgp.site_inference.search.algorithm import SiteInference
+from latentgp.site_inference.search.profiled_bound import converge, evaluate, spread_sites
+from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
+from latentgp.site_inference.search.starts import (
+    has_several_ends,
+    is_higher,
+    raised,
+    starting_sites,
+)
+from latentgp.sites.coupled import Sites
+
+_RESTART_SPREAD = 1.0
+# Many rows: a first run on a part of them, whose evaluations cost next to nothing.
+_THINNED_FROM = 20_000
+_THINNED_ROWS = 4_096
+_THINNED_EVALUATIONS = 20
+_THINNED_TOLERANCE = 1e-4
+THINNED_RUN = -1
+# Neighbours are found again where a run has ended, until few of them change.
+_MOST_RENEWALS = 5
+# An estimated gradient is not that of the estimate: at the end no step along it helps.
+_ESTIMATED_STEPS, _ESTIMATED_GAIN = 5, 1e-4  # nats a row
+# Several starts: short runs from each on few rows, numbered from here downwards. What is behind,
+# but rose by a sixth of that in the second half of its evaluations, has as many again.
+_OPENING_EVALUATIONS, _OPENING_ROUNDS, _FASTER = 8, 3, 6.0
+_CLEARLY = 1.0  # nats
+OPENING_ROWS = 512
+_FIRST_OPENING_RUN = -2
+_FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
+_FAR_BELOW = 0.02  # nats a row
+_LITTLE_GAIN = 10  # times what an iteration must gain
+NO_STEP = "no step along the gradient raised the bound any more"
+NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
+OF_OTHERS = "the inducing functions were made for length-scales other than those it found"
+
+
+class Learned(NamedTuple):
+    """Result of the search for hyper-parameters.
+
+    Attributes:
+        vector: the best point of all runs, unconstrained.
+        sites: where its site updates may start.
+        converged: whether the run that found it ended by itself.
+        reason: why that run ended, in words.
+    """
+
+    vector: Float[np.ndarray, "P"]
+    sites: Sites
+    converged: bool
+    reason: str
+
+
+class Opening(NamedTuple):
+    """Short searches before the long one, from several starts; sites must be the likelihood itself.
+
+    Attributes:
+        others: where the starts beside the first are, unconstrained.
+        rows: those that it looks at.
+    """
+
+    others: tuple[Float[np.ndarray, "P"], ...]
+    rows: Data
+
+
+def learn(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    data: Data,
+    *,
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    opening: Opening | None = None,
+    second: Float[np.ndarray, "P"] | None = None,
+    restarts: int,
+    tolerance: float,
+    search: Search,
+    key: Key[jax.Array, ""],
+) -> Learned:
+    """Maximise the bound plus log prior over hyper-parameters.
+
+    The first run starts at the model's own values, or where a run on a thinned set of rows has
+    ended, or a short one from another start of an opening, if that is clearly better; a second
+    one, if asked for, where it is told to; each restart at a draw around the model's values. The
+    best point of all runs on all rows is kept, so a restart never makes the result worse.
+    """
+    first = space.to_vector()
+    stored = search.recall()
+    if stored is not None:
+        stored = shard_rows(stored)
+    runs = _Runs(algorithm, space, bounds, search)
+    try:
+        if data.size > _THINNED_FROM and not algorithm.representation.one_coefficient_a_row:
+            start, sites = runs.on_thinned_rows(first, data, stored)
+            first_step = _FIRST_STEP_AFTER_THINNED
+        else:
+            start, first_step = first, _FIRST_STEP
+            if opening is not None:
+                start, first_step = runs.opened(first, opening, data)
+            if algorithm.representation.rows_looked_at(data.size) > _THINNED_FROM:
+                start, first_step = runs.on_a_part(start, data), _FIRST_STEP_AFTER_THINNED
+            sites = starting_sites(algorithm, space.model, data)
+        if stored is not None and search.has_reached(0):
+            sites = search.fitting(stored, sites)
+        sites = runs.one(start, data, sites, 0, tolerance, first_step)
+        further = [] if second is None else [second]
+        for restart in range(1, restarts + 1):
+            noise = jax.random.normal(jax.random.fold_in(key, restart), first.shape)
+            further.append(first + _RESTART_SPREAD * np.asarray(noise))
+        for run, start in enumerate(further, 1):
+            sites = runs.one(start, data, sites, run, tolerance, _FIRST_STEP)
+        runs.again_if_higher(data, len(further) + 1, tolerance)
+    except EndFit:
+        pass
+    except BaseException:
+        if jax.process_count() == 1:  # of several each has a part of the sites
+            search.save(runs.sites)
+        raise
+    finally:
+        search.close()
+    search.save(runs.sites)
+    best = search.best()
+    return Learned(best.vector, runs.sites, *runs.endings[best.restart])
+
+
+def on_some_rows(algorithm: SiteInference, data: Data, rows: int) -> tuple[SiteInference, Data]:
+    """Algorithm and rows of a search that looks at so many rows.
+
+    Where the evidence is a sum over rows it takes their terms, in which they see all rows;
+    otherwise these rows alone, as the representation picks them, with the weights that they have.
+    """
+    own = algorithm.representation.with_terms(rows)
+    if own is None:
+        return algorithm, data.select(algorithm.representation.some_rows(data.size, rows))
+    return dataclasses.replace(algorithm, representation=own), data
+
+
+def thinned(data: Data) -> Data:
+    """Evenly spaced rows, weighted to count as much as all of them."""
+    chosen = jnp.linspace(0, data.size - 1, _THINNED_ROWS).astype(int)
+    part = data.select(chosen)
+    weights = jnp.ones(_THINNED_ROWS) if part.weights is None else part.weights
+    return part.reweighted(weights * data.total_weight / jnp.sum(weights))
+
+
+class _Runs:
+    """Runs of L-BFGS-B that share everything but their starts and rows."""
+
+    def __init__(
+        self,
+        algorithm: SiteInference,
+        space: ParameterSpace,
+        bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+        search: Search,
+    ):
+        self.endings: dict[int, tuple[bool, str]] = {}
+        self.sites: Any = None  # sites once a run has begun
+        self._algorithm, self._space = algorithm, space
+        self._lower, self._upper = bounds
+        self._search = search
+        # Of short runs: evaluations by point, from which they go on.
+        self._known: dict[int, dict[bytes, Record]] = defaultdict(dict)
+        self._opening_evaluations = _OPENING_EVALUATIONS
+
+    def one(
+        self,
+        start: Float[np.ndarray, "P"],
+        data: Data,
+        sites: Sites,
+        run: int,
+        tolerance: float,
+        first_step: float,
+    ) -> Sites:
+        """One run from a start; gives its final sites.
+
+        A representation that holds something of every row is made ready at the start, and where
+        the run ends: there it goes on, its evaluations those of another bound.
+        """
+        self.sites = sites
+        base = self._algorithm
+        own = base.representation.for_rows(data.X, data.weights, self._kernel(start))
+        self._algorithm = dataclasses.replace(base, representation=own)
+        try:
+            if own is base.representation or run < 0:
+                self._climb(start, data, run, tolerance, first_step)
+            else:
+                self._climb_and_renew(start, data, run, tolerance, first_step)
+        finally:
+            self._algorithm = base
+        return self.sites
+
+    def again_if_higher(self, data: Data, run: int, tolerance: float) -> None:
+        """One more run from the end of the others, if sites there have a higher end than theirs."""
+        base, space = self._algorithm, self._space
+        if not has_several_ends(base, space.model):
+            return
+        best = self._search.best().vector
+        if not self._search.has_reached(run):
+            model = space.to_model(jnp.asarray(best))
+            own = base.representation.for_rows(data.X, data.weights, model.kernel)
+            algorithm = dataclasses.replace(base, representation=own)
+            usual = converge(algorithm, model, data, self.sites)
+            higher = raised(algorithm, model, data, usual)
+            if not is_higher(higher.bound, usual.bound):
+                return
+            self.sites = higher.sites
+        self.one(best, data, self.sites, run, tolerance, _FIRST_STEP_AFTER_THINNED)
+
+    def _climb_and_renew(
+        self,
+        start: Float[np.ndarray, "P"],
+        data: Data,
+        run: int,
+        tolerance: float,
+        first_step: float,
+    ) -> None:
+        """Roughly, as long as what the representation holds of the rows changes, and to the end."""
+        rough, renewals = max(tolerance, _THINNED_TOLERANCE), 0
+        while True:
+            self._climb(start, data, run, rough, first_step)
+            ended, reason = self.endings[run]
+            start, first_step = self._search.best(run).vector, _FIRST_STEP_AFTER_THINNED
+            may = ended and renewals < _MOST_RENEWALS
+            own = self._algorithm.representation
+            again = own.renewed(data.X, data.weights, self._kernel(start)) if may else None
+            if again is not None:
+                self._algorithm = dataclasses.replace(self._algorithm, representation=again)
+                self._search.began_anew(run)
+                renewals += 1
+            elif not ended or rough <= tolerance:
+                break
+            else:
+                rough = tolerance
+        how_often = f"{renewals + 1} times" if renewals else "once"
+        how_often += ", as often as they may be" if renewals == _MOST_RENEWALS else ""
+        self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
+
+    def _kernel(self, vector: Float[np.ndarray, "P"]) -> Any:
+        return self._space.to_model(jnp.asarray(vector)).kernel
+
+    def _climb(
+        self,
+        start: Float[np.ndarray, "P"],
+        data: Data,
+        run: int,
+        tolerance: float,
+        first_step: float,
+    ) -> None:
+        """L-BFGS-B from a start until an iteration gains next to nothing.
+
+        Its first step is the gradient itself, hundreds of nats for many rows, so the objective is
+        divided by what makes that step `first_step` long.
+        """
+        from scipy.optimize import minimize  # takes long to import
+
+        estimated = self._algorithm.representation.estimates_evidence
+        enough = tolerance * data.total_weight
+        reached, rise = -np.inf, np.inf
+        at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
+        known = self._known[run] if run <= _FIRST_OPENING_RUN else {}
+        at_most = self._opening_evaluations if run <= _FIRST_OPENING_RUN else at_most
+        unit = 0.0
+
+        def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+            nonlocal unit
+            record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
+            record = record or self._evaluate(vector, data, run)
+            if run <= _FIRST_OPENING_RUN:
+                known[vector.tobytes()] = record
+            unit = unit or max(float(np.linalg.norm(record.gradient)) / first_step, 1e-12)
+            return -record.value / unit, -record.gradient / unit
+
+        def stand_still(intermediate_result: Any) -> None:
+            nonlocal reached, rise
+            value = -unit * float(intermediate_result.fun)
+            rise, reached = value - reached, value
+            if rise <= enough:
+                raise StopIteration
+
+        try:
+            found = minimize(
+                objective,
+                np.clip(start, self._lower, self._upper),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=np.stack([self._lower, self._upper], axis=1),
+                callback=stand_still,
+                options={
+                    "ftol": 0.0,
+                    "gtol": 1e-9,
+                    "maxfun": 100_000,
+                    "maxiter": 100_000,
+                    "maxls": _ESTIMATED_STEPS if estimated else 20,
+                },
+            )
+            if rise <= enough:
+                self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
+            elif found.success:
+                self.endings[run] = True, "the gradient vanished"
+            else:
+                gain, little = self._likely_gain(run) / data.total_weight, _LITTLE_GAIN * enough
+                reason = NO_STEP
+                if estimated:
+                    little = max(little, _ESTIMATED_GAIN * data.total_weight)
+                    reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
+                self.endings[run] = gain <= little, reason
+        except EndRun as end:
+            self.endings[run] = (False, str(end))
+        except EndFit as end:
+            self.endings[run] = (False, str(end))
+            raise
+
+    def on_a_part(self, start: Float[np.ndarray, "P"], data: Data) -> Float[np.ndarray, "P"]:
+        """End of a run on some of the rows, with the weights that they have."""
+        whole = self._algorithm
+        self._algorithm, part = on_some_rows(whole, data, _THINNED_ROWS)
+        try:
+            sites = starting_sites(self._algorithm, self._space.model, part)
+            self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+        finally:
+            self._algorithm = whole
+        return self._search.best(THINNED_RUN).vector
+
+    def opened(
+        self, first: Float[np.ndarray, "P"], opening: Opening, data: Data
+    ) -> tuple[Float[np.ndarray, "P"], float]:
+        """Start of the long run, and the length of its first step.
+
+        A short run from another start has to end clearly higher than one from the first. If none
+        does, and all looked at a part of the rows, the long run begins at the first start
+        again: runs in the same mode of a part end at no better place for all rows.
+
+        Few evaluations do not tell which mode is higher: a run that is behind goes on beside the
+        best one as long as it rises fast enough.
+        """
+        starts = {
+            _FIRST_OPENING_RUN - number: start
+            for number, start in enumerate((first, *opening.others))
+        }
+        on, leader = list(starts), _FIRST_OPENING_RUN
+        for turn in range(1, _OPENING_ROUNDS + 1):
+            for run in on:
+                self._opening_evaluations = turn * _OPENING_EVALUATIONS
+                sites = starting_sites(self._algorithm, self._space.model, opening.rows)
+                self.one(starts[run], opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
+            leader = max(starts, key=lambda run: self._search.best(run).value)
+            on = [run for run in on if run == leader or self._may_pass(run, leader)]
+            if len(on) == 1 or leader not in on:
+                break
+        best = self._search.best(leader)
+        is_other = best.value > self._search.best(_FIRST_OPENING_RUN).value + _CLEARLY
+        if is_other or opening.rows.size == data.size:
+            return best.vector, _FIRST_STEP_AFTER_THINNED
+        return first, _FIRST_STEP
+
+    def _may_pass(self, run: int, leader: int) -> bool:
+        """Whether a short run that has not ended rose by what it is behind another just now."""
+        values = [record.value for record in self._known[run].values()]
+        if self.endings[run][0] or len(values) < self._opening_evaluations:
+            return False
+        rise = max(values) - max(values[: -(_OPENING_EVALUATIONS // 2)])
+        behind = self._search.best(leader).value - max(values)
+        return rise > max(_CLEARLY, behind / _FASTER)
+
+    def on_thinned_rows(
+        self, start: Float[np.ndarray, "P"], data: Data, stored: Sites | None
+    ) -> tuple[Float[np.ndarray, "P"], Sites]:
+        """End of a run on a subset, weighted as all rows; with sites for all rows."""
+        part = thinned(data)
+        sites = starting_sites(self._algorithm, self._space.model, part)
+        if stored is not None and not self._search.has_reached(0):
+            sites = stored
+        self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+        vector = self._search.best(THINNED_RUN).vector
+        model = self._space.to_model(jnp.asarray(vector))
+        return vector, spread_sites(self._algorithm, model, part, self.sites, data)
+
+    def _likely_gain(self, run: int) -> float:
+        """Squared norm of the gradient at a run's best point, without what leads out of bounds.
+
+        The curvature of the bound grows with the rows: over their weight it is what there is to be
+        gained, in nats.
+        """
+        best = self._search.best(run)
+        ahead = np.clip(best.vector + np.sign(best.gradient), self._lower, self._upper)
+        return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
+
+    def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
+        algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm
+        result = evaluate(algorithm, self._space, jnp.asarray(vector), data, self.sites)
+        value, bound, gradient = broadcast_from_first((result.value, result.bound, result.gradient))
+        value, gradient = float(value), np.array(gradient)
+        seen = [r.value for r in self._search.records if r.restart == run]
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            if not seen:
+                raise InputError(
+                    "The bound is not a finite number at the hyper-parameters that the search "
+                    "starts from; start from other values, or change the units of the data."
+                )
+            # Far outside: far below everything seen, so that the line search steps back.
+            value, gradient = max(seen) - 1e3 * (1 + abs(max(seen))), np.zeros_like(vector)
+        if not seen or value > max(seen) - _FAR_BELOW * data.size:
+            # Sites of a point that the search will leave at once would only mislead the next.
+            self.sites = result.sites
+        record = Record(vector.copy(), value, float(bound), gradient, 0.0, run)
+        return self._search.report(record, self.sites)

@@ -1,0 +1,289 @@
+"""The bound with the sites profiled out, its gradient in the hyper-parameters, and posteriors.
+
+At the sites' optimum the derivative in the kernel's parameters is that of the evidence with the
+sites held, so nothing is differentiated through the updates (the dual parameterisation: Adam et
+al. 2021, 3). One compiled ascent serves every evaluation and the final posterior.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from latentgp.likelihoods.base import Marginals
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.base import LatentPosterior, Representation
+from latentgp.representations.evidence import log_evidence_and_posterior
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.site_inference.search.anderson import Update
+from latentgp.site_inference.search.fixed_point import Ascended, ascend
+from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
+from latentgp.site_inference.search.laplace_evidence import mode_of, slope_at_mode
+from latentgp.sites.coupled import Sites
+from latentgp.typing import Array
+
+
+class Evaluation(NamedTuple):
+    """The bound with sites profiled out, at one vector of hyper-parameters.
+
+    Attributes:
+        value: bound plus log prior of the hyper-parameters, in nats.
+        bound: the (lower bound on the) log evidence alone, in nats.
+        gradient: of `value` in the unconstrained vector, exact at the sites' optimum.
+        sites: where the next evaluation starts.
+        updates: how many site updates were made.
+        change: of the bound in the last update, relative.
+    """
+
+    value: Float[Array, ""]
+    bound: Float[Array, ""]
+    gradient: Float[Array, "P"]
+    sites: Sites
+    updates: Int[Array, ""]
+    change: Float[Array, ""]
+
+
+@Program
+def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> Sites:
+    """The sites that an algorithm starts from."""
+    return algorithm.first_sites(model, data)
+
+
+@Program
+def posterior_given_sites(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
+) -> LatentPosterior:
+    """Posterior given sites."""
+    return algorithm.resume(model, data, sites).posterior
+
+
+@Program
+def spread_sites(
+    algorithm: SiteInference,
+    model: LatentGP,
+    known: Data,
+    known_sites: Sites,
+    data: Data,
+) -> Sites:
+    """Sites for rows, from the posterior given sites of other rows."""
+    posterior = algorithm.resume(model, known, known_sites).posterior
+    offset = prior_mean(model, data)
+
+    def update(rows, marginals, sites, offset):
+        target = algorithm.sites_alone(model, rows, marginals.shifted(offset))
+        return target, target.log_constant
+
+    empty = algorithm.no_sites(offset)
+    return algorithm.representation.update_sites(
+        posterior, data.X, rows_of(data), empty, offset, update
+    )[0]
+
+
+def evaluate(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: Sites,
+) -> Evaluation:
+    """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
+    if algorithm.rule.sites_are_fixed(space.model.likelihood):
+        if algorithm.representation.row_sums is not None:
+            return _evaluate_sums(algorithm.representation, space, vector, sites)
+        return _evaluate_exact(algorithm, space, vector, data, sites)[0]
+    ascended = ascend(algorithm, model_at(space, vector), data, sites)
+    return _evaluate_ascended(algorithm, space, vector, data, ascended)
+
+
+@Program
+def model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
+    """The model whose free parameters are those of the unconstrained vector."""
+    return space.to_model(vector)
+
+
+@Program
+def _evaluate_ascended(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    ascended: Ascended,
+) -> Evaluation:
+    """The bound where an ascent has ended, and its gradient."""
+    model, pull_model = jax.vjp(space.to_model, vector)
+    bound, in_model = slope_at(algorithm, model, data, ascended)
+    (gradient,) = pull_model(in_model)
+    log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
+    return Evaluation(
+        bound + log_prior,
+        bound,
+        gradient + in_prior,
+        ascended.next_sites,
+        ascended.updates,
+        ascended.change,
+    )
+
+
+def slope_at(
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+) -> tuple[Float[Array, ""], LatentGP]:
+    """The bound where an ascent has ended, in nats, and its derivative in the model."""
+    at_the_mode = algorithm.rule.at_the_mode()
+    if at_the_mode is not None:
+        return slope_at_mode(algorithm, at_the_mode, model, data, ascended)
+    return _slope_at_fixed_point(algorithm, model, data, ascended)
+
+
+def _slope_at_fixed_point(
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+) -> tuple[Float[Array, ""], LatentGP]:
+    """Gradient of the bound (or approximate evidence) where it is stationary in the sites."""
+    posterior, bound, _, update = ascended.best
+    offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
+    pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
+    marginals = pullback.marginals.shifted(offset)
+    rows = rows_of(data), marginals, update.sites
+    (through_mean,) = pull_offset(update.sites.slope(marginals.mean))
+    in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
+    return bound, with_kernel(in_model, pullback.kernel)
+
+
+class Converged(NamedTuple):
+    """Posterior whose sites have converged.
+
+    Attributes:
+        posterior: given the sites.
+        sites: as functions of f.
+        bound: the posterior's (lower bound on the) log evidence, in nats.
+        updates: how many were made.
+        change: of the bound in the last update, relative.
+        improper_cavities: how many rows kept their sites as their cavities are improper.
+    """
+
+    posterior: LatentPosterior
+    sites: Sites
+    bound: Float[Array, ""]
+    updates: Int[Array, ""]
+    change: Float[Array, ""]
+    improper_cavities: Int[Array, ""]
+
+
+def converge_at(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: Sites,
+) -> Converged:
+    """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
+    if algorithm.representation.row_sums is not None:
+        return converge(algorithm, model_at(space, vector), data, sites)
+    if algorithm.rule.sites_are_fixed(space.model.likelihood):
+        return _evaluate_exact(algorithm, space, vector, data, sites)[1]
+    return converge(algorithm, model_at(space, vector), data, sites)
+
+
+def converge(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) -> Converged:
+    """The posterior at fixed hyper-parameters."""
+    if algorithm.rule.sites_are_fixed(model.likelihood):
+        return _converge_exact(algorithm, model, data)
+    ascended = ascend(algorithm, model, data, sites)
+    posterior, bound, _, update = ascended.best
+    sites = update.sites
+    improper = _improper_cavities(algorithm, update, data)
+    at_the_mode = algorithm.rule.at_the_mode()
+    if at_the_mode is not None:
+        sites, posterior, bound = mode_of(algorithm, at_the_mode, model, data, ascended)
+    return Converged(posterior, sites, bound, ascended.updates, ascended.change, improper)
+
+
+@Program
+def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
+    """Number of rows whose cavity is improper, so that their sites were kept."""
+    current = update.sites.unweighted(data.weights)
+    return jnp.sum(algorithm.rule.improper_cavities(update.marginals, current))
+
+
+@Program
+def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
+    return _exact(algorithm, model, data)
+
+
+@Program
+def _evaluate_exact(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: Sites,
+) -> tuple[Evaluation, Converged]:
+    """Sites that are the likelihood itself: differentiate the evidence straight through them."""
+
+    def objective(vector):
+        settled = _exact(algorithm, space.to_model(vector), data)
+        return settled.bound + space.log_prior(vector), settled
+
+    (value, settled), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
+    end = settled.updates, settled.change
+    return Evaluation(value, settled.bound, gradient, sites, *end), settled
+
+
+def _evaluate_sums(
+    representation: Representation, space: ParameterSpace, vector: Float[Array, "P"], sites: Sites
+) -> Evaluation:
+    """The same from sums over rows, whatever their number.
+
+    The long program knows nothing of priors, so that others compile next to nothing.
+    """
+    bound, in_model = _slope_of_sums(representation, model_at(space, vector))
+    value, gradient = _with_prior(space, vector, bound, in_model)
+    return Evaluation(value, bound, gradient, sites, *_one_update(bound))
+
+
+@Program
+def _slope_of_sums(
+    representation: Representation, model: LatentGP
+) -> tuple[Float[Array, ""], LatentGP]:
+    """The bound from sums, and its derivative in the model."""
+    return jax.value_and_grad(lambda model: representation.row_sums.evidence(model))(model)
+
+
+@Program
+def _with_prior(
+    space: ParameterSpace, vector: Float[Array, "P"], bound: Float[Array, ""], in_model: LatentGP
+) -> tuple[Float[Array, ""], Float[Array, "P"]]:
+    """Bound plus log prior, and its derivative in the unconstrained vector."""
+    _, pull_model = jax.vjp(space.to_model, vector)
+    log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
+    return bound + log_prior, pull_model(in_model)[0] + in_prior
+
+
+def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
+    """The log evidence (or its collapsed bound) where sites are the likelihood itself, in nats."""
+    return _exact(algorithm, model, data).bound
+
+
+def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
+    """Where sites are the likelihood itself; only the bound has derivatives, and not of sums."""
+    offset = prior_mean(model, data)
+    none, anywhere = algorithm.no_sites(offset), Marginals(offset, jnp.ones_like(offset))
+    sites = algorithm.new_sites(model, rows_of(data), anywhere, none)
+    sums = algorithm.representation.row_sums
+    if sums is not None:
+        posterior, bound = sums.posterior(model)
+    else:
+        bound, posterior = log_evidence_and_posterior(
+            algorithm.representation, model.kernel, data.X, sites.about(offset)
+        )
+    return Converged(posterior, sites, bound, *_one_update(bound), jnp.zeros((), jnp.int32))
+
+
+def _one_update(bound: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+    """Number of updates and change in the last one, where sites are the likelihood itself."""
+    return jnp.ones((), jnp.int32), jnp.zeros_like(bound)

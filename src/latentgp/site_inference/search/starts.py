@@ -1,0 +1,104 @@
+"""Several starts of site updates, where log p(y | f) is not concave and an ascent has many ends.
+
+From the prior mean, sites of what is even in f never leave f = 0: the bound is level there, or a
+local maximum. Others start where each row alone has its mode.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.likelihoods.base import JointMarginals, Marginals
+from latentgp.likelihoods.row_modes import is_concave, row_modes
+from latentgp.models import LatentGP
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.site_inference.search.fixed_point import Ascended, ascend
+from latentgp.site_inference.search.profiled_bound import Converged, converge, initial_sites
+from latentgp.sites.coupled import Sites
+from latentgp.typing import Array
+
+GAIN = 0.01  # nats, of another end that is taken
+
+
+def has_several_ends(algorithm: SiteInference, model: LatentGP) -> bool:
+    """Whether updates may end in several places, of which the objective tells the better one."""
+    rule, likelihood = algorithm.rule, model.likelihood
+    climbs = rule.is_variational or rule.at_the_mode() is not None
+    return climbs and not rule.sites_are_fixed(likelihood) and not is_concave(likelihood)
+
+
+def starting_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> Sites:
+    """Sites that a search starts from: the first ones, or those that others lead to."""
+    first = initial_sites(algorithm, model, data)
+    if not has_several_ends(algorithm, model):
+        return first
+    usual = converge(algorithm, model, data, first)
+    higher = raised(algorithm, model, data, usual)
+    return first if higher is usual else higher.sites
+
+
+def raised(algorithm: SiteInference, model: LatentGP, data: Data, reached: Converged) -> Converged:
+    """What updates have reached, or another end that is higher; at fixed hyper-parameters."""
+    if not has_several_ends(algorithm, model):
+        return reached
+    other = converge(algorithm, model, data, sites_at_modes(algorithm, model, data))
+    return other if is_higher(other.bound, reached.bound) else reached
+
+
+def best_latents(
+    algorithm: SiteInference, model: LatentGP, data: Data
+) -> Float[Array, "N Q"] | None:
+    """Posterior means of f at the rows at an end above that from the first sites; None if none is.
+
+    Where other methods than by sites start.
+    """
+    if not has_several_ends(algorithm, model):
+        return None
+    usual = converge(algorithm, model, data, initial_sites(algorithm, model, data))
+    higher = raised(algorithm, model, data, usual)
+    return None if higher is usual else means_at_rows(algorithm, model, data, higher.sites)
+
+
+@Program
+def means_at_rows(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
+) -> Float[Array, "N Q"]:
+    """Posterior means of f at the rows given sites."""
+    offset = prior_mean(model, data)
+    about = sites.about(offset)
+    posterior = algorithm.representation.condition(model.kernel, data.X, about)
+    return offset + algorithm.representation.pull_back(posterior, data.X, about).marginals.mean
+
+
+def is_higher(other: Any, reached: Any) -> bool:
+    """Whether a bound is clearly above another one, or takes the place of one that is none."""
+    return bool(np.isfinite(other) & ~(other <= reached + GAIN))
+
+
+def ascended_from_best(algorithm: SiteInference, model: LatentGP, data: Data) -> Ascended:
+    """The ascent from the first sites, or the higher one from the modes of rows; traceable."""
+    usual = ascend(algorithm, model, data, algorithm.first_sites(model, data))
+    if not has_several_ends(algorithm, model):
+        return usual
+    other = ascend(algorithm, model, data, sites_at_modes(algorithm, model, data))
+    higher = other.best.merit > usual.best.merit + GAIN
+    return jax.tree.map(partial(jnp.where, higher), other, usual)
+
+
+@Program
+def sites_at_modes(algorithm: SiteInference, model: LatentGP, data: Data) -> Sites:
+    """Sites at each row's likeliest latents under the prior."""
+    offset, rows = prior_mean(model, data), rows_of(data)
+    variance = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
+    modes = row_modes(model.likelihood, rows.y, Marginals(offset, variance), rows.side)
+    own = JointMarginals.independent(modes) if algorithm.rule.coupled else modes
+    return algorithm.sites_alone(model, rows, own)

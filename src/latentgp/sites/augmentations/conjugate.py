@@ -1,0 +1,61 @@
+"""Likelihoods of Gaussian noise are Gaussian sites already."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Float, Key, PyTree
+
+from latentgp.likelihoods.base import Likelihood, Marginals
+from latentgp.likelihoods.gaussian import Gaussian
+from latentgp.likelihoods.least_squares import LeastSquares
+from latentgp.sites.augmentations.base import Augmentation, augmentation_of
+from latentgp.sites.gaussian import Block, GaussianSites
+from latentgp.typing import Array
+
+
+class Conjugate(Augmentation[Gaussian | LeastSquares]):
+    """No auxiliary variable: N(y | f, s) as a function of f, term by term.
+
+    Of classes by least squares, y is their indicators.
+    """
+
+    def fits(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, Gaussian | LeastSquares)
+
+    def expected_sites(self, marginals: Marginals) -> GaussianSites:
+        likelihood, rows = self.likelihood, self.rows
+        if isinstance(likelihood, LeastSquares):
+            y, noise = likelihood.indicators(rows.y), likelihood.noise_variance
+        else:
+            noise = likelihood.total_noise_variance(rows.side)
+            y, noise = rows.y[:, None], jnp.broadcast_to(noise, rows.y.shape)[:, None]
+        noise = jnp.broadcast_to(noise, y.shape)
+        constants = -0.5 * (jnp.log(2 * jnp.pi * noise) + y**2 / noise)
+        return GaussianSites(y / noise, 1 / noise, jnp.sum(constants, axis=1))
+
+    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
+        return ()
+
+    def conditional_sites(
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
+    ) -> GaussianSites:
+        return self.expected_sites(Marginals.known(f))
+
+    def log_conditional(
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
+    ) -> Float[Array, "N"]:
+        return jnp.zeros_like(self.rows.y)
+
+    @property
+    def sites_are_fixed(self) -> bool:
+        return True
+
+    @property
+    def shares_precisions(self) -> bool:
+        return True
+
+
+@augmentation_of.register(Gaussian)
+@augmentation_of.register(LeastSquares)
+def _(likelihood: Likelihood) -> Augmentation:
+    return Conjugate()

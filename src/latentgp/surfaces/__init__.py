@@ -1,0 +1,1 @@
+"""What users call beside `fit`: estimators, tables, evaluation, reports, command line, export."""

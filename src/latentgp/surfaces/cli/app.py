@@ -1,0 +1,614 @@
+"""The command line: fit, predict, evaluate, export, compare, info, demo."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from latentgp._version import __version__
+from latentgp.choosing.registry import METHODS, names_in_words
+from latentgp.errors import InputError, ProcessLost
+from latentgp.runtime.compilation_cache import forget_unreadable, keep_programs
+from latentgp.runtime.interrupts import Interrupted
+from latentgp.runtime.processes import is_first_process, join_processes, leave
+from latentgp.runtime.run_log import log_runs
+from latentgp.runtime.writing import check_writable, writing
+
+# Where Slurm, Open MPI and other launchers say how many processes they have started together.
+_STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
+
+_STOPPED_STATUS = 130  # Typer's exit status after Ctrl-C
+
+app = typer.Typer(
+    help="Gaussian-process models of tables: calibrated predictions from CSV or Parquet.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.")]
+Tables = Annotated[Path, typer.Argument(help="A CSV or Parquet file, or a folder of them.")]
+Inducing = Annotated[int | None, typer.Option(help="Number of inducing points.")]
+Order = Annotated[
+    str | None,
+    typer.Option(help="Labels of ordered classes from lowest to highest: low,middle,high."),
+]
+LeaveOut = Annotated[
+    list[str] | None, typer.Option(help="A column that is no input; again for more.")
+]
+ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latentgp fit`.")]
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"latentgp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Say the version.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options of all commands."""
+
+
+def _known_method(name: str) -> str:
+    """The name of a method, or a wrong usage."""
+    if name != "auto" and name not in METHODS:
+        raise typer.BadParameter(f"{name!r} is not one of {names_in_words()}.")
+    return name
+
+
+@app.command()
+def fit(
+    typed: typer.Context,
+    data: Tables,
+    out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            help='In place of a target and all columns: "y ~ x1 + gp(x2, x3) + (1 | clinic)".'
+        ),
+    ] = None,
+    task: Annotated[
+        Literal["auto", "regression", "count", "classification", "ordinal"],
+        typer.Option(help="What kind of target it is; auto looks at the column."),
+    ] = "auto",
+    likelihood: Annotated[
+        str, typer.Option(help="Law of the target, such as student-t; auto is the usual one.")
+    ] = "auto",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Inference method; auto says what it chose and why. " + names_in_words(),
+            autocompletion=lambda: ["auto", *METHODS],
+            callback=_known_method,
+        ),
+    ] = "auto",
+    hyperparameters: Annotated[
+        Literal["optimise", "integrate", "sample"],
+        typer.Option(help="Take the most probable hyper-parameters, or average over them."),
+    ] = "optimise",
+    exposure: Annotated[str | None, typer.Option(help="A column of counts' exposure.")] = None,
+    trials: Annotated[
+        str | None, typer.Option(help="A column of trials, of which the target counts successes.")
+    ] = None,
+    censored: Annotated[
+        str | None,
+        typer.Option(
+            help="A column of 1 where the target is a lower bound, else 0 (-1, 2: guide)."
+        ),
+    ] = None,
+    upper: Annotated[
+        str | None, typer.Option(help="A column of upper bounds where --censored says 2.")
+    ] = None,
+    order: Order = None,
+    n_inducing: Inducing = None,
+    weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
+    leave_out: LeaveOut = None,
+    time: Annotated[
+        str | None, typer.Option(help="The one input, a column of numbers or dates: a time series.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="A column that tells independent series apart; with --time.")
+    ] = None,
+    freeze: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter that is not learned, by its path; again for more."),
+    ] = None,
+    prior: Annotated[
+        list[str] | None,
+        typer.Option(help="PATH=LAW, such as kernel.lengthscale=LogNormal(0,1); again for more."),
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="The search ends then, with the best so far.")
+    ] = None,
+    certify: Annotated[
+        float | None,
+        typer.Option(help="Seconds for Markov chains that say how far off the answer is."),
+    ] = None,
+    restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
+    depth: Annotated[int, typer.Option(help="Number of layers; above 1 a deep model.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Learn from so many rows at a time, read from the files as needed."),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Most passes over the rows, in batches; 20 if not given.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="A folder for what is learned so far; run again, the fit goes on."),
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Add a line of JSON about every step to this file.")
+    ] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT of process 0, to fit with several processes; "
+            "auto asks Slurm, Open MPI or Kubernetes for all three."
+        ),
+    ] = None,
+    num_processes: Annotated[int, typer.Option(help="How many processes fit together.")] = 1,
+    process_id: Annotated[int, typer.Option(help="Which of them this is, from 0.")] = 0,
+) -> None:
+    """Fit a model to a table, or to a folder of them in batches, and save it."""
+    from latentgp.persistence import save
+    from latentgp.surfaces.cli.priors import priors_from
+    from latentgp.surfaces.tables import read_table
+    from latentgp.surfaces.tables.formula.encoder import target_of
+    from latentgp.surfaces.tables.model import TableModel
+
+    check_writable(out)
+    if out.resolve() == data.resolve():
+        raise InputError(f"{out} is the table itself: name another file for the model")
+    in_batches = batch_size is not None or data.is_dir() or coordinator is not None
+    if epochs is not None and not in_batches:
+        raise InputError("--epochs is for a fit in batches: add --batch-size 1000")
+    if max_seconds is not None and max_seconds <= 0:
+        raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
+    if in_batches and (time is not None or by is not None):
+        raise InputError("a time series is fitted in memory: leave --batch-size out")
+    if in_batches and certify is not None:
+        raise InputError("chains have all rows in memory: leave --batch-size out, or --certify")
+    if certify is not None and certify <= 0:
+        raise InputError(f"--certify must be positive, got {certify:g}: try 60")
+    if in_batches and formula is not None:
+        raise InputError("a formula is fitted in memory: leave --batch-size out")
+    if in_batches and restarts:
+        raise InputError("a fit in batches takes no restarts: leave --restarts out")
+    if checkpoint is not None:
+        if not in_batches:
+            raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
+        try:
+            checkpoint.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"the folder {checkpoint} cannot be made ({error}): name another one"
+            ) from error
+    devices = _joined_devices(coordinator, num_processes, process_id)
+    table: Any = data if in_batches else read_table(data)
+    settings: dict[str, Any] = {
+        "frozen": tuple(freeze or ()),
+        "max_seconds": max_seconds,
+        "hyperparameters": hyperparameters,
+    }
+    if prior:
+        settings["priors"] = priors_from(prior)
+    more: dict[str, Any] = {"restarts": restarts, "depth": depth, "time": time, "by": by}
+    more |= {"formula": formula, "certify": certify}
+    target = target_of(target, formula)
+    if in_batches:
+        more = {
+            "depth": depth,
+            "batch_size": batch_size,
+            "epochs": epochs,
+            "devices": devices,
+            "checkpoint": None if checkpoint is None else checkpoint / "search.safetensors",
+        }
+    fit_it: Any = TableModel.fit_files if in_batches else TableModel.fit
+    kept = "" if checkpoint is None else f"; the same command goes on from {checkpoint}"
+    # What is printed may find its reader gone: it waits until the model is saved.
+    stoppable, stopped = _stoppable(f"no model was written{kept}"), False
+    with stoppable, log_runs(log), redirect_stdout(StringIO()) as said:
+        try:
+            model = fit_it(
+                table,
+                target,
+                task=task,
+                likelihood=likelihood,
+                weights=weights,
+                side_columns={
+                    name: column
+                    for name, column in (
+                        ("exposure", exposure),
+                        ("trials", trials),
+                        ("censored", censored),
+                        ("upper", upper),
+                    )
+                    if column is not None
+                },
+                order=_labels(order),
+                leave_out=leave_out or (),
+                method=method,
+                n_inducing=n_inducing,
+                random_state=seed,
+                verbose=int(is_first_process()),
+                **settings,
+                **more,
+            )
+        except Interrupted as unfinished:
+            model, stopped = unfinished.result, True
+        if is_first_process():  # it speaks and writes for all
+            save(dataclasses.replace(model, made_by=_as_typed(typed)), out)
+    if is_first_process():
+        typer.echo(said.getvalue(), nl=False)
+        for note in model.notes:
+            typer.echo(f"- {note}")
+        if certify is not None and not stopped:
+            typer.echo(str(model.estimator.certificate_))
+        if not stopped:
+            typer.echo(f"Model written to {out}.")
+    if stopped:
+        raise _Stopped(f"{out} was written with what was learned until then{kept}")
+
+
+@app.command()
+def predict(
+    model: ModelFile,
+    data: Tables,
+    out: Annotated[Path, typer.Option(help="Where to write predictions (.csv or .parquet).")],
+    level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
+    with_inputs: Annotated[bool, typer.Option(help="Keep the table's own columns.")] = False,
+    mean_only: Annotated[
+        bool, typer.Option(help="Of numbers and counts the mean alone, which is faster.")
+    ] = False,
+) -> None:
+    """Predict every row of a table, with intervals; large ones part by part, and restartable."""
+    from latentgp.surfaces.tables import check_table_path, read_table, write_table
+    from latentgp.surfaces.tables.prediction import beside, is_large, predict_files
+
+    if not 0 < level < 1:
+        raise InputError(f"--level must be strictly between 0 and 1, got {level}: try 0.95")
+    check_table_path(out, data)
+    table_model = _table_model(model)
+    if is_large(data):
+        settings = {"level": level, "mean_only": mean_only, "with_inputs": with_inputs}
+        with _stoppable("the same command goes on from the rows predicted so far"):
+            rows = predict_files(table_model, data, out, verbose=1, **settings)
+    else:
+        frame = read_table(data, table_model.read_as_text)
+        predictions = table_model.predict(frame, level, mean_only=mean_only)
+        if with_inputs:
+            predictions = beside(frame, predictions)
+        write_table(predictions, out)
+        rows = len(frame)
+    typer.echo(f"{rows} predictions written to {out}.")
+
+
+@app.command()
+def evaluate(
+    model: ModelFile,
+    data: Table,
+    plot: Annotated[Path | None, typer.Option(help="Save a calibration picture here.")] = None,
+) -> None:
+    """Score a model on a table whose target is known."""
+    from latentgp.surfaces.cli.report import calibration_picture
+    from latentgp.surfaces.evaluation.plots import check_picture_path
+    from latentgp.surfaces.tables import once, read_table
+
+    if plot is not None:
+        check_picture_path(plot)
+    table_model = _table_model(model)
+    frame = read_table(data, table_model.read_as_text)
+    tell = once()
+    for name, value in table_model.evaluate(frame, tell=tell).items():
+        typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
+    if plot is not None:
+        written = calibration_picture(table_model, frame, plot, tell)
+        typer.echo(f"Picture written to {written}.")
+
+
+@app.command()
+def report(
+    typed: typer.Context,
+    model: ModelFile,
+    data: Table,
+    out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("report.html"),
+) -> None:
+    """Write a page in one file: what was fitted, whether to trust it, what the columns do."""
+    from latentgp.surfaces.report import write_report
+    from latentgp.surfaces.tables import once, read_table
+
+    check_writable(out)
+    table_model = _table_model(model)
+    frame = read_table(data, table_model.read_as_text)
+    told = {"command": _as_typed(typed), "tell": once(), "verbose": 1}
+    written = write_report(table_model, frame, out, **told)
+    typer.echo(f"Report written to {written}.")
+
+
+@app.command()
+def coefficients(
+    model: ModelFile,
+    out: Annotated[Path | None, typer.Option(help="Write them here (.csv or .parquet).")] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Effects of the groups of this column instead.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
+) -> None:
+    """Say the fixed effects of a formula, or effects of groups, with standard errors."""
+    import pandas as pd
+
+    from latentgp.surfaces.tables import write_table
+
+    table_model = _table_model(model)
+    if groups is None:
+        table = table_model.coefficients().table(level)
+    else:
+        each = table_model.group_effects(groups)
+        table = pd.concat({name: own.table(level) for name, own in each.items()}, names=["of"])
+    typer.echo(table.to_string(float_format=lambda value: f"{value:.4g}"))
+    if out is not None:
+        write_table(table.reset_index(names=None), out)
+        typer.echo(f"Written to {out}.")
+
+
+@app.command()
+def export(
+    model: ModelFile,
+    folder: Annotated[Path, typer.Argument(help="Where to write; it is made if need be.")],
+    stablehlo: Annotated[
+        bool, typer.Option("--stablehlo", help="Write programs of StableHLO beside it.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(help="Most that the file may differ from this library, relatively.")
+    ] = 1e-10,
+) -> None:
+    """Write a model as one Python file that predicts with NumPy alone."""
+    formats = ("numpy", "stablehlo") if stablehlo else ("numpy",)
+    exported = _table_model(model).export(folder, formats=formats, tolerance=tolerance)
+    typer.echo(
+        f"Predictor written to {exported.predictor}, within {exported.deviation:.1e} of latentgp.\n"
+        f"Predict with: python {exported.predictor} rows.csv > predictions.csv"
+    )
+    if exported.stablehlo:
+        typer.echo(f"StableHLO written: {', '.join(p.name for p in exported.stablehlo.values())}")
+
+
+@app.command()
+def effects(
+    model: ModelFile,
+    data: Table,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column whose effect is wanted; again for more. All if not given."),
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="COLUMN=BEFORE..AFTER: the difference that makes; again for more."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Save a picture here: of the one column, or of all shares.")
+    ] = None,
+) -> None:
+    """Say which columns matter and how, with intervals from the posterior's joint law."""
+    from latentgp.surfaces.cli.report import print_effects
+    from latentgp.surfaces.evaluation.plots import check_picture_path
+    from latentgp.surfaces.tables import once, read_table
+
+    if plot is not None:
+        check_picture_path(plot)
+    table_model = _table_model(model)
+    frame = read_table(data, table_model.read_as_text)
+    print_effects(table_model.effects(frame, once()), column or (), what_if or (), plot)
+
+
+@app.command()
+def compare(
+    data: Table,
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    task: Annotated[
+        Literal["auto", "regression", "count", "classification", "ordinal"],
+        typer.Option(help="What kind of target it is; auto looks at the column."),
+    ] = "auto",
+    likelihood: Annotated[
+        list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
+    ] = None,
+    representations: Annotated[
+        bool,
+        typer.Option(
+            "--representations",
+            help="Compare dense, inducing points and neighbours instead, by time and memory too.",
+        ),
+    ] = False,
+    depth: Annotated[
+        list[int] | None,
+        typer.Option(help="A number of layers; again for more, such as 1 and 2: does depth pay?"),
+    ] = None,
+    budget: Annotated[float, typer.Option(help="Seconds for --representations.")] = 120.0,
+    order: Order = None,
+    leave_out: LeaveOut = None,
+    test_share: Annotated[float, typer.Option(help="Share of the rows that is held out.")] = 0.3,
+    seed: Annotated[int, typer.Option(help="Of the split and the fits.")] = 0,
+    n_inducing: Inducing = None,
+    plot: Annotated[Path | None, typer.Option(help="Save a picture here.")] = None,
+) -> None:
+    """Fit several methods, or representations, to the same rows and score them on the others."""
+    from latentgp.surfaces.cli.report import comparison_picture, print_comparison
+    from latentgp.surfaces.evaluation.comparison import compare as compare_on
+    from latentgp.surfaces.evaluation.plots import check_picture_path
+    from latentgp.surfaces.tables import read_table
+
+    if plot is not None:
+        check_picture_path(plot)
+    if not 0 < test_share < 1:
+        raise InputError(
+            f"--test-share must be strictly between 0 and 1, got {test_share}: try 0.3"
+        )
+    found = compare_on(
+        read_table(data),
+        target,
+        task=task,
+        likelihoods=likelihood or (),
+        methods=method or (),
+        representations="usual" if representations else (),
+        depths=depth or (),
+        budget=budget,
+        test_share=test_share,
+        seed=seed,
+        order=_labels(order),
+        leave_out=leave_out or (),
+        n_inducing=n_inducing,
+        progress=partial(typer.echo, err=True),
+    )
+    print_comparison(found, target)
+    if plot is not None:
+        typer.echo(f"Picture written to {comparison_picture(found, plot)}.")
+
+
+@app.command()
+def info(model: ModelFile) -> None:
+    """Describe the contents of a model file."""
+    from latentgp.parameters.summary import summary
+    from latentgp.surfaces.cli.report import lengthscales
+
+    table_model = _table_model(model)
+    estimator = table_model.estimator
+    typer.echo(f"{type(estimator).__name__} of {table_model.target!r}")
+    if evidence := estimator.posterior_.evidence:
+        typer.echo(f"log evidence: {evidence.value:.2f} nats ({evidence.kind})")
+    typer.echo(estimator.diagnostics_.verdict)
+    for note in table_model.notes:
+        typer.echo(f"- {note}")
+    typer.echo(summary(estimator.model_))
+    typer.echo(lengthscales(table_model))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the page and its pictures.")] = Path(
+        "latentgp-demo"
+    ),
+) -> None:
+    """Forecast, classify and count on real data, next to baselines, with a page of pictures."""
+    from latentgp.surfaces.demo import run_demo
+
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    run_demo(out)
+
+
+def main() -> None:
+    """Run the command line; a user's error is one sentence and a non-zero exit."""
+    programs = keep_programs()
+
+    def show(message: Warning | str, *_: Any) -> None:
+        if programs is None or not forget_unreadable(programs, str(message)):
+            with suppress(BrokenPipeError):  # whoever reads no more still gets the files
+                typer.echo(f"warning: {message}", err=True)
+
+    warnings.showwarning = show
+    try:
+        app()
+    except (InputError, ProcessLost) as error:
+        typer.echo(f"error: {error}", err=True)
+        leave()
+    except _Stopped as stopped:
+        typer.echo(f"stopped: {stopped}", err=True)
+        leave(_STOPPED_STATUS)
+    except SystemExit as ended:  # of Typer, after Ctrl-C too
+        if ended.code == _STOPPED_STATUS:
+            typer.echo("stopped: nothing was written", err=True)
+        if ended.code:
+            leave(ended.code)
+        raise
+
+
+class _Stopped(Exception):
+    """Ctrl-C, and what is left of the work in words."""
+
+
+@contextmanager
+def _stoppable(said: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise _Stopped(said) from interrupt
+
+
+def _joined_devices(coordinator: str | None, processes: int, process: int) -> Any:
+    """The devices of all processes, which this one has joined; None where it is alone."""
+    if coordinator is None:
+        if processes > 1:
+            raise InputError("several processes need an address: add --coordinator HOST:PORT")
+        for name in _STARTED_TOGETHER:
+            if int(os.environ.get(name, 1)) > 1:
+                warnings.warn(
+                    f"this is one of {os.environ[name]} processes ({name}), each of which fits "
+                    "alone and writes the same files: add --coordinator auto to fit together",
+                    stacklevel=2,
+                )
+        return None
+    import jax
+
+    if coordinator == "auto":
+        join_processes()
+    else:
+        join_processes(coordinator, processes, process)
+    return jax.devices()
+
+
+def _as_typed(typed: typer.Context) -> str:
+    """The command, with what was given alone."""
+    words = ["latentgp", str(typed.info_name)]
+    for known in typed.command.params:
+        value, source = (
+            typed.params.get(str(known.name)),
+            typed.get_parameter_source(str(known.name)),
+        )
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        option = known.opts[:1] if known.param_type_name == "option" else []
+        if value is True:
+            words += option
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [*option, str(each)]
+    return shlex.join(words)
+
+
+def _labels(order: str | None) -> list[str] | None:
+    return None if order is None else [label.strip() for label in order.split(",")]
+
+
+def _table_model(path: Path):
+    from latentgp.persistence import load
+    from latentgp.surfaces.tables.model import TableModel
+
+    model = load(path)
+    if not isinstance(model, TableModel):
+        raise InputError(
+            f"{path} holds a {type(model).__name__}, not a model of a table: "
+            "give a file written by `latentgp fit`"
+        )
+    return model

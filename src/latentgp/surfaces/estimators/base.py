@@ -1,0 +1,690 @@
+"""Base of the estimators: checks, the fit, and its results as attributes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from numpyro.distributions import Distribution
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from latentgp.choosing.choice import (
+    Choice,
+    Hyperparameters,
+    is_long_series,
+    treating,
+    usual_number_of_points,
+)
+from latentgp.choosing.registry import method_from_name, names_in_words
+from latentgp.errors import InputError, warn_user
+from latentgp.extensions.batches.method import Stochastic
+from latentgp.fit import fit
+from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
+from latentgp.likelihoods import Likelihood
+from latentgp.means import ZeroMean, constant_first
+from latentgp.methods.base import Method
+from latentgp.methods.result import Fit
+from latentgp.models import LatentGP, without_constant
+from latentgp.modules import check_argument_names
+from latentgp.parameters.summary import lengthscales
+from latentgp.posteriors.coefficients import Coefficients, GroupEffects
+from latentgp.posteriors.parts import Parts
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Representation
+from latentgp.representations.latent_axis import distinct_kernels
+from latentgp.rows import RowSource
+from latentgp.rows.arrays import (
+    FOR_LABELS,
+    as_weights,
+    check_finite,
+    check_not_traced,
+    rows_named,
+    unmasked,
+)
+from latentgp.rows.centred import CentredRows, centred
+from latentgp.rows.data import Data, MergedRows
+from latentgp.rows.fingerprints import fingerprints, sketch
+from latentgp.runtime.interrupts import current_interrupts
+from latentgp.runtime.progress import Callback
+from latentgp.runtime.x64 import interruptible, public
+from latentgp.setup.additive import AdditiveTerms
+from latentgp.setup.initial_model import (
+    as_series,
+    deepened,
+    starting_model,
+    with_nuggets,
+)
+from latentgp.site_inference.methods.base import is_exact
+from latentgp.surfaces.estimators.nested import changed, inside
+from latentgp.surfaces.estimators.precomputed import (
+    checked_cross,
+    checked_gram,
+    gram_kernel,
+    is_precomputed,
+    with_points,
+)
+from latentgp.surfaces.estimators.terms import GroupColumns, number_of, with_terms
+
+if TYPE_CHECKING:
+    from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
+    from latentgp.surfaces.export import Exported
+
+# For messages about what belongs to a row.
+ROUTED = " (cross-validation: params={...} after sklearn.set_config(enable_metadata_routing=True))"
+# How Python, NumPy and pandas write what is missing.
+_MISSING = ("None", "nan", "NaT", "<NA>")
+
+
+class GPEstimator(BaseEstimator):
+    """Base of the estimators."""
+
+    # Not by `__init__`, from which scikit-learn reads the parameters.
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        check_argument_names(cls, kwargs)
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__signature__ = _without_self(inspect.signature(cls.__init__))
+        cls.__doc__ = (cls.__doc__ or "").replace("{methods}", names_in_words())
+
+    def __init__(
+        self,
+        kernel: LatentKernel | str | None = None,
+        *,
+        likelihood: str | Likelihood = "auto",
+        method: str | Method = "auto",
+        n_inducing: int | None = None,
+        representation: Representation | None = None,
+        depth: int = 1,
+        mean: Literal["linear"] | Sequence[int | str] | None = None,
+        groups: GroupColumns | None = None,
+        hyperparameters: Hyperparameters = "optimise",
+        learn_hyperparameters: bool = True,
+        priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
+        frozen: Sequence[str] = (),
+        restarts: int = 0,
+        max_evaluations: int = 200,
+        max_seconds: float | None = None,
+        certify: float | None = None,
+        callback: Callback | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.method = method
+        self.n_inducing = n_inducing
+        self.representation = representation
+        self.depth = depth
+        self.mean = mean
+        self.groups = groups
+        self.hyperparameters = hyperparameters
+        self.learn_hyperparameters = learn_hyperparameters
+        self.priors = priors
+        self.frozen = frozen
+        self.restarts = restarts
+        self.max_evaluations = max_evaluations
+        self.max_seconds = max_seconds
+        self.certify = certify
+        self.callback = callback
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Settings by name.
+
+        Args:
+            deep: with those inside kernel, likelihood, method and representation, as
+                `kernel__lengthscale` or, of a sum, `kernel__parts__0__lengthscale`.
+        """
+        found = super().get_params(deep)
+        if deep:
+            for name, value in list(found.items()):
+                found |= inside(name, value)
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set settings by name, as `get_params` gives them; modules are replaced.
+
+        Raises:
+            InputError: a name of nothing inside a module.
+        """
+        own = super().get_params(deep=False)
+        direct = {name: value for name, value in params.items() if name.partition("__")[0] == name}
+        super().set_params(**direct)
+        deeper: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            head, _, rest = name.partition("__")
+            if rest and head not in own:
+                super().set_params(**{name: value})  # which says what there is
+            if rest:
+                deeper.setdefault(head, {})[rest] = value
+        for head, further in deeper.items():
+            setattr(self, head, changed(head, getattr(self, head), further))
+        return self
+
+    def save(self, path: str | Path) -> Path:
+        """Write the estimator to one file, without pickle; read it with `latentgp.load`."""
+        from latentgp.persistence import save
+
+        return save(self, path)
+
+    @interruptible
+    def _fit_model(self, rows: MergedRows, likelihood: Likelihood, centre: float = 0.0) -> Self:
+        """Fit targets less a constant, which is added to the model's mean again.
+
+        Far from zero, squares of targets that are not centred would lose all their digits.
+
+        Args:
+            rows: checked by the likelihood and merged.
+            likelihood: whose values are where the search starts.
+            centre: the constant; zero unless the likelihood is one of y - f.
+        """
+        self.row_sketch_ = sketch(fingerprints(rows.merged.X, rows.merged.y))
+        has_level = not isinstance(self.kernel, AdditiveTerms) or self.kernel.has_level
+        centre = centre if has_level else 0.0
+        rows = rows.centred(centre)
+        merged = rows.merged
+        n_inducing = self._number_of_points()
+        kernel: Any = gram_kernel(self.gram_) if is_precomputed(self.kernel) else self.kernel
+        if kernel is not None and not isinstance(kernel, Kernel | OwnKernels | AdditiveTerms):
+            raise InputError(
+                'kernel must be a latentgp kernel such as RBF(), "precomputed", or None, got '
+                f"{kernel!r}."
+            )
+        if isinstance(kernel, Kernel | OwnKernels) and any(
+            isinstance(part, Functionals) for part in distinct_kernels(kernel)
+        ):
+            raise InputError(
+                "Rows of functionals have no common level, which estimators take from the targets; "
+                "fit such rows with latentgp.fit."
+            )
+        kernel = with_terms(kernel, self.mean, self.groups, merged.X.shape[1], self._names())
+        level = None
+        if has_level and not likelihood.is_location:
+            level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
+        if isinstance(level, tuple) and getattr(self.method, "classes", None) is not None:
+            level = None  # steps on some of the classes need a mean that all of them share
+        mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
+        model = starting_model(merged, likelihood, mean, kernel)
+        if self.depth != 1:
+            if kernel is not None or n_inducing is not None or self.representation is not None:
+                raise InputError(
+                    "depth has layers with kernels and features of their own; leave kernel, "
+                    "n_inducing and representation out, or call latentgp.fit with a DeepGP."
+                )
+            model = deepened(model, self.depth, merged)
+        asked, method, own = self.hyperparameters, self.method, self._own_representation()
+        if isinstance(method, str):
+            plain = kernel is None and self.depth == 1 and own is None and method == "auto"
+            if plain and merged.X.shape[1] == 1:
+                series = as_series(model)
+                model = series if is_long_series(series, merged.size, n_inducing) else model
+            choice = method_from_name(
+                method, model, merged.size, n_inducing, own, merged.X.shape[1]
+            )
+            searched = self.learn_hyperparameters and not self.restarts
+            if self.method == "auto" and searched and asked == "optimise" and model.depth == 1:
+                choice = choice.within(self.max_seconds, model, merged.X.shape)
+        else:
+            choice = Choice(method, "asked for")
+        method, reason, _ = treating(asked, choice, model, self.learn_hyperparameters)
+        gaussian = likelihood.is_jointly_gaussian and self.depth == 1
+        if kernel is None and gaussian and is_exact(method, model, merged.size):
+            model = with_nuggets(model)
+        result = self._run(
+            model,
+            rows,
+            method,
+            learn_hyperparameters=self.learn_hyperparameters,
+            restarts=self.restarts,
+        )
+        self._keep(result, method, reason, centre, self.verbose)
+        if self.certify is not None and not current_interrupts().happened:
+            key = jax.random.key(self._seed())
+            self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
+        return self
+
+    @interruptible
+    def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:
+        """Update the posterior with further rows; earlier rows are not needed.
+
+        As in a first fit, what is known to be a constant is taken off the targets meanwhile.
+        """
+        self._need_inputs("partial_fit")
+        posterior = self.posterior_
+        number = self._number_of_points()
+        usual = usual_number_of_points(self.model_)
+        if number is None and isinstance(self.method, str):
+            number = usual  # the first rows may have been few
+        plain = self.method_.all_rows_at_once.through_points(None, number, usual)
+        remembered = posterior.remembered()
+        own: Any = dataclasses.replace(plain.representation, remembered=remembered)
+        method = dataclasses.replace(plain, representation=own)
+        model, centre = without_constant(self.model_)
+        result = self._run(
+            model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
+        )
+        reason = "went on with further rows"
+        if len(remembered.centres) < len(posterior.latent.centres):
+            reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
+        self._keep(result, plain, reason, centre, self.verbose)
+        known = getattr(self, "row_sketch_", None)
+        if known is not None:
+            self.row_sketch_ = sketch(fingerprints(data.X, data.y), known)
+        return self
+
+    @interruptible
+    def continue_with(
+        self,
+        rows: RowSource,
+        *,
+        batch_size: int | None = None,
+        epochs: int | None = None,
+        checkpoint: str | Path | None = None,
+        verbose: int = 0,
+        devices: Sequence[Any] | None = None,
+    ) -> Self:
+        """Learn from rows that need not fit in memory, in batches, from the fitted model on.
+
+        Args:
+            rows: inputs and targets as `fit` makes them for the model: of classes their numbers.
+            batch_size: rows of a batch; None is 1,000, or a method's own that learns from batches.
+            epochs: at most so many passes over the rows; None is 20, or the method's own.
+            checkpoint: a file kept up to date while learning, and resumed from if it exists.
+            verbose: 1 prints progress and the verdict.
+            devices: over which the rows are spread, as in `latentgp.fit`.
+
+        Raises:
+            InputError: the method is none that learns from batches, or rows that do not fit.
+        """
+        check_is_fitted(self)
+        self._need_inputs("continue_with")
+        if self.hyperparameters != "optimise":
+            raise InputError(
+                f"Batches cannot {self.hyperparameters} hyper-parameters; take "
+                'hyperparameters="optimise".'
+            )
+        method = self.method_.all_rows_at_once
+        own = getattr(method, "representation", None)
+        if method.reads_batches:  # by itself
+            batches = method.continued(batch_size, epochs)
+        else:
+            if own is None or own.one_coefficient_a_row:
+                number, usual = self._number_of_points(), usual_number_of_points(self.model_)
+                method = method.through_points(None, number, usual, selection="k-means++")
+            batches = Stochastic.of(method, batch_size=batch_size or 1000, epochs=epochs or 20)
+        model, centre = without_constant(self.model_)
+        result = self._run(
+            model,
+            CentredRows(rows, centre) if centre else rows,
+            batches,
+            learn_hyperparameters=self.learn_hyperparameters,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            devices=devices,
+        )
+        self.row_sketch_ = None
+        reason = f"{rows.size} rows in batches, begun with {self.method_reason_}"
+        self._keep(result, batches, reason, centre, verbose)
+        return self
+
+    def _run(
+        self, model: LatentGP, data: Data | MergedRows | RowSource, method: Method, **settings: Any
+    ) -> Fit:
+        """`fit` with the estimator's own settings, unless others are given."""
+        terms, frozen = self.kernel, self.frozen
+        has_level = isinstance(terms, AdditiveTerms) and not terms.centred
+        if has_level and not isinstance(model.mean, ZeroMean):
+            given = (frozen,) if isinstance(frozen, str) else frozen
+            frozen = (*given, "mean")  # about which the intercept is; what is learned is that
+        own = {
+            "priors": self.priors,
+            "frozen": frozen,
+            "max_evaluations": self.max_evaluations,
+            "max_seconds": self.max_seconds,
+            "callback": self.callback,
+            "verbose": self.verbose,
+            "input_names": self._names(),
+        }
+        return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
+
+    def _number_of_points(self) -> int | None:
+        """`n_inducing`, which may be written as a whole float.
+
+        Raises:
+            InputError: it is no positive whole number.
+        """
+        number = self.n_inducing
+        if number is None:
+            return None
+        if not (isinstance(number, Real) and number >= 1 and float(number).is_integer()):
+            raise InputError(f"n_inducing must be a positive number or None, got {number!r}.")
+        return int(number)
+
+    def _own_representation(self) -> Representation | None:
+        """`representation`, checked.
+
+        Raises:
+            InputError: something else, or what says the same is given too.
+        """
+        own = self.representation
+        if own is None:
+            return None
+        if not isinstance(own, Representation):
+            raise InputError(
+                f"representation must be one such as Inducing(200) or Neighbours(20), got {own!r}."
+            )
+        if self.n_inducing is not None or not isinstance(self.method, str):
+            other = "n_inducing" if self.n_inducing is not None else "a method object"
+            raise InputError(
+                f"representation and {other} both say how the latent functions are held; leave "
+                "one of them out."
+            )
+        return own
+
+    def _seed(self) -> int:
+        return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+
+    def _keep(self, result: Fit, method: Method, reason: str, centre: float, verbose: int) -> None:
+        """Keep a fit's results as attributes, and issue its warnings."""
+        self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
+        self.model_ = self.posterior_.model
+        of_inputs = lengthscales(self.model_.of_inputs, self.posterior_.latent_inputs())
+        self.lengthscales_ = of_inputs * np.asarray(self.posterior_.components.units)
+        self.history_ = result.history
+        self.priors_ = dict(result.priors or {})
+        self.diagnostics_ = dataclasses.replace(result.diagnostics, method=method, reason=reason)
+        self.method_, self.method_reason_ = method, reason
+        if verbose:
+            print(self.diagnostics_.verdict)
+        else:
+            for warning in self.diagnostics_.warnings:
+                warn_user(warning)
+
+    def _chosen(self, default: str, names: Mapping[str, Any]) -> Any:
+        """The likelihood asked for: an object as it is, or the class that a name stands for."""
+        if isinstance(self.likelihood, Likelihood):
+            return self.likelihood
+        name = default if self.likelihood == "auto" else self.likelihood
+        if not isinstance(name, str) or name not in names:
+            from latentgp.surfaces.estimators import OWNERS  # it imports this module
+
+            if isinstance(name, str) and name in OWNERS:
+                raise InputError(
+                    f"likelihood {name!r} is for {OWNERS[name]}; here choose one of auto, "
+                    f"{', '.join(names)}, or a likelihood object."
+                )
+            raise InputError(
+                f"likelihood must be one of auto, {', '.join(names)}, or a likelihood object, got "
+                f"{self.likelihood!r}."
+            )
+        return names[name]
+
+    def _inputs(self, X: Any) -> Float[np.ndarray, "N D"]:
+        check_is_fitted(self)
+        return self._validated(X, reset=False, ensure_min_samples=0)
+
+    def _asked(self, X: Any) -> tuple[Posterior, Float[np.ndarray, "S D"]]:
+        """The posterior and the inputs that are asked about.
+
+        Of Gram matrices X has covariances with the rows of the fit: the posterior then knows the
+        new points too, and their inputs are numbers.
+        """
+        check_is_fitted(self)
+        if not is_precomputed(self.kernel):
+            return self.posterior_, self._inputs(X)
+        cross, variances = checked_cross(X, self.gram_)
+        scale = np.mean(np.diagonal(self.gram_))
+        return with_points(self.posterior_, cross / scale, variances / scale)
+
+    def coefficients(self) -> Coefficients:
+        """Coefficients of the columns that `mean` names, with their standard errors.
+
+        Units of the latent function over those of the column. Given the hyper-parameters.
+
+        Raises:
+            InputError: the model has none.
+        """
+        check_is_fitted(self)
+        return self.posterior_.coefficients(self._column_names())
+
+    def group_effects(
+        self, column: int | str, groups: Sequence[float], labels: Sequence[str] | None = None
+    ) -> dict[str, GroupEffects]:
+        """Intercepts and slopes of groups, by the name of the column that a slope is of.
+
+        Args:
+            column: of the groups, one that `groups` names.
+            groups: their values in it.
+            labels: of the groups; their values unless given.
+
+        Raises:
+            InputError: the model has none for that column.
+        """
+        check_is_fitted(self)
+        names = self._column_names()
+        return self.posterior_.group_effects(
+            number_of(column, len(names), names), groups, names=names, labels=labels
+        )
+
+    def _names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
+
+    def _column_names(self) -> list[str]:
+        inputs = self.posterior_.components.inputs
+        return self._names() or [str(column) for column in range(inputs)]
+
+    def parts(self, X: Any, names: Sequence[str] | None = None) -> Parts:
+        """Posteriors of the parts of the latent functions at X, as `Posterior.parts`.
+
+        Args:
+            X: inputs, shape (N, D).
+            names: of the parts, in the order of the kernel's; as their kernels print unless given.
+        """
+        posterior, X = self._asked(X)
+        return posterior.parts(X, names)
+
+    def leave_one_out(
+        self, X: Any, y: Any, sample_weight: Any = None, **side_information: Any
+    ) -> LeaveOneOut:
+        """Predict every row from all others, without refits, as `latentgp.leave_one_out`.
+
+        The rows are not in the estimator, and nor are the sites that stand for them: where these
+        are not the likelihood itself, they are those of a variational fit with the posterior's
+        marginals. `latentgp.fit(...).leave_one_out()` has the fit's own.
+
+        Args:
+            X: inputs of the rows that were fitted, shape (N, D).
+            y: their targets or labels.
+            sample_weight: their weights, if the fit had any.
+            side_information: what belonged to each row, such as `exposure`.
+
+        Raises:
+            InputError: rows that do not fit the model; side information of the fit that is missing.
+
+        Example:
+            >>> import numpy as np, latentgp as lgp
+            >>> X = np.linspace(0, 6, 40)[:, None]
+            >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
+            >>> found = lgp.GPRegressor(random_state=0).fit(X, y).leave_one_out(X, y)
+            >>> bool(np.mean(np.abs(y - found.mean) < 1.96 * found.std) > 0.9)
+            True
+        """
+        from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
+
+        check_is_fitted(self)
+        self._need_inputs("leave_one_out")
+        side = given(**side_information)
+        self._check_sides(side, "leave_one_out")
+        return leave_one_out(self.posterior_, self._rows(X, y, sample_weight, side, reset=False))
+
+    def report(self, X: Any, y: Any, path: str | Path, **side_information: Any) -> Path:
+        """Write a page about the fitted model: what it is, whether to trust it, what inputs do.
+
+        Args:
+            X: inputs, shape (N, D), or a data frame.
+            y: targets; rows the model has learned from are predicted from the others.
+            path: of the page, one file of HTML.
+            side_information: what belongs to each row, such as `exposure`.
+
+        Returns:
+            The file written.
+
+        Raises:
+            InputError: rows that do not fit the model, or a path that cannot be written.
+        """
+        from latentgp.surfaces.report import as_table_model, write_report
+
+        check_is_fitted(self)
+        self._need_inputs("report")
+        return write_report(*as_table_model(self, X, y, **side_information), path)
+
+    def export(self, folder: str | Path, **settings: Any) -> Exported:
+        """Write the predictions as files that need no latentgp: a Python file, StableHLO.
+
+        Args:
+            folder: where to; it is made if need be.
+            settings: as `latentgp.export_predictor` takes them.
+
+        Raises:
+            InputError: as `latentgp.export_predictor` does.
+        """
+        from latentgp.surfaces.export import export_predictor
+
+        check_is_fitted(self)
+        self._need_inputs("export")
+        classes = getattr(self, "classes_", None)
+        return export_predictor(self.posterior_, folder, classes=classes, **settings)
+
+    @abstractmethod
+    def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
+        """The rows as the likelihood takes them, checked."""
+
+    def _check_sides(self, side: dict[str, Any], asked: str) -> None:
+        """Raise InputError where side information that the fit had is missing."""
+        for name in getattr(self, "side_information_", ()):
+            if name not in side:
+                raise InputError(
+                    f"The fit had {name}, without which targets mean something else; give "
+                    f"{asked}(..., {name}=...){ROUTED}."
+                )
+
+    def _need_inputs(self, what: str) -> None:
+        """Raise InputError where rows are known by covariances with those of the fit alone."""
+        if is_precomputed(self.kernel):
+            raise InputError(
+                f'{what} needs covariances between new rows, which kernel="precomputed" does not '
+                "have; use latentgp.Precomputed of all rows with latentgp.fit."
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        return tags
+
+    def _validated(self, X: Any, y: Any = "no_validation", **checks: Any) -> Any:
+        """scikit-learn's checks, with messages that name the rows at fault."""
+        check_not_traced("X", X)
+        alone = isinstance(y, str)
+        X, y = unmasked(X), unmasked(y)
+        try:
+            checked = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, **checks)
+        except (TypeError, ValueError) as error:
+            if not alone and y is not None:
+                check_known(y)
+            if "could not be promoted" in str(error):
+                raise InputError(
+                    "X holds dates beside numbers; use latentgp.TableModel.fit(frame, target), "
+                    "which encodes the columns of a table, or make numbers of them first."
+                ) from error
+            if "could not convert string" not in str(error):
+                raise
+            culprit = "X" if alone or _holds_text(X) else "y"
+            advice = (
+                "use latentgp.TableModel.fit(frame, target), which encodes the columns of a table, "
+                "or encode it first, with scikit-learn's OneHotEncoder, say"
+            )
+            if culprit == "y":
+                advice = FOR_LABELS
+            raise InputError(
+                f"{culprit} holds text where numbers are needed ({error}); {advice}."
+            ) from error
+        array: Any = checked if alone else checked[0]
+        if len(array):
+            check_finite("X", array)
+        if not is_precomputed(self.kernel):
+            return checked
+        if not checks.get("reset", True):
+            self._need_inputs("partial_fit")
+        self.gram_ = checked_gram(array)
+        numbers = np.arange(len(array), dtype=np.float64)[:, None]
+        return numbers if alone else (numbers, checked[1])
+
+    @public
+    def _draws(
+        self,
+        X: Any,
+        number: int,
+        random_state: int | np.random.RandomState | None,
+        **side_information: Any,
+    ) -> Float[np.ndarray, "N *P S"]:
+        self._need_inputs("sample_y")
+        X = self._inputs(X)
+        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        key = jax.random.key(seed)
+        draws = self.posterior_.sample_y(X, key=key, number=number, **side_information)
+        return np.moveaxis(draws, 0, -1)
+
+
+def _without_self(signature: inspect.Signature) -> inspect.Signature:
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The arguments that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def row_weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"] | None:
+    """Row weights, checked; None stays None."""
+    if sample_weight is None:
+        return None
+    return as_weights(_check_sample_weight(unmasked(sample_weight), X), len(X))
+
+
+def check_known(y: Any) -> None:
+    """Raise InputError, naming the rows, where a target is missing or infinite."""
+    y = np.asarray(unmasked(y))
+    if y.dtype.kind == "f":
+        check_finite("y", y)
+    elif y.dtype.kind == "O":
+        missing = np.array(
+            [not isinstance(v, str) and str(v) in _MISSING for v in y.ravel().tolist()], bool
+        )
+        if missing.any():
+            raise InputError(f"y is missing in {rows_named(missing)}; drop these rows first.")
+
+
+def _holds_text(values: Any) -> bool:
+    try:
+        np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        return True
+    return False

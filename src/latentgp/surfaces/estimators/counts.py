@@ -1,0 +1,225 @@
+"""Regression of counts in scikit-learn's manners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+
+from latentgp.errors import InputError
+from latentgp.likelihoods import (
+    BetaBinomial,
+    Binomial,
+    Hurdle,
+    Likelihood,
+    LogNegativeBinomial,
+    Poisson,
+    ScaledLogisticPoisson,
+    ZeroInflated,
+)
+from latentgp.rows.arrays import unmasked
+from latentgp.rows.data import Data
+from latentgp.setup.priors import spread_of
+from latentgp.surfaces.estimators.base import GPEstimator, check_known, given, row_weights
+from latentgp.validation import check_data
+
+COUNTS: dict[str, Callable[[], Likelihood]] = {
+    "poisson": Poisson,
+    "negative-binomial": LogNegativeBinomial,
+    "scaled-logistic-poisson": ScaledLogisticPoisson,
+    "binomial": Binomial,
+    "beta-binomial": BetaBinomial,
+    "zero-inflated-poisson": lambda: ZeroInflated(Poisson()),
+    "zero-inflated-negative-binomial": lambda: ZeroInflated(LogNegativeBinomial()),
+    "hurdle-poisson": lambda: Hurdle(Poisson()),
+    "hurdle-negative-binomial": lambda: Hurdle(LogNegativeBinomial()),
+}
+
+
+SIDES = "exposure", "trials"
+
+
+class GPCountRegressor(RegressorMixin, GPEstimator):
+    """Gaussian-process regression of counts, with exposures or numbers of trials.
+
+    Args:
+        kernel: as in `GPRegressor`.
+        likelihood: "poisson" (what "auto" takes), "negative-binomial" where counts vary by more
+            than a Poisson's, "scaled-logistic-poisson" where the rate has an upper limit (and
+            no exposure), "binomial" where they are successes in a known number of trials,
+            "beta-binomial" where these vary by more; "zero-inflated-poisson" or
+            "zero-inflated-negative-binomial" where there are further zeros, "hurdle-poisson" or
+            "hurdle-negative-binomial" where zeros have a probability of their own; or a likelihood
+            object of counts, such as `ZeroInflated(Poisson(), varying=True)`.
+        method: how, one of {methods}, or a method
+            object; those that need an augmentation of the likelihood refuse what has none.
+        n_inducing: number of inducing points; a number asks for a sparse method.
+        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
+            the number of rows.
+        depth: number of layers; above one a deep model by random features (`DeepGP`).
+        mean: as in `GPRegressor`.
+        groups: as in `GPRegressor`.
+        hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
+            "sample" draws them by Markov chains.
+        learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
+        priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
+            "weak" and None as in `latentgp.fit`.
+        frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
+        restarts: further runs of the hyper-parameter search; the best is kept.
+        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
+        max_seconds: for the whole search, which ends with the best so far.
+        certify: as in `GPRegressor`.
+        callback: called now and then, as in `latentgp.fit`; true ends the search.
+        random_state: seeds inducing points and restarts.
+        verbose: 1 prints progress, the method chosen and the verdict.
+
+    Attributes:
+        model_: the learned model; its latent function is the logarithm of the rate, or the log-odds
+            of a success.
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
+        posterior_: the posterior.
+        side_information_: which of "exposure" and "trials" it was fitted with.
+        diagnostics_: what happened; `diagnostics_.verdict` in words.
+        history_: the search.
+        priors_: of the learned hyper-parameters, by path; None of one without.
+        method_: the method used, and `method_reason_` why.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 4, 50)[:, None]
+        >>> counts = np.random.default_rng(0).poisson(2 * np.exp(np.sin(X[:, 0])))
+        >>> regressor = GPCountRegressor(random_state=0).fit(X, counts, exposure=np.full(50, 2.0))
+        >>> bool(1.5 < regressor.predict([[1.5]])[0] < 4)
+        True
+    """
+
+    # What scikit-learn's cross-validation hands on once its metadata routing is on.
+    __metadata_request__fit = dict.fromkeys(SIDES, True)
+    __metadata_request__partial_fit = dict.fromkeys(SIDES, True)
+    __metadata_request__predict = dict.fromkeys(SIDES, True)
+    __metadata_request__score = dict.fromkeys(SIDES, True)
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None, trials: Any = None
+    ) -> Self:
+        """Learn hyper-parameters and the posterior.
+
+        Args:
+            X: inputs, shape (N, D).
+            y: counts, shape (N,).
+            sample_weight: shape (N,); a whole number w equals w copies of the row.
+            exposure: the time, area or population in which y was counted, positive, shape (N,).
+            trials: in how many trials y are the successes, shape (N,); for "binomial" and
+                "beta-binomial".
+
+        Raises:
+            InputError: targets that are no counts, an exposure that is not positive, trials that
+                are not whole numbers of at least y, or either for a likelihood without it.
+        """
+        data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=True)
+        likelihood, rows = self._chosen("poisson", COUNTS), data.merged_rows()
+        if not isinstance(likelihood, Likelihood):
+            likelihood = likelihood().scaled_to(spread_of(rows.merged))
+        if likelihood.targets != "count":
+            raise InputError(
+                f"GPCountRegressor needs a likelihood of counts, got {type(likelihood).__name__}."
+            )
+        check_data(likelihood, data)
+        self.side_information_ = list(data.side_information)
+        return self._fit_model(rows, likelihood)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        exposure: Any = None,
+        trials: Any = None,
+        learn_hyperparameters: bool = False,
+    ) -> Self:
+        """Update the model with further rows, as `GPRegressor.partial_fit` does.
+
+        Args:
+            X: as in `fit`, like the other arrays.
+            y: counts.
+            sample_weight: of the rows.
+            exposure: in which they were counted.
+            trials: of which they are successes.
+            learn_hyperparameters: lets these rows change the hyper-parameters too.
+
+        Raises:
+            InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.
+        """
+        if not hasattr(self, "posterior_"):
+            return self.fit(X, y, sample_weight, exposure=exposure, trials=trials)
+        self._check_sides(given(exposure=exposure, trials=trials), "partial_fit")
+        data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=False)
+        return self._update_model(data, learn_hyperparameters)
+
+    def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
+        X, y = self._validated(X, y, reset=reset, y_numeric=True)
+        return Data.with_checked_inputs(X, y, row_weights(weights, X), **side)
+
+    def predict(
+        self, X: Any, return_std: bool = False, *, exposure: Any = None, trials: Any = None
+    ) -> Any:
+        """Predictive mean of the count, shape (N,), in one unit of exposure, or trial, by default.
+
+        And its standard deviation, if asked.
+        """
+        predictive = self._predictive(X, exposure, trials)
+        return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, *, exposure: Any = None, trials: Any = None
+    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+        """Ends of the central interval that holds the count with at least the probability."""
+        return self._predictive(X, exposure, trials).interval(level)
+
+    def log_predictive_density(
+        self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None
+    ) -> Float[np.ndarray, "N"]:
+        """Log p(y | data) a row, in nats."""
+        return self._predictive(X, exposure, trials).log_prob(y)
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        exposure: Any = None,
+        trials: Any = None,
+    ) -> float:
+        """R^2 of the predicted mean, the share of the variance of y that it explains.
+
+        Raises:
+            InputError: no exposure or trials, where the fit had them.
+        """
+        side = given(exposure=exposure, trials=trials)
+        self._check_sides(side, "score")
+        check_known(y)
+        mean, weights = self.predict(X, **side), unmasked(sample_weight)
+        return float(r2_score(unmasked(y), mean, sample_weight=weights))
+
+    def sample_y(
+        self,
+        X: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        *,
+        exposure: Any = None,
+        trials: Any = None,
+    ) -> Float[np.ndarray, "N S"]:
+        """Draws of counts: joint over rows through the latent function, shape (N, n_samples)."""
+        return self._draws(X, n_samples, random_state, **given(exposure=exposure, trials=trials))
+
+    def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
+        posterior, X = self._asked(X)
+        return posterior.predict(X, **given(exposure=exposure, trials=trials))

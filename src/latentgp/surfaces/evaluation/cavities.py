@@ -1,0 +1,187 @@
+"""Cavities: laws of the latent functions at each row, given all rows but that one.
+
+Of a Gaussian posterior by sites it is the posterior's marginal divided by the row's site, whose
+others are held (Vehtari et al. 2016, 3.1). Of Gaussian noise the sites are the likelihood itself,
+and cavities are exact (Rasmussen & Williams 2006, 5.10 to 5.12).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals, SideInformation
+from latentgp.models import LatentGP
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.dense import DensePosterior
+from latentgp.rows.data import Data
+from latentgp.runtime.buckets import apply_in_buckets
+from latentgp.site_inference.rules.base import SiteRule
+from latentgp.sites.coupled import CoupledSites, Sites, sites_of
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+_STRONG = 0.5  # of the precision at a row, a site's share from which division loses digits
+_IMPROPER = 1e-9  # precision of a cavity as a share of the marginal's
+
+
+class _Told(NamedTuple):
+    """What a row says.
+
+    Attributes:
+        X: inputs.
+        y: targets.
+        side: side information.
+        weight: of the row.
+        copy: share of the weight that is left out: that of one copy.
+        sites: linear terms and precisions with row weights; None where the rule makes them.
+    """
+
+    X: Float[Array, "N D"]
+    y: Float[Array, "N *P"]
+    side: SideInformation
+    weight: Float[Array, "N"]
+    copy: Float[Array, "N"]
+    sites: Any
+
+
+def cavities(
+    model: LatentGP, latent: LatentPosterior, data: Data, rule: SiteRule, sites: Sites | None
+) -> tuple[AnyMarginals, Bool[np.ndarray, "N"]]:
+    """Laws of f at every row without one copy of it, and which of them are improper.
+
+    A row of weight w is w copies; of one below one all is left out. Where the law is improper it is
+    NaN.
+
+    Args:
+        model: of the posterior.
+        latent: the posterior of the zero-mean part.
+        data: the merged rows.
+        rule: that made the sites.
+        sites: of the rows as functions of f, with row weights; None for those that the rule makes
+            of the marginals.
+    """
+    weight = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+    given = None if sites is None else tuple(np.asarray(part) for part in sites[:2])
+    told = _Told(data.X, data.y, data.side_information, weight, 1 / np.maximum(weight, 1.0), given)
+    columns = len(latent.centres) * model.likelihood.latent_size
+    found = apply_in_buckets(_cavities, model, latent, rule, rows=told, columns=columns)
+    law, linear, precision, share = found
+    law = JointMarginals(*law) if law[1].ndim == 3 else Marginals(*law)
+    if model.likelihood.latent_size == 1 and isinstance(law, Marginals):
+        law, share = _by_residuals(law, latent, told, linear, precision, share)
+    variance = np.asarray(law.variance)
+    known = np.isfinite(law.mean) & np.isfinite(variance) & (variance >= 0)
+    improper = ~np.all(known & (share > _IMPROPER), axis=1)
+    return law, improper
+
+
+def _by_residuals(
+    law: Marginals,
+    latent: LatentPosterior,
+    told: _Told,
+    linear: Float[np.ndarray, "N Q"],
+    precision: Float[np.ndarray, "N Q"],
+    share: Float[np.ndarray, "N Q"],
+) -> tuple[Marginals, Float[np.ndarray, "N Q"]]:
+    """Cavities of rows with strong sites by residuals, which lose no digits.
+
+    With them what is left of the precision, which is known well enough there.
+    """
+    strong = np.flatnonzero((share[:, 0] < 1 - _STRONG) & (precision[:, 0] > 0))
+    # A coefficient that several rows share is left out with all of them.
+    shared = isinstance(latent, DensePosterior) and len(latent.X) < len(told.X)
+    residuals = latent.left_out(strong) if strong.size and not shared else None
+    if residuals is None:
+        return law, share
+    rest = 1 - told.copy[strong, None]
+    linear, precision = linear[strong], precision[strong]
+    residual, alone = (part[:, None] for part in residuals)
+    with_copies = Marginals(linear / precision - residual, alone).given(
+        rest * linear, rest * precision
+    )
+    mean, variance, share = np.array(law.mean), np.array(law.variance), np.array(share)
+    mean[strong], variance[strong] = with_copies
+    share[strong] = 1.0
+    return Marginals(mean, variance), share
+
+
+def _cavities(
+    model: LatentGP, latent: LatentPosterior, rule: SiteRule, told: _Told
+) -> tuple[tuple[Array, Array], Array, Array, Array]:
+    """Mean and spread of the cavities, the sites, and what is left of the marginals' precision."""
+    marginals = latent.marginals(told.X)
+    marginals = marginals.shifted(jnp.broadcast_to(model.mean(told.X), marginals.mean.shape))
+    sites = _sites(model, rule, told, marginals)
+    linear, precision = sites.linear, sites.precision
+    shape = marginals.mean.shape
+    opened = jnp.broadcast_to(latent.open_variances(told.X), shape)
+    rest = 1 - told.copy
+    if isinstance(marginals, JointMarginals):
+        law, left = _without_jointly(
+            marginals, linear, precision, opened, rest[:, None], rule.power
+        )
+    else:
+        law, left = _without(marginals, linear, precision, opened, rest[:, None], rule.power)
+    return tuple(law), linear, precision, left
+
+
+def _sites(model: LatentGP, rule: SiteRule, told: _Told, marginals: AnyMarginals) -> Sites:
+    if told.sites is not None:
+        linear, precision = told.sites
+        return sites_of(linear, precision, jnp.zeros_like(told.weight))
+    rows = Rows(told.y, None, told.side)
+    kind = CoupledSites if isinstance(marginals, JointMarginals) else GaussianSites
+    made: Sites = rule.sites(model.likelihood, rows, marginals, kind.none(marginals.mean))
+    if made.precision.ndim == 2:  # one for all latents where they share it
+        made = made._replace(precision=jnp.broadcast_to(made.precision, made.linear.shape))
+    return made.weighted(told.weight)
+
+
+def _without(
+    marginals: Marginals,
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q"],
+    opened: Float[Array, "N Q"],
+    rest: Float[Array, "N 1"],
+    power: float,
+) -> tuple[Marginals, Float[Array, "N Q"]]:
+    """Cavities of each latent alone.
+
+    Of the prior variance that the coefficients leave open a site to the power a tells about the
+    share a (Bui, Yan & Turner 2017, 4); it stands for no more than f less that.
+    """
+    seen = power * opened
+    told = 1 + seen * precision
+    inner = Marginals(marginals.mean, jnp.maximum(marginals.variance - opened, 0.0))
+    left = 1 - precision / told * inner.variance
+    inner = inner.given(-linear / told, -precision / told)
+    inner = Marginals(inner.mean, inner.variance + seen).given(rest * linear, rest * precision)
+    return Marginals(inner.mean, inner.variance + opened - seen), left
+
+
+def _without_jointly(
+    marginals: JointMarginals,
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q Q"],
+    opened: Float[Array, "N Q"],
+    rest: Float[Array, "N 1"],
+    power: float,
+) -> tuple[JointMarginals, Float[Array, "N Q"]]:
+    """The same of the latents of a row together; improper ones are NaN."""
+    nothing = jnp.zeros_like(opened)
+    own = JointMarginals.independent(Marginals(nothing, opened)).covariance
+    seen = JointMarginals(nothing, power * own)
+    inner = JointMarginals(marginals.mean, marginals.covariance - own)
+    told_linear, told = linear, precision
+    if power:
+        pulled = precision @ seen.given(nothing, precision).covariance
+        told = precision - pulled @ precision
+        told_linear = linear - (pulled @ linear[:, :, None])[:, :, 0]
+    inner = inner.given(-told_linear, -told)
+    inner = JointMarginals(inner.mean, inner.covariance + seen.covariance)
+    inner = inner.given(rest * linear, rest[:, :, None] * precision)
+    return JointMarginals(inner.mean, inner.covariance + (1 - power) * own), jnp.ones_like(opened)

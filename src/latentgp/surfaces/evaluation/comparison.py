@@ -1,0 +1,390 @@
+"""Comparison of methods, likelihoods and representations on one split of a table."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import product, starmap
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from latentgp.choosing.registry import METHODS
+from latentgp.errors import InputError, ProcessLost
+from latentgp.extensions.deep.depth import verdict
+from latentgp.runtime.apart import apart
+from latentgp.runtime.progress import stepwise
+from latentgp.surfaces.estimators import (
+    GPClassifier,
+    GPCountRegressor,
+    GPOrdinalClassifier,
+    GPRegressor,
+)
+from latentgp.surfaces.evaluation import metrics, pilot
+from latentgp.surfaces.tables import split_target
+from latentgp.surfaces.tables.model import TableModel
+from latentgp.surfaces.tables.scores import distances, uncensored
+from latentgp.surfaces.tables.start import TASKS, choose_task
+from latentgp.surfaces.tables.targets import Task
+from latentgp.surfaces.tables.values import checked_frame, listed, texts_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEVELS = np.linspace(0.05, 0.95, 19)
+_SURE = 0.95
+_NAN = float("nan")
+LIKELIHOODS: dict[Task, tuple[str, ...]] = {
+    "regression": ("gaussian", "student-t", "heteroscedastic", "warped"),
+    "count": ("poisson", "negative-binomial"),
+    "classification": ("auto",),
+    "ordinal": ("ordinal",),
+}
+
+
+class Compared(NamedTuple):
+    """Scores of one likelihood and method on the held-out rows.
+
+    Attributes:
+        name: of likelihood and method.
+        nlpd: negative log predictive density (of classes the log loss), nats a row; NaN, like
+            all scores, where there was no fit.
+        standard_error: of the difference of `nlpd` from the best contender's, row by row, as all
+            share the rows; 0 of the best.
+        error: root mean squared error, or of classes the share of wrong ones.
+        absolute_error: mean absolute error; NaN of classes.
+        crps: mean continuous ranked probability score; NaN of counts and classes.
+        deviance: mean Poisson deviance; NaN of all but counts.
+        coverage: share of rows inside their 95 % interval, as in `interval_coverages`, or of
+            classes inside the smallest set of labels that has 95 % of the probability.
+        calibration_error: mean distance of the coverage of intervals from their level, or of
+            classes the expected calibration error.
+        seconds: of the fit, compilation included.
+        memory: bytes that the fit and the predictions took at their peak, compilation included, as
+            `apart` measures them; NaN but of representations.
+        bound: log evidence, or its bound, nats a row to learn from; NaN of methods that only
+            approximate it.
+        note: why there was no fit, or what the verdict warns of; empty if nothing. Errors,
+            coverage and calibration leave censored rows out, which it says.
+    """
+
+    name: str
+    nlpd: float
+    standard_error: float
+    error: float = _NAN
+    absolute_error: float = _NAN
+    crps: float = _NAN
+    deviance: float = _NAN
+    coverage: float = _NAN
+    calibration_error: float = _NAN
+    seconds: float = _NAN
+    memory: float = _NAN
+    bound: float = _NAN
+    note: str = ""
+
+
+class Comparison(NamedTuple):
+    """Comparison of contenders, best first, and what data it is of.
+
+    Attributes:
+        task: kind of target.
+        rows: the contenders.
+        trained_on: rows to learn from.
+        held_out: rows to score on.
+        notes: what was left out of a pilot.
+        advice: of a pilot, which representation to take, and how.
+        verdict: of depths, whether hidden layers pay.
+    """
+
+    task: Task
+    rows: tuple[Compared, ...]
+    trained_on: int
+    held_out: int
+    notes: tuple[str, ...] = ()
+    advice: str = ""
+    verdict: str = ""
+
+
+class _Contender(NamedTuple):
+    likelihood: str
+    method: str
+    representation: str = "auto"
+    depth: int = 1
+
+    def __str__(self) -> str:
+        layers = f"{self.depth} layers" if self.depth > 1 else "auto"
+        return ", ".join(part for part in (*self[:3], layers) if part != "auto") or "auto"
+
+
+def compare(
+    frame: "pd.DataFrame",
+    target: str,
+    *,
+    task: Task | Literal["auto"] = "auto",
+    likelihoods: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    representations: Sequence[str] | Literal["usual"] = (),
+    depths: int | Sequence[int] = (),
+    budget: float = 120.0,
+    test_share: float = 0.3,
+    seed: int = 0,
+    progress: Callable[[str], Any] | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Fit every pair of likelihood and method to the same rows, and score them on the others.
+
+    With representations it is a pilot: each is fitted with the same likelihood and method, in a
+    process of its own, to as many rows, drawn at random, as the budget is enough for. With depths
+    the verdict says whether hidden layers pay, by two standard errors of held-out rows.
+
+    Args:
+        frame: inputs and target; rows without a target are left out.
+        target: the column to predict.
+        task: "auto" goes by the first likelihood, or else by what `TableModel.fit` goes by.
+        likelihoods: names; none are the usual ones of the task.
+        methods: names; none are the usual ones of the task, or of the likelihood in a pilot.
+        representations: names, keys of `REPRESENTATIONS`; "usual" are all of them.
+        depths: numbers of layers; of several layers the method is "auto" unless methods are given.
+        budget: seconds for a pilot.
+        test_share: of the rows that are held out, in (0, 1).
+        seed: of the split and of the fits.
+        progress: told before every fit, in words.
+        settings: for `TableModel.fit`.
+
+    Returns:
+        The scores, the lowest NLPD first; pairs that cannot be fitted last, with the reason.
+
+    Raises:
+        InputError: no such column or representation, a share outside (0, 1), a class that only
+            held-out rows have, depths and representations together.
+    """
+    if not 0 < test_share < 1:
+        raise InputError(f"test_share must be strictly between 0 and 1, got {test_share}: try 0.3")
+    frame = checked_frame(frame)
+    split = split_target(frame, target)
+    named = next((name for name in likelihoods if name in TASKS), "auto")
+    sides, order_given = settings.get("side_columns") or {}, settings.get("order")
+    chosen, said, _ = choose_task(split.target, task, named, sides, order_given)
+    usual = LIKELIHOODS[chosen] if said == "auto" and not representations else (str(said),)
+    likelihoods = likelihoods or usual
+    tried, notes = {}, []
+    known = np.flatnonzero(frame.index.isin(split.inputs.index))
+    order = np.random.default_rng(seed).permutation(known)
+    depths = [depths] if isinstance(depths, int) else depths
+    if representations and depths:
+        raise InputError("a pilot of representations has one depth: leave depths out")
+    if representations:
+        if settings.get("n_inducing") is not None:
+            raise InputError(
+                "representations have their own numbers of points: leave n_inducing out"
+            )
+        methods = methods or ("auto",)
+        gaussian = pilot.is_gaussian(likelihoods, chosen)
+        most = pilot.rows_within(budget, gaussian=gaussian)
+        tried, notes = pilot.candidates(representations, len(order), gaussian=gaussian)
+        notes += pilot.sampled(len(order), most)
+        order = order[:most]
+    held_out = max(1, round(test_share * len(order)))
+    if len(order) - held_out < 1:
+        raise InputError(f"{len(order)} row(s) are too few to hold some out: give more")
+    train, test = frame.iloc[np.sort(order[held_out:])], frame.iloc[np.sort(order[:held_out])]
+    if chosen in ("classification", "ordinal"):
+        known, asked = (set(texts_in(split_target(t, target).target)) for t in (train, test))
+        if unseen := sorted(asked - known):
+            raise InputError(
+                f"only held-out rows have the class {listed(unseen)}: merge rare classes, or take "
+                "another seed"
+            )
+    fits = []
+    contenders = []
+    for depth in depths or [1]:
+        of_depth = methods or (_methods_for(chosen) if depth == 1 else ["auto"])
+        contenders += starmap(
+            _Contender, product(likelihoods, of_depth, tried or ["auto"], [depth])
+        )
+    began = time.monotonic()
+    for number, contender in enumerate(stepwise(contenders, "comparing", "contender")):
+        if progress is not None:
+            progress(f"{number + 1} of {len(contenders)}: fitting {contender} ...")
+        given = train, test, target, chosen, contender, seed
+        own = settings
+        if contender.depth != 1:
+            own = own | {"depth": contender.depth}
+        if tried:
+            left = budget - (time.monotonic() - began)
+            own = own | {"representation": tried[contender.representation]}
+            fits.append(_apart(*given, own, pilot.share(left, len(contenders) - number)))
+        else:
+            fits.append(_one(*given, own))
+    said = ""
+    if depths:
+        scored = list(zip(contenders, fits, strict=True))
+        said = verdict(*([fit for c, fit in scored if (c.depth > 1) == deep] for deep in (0, 1)))
+    fits.sort(key=lambda fit: (np.isnan(fit[0].nlpd), fit[0].nlpd))
+    best = fits[0][1]
+    rows = [row._replace(standard_error=_standard_error(nlpd - best)) for row, nlpd in fits]
+    compared = Comparison(chosen, tuple(rows), len(train), len(test), verdict=said)
+    if not tried:
+        return compared
+    code = {
+        str(contender): pilot.line_of_python(
+            *(target, tried[contender.representation]),
+            task=task,
+            likelihood=contender.likelihood,
+            method=contender.method,
+        )
+        for contender in contenders
+    }
+    notes += pilot.cut_short(rows)
+    return compared._replace(notes=tuple(notes), advice=pilot.advice(rows, code))
+
+
+def _apart(*given: Any) -> tuple[Compared, np.ndarray]:
+    """`_one` in a process of its own, within its share of the budget."""
+    *arguments, settings, share = given
+    settings = {"max_seconds": share.search} | settings
+    began = time.monotonic()
+    try:
+        (row, nlpd), memory = apart(_one, *arguments, settings, seconds=share.end)
+    except ProcessLost as lost:
+        _, test, _, _, contender, _ = arguments
+        seconds, note = time.monotonic() - began, f"There is no fit: {lost}. Raise the budget."
+        row = Compared(str(contender), _NAN, _NAN, seconds=seconds, note=note)
+        return row, np.full(len(test), _NAN)
+    return row._replace(memory=memory), nlpd
+
+
+def _one(
+    train: "pd.DataFrame",
+    test: "pd.DataFrame",
+    target: str,
+    task: Task,
+    contender: _Contender,
+    seed: int,
+    settings: dict[str, Any],
+) -> tuple[Compared, np.ndarray]:
+    """With the NLPD of every row; the standard error is to be filled in."""
+    name = str(contender)
+    started = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = TableModel.fit(
+                *(train, target),
+                task=task,
+                likelihood=contender.likelihood,
+                method=contender.method,
+                random_state=seed,
+                **settings,
+            )
+    except InputError as error:
+        seconds = time.perf_counter() - started
+        row = Compared(name, _NAN, _NAN, seconds=seconds, note=str(error))
+        return row, np.full(len(test), _NAN)
+    seconds = time.perf_counter() - started
+    scores = _scores(model, test)
+    notes = list(model.estimator.diagnostics_.warnings)
+    if scores.censored:
+        notes.append(f"Of {scores.censored} censored rows only the density is scored.")
+    row = Compared(
+        name=name,
+        nlpd=float(np.mean(scores.nlpd)),
+        standard_error=_NAN,
+        error=scores.error,
+        absolute_error=scores.absolute_error,
+        crps=scores.crps,
+        deviance=scores.deviance,
+        coverage=scores.coverage,
+        calibration_error=scores.calibration_error,
+        seconds=seconds,
+        bound=_bound(model, len(train)),
+        note=" ".join(notes),
+    )
+    return row, scores.nlpd
+
+
+def _bound(model: TableModel, rows: int) -> float:
+    evidence = model.estimator.posterior_.evidence
+    if evidence is None or evidence.kind == "approximation":
+        return _NAN
+    return evidence.value / rows
+
+
+def _methods_for(task: Task) -> list[str]:
+    """The methods that are compared unless others are asked for."""
+    return [name for name, entry in METHODS.items() if task in entry.compared_for] or ["auto"]
+
+
+def _standard_error(values: np.ndarray) -> float:
+    """Standard error of the mean."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else _NAN
+
+
+class _Scores(NamedTuple):
+    nlpd: np.ndarray  # a row
+    error: float = _NAN
+    absolute_error: float = _NAN
+    crps: float = _NAN
+    deviance: float = _NAN
+    coverage: float = _NAN
+    calibration_error: float = _NAN
+    censored: int = 0  # rows that only `nlpd` is of
+
+
+def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
+    """As `Compared` says."""
+    estimator = model.estimator
+    X, y, side = model.encoded(test)
+    if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
+        probabilities = estimator.predict_proba(X)
+        classes = estimator.classes_
+        truth = probabilities[y[:, None] == classes]
+        ahead = np.sum(probabilities, axis=1, where=probabilities > truth[:, None])
+        return _Scores(
+            -np.log(truth),
+            error=float(np.mean(estimator.predict(X) != y)),
+            coverage=float(np.mean(ahead < _SURE)),
+            calibration_error=metrics.expected_calibration_error(y, probabilities, classes=classes),
+        )
+    predictive = estimator.posterior_.predict(X, **side)
+    nlpd, seen = -predictive.log_prob(y), uncensored(side, len(y))
+    censored = int(np.sum(~seen))
+    if not seen.any():
+        return _Scores(nlpd, censored=censored)
+    far = distances(estimator, y, predictive, seen)
+    coverages = interval_coverages(estimator, X, y, side)
+    return _Scores(
+        nlpd,
+        error=far["root mean squared error"],
+        absolute_error=far["mean absolute error"],
+        crps=far.get("CRPS", _NAN),
+        deviance=far.get("Poisson deviance", _NAN),
+        coverage=float(coverages[-1]),
+        calibration_error=float(np.mean(np.abs(coverages - LEVELS))),
+        censored=censored,
+    )
+
+
+def interval_coverages(
+    estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
+) -> np.ndarray:
+    """Share of rows inside their central interval, for each of `LEVELS`; censored ones left out.
+
+    The interval of a count holds more than its level, as counts are whole. So theirs is of the
+    randomised probability integral transform, uniform if the model is right: F(y) - v p(y) with v
+    uniform, drawn with seed 0 (Czado, Gneiting & Held 2009, section 2.1).
+    """
+    if isinstance(estimator, GPCountRegressor):
+        predictive = estimator.posterior_.predict(X, **side)
+        v = np.random.default_rng(0).uniform(size=len(y))
+        transform = predictive.cdf(y) - v * np.exp(predictive.log_prob(y))
+        return np.mean(np.abs(2 * transform - 1)[:, None] <= LEVELS, axis=0)
+    seen = uncensored(side, len(y))
+    X, y, side = X[seen], y[seen], {name: values[seen] for name, values in side.items()}
+    return np.array(
+        [
+            metrics.interval_coverage(y, *estimator.predict_interval(X, level, **side))
+            for level in LEVELS
+        ]
+    )

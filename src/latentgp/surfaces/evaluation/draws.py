@@ -1,0 +1,183 @@
+"""Scores at every row under draws of the latent functions, and smoothed importance weights."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+from scipy.special import logsumexp
+
+from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.likelihoods.base import JointMarginals, Likelihood, SideInformation
+from latentgp.parameters.base import replace_unchecked
+from latentgp.posteriors.arviz_versions import import_arviz, smoothed_log_weights
+from latentgp.posteriors.components import Components, Law, covariances_of
+from latentgp.posteriors.posterior import Posterior
+from latentgp.runtime.buckets import apply_in_buckets
+from latentgp.runtime.x64 import double_precision
+from latentgp.surfaces.evaluation.row_scores import (
+    RowScores,
+    has_order,
+    limits_of_classes,
+    where_defined,
+)
+from latentgp.typing import Array
+
+ROWS_AT_ONCE = 2_000
+
+
+class Drawn(NamedTuple):
+    """Draws of f at rows, with the likelihood of each draw.
+
+    Attributes:
+        f: shape (S, N, Q).
+        likelihood: shared, or with S first in every leaf.
+        own: whether each draw has one of its own.
+    """
+
+    f: Float[np.ndarray, "S N Q"]
+    likelihood: Likelihood
+    own: bool
+
+
+def draws_at(posterior: Posterior, X: Any, key: Key[Array, ""], number: int) -> Drawn:
+    """Draws of f at rows, each from its marginal: rows are not drawn together."""
+    components, law = posterior.components.prepared(), posterior.components.law
+    picked = components.pick(key, number)
+    shape = number, posterior.model.likelihood.latent_size
+    noise = np.asarray(jax.random.normal(jax.random.fold_in(key, 1), shape, np.float64))
+    columns = max(components.columns, number * noise.shape[1])
+    f = apply_in_buckets(_f_at, components, picked, noise, rows=np.asarray(X), columns=columns)
+    return Drawn(np.moveaxis(f, 1, 0), _picked(law, picked), law.own)
+
+
+def draws_of_chains(posterior: SampledPosterior, places: Any) -> Drawn:
+    """Draws that chains made at some of the rows that they watched, counted among these."""
+    f = posterior.f[:, :, places]
+    own = {
+        path: values.reshape(-1, *values.shape[2:])
+        for path, values in posterior.hyperparameters.items()
+        if path.startswith("likelihood")
+    }
+    likelihood = posterior.model.likelihood
+    if own:
+        likelihood = _with_parameters(posterior.model, own)
+    return Drawn(f.reshape(-1, *f.shape[2:]), likelihood, bool(own))
+
+
+@jax.jit
+def _with_parameters(model: Any, drawn: dict[str, Array]) -> Likelihood:
+    return jax.vmap(lambda own: replace_unchecked(model, own).likelihood)(drawn)
+
+
+def _picked(law: Law, picked: np.ndarray) -> Likelihood:
+    return jax.tree.map(lambda a: a[picked], law.likelihood) if law.own else law.likelihood
+
+
+def _f_at(components: Components, picked: Array, noise: Array, X: Array) -> Float[Array, "N S Q"]:
+    mean, spread = components.marginals(X)
+    if spread.ndim == 3:
+        spread = jnp.broadcast_to(spread, mean.shape)
+        return mean[:, picked] + jnp.sqrt(spread[:, picked]) * noise
+    spread = jnp.broadcast_to(covariances_of(spread), (*mean.shape, mean.shape[-1]))
+    flat = spread.reshape(-1, *spread.shape[2:])
+    root = JointMarginals(jnp.zeros(flat.shape[:2], flat.dtype), flat).root().reshape(spread.shape)
+    return mean[:, picked] + jnp.einsum("nsqr,sr->nsq", root[:, picked], noise)
+
+
+@double_precision
+def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInformation) -> RowScores:
+    """Scores at every draw: all have S first."""
+    likelihood = drawn.likelihood
+
+    def ask(question: Any) -> Any:
+        return where_defined(lambda: _asked(question, drawn, y, side))
+
+    log_density = np.asarray(_at_draws(_log_prob, drawn.own, likelihood, drawn.f, y, dict(side)))
+    below = up_to = moments = classes = None
+    if likelihood.targets == "class":
+        classes = probabilities_at_draws(drawn, side)
+    if has_order(likelihood):
+        moments = ask(_moments)
+        if classes is not None:
+            below, up_to = limits_of_classes(classes, np.asarray(y))
+        else:
+            below = up_to = ask(_cdf)
+        if up_to is not None and likelihood.targets == "count":
+            before = _asked(_cdf, drawn, np.maximum(y - 1, 0), side)
+            below = np.where(y > 0, before, 0.0)
+    mean, variance = moments or (None, None)
+    return RowScores(log_density, below, up_to, mean, variance, classes)
+
+
+@double_precision
+def probabilities_at_draws(drawn: Drawn, side: SideInformation) -> Float[np.ndarray, "S N K"]:
+    """Probabilities of the classes under every draw."""
+    nobody = np.zeros(drawn.f.shape[1])
+    return _asked(_class_probabilities, drawn, nobody, side)
+
+
+def _class_probabilities(likelihood: Likelihood, f: Any, y: Any, side: Any) -> Array:
+    return likelihood.class_probabilities(f, side)
+
+
+def _asked(question: Any, drawn: Drawn, y: Any, side: SideInformation) -> Any:
+    found = _at_draws(question, drawn.own, drawn.likelihood, drawn.f, y, dict(side))
+    return jax.tree.map(np.asarray, found)
+
+
+def _at_draws_of(
+    question: Any, own: bool, likelihood: Any, f: Array, y: Array, side: dict[str, Array]
+) -> Any:
+    along_rows = jax.vmap(question, (None, 0, 0, 0))
+    return jax.vmap(along_rows, (0 if own else None, 0, None, None))(likelihood, f, y, side)
+
+
+_at_draws = jax.jit(_at_draws_of, static_argnums=(0, 1))
+
+
+def _log_prob(likelihood: Likelihood, f: Any, y: Any, side: Any) -> Array:
+    return likelihood.log_prob(y, f, side)
+
+
+def _cdf(likelihood: Likelihood, f: Any, y: Any, side: Any) -> Array:
+    return likelihood.cdf(y, f, side)
+
+
+def _moments(likelihood: Likelihood, f: Any, y: Any, side: Any) -> tuple[Array, Array]:
+    return likelihood.conditional_moments(f, side)
+
+
+def smoothed(
+    log_ratios: Float[np.ndarray, "S N"], efficiency: float = 1.0
+) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, "N"]]:
+    """Pareto-smoothed log importance weights that add up to one, and Pareto k (ArviZ).
+
+    Vehtari, Simpson, Gelman, Yao & Gabry (2024).
+
+    Args:
+        log_ratios: log importance ratios, in nats.
+        efficiency: effective sample size over the number of draws.
+    """
+    found, k = smoothed_log_weights(log_ratios.T, efficiency)
+    return found.T - logsumexp(found.T, axis=0), np.atleast_1d(k)
+
+
+def efficiency_of(posterior: SampledPosterior) -> float:
+    """Mean effective sample size of everything in the chains over the number of draws."""
+    arviz = import_arviz()
+    chains, draws = posterior.f.shape[:2]
+    if chains * draws < 8 or draws < 4:
+        return 1.0
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        found = arviz.ess(
+            arviz.convert_to_dataset({**posterior.hyperparameters, "f": posterior.f}),
+            method="mean",
+        )
+    values = np.concatenate([found[name].values.ravel() for name in found.data_vars])
+    return float(np.nanmean(values) / (chains * draws))

@@ -1,0 +1,173 @@
+"""Pilot: which representations are tried on a table, on how many rows, and what that advises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.representations import Dense, Inducing, Neighbours, Representation
+
+if TYPE_CHECKING:
+    from latentgp.surfaces.evaluation.comparison import Compared
+
+_SEARCH, _END = 0.35, 2.0  # of a fit's share of the budget: its search, and when it is given up
+
+
+class Candidate(NamedTuple):
+    """A representation that the pilot tries.
+
+    Attributes:
+        representation: it.
+        most_rows: of the whole table for which it comes into question; None for any number.
+        of_any_likelihood: whether it is for others than Gaussian noise.
+    """
+
+    representation: Representation
+    most_rows: int | None = None
+    of_any_likelihood: bool = True
+
+
+# The cheap ones first: what they leave of the budget is for the others.
+REPRESENTATIONS: dict[str, Candidate] = {
+    "inducing-200": Candidate(Inducing(200)),
+    "inducing-500": Candidate(Inducing(500)),
+    "dense": Candidate(Dense(), most_rows=4_000),
+    "neighbours-20": Candidate(Neighbours(20)),
+    "both": Candidate(Neighbours(20, inducing=200), of_any_likelihood=False),
+}
+# Rows to a second of the budget; a latent given its neighbours takes solves.
+_GAUSSIAN_ROWS, _OTHER_ROWS = 100, 14
+
+
+class Share(NamedTuple):
+    """Seconds for one fit of a pilot.
+
+    Attributes:
+        search: after which the search for hyper-parameters ends, with the best so far.
+        end: after which the fit is given up.
+    """
+
+    search: float
+    end: float
+
+
+def share(left: float, fits: int) -> Share:
+    """The next fit's share of the seconds that are left for so many."""
+    own = max(left, 0.0) / fits
+    return Share(max(_SEARCH * own, 1.0), max(_END * own, 10.0))
+
+
+def candidates(
+    names: Sequence[str] | Literal["usual"], rows: int, *, gaussian: bool = True
+) -> tuple[dict[str, Representation], list[str]]:
+    """The representations to be tried, and notes on those that are left out.
+
+    Args:
+        names: keys of `REPRESENTATIONS`; "usual" is all of them.
+        rows: of the whole table.
+        gaussian: whether all likelihoods are of Gaussian noise.
+
+    Raises:
+        InputError: no such name, or none that so many rows and the likelihoods leave.
+    """
+    names = tuple(REPRESENTATIONS) if names == "usual" else tuple(names)
+    if unknown := [name for name in names if name not in REPRESENTATIONS]:
+        raise InputError(
+            f"there is no representation {unknown[0]!r}: name some of {', '.join(REPRESENTATIONS)}"
+        )
+    tried, notes = {}, []
+    for name in names:
+        representation, most, of_any = REPRESENTATIONS[name]
+        if most is not None and rows > most:
+            notes.append(f"{name} is left out: of {rows} rows it is too slow, {most} are the most.")
+        elif not (gaussian or of_any):
+            notes.append(f"{name} is left out: it is for Gaussian noise.")
+        else:
+            tried[name] = representation
+    if not tried:
+        raise InputError(f"{notes[0][:-1]}; name others of {', '.join(REPRESENTATIONS)}")
+    return tried, notes
+
+
+def is_gaussian(likelihoods: Sequence[str], task: str) -> bool:
+    """Whether all likelihoods are of Gaussian noise."""
+    usual = "gaussian" if task == "regression" else ""
+    return all((name if name != "auto" else usual) == "gaussian" for name in likelihoods)
+
+
+def rows_within(budget: float, *, gaussian: bool) -> int:
+    """How many rows a pilot has, those held out among them.
+
+    Raises:
+        InputError: no time at all.
+    """
+    if not budget > 0:
+        raise InputError(f"budget must be a positive number of seconds, got {budget}: try 120")
+    return round(budget * (_GAUSSIAN_ROWS if gaussian else _OTHER_ROWS))
+
+
+def sampled(rows: int, most: int) -> list[str]:
+    """A note on the part of the rows that a pilot has, if it has not all."""
+    if rows <= most:
+        return []
+    return [
+        f"These are {most} of {rows} rows, drawn at random, to keep to the budget. On all, "
+        f"inducing points and neighbours take some {rows / most:.2g} times as long, compilation "
+        "left out; the more rows, the better neighbours do beside inducing points."
+    ]
+
+
+def cut_short(rows: Sequence["Compared"]) -> list[str]:
+    """A note if searches for hyper-parameters had too little time, or there was no fit in it."""
+    names = [row.name for row in rows if np.isnan(row.nlpd) or "max_seconds" in row.note]
+    if not names:
+        return []
+    return [
+        f"The time was over before {', '.join(names)} had been learned: a larger --budget can "
+        "change the order."
+    ]
+
+
+def within_two_errors(rows: Sequence["Compared"]) -> list["Compared"]:
+    """Contenders no more than two standard errors behind the best, the fastest fit first."""
+    fitted = [row for row in rows if not np.isnan(row.nlpd)]
+    close = [row for row in fitted if row.nlpd - fitted[0].nlpd <= 2 * row.standard_error]
+    return sorted(close or fitted[:1], key=lambda row: row.seconds)
+
+
+def advice(rows: Sequence["Compared"], code: dict[str, str]) -> str:
+    """A sentence that says which contender to take, and how.
+
+    Args:
+        rows: contenders, best first.
+        code: the line of Python that takes each, by name.
+    """
+    close = within_two_errors(rows)
+    if not close:
+        return "No representation could be fitted; the notes say why."
+    taken, best = close[0], rows[0]
+    behind = taken.nlpd - best.nlpd
+    why = "it has the best score and no other within two standard errors of it is faster"
+    if taken != best:
+        why = (
+            f"it is the fastest of {len(close)} within two standard errors of the best, {best.name}"
+            f" ({behind:.3f} ± {taken.standard_error:.3f} nats behind)"
+        )
+    return f"Take {taken.name}: {why}. {code[taken.name]}"
+
+
+def line_of_python(target: str, representation: Representation, **settings: str) -> str:
+    """The call that fits a whole table through a representation; settings of "auto" unsaid.
+
+    Example:
+        >>> line_of_python("price", Dense(), likelihood="auto", method="laplace")
+        "lgp.TableModel.fit(frame, 'price', method='laplace', representation=lgp.Dense())"
+    """
+    said = [f"{name}={value!r}" for name, value in settings.items() if value != "auto"]
+    own = re.sub(r"\b(?=[A-Z]\w*\()", "lgp.", str(representation))
+    arguments = ["frame", repr(target), *said, f"representation={own}"]
+    return f"lgp.TableModel.fit({', '.join(arguments)})"

@@ -1,0 +1,180 @@
+"""Checks of a model by data that it makes: replicates beside what was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError
+from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.likelihoods.base import Targets
+from latentgp.methods.result import Fit
+from latentgp.parameters.summary import aligned
+from latentgp.posteriors.posterior import Posterior
+from latentgp.prior import PriorDraws
+from latentgp.rows.data import Data
+from latentgp.runtime.x64 import public
+from latentgp.typing import Array
+from latentgp.validation import as_key
+
+_ROWS = 2_000
+_CLASSES = 10
+Statistic = Callable[[Any], Any]
+
+
+class PredictiveCheck(eqx.Module):
+    """Statistics of the observed targets and of replicates of them; `str` makes a table.
+
+    Attributes:
+        observed: by the statistic's name.
+        replicated: of each replicate, shape (S,), likewise.
+        replicates: targets that were drawn, shape (S, N), or (S, N, P).
+        rows: numbers of the rows that these are of, copies of a weighted row included, shape (N,).
+    """
+
+    observed: dict[str, float]
+    replicated: dict[str, Float[np.ndarray, "S"]]
+    replicates: Float[np.ndarray, "S N *P"]
+    rows: Any
+
+    @property
+    def tail_probabilities(self) -> dict[str, float]:
+        """Share of replicates whose statistic is above the observed one, half of equal ones.
+
+        Near zero or one, data like the observed are beyond the model (Gelman, Meng & Stern 1996).
+        """
+        return {
+            name: float(np.mean(values > self.observed[name]))
+            + 0.5 * float(np.mean(values == self.observed[name]))
+            for name, values in self.replicated.items()
+        }
+
+    def __str__(self) -> str:
+        heads = ["statistic", "observed", "replicated 5 %", "50 %", "95 %", "tail probability"]
+        cells = [heads]
+        for name, tail in self.tail_probabilities.items():
+            ends = np.quantile(self.replicated[name], [0.05, 0.5, 0.95])
+            numbers = [self.observed[name], *ends]
+            cells.append([name, *(f"{number:.4g}" for number in numbers), f"{tail:.3f}"])
+        return aligned(cells)
+
+
+@public
+def predictive_check(
+    source: Fit | Posterior | PriorDraws,
+    data: Data,
+    statistic: Statistic | Mapping[str, Statistic] | None = None,
+    *,
+    key: Key[Array, ""] | None = None,
+    number: int = 500,
+) -> PredictiveCheck:
+    """Statistics of targets that a posterior, or a prior, makes at the rows of the data.
+
+    A row of weight w is w rows with one value of f and targets of their own. Of more than 2,000
+    rows evenly spaced ones are looked at, and of chains those that they watched.
+
+    Args:
+        source: a fit, a posterior, or draws of `sample_prior` at the same rows.
+        data: the rows.
+        statistic: a function of targets, shape (N,) or (N, P), that gives a number, or several by
+            name; None takes some by the kind of target: mean, standard deviation, smallest and
+            largest; of counts mean, variance over mean, share of zeros and largest; of classes
+            their shares.
+        key: random key; None is `jax.random.key(0)`.
+        number: of replicates S; those of a prior are its draws.
+
+    Raises:
+        InputError: weights that are no whole numbers; draws at other rows; fewer than one draw.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> rows = lgp.Data(np.arange(8.0), [3, 1, 0, 2, 5, 4, 1, 0])
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+        >>> fit = lgp.fit(model, rows, key=jax.random.key(0), method=lgp.Laplace())
+        >>> check = lgp.predictive_check(fit, rows)
+        >>> list(check.observed)
+        ['mean', 'variance over mean', 'share of zeros', 'largest']
+        >>> bool(0.05 < check.tail_probabilities["mean"] < 0.95)
+        True
+    """
+    if number < 1:
+        raise InputError(f"number must be at least 1, got {number}.")
+    key = jax.random.key(0) if key is None else as_key(key)
+    if isinstance(source, PriorDraws):
+        if source.y.shape[1:] != data.y.shape:
+            raise InputError(
+                f"The prior's draws are of targets of shape {source.y.shape[1:]}, but those of "
+                f"data have shape {data.y.shape}; draw at these rows."
+            )
+        kind = source.targets
+        rows, replicates = np.arange(data.size), source.y
+        y = np.asarray(data.y)
+    else:
+        posterior = source.posterior if isinstance(source, Fit) else source
+        kind = posterior.model.likelihood.targets
+        rows, y, replicates = _replicated(posterior, data, key, number)
+    replicates = np.where(np.isnan(y), np.nan, replicates)
+    asked = _statistics(kind, y) if statistic is None else statistic
+    if not isinstance(asked, Mapping):
+        asked = {getattr(asked, "__name__", "statistic"): asked}
+    return PredictiveCheck(
+        observed={name: float(function(y)) for name, function in asked.items()},
+        replicated={
+            name: np.array([float(function(own)) for own in replicates])
+            for name, function in asked.items()
+        },
+        replicates=replicates,
+        rows=rows,
+    )
+
+
+def _replicated(
+    posterior: Posterior, data: Data, key: Key[Array, ""], number: int
+) -> tuple[Any, Any, Any]:
+    """Numbers of rows, their targets, and replicates of these."""
+    watches = isinstance(posterior, SampledPosterior) and len(posterior.watched)
+    if isinstance(posterior, SampledPosterior) and watches and posterior.rows.weights is None:
+        drawn = posterior.sample_watched(key=key)
+        drawn = drawn.reshape(-1, *drawn.shape[2:])
+        kept = np.linspace(0, len(drawn) - 1, min(number, len(drawn))).astype(int)
+        return posterior.watched, np.asarray(posterior.rows.y), drawn[kept]
+    rows = np.flatnonzero(data.merged_rows().origin >= 0)
+    if data.weights is not None:
+        weights = np.asarray(data.weights)[rows]
+        if np.any(weights != np.round(weights)):
+            raise InputError(
+                "predictive_check needs weights that are whole numbers, numbers of copies; leave "
+                "the weights out."
+            )
+        rows = np.repeat(rows, weights.astype(int))
+    rows = rows[np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(int)]
+    own = data.select(rows)
+    drawn = posterior.sample_y(own.X, key=key, number=number, **own.side_information)
+    return rows, np.asarray(own.y), drawn
+
+
+def _statistics(kind: Targets, y: Float[np.ndarray, "N *P"]) -> dict[str, Statistic]:
+    """Statistics that tell most about each kind of target."""
+    if kind == "class":
+        classes = np.unique(y[~np.isnan(y)])[:_CLASSES]
+        return {
+            f"share of {label:g}": lambda y, label=label: np.mean(y == label) for label in classes
+        }
+    if kind == "count":
+        return {
+            "mean": np.nanmean,
+            "variance over mean": lambda y: np.nanvar(y) / max(np.nanmean(y), 1e-300),
+            "share of zeros": lambda y: np.mean(y == 0),
+            "largest": np.nanmax,
+        }
+    return {
+        "mean": np.nanmean,
+        "standard deviation": np.nanstd,
+        "smallest": np.nanmin,
+        "largest": np.nanmax,
+    }

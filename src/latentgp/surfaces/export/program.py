@@ -1,0 +1,188 @@
+"""The exported file: programs, constants, test rows and what runs them, as one text."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import json
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from latentgp._version import __version__
+from latentgp.runtime.x64 import double_precision
+from latentgp.surfaces.export.trace import Traced
+from latentgp.surfaces.export.writer import Constants, needed_helpers, program
+
+_COPIED = "# Copied from here.\n"
+_IMPORTS = """
+from __future__ import annotations
+
+import base64
+import csv
+import datetime
+import io
+import json
+import math
+import re
+import statistics
+import sys
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from statistics import NormalDist
+from typing import Literal, NamedTuple
+
+import numpy as np
+"""
+# What the reading of tables takes over from the library as it is there.
+_TAKEN = {
+    "latentgp.rows.csv": (
+        "MISSING_MARKERS",
+        "CODE",
+        "KEPT_AS_TEXT",
+        "Header",
+        "header_of",
+        "_fields",
+    ),
+    "latentgp.surfaces.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
+    "latentgp.surfaces.tables.values": ("rows_listed", "listed", "text_of", "label_of"),
+    "latentgp.surfaces.tables.notation": (
+        *("_SYMBOLS", "_CURRENCIES", "_UNIT", "_BLANK", "NumberNotation"),
+        *("_Number", "_number_pattern", "_NUMBERS", "_read_number"),
+        *("_NAME", "_YEAR", "_DAY", "_CLOCK", "_IN_DIGITS", "_DATES", "_EITHER_WAY", "_MONTHS"),
+        *("_YEARS", "DateNotation", "iso_of", "_iso"),
+        *("_DURATION", "_ISO_DURATION", "_SECONDS", "DurationNotation", "seconds_of"),
+    ),
+}
+_ENDING = """
+def arrays_in(text):
+    \"\"\"Arrays that were written as text.\"\"\"
+    with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
+
+
+globals().update(arrays_in(CONSTANTS))
+TESTS = arrays_in(TEST_ROWS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
+_MAIN = '''
+def main(arguments):
+    """`--self-test` compares with the library; predictions of arrays are made by `predict`."""
+    if arguments == ["--self-test"]:
+        return self_test()
+    print(f"usage: {sys.argv[0]} --self-test", file=sys.stderr)
+    return 2
+'''
+
+
+@double_precision
+def file_text(
+    traced: Traced, about: dict[str, Any], tests: dict[str, np.ndarray], *, of_tables: bool
+) -> str:
+    """Text of a file that predicts with NumPy alone.
+
+    Args:
+        traced: the predictions.
+        about: what the file says of the model, of JSON's types.
+        tests: inputs and predictions of the library.
+        of_tables: whether it reads columns of any type.
+    """
+    constants = Constants()
+    programs, names = _programs(traced, constants)
+    arrays = constants.used_by(programs)
+    runtime = _copied("predictor") + (_of_tables() if of_tables else _MAIN)
+    pairs = "".join(f'    "{name}": {own},\n' for name, own in names.items())
+    used = needed_helpers(programs)
+    blocks = [
+        _heading(about, of_tables),
+        _IMPORTS.strip(),
+        f"ABOUT = json.loads(\n{_quoted(json.dumps(about, indent=1))}\n)",
+        runtime.strip(),
+        f"# Operations of the programs below.\n\n\n{used}" if used else "",
+        f"# The model's predictions, as JAX computes them.\n\n\n{programs}",
+        f"PROGRAMS = {{\n{pairs}}}",
+        f"CONSTANTS = {_encoded(arrays)}",
+        f"TEST_ROWS = {_encoded(tests)}",
+        _ENDING.strip(),
+    ]
+    return "\n\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _programs(traced: Traced, constants: Constants) -> tuple[str, dict[str, str]]:
+    """Source of all programs, and the function of each; equal ones are written once."""
+    texts: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for name, closed in traced.programs.items():
+        text = program(f"program_{len(texts)}", closed, traced.arguments[name], constants)
+        body = text.partition("(")[2]
+        own = next((known for known, of in texts.items() if of.partition("(")[2] == body), None)
+        if own is None:
+            own = f"program_{len(texts)}"
+            texts[own] = text
+        names[name] = own
+    return "\n\n\n".join(texts.values()), names
+
+
+def _heading(about: dict[str, Any], of_tables: bool) -> str:
+    use = (
+        "    python FILE rows.csv > predictions.csv\n"
+        '    predict_table({"column": [...], ...})   # or from Python: a dict of columns\n'
+        if of_tables
+        else "    predict(X)   # from Python, of an array of shape (N, D); see its docstring\n"
+    )
+    return (
+        f'"""Predictor exported by latentgp {__version__}: needs Python 3.10 and NumPy alone.\n\n'
+        f"{use}    python FILE --self-test   # compares with the library's own predictions\n"
+        '"""'
+    )
+
+
+def _copied(module: str) -> str:
+    """Text of a module of the runtime, from its mark on."""
+    text = resources.files("latentgp.surfaces.export.runtime").joinpath(f"{module}.py").read_text()
+    lines = text.partition(_COPIED)[2].splitlines()
+    return "\n".join(line.partition("  # noqa")[0] for line in lines).strip() + "\n\n\n"
+
+
+def _of_tables() -> str:
+    taken = "\n\n\n".join(_taken(module, set(names)) for module, names in _TAKEN.items())
+    return f"{taken}\n\n\n{_copied('tables')}"
+
+
+def _taken(module: str, names: set[str]) -> str:
+    """Definitions of some names in a module, in their order."""
+    room, _, file = module.rpartition(".")
+    text = resources.files(room).joinpath(f"{file}.py").read_text()
+    lines, found = text.splitlines(), []
+    for node in ast.parse(text).body:
+        own = {getattr(node, "name", None)}
+        if isinstance(node, ast.Assign):
+            own = {getattr(target, "id", None) for target in node.targets}
+        if own & names:
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+            found.append("\n".join(lines[first - 1 : node.end_lineno]))
+            names = names - own
+    if names:
+        raise LookupError(f"{module} does not define {sorted(names)}")
+    return "\n\n\n".join(found)
+
+
+def _quoted(text: str) -> str:
+    """A text as literals, a line each: whatever it holds, it is data."""
+    return "\n".join(f"    {line + chr(10)!r}" for line in text.splitlines())
+
+
+def _encoded(arrays: dict[str, np.ndarray]) -> str:
+    """Arrays as a literal: NumPy's compressed archive in base64."""
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    text = base64.b64encode(file.getvalue()).decode()
+    return '"""\n' + "\n".join(text[i : i + 100] for i in range(0, len(text), 100)) + '\n"""'

@@ -1,0 +1,195 @@
+"""Export of models of tables: the encoding of columns, and test rows of the model's own kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.surfaces.estimators.classifier import LabelEstimator
+from latentgp.surfaces.export.front import Exported, Format, write
+from latentgp.surfaces.tables.columns import CategoryColumn, NumberColumn, SeriesColumn
+from latentgp.surfaces.tables.formula.coding import LevelColumn
+from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
+from latentgp.surfaces.tables.formula.parser import parse
+from latentgp.surfaces.tables.notation import DateNotation, DurationNotation, NumberNotation
+from latentgp.surfaces.tables.start import SIDES
+from latentgp.surfaces.tables.values import parts_of_label
+
+if TYPE_CHECKING:
+    from latentgp.surfaces.tables.model import TableModel
+
+_ROWS = 8
+_NEVER_SEEN = "never seen in training"
+_ONE_A_ROW = ("exposure", "trials", "noise_variance")  # side information that test rows have
+
+
+def export_table_model(
+    model: TableModel,
+    folder: str | Path,
+    *,
+    formats: Sequence[Format] = ("numpy",),
+    tolerance: float = 1e-10,
+) -> Exported:
+    """Write a table model's predictions as files that need no latentgp.
+
+    Args:
+        model: fitted.
+        folder: where to; it is made if need be.
+        formats: as `export_predictor` takes them.
+        tolerance: as `export_predictor` takes it.
+
+    Raises:
+        InputError: as `export_predictor` does.
+    """
+    import pandas as pd
+
+    columns, X = _test_rows(model)
+    frame = pd.DataFrame(columns)
+    answers = model.predict(frame, tell=_silent)
+    estimator = model.estimator
+    classes = estimator.classes_.tolist() if isinstance(estimator, LabelEstimator) else None
+    one_latent = estimator.model_.likelihood.latent_size == 1
+    two = model.task == "classification" and len(classes or ()) == 2
+    more = {
+        "target": model.target,
+        "classes": classes,
+        "second_class": two and one_latent,
+        "encoder": [told(column) for column in _columns(model)],
+        "formula": _formula(model),
+        "read_as_text": model.encoder.read_as_text,
+        "side_columns": {
+            name: [column, SIDES[name].without] for name, column in model.side_columns.items()
+        },
+        "test_columns": columns,
+        "test_answers": list(map(str, answers.columns)),
+    }
+    tests = {f"table_{i}": _array(answers.iloc[:, i]) for i in range(answers.shape[1])}
+    side = {
+        name: np.asarray(columns[column], dtype=np.float64)
+        for name, column in model.side_columns.items()
+        if column in columns
+    }
+    return write(
+        model.estimator.posterior_,
+        folder,
+        formats,
+        X,
+        side,
+        tolerance=tolerance,
+        more=more,
+        tests=tests,
+        of_tables=True,
+    )
+
+
+_Column = NumberColumn | CategoryColumn | SeriesColumn | LevelColumn
+_NOTATIONS = {NumberNotation: "number", DateNotation: "date", DurationNotation: "duration"}
+_KINDS = {CategoryColumn: "category", SeriesColumn: "series", LevelColumn: "levels"}
+
+
+def _columns(model: TableModel) -> tuple[_Column, ...]:
+    encoder = model.encoder
+    if isinstance(encoder, FormulaEncoder):
+        return (*encoder.numbers, *encoder.levels, *encoder.groups)
+    return encoder.columns
+
+
+def _formula(model: TableModel) -> dict[str, Any] | None:
+    """What a formula's columns are products of, and its groups; None without a formula."""
+    encoder = model.encoder
+    if not isinstance(encoder, FormulaEncoder):
+        return None
+    grouped = [list(names) for names in parse(encoder.formula).grouped]
+    return {"columns": encoder.column_names, "products": encoder.products, "groups": grouped}
+
+
+def told(column: _Column) -> dict[str, Any]:
+    """Encoding of a column, of JSON's types."""
+    if isinstance(column, NumberColumn):
+        own, notation = asdict(column), column.notation
+        values = None
+        if notation is not None:
+            values = [_NOTATIONS[type(notation)], list(asdict(notation).values())]
+        return own | {"kind": "number", "notation": values}
+    return asdict(column) | {"kind": _KINDS[type(column)]}
+
+
+def _test_rows(model: TableModel) -> tuple[dict[str, list[Any]], np.ndarray]:
+    """Rows that the model takes, as columns and encoded: a formula may have a logarithm of one."""
+    import pandas as pd
+
+    for reach in (1.0, 0.3, 0.1, 0.03):
+        columns = rows_to_test(model, reach)
+        try:
+            return columns, model.encoder.encode(pd.DataFrame(columns), _silent)
+        except InputError:
+            continue
+    columns = rows_to_test(model, 0.0)
+    return columns, model.encoder.encode(pd.DataFrame(columns), _silent)
+
+
+def rows_to_test(model: TableModel, reach: float) -> dict[str, list[Any]]:
+    """Rows that the encoding knows, with gaps and a category that it does not, of JSON's types.
+
+    Args:
+        model: fitted.
+        reach: share of the usual spread that numbers have around their medians.
+    """
+    places = model.encoder.feature_names
+    columns: dict[str, list[Any]] = {}
+    for column in _columns(model):
+        if isinstance(column, NumberColumn):
+            spreads = dict(zip(places, model.spreads or [1.0] * len(places), strict=True))
+            within = 0.1 * abs(column.median)  # of what is in expressions alone
+            spread = spreads.get(column.feature_names[0], within)
+            columns[column.name] = _numbers(column, reach * spread)
+        elif isinstance(column, CategoryColumn):
+            values = [*column.categories[:_ROWS], *column.others[:1], _NEVER_SEEN]
+            columns[column.name] = [values[row % len(values)] for row in range(_ROWS)]
+        else:
+            labels = column.levels if isinstance(column, LevelColumn) else column.labels
+            for name, known in _by_column(model, column.name, labels).items():
+                own = [*known[: _ROWS - 1], _NEVER_SEEN]
+                columns.setdefault(name, [own[row % len(own)] for row in range(_ROWS)])
+        if getattr(column, "marks_missing", False):
+            columns[column.name][-1] = None
+    for name in _ONE_A_ROW:
+        if name in model.side_columns:
+            columns[model.side_columns[name]] = [float(1 + row % 3) for row in range(_ROWS)]
+    return columns
+
+
+def _by_column(model: TableModel, name: str, labels: Sequence[str]) -> dict[str, list[str]]:
+    """Labels by column: of combinations "a:b" of two columns each has its part."""
+    encoder = model.encoder
+    grouped = parse(encoder.formula).grouped if isinstance(encoder, FormulaEncoder) else ()
+    names = next((own for own in grouped if ":".join(own) == name), (name,))
+    if len(names) == 1:
+        return {name: list(labels)}
+    pairs = [parts_of_label(label) for label in labels]
+    return {own: [pair[place] for pair in pairs] for place, own in enumerate(names)}
+
+
+def _numbers(column: NumberColumn, spread: float) -> list[Any]:
+    import pandas as pd
+
+    numbers = column.median + np.linspace(-1.5, 1.5, _ROWS) * spread
+    if column.source == "boolean":
+        return [bool(row % 2) for row in range(_ROWS)]
+    if column.source == "date":
+        ends = [pd.Timedelta(round(n), "D" if column.unit == "days" else "s") for n in numbers]
+        return [(pd.Timestamp(column.origin) + end).isoformat() for end in ends]
+    return [repr(n) for n in numbers.tolist()] if column.source == "text" else numbers.tolist()
+
+
+def _array(values: Any) -> np.ndarray:
+    return np.asarray(values.tolist())
+
+
+def _silent(what: str, more: str) -> None:
+    """Tells nobody."""

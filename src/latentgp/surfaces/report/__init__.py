@@ -1,0 +1,128 @@
+"""A report on a fitted model: one page that needs nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from latentgp.rows.arrays import unmasked
+from latentgp.runtime.writing import check_writable, written_whole
+from latentgp.surfaces.estimators.base import GPEstimator
+from latentgp.surfaces.report import sections
+from latentgp.surfaces.report.forecast import forecast
+from latentgp.surfaces.report.hyperparameters import hyperparameters
+from latentgp.surfaces.report.judged import judged
+from latentgp.surfaces.report.opening import in_short
+from latentgp.surfaces.report.page import page_of
+from latentgp.surfaces.report.terms import terms
+from latentgp.surfaces.tables.columns import NumberColumn
+from latentgp.surfaces.tables.encoder import TableEncoder
+from latentgp.surfaces.tables.model import TableModel
+from latentgp.surfaces.tables.values import Tell, warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["as_table_model", "write_report"]
+
+
+def write_report(
+    model: TableModel,
+    frame: "pd.DataFrame",
+    path: str | Path,
+    *,
+    command: str | None = None,
+    tell: Tell = warn,
+    verbose: int = 0,
+) -> Path:
+    """Write a page about a fitted model: what it is, whether to trust it, what the columns do.
+
+    Rows that the model has learned from are judged by predictions from the other rows.
+
+    Args:
+        model: fitted.
+        frame: rows with the target.
+        path: of the page.
+        command: that makes the page, for it to show; that of the fit is the model's.
+        tell: warns of what the rows hold.
+        verbose: 1 shows progress of what takes longer than a second.
+
+    Returns:
+        The file written.
+
+    Raises:
+        InputError: no row with a target, or a path that cannot be written.
+    """
+    path = check_writable(Path(path))
+    began = time.perf_counter()
+    rows = judged(model, frame)
+    predicted = time.perf_counter()
+    asked = model.effects(rows.frame, tell)
+    shares, contenders = sections.shares_of(asked), sections.contenders_of(rows)
+    of_effects = sections.effects(rows, asked, shares, verbose)
+    seconds = {
+        "fit": float(model.estimator.diagnostics_.seconds),
+        "predictions of this report": predicted - began,
+        "effects of this report": time.perf_counter() - predicted,
+    }
+    digest = hashlib.sha256(np.ascontiguousarray(rows.X).tobytes()).hexdigest()
+    found = [
+        in_short(rows, contenders, shares),
+        sections.trust(model),
+        sections.scores(rows, contenders),
+        forecast(rows),
+        sections.calibration(rows),
+        sections.residuals(rows),
+        of_effects,
+        terms(model),
+        sections.what_it_is(model),
+        hyperparameters(rows),
+        sections.search(model),
+        sections.columns(model) if model.notes else None,
+        sections.reproduction(model, digest, command, seconds),
+    ]
+    lead = f"Made by latentgp of {len(rows.frame):,} rows."
+    text = page_of(f"Report on {model.target}", lead, sections.all_of(found))
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
+
+
+def as_table_model(
+    estimator: GPEstimator, X: Any, y: Any, target: str = "y", **side: Any
+) -> "tuple[TableModel, pd.DataFrame]":
+    """An estimator of arrays as the model of a table whose columns are those of X.
+
+    Args:
+        estimator: fitted.
+        X: inputs, shape (N, D), or a data frame.
+        y: targets, shape (N,).
+        target: a name for them.
+        side: what belongs to each row, such as `exposure`, shape (N,).
+    """
+    import pandas as pd
+
+    names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
+    values = np.asarray(unmasked(X), dtype=np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    names = names or [f"x{d}" for d in range(values.shape[1])]
+    encoder = TableEncoder(
+        tuple(
+            NumberColumn(name, "number", float(np.median(column)), marks_missing=False)
+            for name, column in zip(names, values.T, strict=True)
+        ),
+        (),
+    )
+    frame = pd.DataFrame(dict(zip(names, values.T, strict=True)))
+    given = {name: values for name, values in side.items() if values is not None}
+    frame = frame.assign(**given, **{target: np.asarray(unmasked(y))})
+    spreads: Sequence[float] = np.std(values, axis=0).tolist()
+    sides = {name: name for name in given}
+    given = {"spreads": tuple(spreads), "made_by": f"{estimator!r}.fit(X, y)"}
+    model = TableModel(estimator, encoder, target, (), sides, **given)  # type: ignore
+    return model, frame

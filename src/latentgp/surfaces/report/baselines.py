@@ -1,0 +1,131 @@
+"""What predicts without a Gaussian process, for scale."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from latentgp.rows.data import Data
+from latentgp.surfaces.report.judged import Judged
+
+_FOLDS = 5
+_ROWS = 20_000
+
+
+class Baseline(NamedTuple):
+    """Predictions of a contender.
+
+    Attributes:
+        name: of the contender.
+        log_density: log p(y_n), in nats, shape (N,).
+        mean: of the predictions, shape (N,); None of classes.
+        probabilities: of the classes, shape (N, K); None of what is no class.
+    """
+
+    name: str
+    log_density: Float[np.ndarray, "N"]
+    mean: Float[np.ndarray, "N"] | None = None
+    probabilities: Float[np.ndarray, "N K"] | None = None
+
+
+def baselines(judged: Judged) -> Iterator[Baseline]:
+    """The same prediction for all rows, and a linear model, each from the other folds' rows."""
+    from sklearn.linear_model import LogisticRegression, PoissonRegressor, RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    y, likelihood = judged.y, judged.model.estimator.model_.likelihood
+    folds = np.random.default_rng(0).permutation(len(y)) % min(_FOLDS, len(y))
+    if judged.classes is not None:
+        yield _classes(judged, folds, "the shares of the classes", None)
+        linear: Any = LogisticRegression(max_iter=1000)
+    elif likelihood.targets == "count":
+        yield _numbers(judged, folds, "one mean for all rows", None, count=True)
+        linear = PoissonRegressor(max_iter=1000)
+    else:
+        yield _numbers(judged, folds, "one mean for all rows", None, count=False)
+        linear = RidgeCV(np.logspace(-3, 3, 13))
+    X = _inputs(judged)
+    if len(y) < 2 * _FOLDS or len(y) > _ROWS or X.shape[1] > 2_000:
+        return
+    judged = replace(judged, X=X)
+    pipeline = make_pipeline(StandardScaler(), linear)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its scores say what became of it
+        if judged.classes is not None:
+            yield _classes(judged, folds, "a linear model", pipeline)
+        else:
+            count = likelihood.targets == "count"
+            yield _numbers(judged, folds, "a linear model", pipeline, count=count)
+
+
+def _inputs(judged: Judged) -> Float[np.ndarray, "N E"]:
+    """What a linear model has: the columns, one for each label of those that are numbers."""
+    numbered = list(judged.model.encoder.numbered)
+    others = [np.delete(judged.X, numbered, axis=1)]
+    of_labels = [column[:, None] == np.unique(column) for column in judged.X[:, numbered].T]
+    return np.concatenate([*others, *of_labels], axis=1).astype(float)
+
+
+def _classes(judged: Judged, folds: np.ndarray, name: str, linear: Any) -> Baseline:
+    classes = list(() if judged.classes is None else judged.classes)
+    place = {label: k for k, label in enumerate(classes)}
+    numbers = np.array([place[label] for label in judged.y])
+    given = np.zeros((len(numbers), len(classes)))
+    for fold in np.unique(folds):
+        own, others = folds == fold, folds != fold
+        others = others if others.any() else own
+        if linear is None or len(np.unique(numbers[others])) < 2:
+            counted = np.bincount(numbers[others], minlength=len(classes)) + 1.0
+            given[own] = counted / counted.sum()
+        else:
+            linear.fit(judged.X[others], numbers[others])
+            given[np.ix_(own, linear.classes_)] = linear.predict_proba(judged.X[own])
+    given = np.clip(given, 1e-9, None)
+    given /= given.sum(axis=1, keepdims=True)
+    return Baseline(name, np.log(given[np.arange(len(numbers)), numbers]), None, given)
+
+
+def _numbers(judged: Judged, folds: np.ndarray, name: str, linear: Any, *, count: bool) -> Baseline:
+    """Normal about the mean, or negative-binomial of the others' over-dispersion."""
+    y = judged.y.astype(float)
+    mean, density = np.zeros(len(y)), np.zeros(len(y))
+    for fold in np.unique(folds):
+        own, others = folds == fold, folds != fold
+        others = others if others.any() else own
+        if linear is None:
+            mean[own], at_others = np.mean(y[others]), np.full(others.sum(), np.mean(y[others]))
+        else:
+            linear.fit(judged.X[others], y[others])
+            mean[own], at_others = (linear.predict(judged.X[rows]) for rows in (own, others))
+        left = y[others] - at_others
+        if not count:
+            density[own] = _normal(
+                judged.data.select(own), mean[own], max(float(np.std(left)), 1e-12)
+            )
+            continue
+        mean[own] = np.maximum(mean[own], 1e-9)
+        excess = np.mean(left**2 - at_others) / max(np.mean(at_others**2), 1e-12)
+        if excess <= 1e-6:
+            density[own] = stats.poisson.logpmf(y[own], mean[own])
+        else:
+            size = 1 / excess
+            density[own] = stats.nbinom.logpmf(y[own], size, size / (size + mean[own]))
+    return Baseline(name, density, mean)
+
+
+def _normal(rows: Data, mean: Float[np.ndarray, "N"], std: float) -> Float[np.ndarray, "N"]:
+    """Log density of targets, or log probability of what is known of those that are censored."""
+    y, side, at = np.asarray(rows.y, float), rows.side_information, (mean, std)
+    censored = np.broadcast_to(side.get("censored", 0), y.shape)
+    upper = np.broadcast_to(side.get("upper", y), y.shape)
+    between = np.maximum(stats.norm.cdf(upper, *at) - stats.norm.cdf(y, *at), 1e-300)
+    known = [stats.norm.logsf(y, *at), stats.norm.logcdf(y, *at), np.log(between)]
+    seen = stats.norm.logpdf(y, *at)
+    return np.select([censored == kind for kind in (1, -1, 2)], known, seen)

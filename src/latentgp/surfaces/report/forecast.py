@@ -1,0 +1,145 @@
+"""A time series with its forecast: rows as observed, the prediction with its band, and beyond."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from latentgp.surfaces.evaluation import plots
+from latentgp.surfaces.evaluation.effects import evenly_spaced, in_words
+from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
+from latentgp.surfaces.report.figures import new_axes, svg_of
+from latentgp.surfaces.report.judged import Judged
+from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn
+from latentgp.surfaces.tables.values import column_of, texts_in
+
+_LEVEL = 0.95
+_HORIZON = 0.2  # of the span of the rows
+_POINTS, _LISTED = 300, 8
+_SERIES = 4
+_DRAWN = 2_000
+
+
+def forecast(judged: Judged) -> Section | None:
+    """Pictures of the series; None of what is no time series."""
+    import pandas as pd
+
+    model, encoder = judged.model, judged.model.encoder
+    time, *others = getattr(encoder, "columns", (None,))
+    if not isinstance(time, NumberColumn) or not time.required:
+        return None
+    by = next((column for column in others if isinstance(column, SeriesColumn)), None)
+    frame = encoder.read(judged.frame)
+    times: Any = frame[time.name]
+    first, last = times.min(), times.max()
+    grid = first + (last - first) * np.linspace(0, 1 + _HORIZON, _POINTS)
+    ahead = np.asarray(grid > last)
+    labels = [None] if by is None else texts_in(column_of(frame, by.name)).value_counts().index
+    side, scale, said = _side(judged)
+    blocks: list[Block] = []
+    for number, label in enumerate(labels[:_SERIES]):
+        asked = pd.DataFrame({time.name: grid, **side})
+        own = np.ones(len(frame), bool)
+        if by is not None:
+            asked[by.name] = label
+            own = (texts_in(column_of(frame, by.name)) == label).to_numpy()
+        found = model.predict(asked, _LEVEL, tell=lambda *_: None)
+        of = "" if by is None else f", {by.name} = {label}"
+        axes, drawn, shown = new_axes(3.6), own & judged.uncensored, model.response
+        rows = np.flatnonzero(drawn)
+        rows = rows[evenly_spaced(len(rows), _DRAWN)] if len(rows) else rows
+        labelled: dict[str, Any] = {"x_label": time.name, "mean_label": "predicted"}
+        if judged.classes is not None and len(judged.classes) > 2:
+            blocks.append(_classes(judged, axes, asked[time.name], found, last, number, of))
+            continue
+        if judged.classes is not None:
+            name = f"probability_{judged.classes[-1]}"
+            shown = model.probability_of(judged.classes[-1])
+            mean = found[name]
+            ends: Any = [found.get(f"{name}_{end}", mean) for end in ("lower", "upper")]
+            observed = (judged.y[rows] == judged.classes[-1]).astype(float)
+        else:
+            mean, ends = found["mean"], [found["lower"], found["upper"]]
+            observed = judged.y[rows].astype(float) * scale[rows]
+        labelled["band_label"] = f"{100 * _LEVEL:g} % interval"
+        labelled["y_label"] = shown if judged.classes is not None else model.target
+        plots.prediction_bands(
+            axes,
+            asked[time.name].to_numpy(),
+            mean,
+            *ends,
+            observed_x=times.to_numpy()[rows],
+            observed_y=observed,
+            **labelled,
+        )
+        _end_of_rows(axes, last)
+        words = f"{labelled['y_label']} over {time.name}{of}, predicted until {in_words(grid[-1])}"
+        caption = (
+            f"{words}. Dots are rows of this report; the band holds "
+            + ("a row" if judged.classes is None else "the probability")
+            + f" with {100 * _LEVEL:g} %; past the dashed line no row is known.{said}"
+        )
+        blocks.append(Figure(svg_of(axes, f"forecast-{number}", f"{words}."), caption))
+        places = np.flatnonzero(ahead)[evenly_spaced(int(ahead.sum()), _LISTED)]
+        cells = [
+            (in_words(asked[time.name].iloc[g]), *(f"{a.iloc[g]:.4g}" for a in (mean, *ends)))
+            for g in places
+        ]
+        heads = (time.name, "mean", f"{100 * _LEVEL:g} % from", "to")
+        blocks.append(Table(heads, cells, f"Values of the forecast of {shown}{of}", folded=True))
+    left = len(labels) - _SERIES
+    if left > 0:
+        blocks.append(
+            Text(f"These are the {_SERIES} series with the most rows; {left} more are not drawn.")
+        )
+    figures = [block for block in blocks if isinstance(block, Figure)]
+    rest = [block for block in blocks if not isinstance(block, Figure)]
+    return Section("forecast", "What comes next?", [*figures, *rest])
+
+
+def _classes(
+    judged: Judged, axes: Any, times: Any, found: Any, last: Any, number: int, of: str
+) -> Figure:
+    """Probabilities of more than two classes."""
+    from latentgp.surfaces.evaluation.effects import Dependence
+
+    model, classes = judged.model, judged.classes if judged.classes is not None else ()
+    mean = np.stack([found[f"probability_{label}"] for label in classes], axis=1)
+    names = tuple(model.probability_of(label) for label in classes)
+    shown = Dependence(
+        str(times.name),
+        times.to_numpy(),
+        names,
+        mean,
+        mean,
+        mean,
+        mean[None],
+        _LEVEL,
+        0,
+        "probability",
+    )
+    plots.dependence(axes, shown)
+    _end_of_rows(axes, last)
+    words = f"Probabilities of {model.target} over {times.name}{of}"
+    caption = f"{words}; past the dashed line no row is known."
+    return Figure(svg_of(axes, f"forecast-{number}", f"{words}."), caption)
+
+
+def _end_of_rows(axes: Any, last: Any) -> None:
+    axes.axvline(last, color=plots.GREY, linestyle="--", linewidth=1.0, zorder=1)
+
+
+def _side(judged: Judged) -> tuple[dict[str, float], np.ndarray, str]:
+    """Side information of the forecast, what targets are multiplied by, and words about it."""
+    side, scale, said = {}, np.ones(len(judged.y)), ""
+    for name, values in judged.data.side_information.items():
+        column = judged.model.side_columns.get(name)
+        if column is None or name not in ("exposure", "trials", "noise_variance"):
+            continue
+        middle = float(np.median(values))
+        side[column] = middle
+        if name != "noise_variance":
+            scale = scale * middle / np.asarray(values)
+            said = f" Of rows and forecast alike it is what {column} = {middle:g} gives."
+    return side, scale, said

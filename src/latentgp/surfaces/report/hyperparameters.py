@@ -1,0 +1,209 @@
+"""What was learned about the hyper-parameters, beside their priors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.extensions.integrated.at_optimum import marginals_at_optimum, prior_marginals
+from latentgp.parameters.base import parameters
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.surfaces.estimators.base import GPEstimator
+from latentgp.surfaces.evaluation import plots
+from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
+from latentgp.surfaces.report.figures import new_axes, svg_of
+from latentgp.surfaces.report.judged import Judged
+from latentgp.surfaces.report.names import names_of
+from latentgp.surfaces.tables.model import TableModel
+
+_SHOWN = 8
+_MOST_SECONDS = 60.0  # of evaluations for a Hessian
+_EVALUATIONS = 3  # of each hyper-parameter, about
+
+_LISTED = 200
+
+Marginals = Mapping[str, HyperparameterMarginal]
+Names = Mapping[str, str]
+
+
+def hyperparameters(judged: Judged) -> Section:
+    """What was learned about the hyper-parameters, beside the prior."""
+    posterior, names = judged.model.estimator.posterior_, names_of(judged.model)
+    found = getattr(posterior, "hyperparameter_marginals", None)
+    if found is not None:
+        how = "by chains" if isinstance(posterior, SampledPosterior) else "by integration"
+        caption = f"Posterior of the hyper-parameters, {how}."
+        blocks = [_table(found, caption, names), *_figures(found, names)]
+    else:
+        blocks = [*_optimised(judged, names), *_relevance(judged.model)]
+    units = (
+        "A length-scale is how far an input must move for the prediction to change much, in the "
+        "unit of its column; one of an input that is 0 or 1 is in that unit. Variances have the "
+        "square of the unit of what they are of. The path is what --prior and --freeze take."
+    )
+    blocks = [Text(units), *blocks]
+    return Section("hyperparameters", "What was learned about the hyper-parameters?", blocks)
+
+
+def _optimised(judged: Judged, names: Names) -> list[Block]:
+    """Values, and the posterior around them if it can be had; priors alone if not."""
+    estimator = judged.model.estimator
+    priors = getattr(estimator, "priors_", {})
+    known = parameters(estimator.model_)
+    if not priors:
+        return [_values(estimator, tuple(known), names)]
+    fitted = _entries(estimator, tuple(priors))
+    blocks: list[Block] = []
+    try:
+        found = _around_optimum(judged)
+    except InputError as error:
+        found = prior_marginals(estimator.model_, priors)
+        blocks = [
+            Text(f"Of these values there is no posterior here, only their priors. {error}"),
+            *(_prior_figure(n, *one, fitted, names) for n, one in enumerate(_first(found))),
+        ]
+        shown = ()
+    else:
+        blocks = [
+            _table(
+                found,
+                "The most probable values, with 95 % intervals and those of the prior.",
+                names,
+                fitted,
+            ),
+            Text(
+                "Blue is the posterior, dashed the prior: where both are alike, the rows say "
+                "little. The posterior is Laplace's approximation, a normal law of the logarithms "
+                "(of what is positive) that bends at the fitted values as the log evidence does; "
+                "fit with --hyperparameters integrate for its true form."
+            ),
+            *_figures(found, names, fitted),
+        ]
+        shown = tuple(priors)
+    rest = tuple(path for path in known if path not in shown)
+    return [*([_values(estimator, rest, names)] if rest else []), *blocks]
+
+
+def _around_optimum(judged: Judged) -> Marginals:
+    """Laplace's approximation.
+
+    Raises:
+        InputError: rows of the report that are not those of the fit, or what else is in the way.
+    """
+    estimator = judged.model.estimator
+    if not judged.left_out:
+        raise InputError("That takes the rows of the fit, and these rows are new to the model.")
+    history, count = estimator.history_, len(_entries(estimator, tuple(estimator.priors_)))
+    if len(history.seconds) > 1:
+        each = float(history.seconds[-1] - history.seconds[0]) / (len(history.seconds) - 1)
+        if (seconds := _EVALUATIONS * count * each) > _MOST_SECONDS:
+            raise InputError(f"That would take about {seconds:.0f} seconds.")
+    return marginals_at_optimum(
+        estimator.posterior_,
+        estimator.method_,
+        judged.data.merged_rows(),
+        estimator.priors_,
+    )
+
+
+def _entries(estimator: GPEstimator, paths: tuple[str, ...]) -> dict[str, float]:
+    """Fitted values of every entry of hyper-parameters, by the names of their marginals."""
+    known = parameters(estimator.model_)
+    values = {path: np.asarray(known[path].value, np.float64)[None] for path in paths}
+    found = marginals_of(values, positive=(), prior={})
+    return {label: own.mean for label, own in found.items()}
+
+
+def _values(estimator: GPEstimator, paths: tuple[str, ...], names: Names) -> Table:
+    """The values of hyper-parameters, of which no posterior is shown."""
+    learned = getattr(estimator, "priors_", None)  # files of before do not say
+    rows = [
+        (
+            names.get(label, label),
+            _number(value),
+            "" if learned is None or p in learned else "yes",
+            label,
+        )
+        for p in paths
+        for label, value in _entries(estimator, (p,)).items()
+    ]
+    caption = "Their values; those that were learned are the most probable ones under the priors."
+    heads = "hyper-parameter", "value", "held", "path"
+    return Table(heads, rows[:_LISTED], caption, folded=len(rows) > 12)
+
+
+def _table(
+    found: Marginals, caption: str, names: Names, fitted: Mapping[str, float] | None = None
+) -> Table:
+    """Centres and 95 % intervals, of the priors too."""
+    rows = []
+    for path, own in found.items():
+        centre = (own.mean, own.std) if fitted is None else (fitted[path],)
+        before = ("", "") if own.prior is None else own.prior.interval()
+        numbers = map(_number, (*centre, *own.interval(), *before))
+        rows.append((names.get(path, path), *numbers, path))
+    heads = ("mean", "standard deviation") if fitted is None else ("fitted",)
+    heads = ("hyper-parameter", *heads, "95 % from", "to", "prior 95 % from", "to", "path")
+    return Table(heads, rows, caption)
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _first(found: Marginals) -> list[tuple[str, HyperparameterMarginal]]:
+    return list(found.items())[:_SHOWN]
+
+
+def _figures(
+    found: Marginals, names: Names, fitted: Mapping[str, float] | None = None
+) -> list[Block]:
+    """Prior and posterior of the first few."""
+    figures: list[Block] = []
+    for number, (path, own) in enumerate(_first(found)):
+        value, name = None if fitted is None else fitted[path], names.get(path, path)
+        axes = plots.hyperparameter(new_axes(2.9), own, x_label=name, fitted=value)
+        what = "Posterior" if own.prior is None else "Prior and posterior"
+        lower, upper = own.interval()
+        words = f"{what} of {name}: 95 % from {lower:.3g} to {upper:.3g}."
+        figures.append(Figure(svg_of(axes, f"marginal-{number}", words), words))
+    return figures
+
+
+def _prior_figure(
+    number: int,
+    path: str,
+    prior: HyperparameterMarginal,
+    fitted: Mapping[str, float],
+    names: Names,
+) -> Figure:
+    """The prior of one, and where the fit is."""
+    name = names.get(path, path)
+    axes = plots.hyperparameter_prior(new_axes(2.9), prior, fitted[path], x_label=name)
+    below = 100 * float(prior.cdf(fitted[path]))
+    words = f"Prior of {name}, and the fitted value, {fitted[path]:.3g}."
+    said = f"{words} {below:.0f} % of the prior are below it."
+    return Figure(svg_of(axes, f"marginal-{number}", said), said)
+
+
+def _relevance(model: TableModel) -> list[Block]:
+    """How many length-scales the inputs are wide, where there are several."""
+    lengthscales = np.asarray(model.estimator.lengthscales_)
+    spreads = np.asarray(model.spreads or np.ones(len(lengthscales)))
+    if len(lengthscales) < 2 or len(spreads) != len(lengthscales):
+        return []
+    with np.errstate(divide="ignore"):
+        relative = np.where(spreads > 0, lengthscales / spreads, np.inf)
+    names = model.encoder.feature_names
+    axes = plots.relevance(
+        new_axes(plots.rows_height(names[:25])),
+        relative,
+        names,
+        x_label="relevance: spread / length-scale",
+    )
+    words = "Relevance of the inputs: their spread in length-scales"
+    caption = f"{words}. Long bars are inputs along which the function bends."
+    return [Figure(svg_of(axes, "relevance", f"{words}."), caption)]

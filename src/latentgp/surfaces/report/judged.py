@@ -1,0 +1,149 @@
+"""Predictions of a table's rows beside their targets, without what the rows themselves told."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from latentgp.errors import InputError
+from latentgp.rows.data import Data
+from latentgp.rows.fingerprints import fingerprints, share_known
+from latentgp.surfaces.estimators.classifier import LabelEstimator
+from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
+from latentgp.surfaces.tables.model import TableModel
+from latentgp.surfaces.tables.scores import uncensored
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOSTLY = 0.5  # of the rows known to the model: then they are judged as its own
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Predictions and targets, a row each.
+
+    Attributes:
+        model: the model.
+        frame: the rows whose target is known.
+        X: their inputs, shape (N, D).
+        y: their targets; of classes their labels, shape (N,).
+        classes: of labels, in their order; None of numbers.
+        log_density: log p(y_n), in nats, shape (N,).
+        seen: share of the rows that the model learned from; None where it is not known.
+        left_out: whether each row is predicted from the others.
+        how: what predictions rest on, in words.
+        mean: of the predictions, shape (N,); None of classes.
+        std: their standard deviations, noise included.
+        below: probability of a smaller target, shape (N,); None of classes.
+        up_to: probability of a target of at most y.
+        probabilities: of the classes, shape (N, K); None of what is no class.
+        uncensored: rows whose target was seen, shape (N,).
+        data: all this as numbers, as the model takes it.
+        warnings: on what is not reliable.
+    """
+
+    model: TableModel
+    frame: "pd.DataFrame"
+    X: Float[np.ndarray, "N D"]
+    y: np.ndarray
+    classes: np.ndarray | None
+    log_density: Float[np.ndarray, "N"]
+    seen: float | None
+    left_out: bool
+    how: str
+    mean: Float[np.ndarray, "N"] | None
+    std: Float[np.ndarray, "N"] | None
+    below: Float[np.ndarray, "N"] | None
+    up_to: Float[np.ndarray, "N"] | None
+    probabilities: Float[np.ndarray, "N K"] | None
+    uncensored: Bool[np.ndarray, "N"]
+    data: Data
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def transform(self) -> Float[np.ndarray, "N"] | None:
+        """Probability integral transforms of what is not censored, spread evenly within counts.
+
+        Uniform where the model is calibrated (Czado, Gneiting & Held 2009, section 2.1).
+        """
+        if self.below is None or self.up_to is None:
+            return None
+        v = np.random.default_rng(0).uniform(size=len(self.y))
+        u = self.below + v * (self.up_to - self.below)
+        return u[self.uncensored & np.isfinite(u)]
+
+
+def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
+    """Predict every row: from the others where the model has learned from it, else as a new one.
+
+    Args:
+        model: fitted.
+        frame: rows, with the target.
+
+    Raises:
+        InputError: no row with a target.
+    """
+    estimator, posterior = model.estimator, model.estimator.posterior_
+    X, y, side = model.encoded(frame)
+    if not len(y):
+        raise InputError(f"no row has a target {model.target!r}: give a table of known ones")
+    frame = frame.loc[frame[model.target].notna()]
+    classes, numbers = None, y
+    if isinstance(estimator, LabelEstimator):
+        classes, numbers = estimator.classes_, estimator.numbered(y)
+    known = getattr(estimator, "row_sketch_", None)
+    seen = None if known is None else share_known(fingerprints(X, numbers), known)
+    plain: dict[str, Any] = {"model": model, "frame": frame, "X": X, "y": y, "classes": classes}
+    data = Data(X, numbers, **side)
+    plain |= {"seen": seen, "uncensored": uncensored(side, len(y)), "data": data}
+    told: tuple[str, ...] = ()
+    if seen is None or seen > _MOSTLY:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                left = leave_one_out(posterior, data)
+        except InputError as error:
+            told = (f"Rows cannot be left out of this posterior: {error}",)
+        else:
+            return Judged(
+                **plain,
+                log_density=left.log_density,
+                left_out=True,
+                how=f"each row is predicted from all others, by {left.how}",
+                mean=_of_numbers(left.mean, classes),
+                std=_of_numbers(left.std, classes),
+                below=_of_numbers(left.below, classes),
+                up_to=_of_numbers(left.up_to, classes),
+                probabilities=left.probabilities,
+                warnings=left.warnings,
+            )
+    predictive = posterior.predict(X, **side)
+    density = predictive.log_prob(numbers)
+    numeric = classes is None
+    up_to = predictive.cdf(numbers) if numeric else None
+    counts = predictive.likelihood.targets == "count"
+    below = up_to - np.exp(density) if counts and up_to is not None else up_to
+    return Judged(
+        **plain,
+        log_density=density,
+        left_out=False,
+        how="rows the model has learned from are predicted as new ones: too well"
+        if told
+        else "the rows are new to the model",
+        mean=predictive.mean if numeric else None,
+        std=np.sqrt(predictive.variance) if numeric else None,
+        below=below,
+        up_to=up_to,
+        probabilities=None if numeric else predictive.probabilities,
+        warnings=told,
+    )
+
+
+def _of_numbers(values: np.ndarray | None, classes: np.ndarray | None) -> np.ndarray | None:
+    """Of one output that is a number."""
+    return None if values is None or classes is not None or values.ndim > 1 else values

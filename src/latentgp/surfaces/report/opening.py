@@ -1,0 +1,122 @@
+"""The first sentences of a report: what was predicted, from what, and how well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from latentgp.surfaces.evaluation.effects import VarianceShares
+from latentgp.surfaces.report.baselines import Baseline
+from latentgp.surfaces.report.blocks import Section, Text
+from latentgp.surfaces.report.judged import Judged
+
+_NAMED = 6  # columns
+_LEVEL = 0.95
+
+
+def in_short(
+    judged: Judged, contenders: Sequence[Baseline], shares: VarianceShares | None
+) -> Section:
+    """The answer for whoever decides, in sentences without terms of the trade."""
+    model = judged.model
+    names = model.encoder.column_names
+    more = f" and {len(names) - _NAMED} more columns" if len(names) > _NAMED else ""
+    columns = _enumerated(names[:_NAMED]) if not more else ", ".join(names[:_NAMED]) + more
+    what = f"a probability for each class of {model.target}" if judged.classes is not None else ""
+    how = (
+        "each is predicted from the other rows, as if it were new"
+        if judged.left_out
+        else judged.how
+    )
+    said = [
+        f"This model predicts {what or model.target} from {columns}. It is tried on "
+        f"{len(judged.y):,} rows; {how}.",
+        _of_classes(judged, contenders)
+        if judged.classes is not None
+        else _of_numbers(judged, contenders),
+        _of_columns(shares),
+    ]
+    told = model.estimator.diagnostics_
+    if not told.converged or told.warnings or judged.warnings:
+        said.append("Not all went well: read “Can the fit be trusted?” before using it.")
+    return Section("short", "In short", [Text(words) for words in said if words])
+
+
+def _of_numbers(judged: Judged, contenders: Sequence[Baseline]) -> str:
+    """Size of the errors and width of the intervals, in the unit of the target."""
+    seen = judged.uncensored & np.isfinite(judged.log_density)
+    if judged.mean is None or not seen.any():
+        return ""
+    target, y = judged.model.target, judged.y.astype(float)
+
+    def off(mean: np.ndarray) -> float:
+        return float(np.mean(np.abs(y[seen] - mean[seen])))
+
+    others = [
+        f"{contender.name} by {off(contender.mean):.3g}"
+        for contender in contenders[1:]
+        if contender.mean is not None
+    ]
+    censored = len(y) - int(judged.uncensored.sum())
+    rows = (
+        f" in the {int(seen.sum()):,} rows whose {target} was seen to the end" if censored else ""
+    )
+    said = (
+        f"Predictions are off by {off(judged.mean):.3g} on average{rows}, in the unit of {target}"
+    )
+    said += f"; for comparison, {_enumerated(others)}." if others else "."
+    said += f" In these rows {target} is from {_number(y[seen].min())} to {_number(y[seen].max())}."
+    transform = judged.transform
+    if transform is not None and len(transform):
+        held = np.mean(np.abs(2 * transform - 1) <= _LEVEL)
+        said += (
+            f" Intervals meant to hold {100 * _LEVEL:g} % of the values hold {100 * held:.0f} %."
+        )
+    return said
+
+
+def _of_classes(judged: Judged, contenders: Sequence[Baseline]) -> str:
+    """Share of the rows whose most probable class is right."""
+    if judged.probabilities is None or judged.classes is None:
+        return ""
+    classes, y = judged.classes, judged.y
+
+    def right(probabilities: np.ndarray) -> str:
+        return f"{100 * np.mean(classes[np.argmax(probabilities, axis=1)] == y):.0f} %"
+
+    counts = np.array([np.sum(y == label) for label in classes])
+    frequent = classes[int(np.argmax(counts))]
+    others = [f"always saying {frequent} is right in {100 * counts.max() / len(y):.0f} %"]
+    others += [
+        f"{contender.name} in {right(contender.probabilities)}"
+        for contender in contenders[2:]
+        if contender.probabilities is not None
+    ]
+    own = judged.probabilities[np.arange(len(y)), [list(classes).index(label) for label in y]]
+    return (
+        f"The classes are {_enumerated(list(map(str, classes)))}. The most probable one is right "
+        f"in {right(judged.probabilities)} of the rows; for comparison, {_enumerated(others)}. "
+        f"What was observed had a probability of {100 * np.mean(own):.0f} % on average."
+    )
+
+
+def _of_columns(shares: VarianceShares | None) -> str:
+    """The columns that matter most."""
+    if shares is None:
+        return ""
+    total = shares.total.mean(axis=1)
+    order = np.argsort(-total, kind="stable")[:3]
+    each = [f"{shares.columns[d]} ({100 * min(total[d], 1.0):.0f} %)" for d in order]
+    return (
+        f"Of the differences between rows in {shares.response}, most go with {_enumerated(each)}; "
+        "shares overlap where columns act together."
+    )
+
+
+def _enumerated(words: Sequence[str]) -> str:
+    return " and ".join([*([", ".join(words[:-1])] if len(words) > 1 else []), *words[-1:]])
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

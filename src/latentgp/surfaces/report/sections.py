@@ -1,0 +1,479 @@
+"""The sections of a report, in the order of a reader's questions."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from latentgp._version import __version__
+from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.kernels.base import ActiveDimensions, Scaled
+from latentgp.kernels.parts import parts_of
+from latentgp.kernels.per_latent import OwnKernels
+from latentgp.runtime.progress import stepwise
+from latentgp.surfaces.evaluation import metrics, plots
+from latentgp.surfaces.evaluation.comparison import LEVELS
+from latentgp.surfaces.evaluation.effects import (
+    Dependence,
+    Effects,
+    VarianceShares,
+    evenly_spaced,
+    in_words,
+)
+from latentgp.surfaces.report.baselines import Baseline, baselines
+from latentgp.surfaces.report.blocks import Block, Code, Figure, Section, Table, Text, Verdict
+from latentgp.surfaces.report.figures import new_axes, svg_of
+from latentgp.surfaces.report.judged import Judged
+from latentgp.surfaces.tables.model import TableModel
+
+_DRAWN = 800  # rows in a picture
+_WORST = 8
+_MOST_COLUMNS = 40  # that variance shares are asked of
+_CURVES = 6
+_TRACED = 4
+_CALIBRATED = 200  # sets of labels that show what chance does
+
+
+def what_it_is(model: TableModel) -> Section:
+    """The model in words and as a formula, and what inference did with it."""
+    estimator = model.estimator
+    fitted = estimator.model_
+    likelihood = fitted.likelihood
+    latents = likelihood.latent_size
+    functions = "a latent function f" if latents == 1 else f"{latents} latent functions f"
+    blocks: list[Block] = [
+        Text(
+            f"The column {model.target!r} is predicted ({model.task}) from "
+            f"{_counted(len(model.encoder.column_names), 'column')} through {functions}, a "
+            "Gaussian process: a law of functions whose values at similar inputs are similar."
+        ),
+        Table(
+            ("what", "in words", "as fitted"),
+            [
+                ("likelihood", _said(likelihood), repr(likelihood)),
+                *_kernels(fitted.of_inputs),
+                ("prior mean", _said(fitted.mean), repr(fitted.mean)),
+                ("inference", _said(estimator.method_), repr(estimator.method_)),
+            ],
+            wordy=True,
+        ),
+        Code(f"{model.target} ~ {type(likelihood).__name__}(f(x))\nf ~ GP(mean, kernel)"),
+        Text(f"Why this method: {estimator.method_reason_}."),
+    ]
+    return Section("model", "The model", blocks)
+
+
+def columns(model: TableModel) -> Section:
+    """What was done to each column."""
+    return Section(
+        "columns",
+        "What was done to the table",
+        [Table(("what was seen and done",), [(note,) for note in model.notes], wordy=True)],
+    )
+
+
+def contenders_of(judged: Judged) -> list[Baseline]:
+    """This model, and what needs no Gaussian process."""
+    ours = Baseline("this model", judged.log_density, judged.mean, judged.probabilities)
+    return [ours, *baselines(judged)]
+
+
+def scores(judged: Judged, contenders: Sequence[Baseline]) -> Section:
+    """How well rows are predicted, beside what needs no Gaussian process."""
+    rows = judged.frame.shape[0]
+    seen = "unknown" if judged.seen is None else f"{100 * judged.seen:.0f} %"
+    blocks: list[Block] = [
+        Text(
+            f"{rows:,} rows; {judged.how}. Share of them that the model has learned from: {seen}."
+        ),
+        *(Verdict(False, warning) for warning in judged.warnings),
+    ]
+    heads, cells = ["", "log density a row"], [[c.name] for c in contenders]
+    known = np.isfinite(judged.log_density)
+    for contender, own in zip(contenders, cells, strict=True):
+        own.append(f"{np.mean(contender.log_density[known]):.3f}")
+    if judged.mean is not None:
+        y = judged.y[known & judged.uncensored]
+        heads += ["root mean squared error", "mean absolute error"]
+        for contender, own in zip(contenders, cells, strict=True):
+            mean = contender.mean
+            if mean is None:
+                own += ["", ""]
+                continue
+            mean = mean[known & judged.uncensored]
+            own.append(f"{metrics.root_mean_squared_error(y, mean):.4g}")
+            own.append(f"{metrics.mean_absolute_error(y, mean):.4g}")
+    elif judged.probabilities is not None and judged.classes is not None:
+        classes = judged.classes
+        heads += ["wrong class", "Brier score"]
+        for contender, own in zip(contenders, cells, strict=True):
+            given = contender.probabilities
+            if given is None:
+                own += ["", ""]
+                continue
+            wrong = np.mean(classes[np.argmax(given, axis=1)] != judged.y)
+            own.append(f"{100 * wrong:.1f} %")
+            own.append(f"{metrics.brier_score(judged.y, given, classes=classes):.4f}")
+    unit = f", in the unit of {judged.model.target}" if judged.mean is not None else ""
+    caption = (
+        "Log density: of what was observed under the prediction, in nats; higher is better. "
+        f"Errors{unit}: lower is better."
+    )
+    blocks.append(Table(heads, cells, caption))
+    gains = judged.log_density[known] - contenders[-1].log_density[known]
+    error = np.std(gains, ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
+    ends = np.mean(gains) - 2 * error, np.mean(gains) + 2 * error
+    ahead = (
+        f"its log density is {np.mean(gains):+.3f} nats a row apart, 95 % interval "
+        f"{ends[0]:+.3f} to {ends[1]:+.3f}"
+    )
+    if np.mean(gains) > 2 * error:
+        blocks.append(Verdict(True, f"It is ahead of {contenders[-1].name}: {ahead}."))
+    else:
+        blocks.append(
+            Verdict(
+                False,
+                f"It is not clearly ahead of {contenders[-1].name}: {ahead}.",
+                "Compare likelihoods and methods with `latentgp compare`, or keep the simpler one.",
+            )
+        )
+    return Section("scores", "How good are the predictions?", blocks)
+
+
+def trust(model: TableModel) -> Section:
+    """Whether the fit ended well, in the words of its diagnostics."""
+    told = model.estimator.diagnostics_
+    first, *_ = told.verdict.split("\n")
+    blocks: list[Block] = [Verdict(bool(told.converged), first)]
+    blocks += [Text(note) for note in told.notes]
+    blocks += [Verdict(False, warning) for warning in told.warnings]
+    if not told.warnings:
+        blocks.append(Verdict(True, "Nothing looked wrong while fitting."))
+    certificate = getattr(model.estimator, "certificate_", None)
+    if certificate is not None:
+        blocks += [Text(line) for line in str(certificate).split("\n")]
+    return Section("verdict", "Can the fit be trusted?", blocks)
+
+
+def calibration(judged: Judged) -> Section | None:
+    """Whether probabilities and intervals are what they say."""
+    blocks: list[Block] = []
+    if judged.probabilities is not None and judged.classes is not None:
+        classes = judged.classes
+        given = judged.probabilities
+        shown = given[:, 1] if given.shape[1] == 2 else given
+        event = f"{judged.model.target} = {classes[-1]}"
+        judged_by = (
+            f"Of rows with a predicted probability of {event}, the share with {event};"
+            if shown.ndim == 1
+            else "Of rows whose most probable class has a probability, the share that are of it;"
+        )
+        bins = int(np.clip(len(judged.y) // 30, 5, 15))
+        axes = plots.reliability_diagram(
+            new_axes(4.8), judged.y, shown, bins, classes=classes, event=event
+        )
+        off, chance = _gaps(judged.y, shown, classes, bins)
+        what = event if shown.ndim == 1 else "the predicted class"
+        said = f"Probabilities of {what} are off by {100 * off:.1f} points on average"
+        usual = f"of calibrated ones 95 % are off by less than {100 * chance:.1f}"
+        blocks += [
+            _calibrated(off <= max(chance, 0.02), said, usual),
+            Figure(
+                svg_of(axes, "reliability", f"Reliability diagram. {said}."),
+                f"{judged_by} bars are 95 % of chance.",
+            ),
+        ]
+    transform = judged.transform
+    if transform is not None and len(transform):
+        level, rows = 0.95, len(transform)
+        covered = np.array([np.mean(np.abs(2 * transform - 1) <= each) for each in LEVELS])
+        held = float(np.mean(np.abs(2 * transform - 1) <= level))
+        error = np.sqrt(level * (1 - level) / rows)
+        said = f"95 % intervals hold {100 * held:.1f} % of the targets"
+        good = abs(held - level) <= max(3 * error, 0.02)
+        axes = plots.interval_calibration(new_axes(4.4), LEVELS, covered, rows=rows)
+        histogram = plots.transform_histogram(new_axes(), transform)
+        blocks += [
+            _calibrated(good, said, f"chance alone moves that by {200 * error:.1f} points"),
+            Figure(
+                svg_of(axes, "coverage", f"Coverage of intervals by level. {said}."),
+                "Share of targets inside their interval, by level: on the diagonal if calibrated.",
+            ),
+            Figure(
+                svg_of(histogram, "transform", "Histogram of probability integral transforms."),
+                "Where targets fall in their predictive law: level if calibrated, a hump if "
+                "intervals are too wide, a valley if too narrow, a slope if means are off.",
+            ),
+        ]
+    return Section("calibration", "Are the probabilities right?", blocks) if blocks else None
+
+
+def residuals(judged: Judged) -> Section:
+    """Targets beside predictions, and the rows predicted worst."""
+    blocks: list[Block] = []
+    if judged.mean is not None and judged.std is not None and np.all(np.isfinite(judged.std)):
+        drawn = np.flatnonzero(judged.uncensored & np.isfinite(judged.mean))
+        drawn = drawn[evenly_spaced(len(drawn), _DRAWN)]
+        mean, std, y = judged.mean[drawn], judged.std[drawn], judged.y[drawn]
+        reach = plots.NORMAL_95 * std
+        axes = plots.observed_against_predicted(
+            new_axes(4.4), y, mean, mean - reach, mean + reach, target_label=judged.model.target
+        )
+        axes.legend_ = None
+        caption = (
+            f"Observed {judged.model.target} against predicted; bars are 1.96 standard deviations "
+            "to either side, 95 % of a normal law"
+        )
+        blocks.append(
+            Figure(svg_of(axes, "observed", f"{caption}."), f"{caption}, orange if they miss.")
+        )
+        axes = plots.standardised_residuals(new_axes(), mean, (y - mean) / std)
+        caption = "Residuals in standard deviations against the prediction"
+        blocks.append(
+            Figure(
+                svg_of(axes, "residuals", f"{caption}."),
+                f"{caption}: no pattern if the model is right; the line is a running median.",
+            )
+        )
+    order = np.argsort(np.where(np.isfinite(judged.log_density), judged.log_density, np.inf))
+    worst = order[:_WORST]
+    names = judged.model.encoder.column_names[:8]
+    predicted = _predicted(judged)
+    rows = [
+        (
+            str(judged.frame.index[n]),
+            _cell(judged.y[n]),
+            *predicted[n],
+            f"{judged.log_density[n]:.2f}",
+            *(_cell(judged.frame[name].iloc[n]) for name in names),
+        )
+        for n in worst
+    ]
+    caption = "The rows that surprised the model most: errors in the data, or what it cannot know."
+    heads = ("row", judged.model.target, *_predicted_heads(judged), "log density", *names)
+    blocks.append(Table(heads, rows, caption))
+    return Section("residuals", "Where is it wrong?", blocks)
+
+
+def effects(judged: Judged, asked: Effects, shares: VarianceShares | None, verbose: int) -> Section:
+    """Which columns matter, and how."""
+    names, response = list(asked.columns), asked.response
+    blocks: list[Block] = []
+    if shares is not None:
+        order = np.argsort(-shares.total.mean(axis=1), kind="stable")
+        names = [names[d] for d in order]
+        axes = plots.variance_shares(new_axes(plots.rows_height(names[:20])), shares)
+        words = f"Shares in the variance of {response}; {names[0]} has the largest."
+        blocks += [
+            Figure(
+                svg_of(axes, "shares", words),
+                f"Share of each column in how much {response} differs between rows: alone, and "
+                f"with all its interactions; lines are {100 * shares.level:g} % intervals.",
+            ),
+            _shares_table(shares),
+        ]
+    figures, tables = [], []
+    drawn = stepwise(names[:_CURVES], "averaging effects", "column", verbose)
+    for number, name in enumerate(drawn):
+        shown = asked.dependence(name)
+        axes = plots.dependence(new_axes(_height(shown)), shown)
+        words = f"Mean of {response} by {name}"
+        few = len(shown.values)
+        known = len(set(judged.frame[name].dropna())) if name in judged.frame else few
+        most = "" if shown.is_ordered or known <= few else f" The {few} most frequent of {known}."
+        lines = (
+            " Thin lines are single rows." if shown.is_ordered and len(shown.outputs) == 1 else ""
+        )
+        if shown.is_ordered:
+            bands = f"shaded is its {100 * shown.level:g} % interval"
+        else:
+            bands = f"lines are its {100 * shown.level:g} % intervals"
+        said = f"{words}, were it the same in all rows; {bands}.{lines}{most}"
+        figures.append(Figure(svg_of(axes, f"dependence-{number}", f"{words}."), said))
+        tables.append(_dependence_table(shown))
+    more = len(names) - len(names[:_CURVES])
+    left = (
+        f" {more} more are answered by latentgp effects MODEL DATA --column NAME." if more else ""
+    )
+    note = (
+        f"Intervals are of the average over {len(asked.background)} rows, from joint draws of the "
+        "posterior: they tell what the model does not know, not how much rows differ. These are "
+        f"effects in the model, causal only if nothing else is behind.{left}"
+    )
+    return Section(
+        "effects", "Which columns matter, and how?", [*blocks, *figures, *tables, Text(note)]
+    )
+
+
+def shares_of(asked: Effects) -> VarianceShares | None:
+    """Shares of the columns, where there are several and not too many."""
+    return asked.variance_shares() if 1 < len(asked.columns) <= _MOST_COLUMNS else None
+
+
+def _height(shown: Dependence) -> float:
+    """Of a figure of the dependence on a column, with room for its legend."""
+    outputs = len(shown.outputs)
+    legend = 0.2 * outputs if outputs > 1 else 0.0
+    names = [in_words(value) for value in shown.values]
+    return legend + (3.3 if shown.is_ordered else plots.rows_height(names, outputs))
+
+
+def search(model: TableModel) -> Section | None:
+    """The course of the chains, or of the search."""
+    estimator, posterior = model.estimator, model.estimator.posterior_
+    blocks: list[Block] = []
+    if isinstance(posterior, SampledPosterior):
+        for number, (path, draws) in enumerate(_scalars(posterior.hyperparameters)):
+            axes = plots.traces(new_axes(2.8), draws, y_label=path)
+            blocks.append(
+                Figure(
+                    svg_of(axes, f"trace-{number}", f"Traces of {path}."),
+                    f"Draws of {path}, chain by chain: not to be told apart if they have mixed.",
+                )
+            )
+            axes = plots.ranks(new_axes(2.8), draws)
+            blocks.append(
+                Figure(
+                    svg_of(axes, f"ranks-{number}", f"Ranks of {path}."),
+                    f"Ranks of the draws of {path}: level if the chains have one law.",
+                )
+            )
+    elif len(estimator.history_.bound) > 1:
+        axes = plots.learning_curve(
+            new_axes(), estimator.history_.value, seconds=estimator.history_.seconds
+        )
+        words = "Bound plus log prior while the hyper-parameters were searched"
+        blocks.append(Figure(svg_of(axes, "search", f"{words}."), f"{words}."))
+    return Section("search", "How did the fit go?", blocks) if blocks else None
+
+
+def reproduction(
+    model: TableModel, digest: str, command: str | None, seconds: Mapping[str, float]
+) -> Section:
+    """What is needed to do it again."""
+    estimator = model.estimator
+    packages = ["jax", "equinox", "numpyro", "numpy", "scipy", "scikit-learn"]
+    rows = [
+        ("latentgp", __version__),
+        *((name, version(name)) for name in packages),
+        ("Python", platform.python_version()),
+        ("machine", f"{platform.system()} {platform.machine()}"),
+        ("random seed", str(estimator.random_state)),
+        ("rows of this report, SHA-256", digest),
+        *((f"seconds: {name}", f"{value:.2f}") for name, value in seconds.items()),
+    ]
+    heads = ("what", "as it was")
+    made = model.made_by or "How the model was fitted is not in its file."
+    commands = [Code("\n".join(line for line in (made, command) if line)), Code(repr(estimator))]
+    return Section("again", "To do it again", [*commands, Table(heads, rows, wordy=True)])
+
+
+def _calibrated(good: bool, said: str, chance: str) -> Verdict:
+    remedy = (
+        ""
+        if good
+        else "Try another likelihood (student-t for outliers, negative-binomial for counts that "
+        "vary more), or --hyperparameters integrate."
+    )
+    return Verdict(good, f"{said}; {chance}.", remedy)
+
+
+def _gaps(
+    y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray, bins: int
+) -> tuple[float, float]:
+    """Mean gap of the reliability diagram, and what 95 % of calibrated models stay below.
+
+    That is found by labels drawn from the probabilities.
+    """
+    curve = metrics.reliability_curve(y, probabilities, bins, classes=classes)
+    stated = probabilities if probabilities.ndim == 1 else probabilities.max(axis=1)
+    rng, gaps = np.random.default_rng(0), []
+    for _ in range(_CALIBRATED):
+        drawn = (rng.uniform(size=len(stated)) < stated).astype(int)
+        own = metrics.reliability_curve(drawn, stated, bins)
+        gaps.append(float(own.weight @ np.abs(own.probability - own.frequency)))
+    off = float(curve.weight @ np.abs(curve.probability - curve.frequency))
+    return off, float(np.quantile(gaps, 0.95))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _said(thing: Any) -> str:
+    """The first line of what its class says of itself."""
+    return (type(thing).__doc__ or "").strip().split("\n")[0].rstrip(".")
+
+
+def _kernels(kernel: Any) -> Iterator[tuple[str, str, str]]:
+    each = kernel.each if isinstance(kernel, OwnKernels) else (kernel,)
+    for number, own in enumerate(each):
+        for part in parts_of(own):
+            of = f" of f{number + 1}" if len(each) > 1 else ""
+            inner = part
+            while isinstance(inner, Scaled | ActiveDimensions):
+                inner = inner.kernel
+            yield f"kernel{of}", _said(inner), repr(part)
+
+
+def _predicted_heads(judged: Judged) -> tuple[str, ...]:
+    if judged.mean is not None and judged.std is not None:
+        return "predicted", "one standard deviation"
+    return ("predicted", "its probability") if judged.probabilities is not None else ()
+
+
+def _predicted(judged: Judged) -> list[tuple[str, ...]]:
+    """Cells of the predictions, under the heads above."""
+    if judged.mean is not None and judged.std is not None:
+        given = zip(judged.mean, judged.std, strict=True)
+        return [(f"{mean:.4g}", f"{std:.2g}") for mean, std in given]
+    if judged.probabilities is not None and judged.classes is not None:
+        best = np.argmax(judged.probabilities, axis=1)
+        tops = judged.probabilities[np.arange(len(best)), best]
+        return [
+            (f"{judged.classes[k]}", f"{100 * p:.0f} %") for k, p in zip(best, tops, strict=True)
+        ]
+    return [()] * len(judged.y)
+
+
+def _shares_table(shares: VarianceShares) -> Table:
+    figures = shares.first, shares.total, *shares.total_interval, shares.design_error
+    rows = [
+        (f"{column} {output}".strip(), *(f"{a[d, k]:.3f}" for a in figures))
+        for d, column in enumerate(shares.columns)
+        for k, output in enumerate(shares.outputs)
+    ]
+    level = f"{100 * shares.level:g} %"
+    heads = ("column", "alone", "in all", f"{level} from", "to", "off by (rows are finitely many)")
+    return Table(
+        heads, rows, f"Values of the shares in the variance of {shares.response}", folded=True
+    )
+
+
+def _dependence_table(shown: Dependence) -> Table:
+    heads = (shown.column, "mean of", "mean", f"{100 * shown.level:g} % from", "to")
+    said = f"Values of the dependence of {shown.response} on {shown.column}"
+    return Table(heads, shown.rows(), said, folded=True)
+
+
+def _scalars(draws: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
+    """Chains of single numbers, some of them."""
+    found = [
+        (path if not place else f"{path}[{', '.join(map(str, place))}]", values[:, :, *place])
+        for path, values in draws.items()
+        for place in np.ndindex(values.shape[2:])
+    ]
+    return found[:_TRACED]
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else in_words(value)
+
+
+def all_of(sections: Sequence[Section | None]) -> list[Section]:
+    """Those that there are."""
+    return [section for section in sections if section is not None]

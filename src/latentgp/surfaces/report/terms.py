@@ -1,0 +1,73 @@
+"""The terms of a formula in a report: fixed effects with standard errors, effects of groups."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import numpy as np
+
+from latentgp.likelihoods import Softmax
+from latentgp.surfaces.report.blocks import Block, Section, Table, Text
+from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
+from latentgp.surfaces.tables.model import TableModel
+
+_MOST_GROUPS = 40
+
+
+def terms(model: TableModel) -> Section | None:
+    """Tables of the coefficients; None without a formula, or one that has no such terms."""
+    encoder = model.encoder
+    if not isinstance(encoder, FormulaEncoder):
+        return None
+    blocks: list[Block] = []
+    latents = _latents(model)
+    if encoder.terms().linear:
+        table = _rows(model.coefficients().table(), latents)
+        caption = "On the scale of f, given the variances of groups, noise and kernel."
+        if isinstance(model.estimator.model_.likelihood, Softmax):
+            caption += (
+                " One f a class: what is added to all of them changes no probability, so that rows "
+                "tell of differences between classes, and standard errors of one class are wide."
+            )
+        heads = ("fixed effect", "estimate", "standard error", "95 % from", "to")
+        blocks.append(Table(heads, table, caption))
+    known = {term.column for term in encoder.terms().groups}
+    first = len(encoder.feature_names) - len(encoder.groups)
+    for place, column in enumerate(encoder.groups):
+        if first + place not in known:
+            continue
+        for name, effects in model.group_effects(column.name).items():
+            table = effects.table()
+            size = np.abs(np.asarray(effects.estimate)).reshape(len(table), -1).max(axis=1)
+            shown = np.sort(np.argsort(-size, kind="stable")[:_MOST_GROUPS])
+            caption = f"What each of {column.name!r} has more than others: {name}."
+            if len(shown) < len(table):
+                caption += (
+                    f" The {len(shown)} of {len(table)} groups with the largest effects; all are "
+                    f"given by latentgp coefficients MODEL --groups {shlex.quote(column.name)}."
+                )
+            heads = (column.name, "estimate", "standard error", "95 % from", "to")
+            rows = _rows(table.iloc[shown], latents)
+            blocks.append(Table(heads, rows, caption, folded=len(rows) > 8))
+    if not blocks:
+        return None
+    return Section("terms", "What do the terms say?", [Text(f"{encoder.formula}"), *blocks])
+
+
+def _latents(model: TableModel) -> list[str]:
+    """Names of the latent functions: the classes where each has one, numbers elsewhere."""
+    size = model.estimator.model_.likelihood.latent_size
+    classes = getattr(model.estimator, "classes_", ())
+    return [str(name) for name in (classes if len(classes) == size else range(size))]
+
+
+def _rows(table: Any, latents: list[str]) -> list[tuple[str, ...]]:
+    """A row for each coefficient, or for each of every latent function."""
+    values = table.to_numpy().reshape(len(table), -1, 4)
+    several = values.shape[1] > 1
+    return [
+        (f"{name} [{latents[q]}]" if several else str(name), *(f"{v:.4g}" for v in values[row, q]))
+        for q in range(values.shape[1])
+        for row, name in enumerate(table.index)
+    ]

@@ -1,0 +1,274 @@
+"""Encoding of single columns as numbers, the same at training and prediction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentgp.errors import InputError
+from latentgp.surfaces.tables.notation import DurationNotation, Notation, Recognised, plain
+from latentgp.surfaces.tables.values import (
+    Tell,
+    checked_frame,
+    column_of,
+    dates_in,
+    doubt_of,
+    doubt_of_names,
+    in_order,
+    listed,
+    numbers_in,
+    rows_listed,
+    texts_in,
+    warn,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CATEGORIES = 30
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """Encoding of a column as a number, with a 0/1 column for gaps if training had any.
+
+    Attributes:
+        name: the column.
+        source: what it held: numbers, numbers as text, truth values, or dates.
+        median: what a missing value is replaced by, in the encoded unit.
+        marks_missing: whether a 0/1 column says where the value was missing.
+        origin: for dates, the earliest of training in ISO 8601, which becomes zero.
+        unit: for dates, "days" or "seconds"; for times of day and durations that of the notation.
+        notation: how the column writes numbers, dates or durations; None if as Python and ISO 8601
+            do.
+        doubt: what may be meant otherwise, in words; empty if nothing.
+        required: whether a missing value is an error.
+    """
+
+    name: str
+    source: Literal["number", "text", "boolean", "date"]
+    median: float
+    marks_missing: bool
+    origin: str | None = None
+    unit: str | None = None
+    notation: Notation | None = None
+    doubt: str = ""
+    required: bool = False
+
+    @classmethod
+    def fit(cls, values: pd.Series, source: Any, recognised: Recognised) -> NumberColumn:
+        """Learn the median, and for dates the origin and unit, from a column with some values.
+
+        Args:
+            values: with text as Python and ISO 8601 write it.
+            source: what they are.
+            recognised: how the column itself writes them.
+        """
+        name, origin, unit = str(values.name), None, None
+        missing = bool(values.isna().any())
+        if source == "date":
+            dates = dates_in(values)
+            origin = dates.min().isoformat()
+            unit = "days" if (dates.max() - dates.min()).total_seconds() > 2 * 86400 else "seconds"
+        if isinstance(recognised.notation, DurationNotation):
+            unit = recognised.notation.unit
+        counts = source in ("number", "text") and unit is None
+        doubt = recognised.doubt or (doubt_of(values) if counts else "")
+        column = cls(name, source, 0.0, missing, origin, unit, recognised.notation, doubt)
+        return replace(column, median=float(np.nanmedian(column._raw(values))))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the encoded columns."""
+        value = self.name if self.unit is None else f"{self.name} [{self.unit}]"
+        return [value, f"{self.name} is missing"] if self.marks_missing else [value]
+
+    def describe(self) -> str:
+        """Describe the encoding of the column in words."""
+        kinds = {
+            "number": "number",
+            "text": "number stored as text",
+            "boolean": "false/true as 0/1",
+        }
+        what = kinds.get(self.source, f"{self.unit} since {self.origin}")
+        if self.notation is not None:
+            written = self.notation.describe()
+            what = f"{what}, {written}" if self.source == "date" else written
+        filled = f", missing values become the median {self.median:g} and are marked in a column"
+        doubt = f"; {self.doubt}" if self.doubt else ""
+        return f"{self.name}: {what}{filled if self.marks_missing else ''}{doubt}"
+
+    def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
+        """Give (N, 1) values, or (N, 2) with the mark of missing ones."""
+        numbers = self._raw(values)
+        missing = np.isnan(numbers)
+        if missing.any() and self.required:
+            raise InputError(
+                f"the column of time {self.name!r} is missing in "
+                f"{rows_listed(values.index[missing])}: fill it, or leave these rows out"
+            )
+        if missing.any() and not self.marks_missing:
+            tell(
+                f"column {self.name!r} is missing",
+                f" in {rows_listed(values.index[missing])} and never was in training: the training "
+                f"median {self.median:g} is used",
+            )
+        filled = np.where(missing, self.median, numbers)
+        return np.stack([filled, missing], axis=1) if self.marks_missing else filled[:, None]
+
+    def read(self, values: pd.Series) -> pd.Series:
+        """The column as dates or numbers, however it is written; truth values stay."""
+        import pandas as pd
+
+        if self.source == "date":
+            return dates_in(plain(values, self.notation))
+        if self.source == "boolean":
+            return values
+        return pd.Series(self._raw(values), index=values.index, name=values.name)
+
+    def _raw(self, values: pd.Series) -> NDArray[np.float64]:
+        """Give (N,) numbers in the encoded unit, NaN where missing."""
+        import pandas as pd
+
+        if self.source != "date":
+            return numbers_in(plain(values, self.notation), self.source)
+        dates = self.read(values)
+        one = pd.Timedelta(1, "D" if self.unit == "days" else "s")
+        return ((dates - pd.Timestamp(self.origin)) / one).to_numpy(dtype=np.float64)
+
+
+def as_read(frame: pd.DataFrame, columns: Iterable[Any]) -> pd.DataFrame:
+    """The table with those columns of numbers that it has as they are read."""
+    frame = checked_frame(frame)
+    numbers = [own for own in columns if isinstance(own, NumberColumn) and own.name in frame]
+    return frame.assign(**{own.name: own.read(column_of(frame, own.name)) for own in numbers})
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """Encoding of a column of categories as 0/1 columns, one a category.
+
+    Attributes:
+        name: the column.
+        categories: those with a column of their own, sorted.
+        others: rarer ones seen in training, which share one column.
+        marks_missing: whether missing is a category, as it is where training had gaps.
+        doubt: what the categories look like instead, in words; empty if nothing.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    others: tuple[str, ...]
+    marks_missing: bool
+    doubt: str = ""
+
+    @classmethod
+    def fit(cls, values: pd.Series) -> CategoryColumn:
+        """Learn the categories, the 30 most frequent apart and the rest together."""
+        counts = Counter(text for text in texts_in(values) if text is not None)
+        # A tie is decided by name, so that the order of the rows does not matter.
+        frequent_first = sorted(counts, key=lambda category: (-counts[category], category))
+        kept, rest = frequent_first[:MOST_CATEGORIES], frequent_first[MOST_CATEGORIES:]
+        missing = bool(values.isna().any())
+        name, like = str(values.name), doubt_of_names(values.dropna())
+        return cls(name, tuple(sorted(kept)), tuple(sorted(rest)), missing, like)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the encoded columns."""
+        names = [f"{self.name} = {category}" for category in self.categories]
+        names += [f"{self.name} = other"] if self.others else []
+        return [*names, f"{self.name} is missing"] if self.marks_missing else names
+
+    def describe(self) -> str:
+        """Describe the encoding of the column in words."""
+        total = len(self.categories) + len(self.others)
+        line = f"{self.name}: {total} categories ({listed(self.categories)}) as 0/1 columns"
+        line += f", the {len(self.others)} rarest share one" if self.others else ""
+        line += ", missing is one more" if self.marks_missing else ""
+        return line + (f", {self.doubt}" if self.doubt else "")
+
+    def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
+        """Give (N, C) zeros and ones; a category that training never saw has only zeros."""
+        number_of = {category: number for number, category in enumerate(self.categories)}
+        number_of |= dict.fromkeys(self.others, len(self.categories))
+        missing = values.isna().to_numpy()
+        texts = texts_in(values)
+        numbers = np.array([number_of.get(text, -1) for text in texts], dtype=np.int64)
+        known = numbers >= 0
+        unseen = sorted(set(texts[~known & ~missing]))
+        if unseen:
+            tell(
+                f"column {self.name!r} holds categories that training never saw",
+                f": {listed(unseen)}; their 0/1 columns are all zero",
+            )
+        if missing.any() and not self.marks_missing:
+            tell(
+                f"column {self.name!r} is missing",
+                f" in {rows_listed(values.index[missing])} and never was in training: its 0/1 "
+                "columns are all zero there",
+            )
+        encoded = np.zeros((len(values), len(self.feature_names)))
+        encoded[np.flatnonzero(known), numbers[known]] = 1.0
+        if self.marks_missing:
+            encoded[missing, -1] = 1.0
+        return encoded
+
+
+@dataclass(frozen=True)
+class SeriesColumn:
+    """Encoding of a column that tells series apart as their numbers.
+
+    Attributes:
+        name: the column.
+        labels: of the series, in order; those that training never saw have further numbers.
+        noun: what they are called.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    noun: str = "series"
+
+    @classmethod
+    def fit(cls, values: pd.Series) -> SeriesColumn:
+        """Learn the labels.
+
+        Raises:
+            InputError: a value is missing.
+        """
+        texts = texts_in(values)
+        missing = values.isna().to_numpy()
+        if missing.any():
+            raise InputError(
+                f"column {values.name!r} tells series apart but is missing in "
+                f"{rows_listed(values.index[missing])}: fill it, or leave these rows out"
+            )
+        return cls(str(values.name), tuple(in_order(set(texts))))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Name of the encoded column."""
+        return [f"{self.name} [number]"]
+
+    def describe(self) -> str:
+        """Describe the encoding of the column in words."""
+        return f"{self.name}: {len(self.labels)} independent {self.noun} ({listed(self.labels)})"
+
+    def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
+        """Give (N, 1) numbers of series."""
+        number_of = {label: number for number, label in enumerate(self.labels)}
+        texts = texts_in(values)
+        unseen = sorted({str(text) for text in texts if text not in number_of})
+        if unseen:
+            tell(
+                f"column {self.name!r} holds {self.noun} that training never saw",
+                f": {listed(unseen)}; what is said of them is the prior",
+            )
+        number_of |= {label: len(self.labels) + i for i, label in enumerate(unseen)}
+        numbers = [number_of[text if text in number_of else str(text)] for text in texts]
+        return np.array(numbers, dtype=np.float64)[:, None]

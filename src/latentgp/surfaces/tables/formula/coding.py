@@ -1,0 +1,135 @@
+"""Columns of fixed effects: products of numbers and of categories as differences."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentgp.errors import InputError
+from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
+from latentgp.surfaces.tables.values import Tell, in_order, listed, texts_in, warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_COLUMNS = 2_000
+
+
+@dataclass(frozen=True)
+class LevelColumn:
+    """A column of categories with fixed effects, which are differences from the first level.
+
+    Attributes:
+        name: the column.
+        levels: all categories of training, in the order of a categorical column, else sorted.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, values: pd.Series) -> LevelColumn:
+        """Learn the levels."""
+        import pandas as pd
+
+        found = set(texts_in(values))
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            ordered = texts_in(pd.Series(values.cat.categories))
+            return cls(str(values.name), tuple(text for text in ordered if text in found))
+        return cls(str(values.name), tuple(in_order(found)))
+
+    def describe(self) -> str:
+        """Describe the column in words."""
+        return f"{self.name}: {len(self.levels)} categories, beside {self.levels[0]!r}"
+
+    def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.int64]:
+        """Numbers of levels, (N,); what training never saw is the first level."""
+        texts, number_of = texts_in(values), {text: i for i, text in enumerate(self.levels)}
+        unseen = sorted({str(text) for text in texts if text not in number_of})
+        if unseen:
+            tell(
+                f"column {self.name!r} holds categories that training never saw",
+                f": {listed(unseen)}; they are taken as {self.levels[0]!r}",
+            )
+        return np.array([number_of.get(text, 0) for text in texts], np.int64)
+
+
+@dataclass(frozen=True)
+class FixedColumn:
+    """A product that has a fixed effect.
+
+    Attributes:
+        name: as coefficients are called.
+        factors: what it is a product of: numbers, or whether a row has a level.
+    """
+
+    name: str
+    factors: tuple[tuple[TermFactor, str | None], ...]
+
+
+def coded(
+    read: Formula, levels: dict[TermFactor, tuple[str, ...]], units: dict[str, str]
+) -> tuple[FixedColumn, ...]:
+    """Columns of the fixed effects; levels are coded so that no column follows from others.
+
+    Formulaic sees plain names and numbers of levels alone, which no text of a table can disturb.
+
+    Args:
+        read: the formula.
+        levels: of its factors that are categories.
+        units: names of columns with their units.
+
+    Raises:
+        InputError: too many columns.
+    """
+    import formulaic
+    import pandas as pd
+
+    if not read.fixed:
+        return ()
+    counts = [math.prod(len(levels.get(factor, ".")) for factor in term) for term in read.fixed]
+    if sum(counts) > _MOST_COLUMNS:
+        raise InputError(
+            f"the formula has up to {sum(counts)} columns of fixed effects, more than "
+            f"{_MOST_COLUMNS}: take effects of groups for categories of many levels, such as "
+            "(1 | a:b)"
+        )
+    place_of = {factor: place for place, factor in enumerate(read.factors)}
+    rows = max((len(own) for own in levels.values()), default=1)
+    table: dict[str, Any] = {}
+    for factor, place in place_of.items():
+        coded = np.arange(rows) % len(levels[factor]) if factor in levels else None
+        table[f"f{place}"] = np.ones(rows) if coded is None else pd.Categorical(coded)
+    written = [":".join(f"f{place_of[factor]}" for factor in term) or "1" for term in read.fixed]
+    if () not in read.fixed:
+        written.append("0")
+    parser: Any = formulaic.Formula
+    matrix = parser(" + ".join(written)).get_model_matrix(pd.DataFrame(table, index=range(rows)))
+    return tuple(_fixed_column(name, read.factors, levels, units) for name in matrix.columns)
+
+
+def _fixed_column(
+    coded: str,
+    known: tuple[TermFactor, ...],
+    levels: dict[TermFactor, tuple[str, ...]],
+    units: dict[str, str],
+) -> FixedColumn:
+    """The product that formulaic calls f0[T.1]:f2."""
+    if coded == "Intercept":
+        return FixedColumn(coded, ())
+    names, factors = [], []
+    for part in coded.split(":"):
+        found = re.fullmatch(r"f(\d+)(?:\[(T\.)?(\d+)\])?", part)
+        if found is None:
+            raise RuntimeError(f"formulaic calls a column {coded!r}")
+        factor = known[int(found[1])]
+        level = None if found[3] is None else levels[factor][int(found[3])]
+        number = units.get(factor.text, factor.text)
+        names.append(number if level is None else f"{factor.text}[{found[2] or ''}{level}]")
+        factors.append((factor, level))
+    return FixedColumn(":".join(names), tuple(factors))

@@ -1,0 +1,376 @@
+"""A table as the columns that a formula's terms are of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentgp.errors import InputError
+from latentgp.setup.additive import AdditiveTerms, Groups, Smooth
+from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn, as_read
+from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
+from latentgp.surfaces.tables.formula.coding import FixedColumn, LevelColumn, coded
+from latentgp.surfaces.tables.formula.parser import parse
+from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
+from latentgp.surfaces.tables.notation import stays_text
+from latentgp.surfaces.tables.values import (
+    Tell,
+    checked_frame,
+    column_of,
+    known_column,
+    label_of,
+    listed,
+    read_column,
+    rows_listed,
+    source_of,
+    texts_in,
+    warn,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DEPENDENT = 1e-12  # of a column's length, what is left of it beside the columns before
+_FAR = 10.0  # deviations from zero at which intercepts of groups say little
+
+
+@dataclass(frozen=True)
+class FormulaEncoder:
+    """Encoding of tables as the columns of a formula's terms, learned from a training table.
+
+    First the columns of the fixed effects, then numbers that Gaussian processes and slopes of
+    groups are of, then numbers of groups.
+
+    Attributes:
+        formula: as it was written.
+        numbers: columns of the table that are taken as numbers.
+        levels: columns of the table that are taken as categories with fixed effects.
+        groups: of columns, or of combinations of columns.
+        fixed: products that have fixed effects.
+        has_thresholds: whether the likelihood has the level, in thresholds of ordered classes, so
+            that there is no intercept.
+
+    Example:
+        >>> import pandas
+        >>> table = pandas.DataFrame({"y": [1.0, 2.0], "dose": [1, 2], "clinic": ["a", "b"]})
+        >>> encoder = FormulaEncoder.fit(table, "y ~ dose + (1 | clinic)")
+        >>> encoder.feature_names
+        ['Intercept', 'dose', 'clinic [number]']
+        >>> encoder.encode(table).tolist()
+        [[1.0, 1.0, 0.0], [1.0, 2.0, 1.0]]
+    """
+
+    formula: str
+    numbers: tuple[NumberColumn, ...]
+    levels: tuple[LevelColumn, ...]
+    groups: tuple[SeriesColumn, ...]
+    fixed: tuple[FixedColumn, ...]
+    has_thresholds: bool = False
+
+    @classmethod
+    def fit(
+        cls, frame: pd.DataFrame, formula: str, *, has_thresholds: bool = False
+    ) -> FormulaEncoder:
+        """Learn the encoding of a table without gaps in the formula's columns.
+
+        Args:
+            frame: the table.
+            formula: its formula.
+            has_thresholds: whether the likelihood has the level.
+
+        Raises:
+            InputError: a formula that cannot be read, or columns that do not fit it.
+        """
+        read, frame = parse(formula), checked_frame(frame)
+        levels: dict[TermFactor, LevelColumn] = {}
+        numbers: dict[str, NumberColumn] = {}
+        for factor in dict.fromkeys((*read.factors, *read.inputs)):
+            for name in factor.columns:
+                column = column_of(frame, known_column(frame, name))
+                values, recognised = read_column(column)
+                source = source_of(values.dropna())
+                own = factor in read.factors and factor.kind == "column" and source == "category"
+                if factor.kind == "levels" or own:
+                    levels[factor] = LevelColumn.fit(column)
+                elif source == "category":
+                    raise _text(name, factor)
+                else:
+                    numbers[name] = NumberColumn.fit(values, source, recognised)
+        for factor in read.inputs:
+            if factor in levels:
+                raise _text(factor.text, factor)
+        groups = [
+            replace(SeriesColumn.fit(_joined(frame, names)), noun="groups")
+            for names in read.grouped
+        ]
+        by_name = {column.name: column for column in levels.values()}
+        units = {column.name: column.feature_names[0] for column in numbers.values()}
+        fixed = coded(read, {factor: own.levels for factor, own in levels.items()}, units)
+        if has_thresholds:
+            fixed = tuple(column for column in fixed if column.factors)
+        return cls(
+            *(formula, tuple(numbers.values()), tuple(by_name.values()), tuple(groups), fixed),
+            has_thresholds,
+        )
+
+    @property
+    def _read(self) -> Formula:
+        return parse(self.formula)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Columns of the table that are used, each once."""
+        return list(self._read.columns)
+
+    @property
+    def left_out(self) -> tuple[tuple[str, str], ...]:
+        """Of columns that are not in the formula nothing is known."""
+        return ()
+
+    @property
+    def numbered(self) -> tuple[int, ...]:
+        """Places of encoded columns that are numbers of groups, whose order means nothing."""
+        size = len(self.feature_names)
+        return tuple(range(size - len(self.groups), size))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the encoded columns, (D,)."""
+        units = {column.name: column.feature_names[0] for column in self.numbers}
+        names = [column.name for column in self.fixed]
+        names += [units.get(factor.text, factor.text) for factor in self._read.inputs]
+        return names + [name for column in self.groups for name in column.feature_names]
+
+    @property
+    def read_as_text(self) -> list[str]:
+        """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
+        return [column.name for column in self.numbers if stays_text(column.notation)]
+
+    def read(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table with dates, times and numbers that are written in another way as such."""
+        return as_read(frame, self.numbers)
+
+    def describe(self) -> list[str]:
+        """Describe the encoding of the table in words."""
+        columns = (*self.groups, *self.numbers, *self.levels)
+        level = ", with thresholds in place of an intercept" if self.has_thresholds else ""
+        return [f"formula {self.formula}{level}", *(column.describe() for column in columns)]
+
+    def doubts(self, X: NDArray[np.float64]) -> list[str]:
+        """What the rows of training leave undecided, a sentence each.
+
+        Args:
+            X: these rows, encoded, (N, D).
+        """
+        said = []
+        fixed = X[:, : len(self.fixed)]
+        if fixed.shape[1]:
+            length = np.linalg.norm(fixed, axis=0)
+            scaled = fixed / np.where(length > 0, length, 1.0)
+            left = np.abs(np.diagonal(np.linalg.qr(scaled, mode="r")))
+            left = np.append(left, np.zeros(fixed.shape[1] - len(left)))
+            follows = (left < _DEPENDENT) & (length > 0)
+            empty = [self.fixed[i].name for i in np.flatnonzero(length == 0)]
+            names = [self.fixed[i].name for i in np.flatnonzero(follows)]
+            if empty:
+                said.append(
+                    f"{listed(empty)} of the formula is zero in every row, so that nothing but the "
+                    "prior is known of its coefficient"
+                )
+            if names:
+                said.append(
+                    f"{listed(names)} of the formula follow(s) from the terms before: nothing but "
+                    "the prior tells their coefficients apart; leave out one of them"
+                )
+        slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
+        for place, factor in enumerate(self._read.inputs):
+            values = X[:, len(self.fixed) + place]
+            mean, spread = float(values.mean()), float(values.std())
+            if factor in slopes and abs(mean) > _FAR * spread > 0:
+                centre = round(mean, -math.ceil(math.log10(spread)))
+                said.append(
+                    f"intercepts of groups are at {factor.text} = 0, far from its values: write "
+                    f"I({factor.text} - {centre:.15g}) for its slopes"
+                )
+        return said
+
+    def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
+        """Turn a table into numbers, (N, D) float64 without NaN.
+
+        Args:
+            frame: (N, ...) table with the formula's columns.
+            tell: warns.
+
+        Raises:
+            InputError: columns are missing, or an expression is not finite.
+        """
+        frame = checked_frame(frame)
+        absent = [name for name in self.column_names if name not in frame.columns]
+        if absent:
+            raise InputError(
+                f"the table lacks {len(absent)} column(s) of the formula: "
+                f"add {listed(absent, at_most=20)}"
+            )
+        numbers = {c.name: c.encode(column_of(frame, c.name), tell)[:, 0] for c in self.numbers}
+        levels = {c.name: c.encode(column_of(frame, c.name), tell) for c in self.levels}
+
+        def column(name: str, level: int | None = None) -> NDArray[np.float64]:
+            return numbers[name] if level is None else (levels[name] == level).astype(np.float64)
+
+        def value(text: str, steps: Any) -> NDArray[np.float64]:
+            found = value_of(steps, column)
+            wrong = ~np.isfinite(found)
+            if wrong.any():
+                rows = rows_listed(frame.index[wrong])
+                raise InputError(f"{text!r} of the formula is not finite in {rows}")
+            return found
+
+        ones = np.ones(len(frame))
+        products = [[value(*factor) for factor in product] for product in self.products]
+        columns = [np.prod([ones, *factors], axis=0) for factors in products]
+        groups = zip(self.groups, self._read.grouped, strict=True)
+        columns += [column.encode(_joined(frame, names), tell)[:, 0] for column, names in groups]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
+
+    @cached_property
+    def products(self) -> list[list[tuple[str, Any]]]:
+        """Encoded columns but groups: names of what each is a product of, and nested operations.
+
+        There `("column", name)` is a column of numbers, `("column", name, 2)` whether a row has the
+        third level.
+        """
+        number_of = {c.name: {text: i for i, text in enumerate(c.levels)} for c in self.levels}
+
+        def steps(factor: TermFactor, level: str | None = None) -> tuple[str, Any]:
+            name = factor.columns[0]
+            if level is not None:
+                return factor.text, ("column", name, number_of[name][level])
+            is_column = factor.kind == "column"
+            return factor.text, ("column", name) if is_column else steps_of(factor.text)
+
+        fixed = [[steps(*factor) for factor in column.factors] for column in self.fixed]
+        return fixed + [[steps(factor)] for factor in self._read.inputs]
+
+    def terms(self) -> AdditiveTerms:
+        """The terms of the formula by the numbers of the encoded columns."""
+        read, fixed = self._read, len(self.fixed)
+        inputs = {factor: fixed + place for place, factor in enumerate(read.inputs)}
+        first = fixed + len(inputs)
+        groups = {names: first + place for place, names in enumerate(read.grouped)}
+        smooth = [
+            Smooth(
+                tuple(inputs[factor] for factor in term.inputs),
+                term.kernel,
+                term.period,
+                None if term.by is None else groups[term.by],
+            )
+            for term in read.smooth
+        ]
+        of_groups = [
+            Groups(
+                groups[term.columns],
+                tuple(inputs[factor] for factor in term.slopes),
+                term.intercept,
+                term.correlated,
+            )
+            for term in read.groups
+        ]
+        return AdditiveTerms(
+            *(tuple(range(fixed)), tuple(smooth), tuple(of_groups)),
+            centred=self.has_thresholds,
+            ones=self.ones,
+        )
+
+    @property
+    def ones(self) -> tuple[int, ...]:
+        """Columns of fixed effects whose sum is one in every row: the intercept, or all levels."""
+        known = {column.name: len(column.levels) for column in self.levels}
+        places: dict[tuple[TermFactor, ...], list[int]] = {}
+        for place, column in enumerate(self.fixed):
+            if all(level is not None for _, level in column.factors):
+                places.setdefault(tuple(factor for factor, _ in column.factors), []).append(place)
+        for factors, own in places.items():
+            if len(own) == math.prod(known[factor.columns[0]] for factor in factors):
+                return tuple(own)
+        return ()
+
+
+def target_of(target: str | None, formula: str | None) -> str:
+    """The column to predict: as named, or as a formula has it on its left.
+
+    Raises:
+        InputError: neither, or two.
+    """
+    if formula is None:
+        if target is None:
+            raise InputError("there is no target: name the column to predict, or give a formula")
+        return target
+    if not isinstance(formula, str):
+        raise InputError(f"the formula must be text, got {formula!r}")
+    left = parse(formula).target
+    if target not in (None, left):
+        raise InputError(
+            f"the formula predicts {left!r}, but the target is {target!r}: leave it out"
+        )
+    return left
+
+
+def with_offset(formula: str | None, sides: Mapping[str, str]) -> dict[str, str]:
+    """Side columns with the exposure that a formula has as offset(log(column)).
+
+    Raises:
+        InputError: another column is named as the exposure.
+    """
+    exposure = None if formula is None else parse(formula).exposure
+    if exposure is None:
+        return dict(sides)
+    if sides.get("exposure", exposure) != exposure:
+        raise InputError(
+            f"the formula has offset(log({exposure})), but the exposure is "
+            f"{sides['exposure']!r}: leave one of them out"
+        )
+    return {**sides, "exposure": exposure}
+
+
+def rows_without_gaps(frame: pd.DataFrame, formula: str) -> tuple[pd.DataFrame, list[str]]:
+    """Rows where every column of a formula is there, and a note on those left out.
+
+    Raises:
+        InputError: a column that the table lacks, or gaps in every row.
+    """
+    frame = checked_frame(frame)
+    kept = np.ones(len(frame), bool)
+    for name in parse(formula).columns:
+        kept &= column_of(frame, known_column(frame, name)).notna().to_numpy()
+    if not kept.any():
+        raise InputError("every row has a gap in a column of the formula: fill the columns")
+    left = int((~kept).sum())
+    note = [f"left out {left} row(s) with gaps in columns of the formula"] if left else []
+    found: Any = frame[kept]
+    return found, note
+
+
+def _joined(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
+    """The column of groups, or the combinations of several, as "a:b"."""
+    import pandas as pd
+
+    columns = [column_of(frame, known_column(frame, name)) for name in names]
+    if len(columns) == 1:
+        return columns[0]
+    rows = zip(*(texts_in(column) for column in columns), strict=True)
+    joined = [None if None in row else label_of(row) for row in rows]
+    return pd.Series(joined, index=frame.index, name=":".join(names), dtype=object)
+
+
+def _text(name: str, factor: TermFactor) -> InputError:
+    place = "its place in the formula" if factor.text == name else f"{factor.text} in the formula"
+    return InputError(
+        f"column {name!r} holds text, but {place} takes numbers: clean it, or add it as a term of "
+        "its own"
+    )

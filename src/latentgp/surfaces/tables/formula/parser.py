@@ -1,0 +1,320 @@
+"""Formulas such as y ~ x1 + gp(x2, x3) + (1 | clinic): parsed, and never evaluated as Python."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from latentgp.errors import InputError
+from latentgp.setup.additive import SMOOTH
+from latentgp.surfaces.tables.formula.arithmetic import columns_in, masked, name_of, tree_of
+from latentgp.surfaces.tables.formula.terms import Formula, GroupTerm, SmoothTerm, TermFactor
+
+_LONGEST, _MOST_TERMS, _HIGHEST = 2_000, 2_000, 10
+
+
+@functools.lru_cache(maxsize=64)
+def parse(text: str) -> Formula:
+    """Read a formula: operators by formulaic (Wilkinson & Rogers 1973), gp(...) and groups here.
+
+    Raises:
+        InputError: no formula, or one with something else in it.
+
+    Example:
+        >>> read = parse("y ~ age * log(dose) + gp(east, north) + (1 | clinic)")
+        >>> [[factor.text for factor in term] for term in read.fixed]
+        [[], ['age'], ['log(dose)'], ['age', 'log(dose)']]
+        >>> read.smooth[0].inputs[1].columns, read.groups[0].columns
+        (('north',), ('clinic',))
+    """
+    if len(text) > _LONGEST:
+        raise InputError(f"the formula has {len(text)} characters: write at most {_LONGEST}")
+    return _Reader(text).formula()
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What formulaic takes for one factor: the name of a column or something else."""
+
+    text: str
+    is_column: bool
+
+    @property
+    def is_smooth(self) -> bool:
+        return not self.is_column and self.text.startswith("gp(")
+
+    @property
+    def is_offset(self) -> bool:
+        return not self.is_column and self.text.startswith("offset(")
+
+    @property
+    def is_one(self) -> bool:
+        return not self.is_column and self.text == "1"
+
+
+class _Reader:
+    """The text of one formula, with plain words in place of what formulaic need not see."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.plain, self.quoted = masked(text)
+
+    def formula(self) -> Formula:
+        rest, groups = self._without_groups()
+        left, right = self._terms(rest)
+        if len(left) != 1 or len(left[0]) != 1 or not left[0][0].is_column:
+            raise self._wrong(
+                "the left side must be one column; transform a target by its likelihood"
+            )
+        fixed: list[tuple[TermFactor, ...]] = []
+        smooth: list[SmoothTerm] = []
+        kept: list[GroupTerm] = []
+        exposures: list[str] = []
+        for term in right:
+            if term[0].is_one and len(term) == 1:
+                fixed.append(())
+            elif len(term) == 1 and term[0].text in groups:
+                kept += groups[term[0].text]
+            elif len(term) == 1 and term[0].is_smooth:
+                smooth.append(self._smooth(term[0].text))
+            elif len(term) == 1 and term[0].is_offset:
+                exposures.append(self._exposure(term[0].text))
+            elif any(piece.text in groups or piece.is_smooth for piece in term):
+                raise self._wrong("gp(...) and groups are added, not multiplied; gp has by=group")
+            else:
+                fixed.append(tuple(self._factor(piece) for piece in term))
+        if len(kept) < sum(map(len, groups.values())):
+            raise self._wrong("groups can be added alone")
+        self._check_once(kept)
+        if len(exposures) > 1:
+            raise self._wrong("it has more than one offset; multiply the exposures first")
+        exposure = exposures[0] if exposures else None
+        found = Formula(left[0][0].text, tuple(fixed), tuple(smooth), tuple(kept), exposure)
+        if found.target in found.columns:
+            raise self._wrong(f"the target {found.target!r} is on the right side too")
+        if not (found.fixed or found.smooth or found.groups):
+            raise self._wrong("it has no term; add a column, 1, gp(...) or groups")
+        return found
+
+    def _without_groups(self) -> tuple[str, dict[str, list[GroupTerm]]]:
+        """The formula with a name in place of every (... | group), and these."""
+        groups: dict[str, list[GroupTerm]] = {}
+        mark = "g"
+        while mark in self.plain or mark in self.text:
+            mark += "g"
+        kept, start, bar = [], 0, None
+        opened: list[int] = []
+        for place, letter in enumerate(self.plain):
+            if letter == "(":
+                opened.append(place)
+            elif letter == "|" and bar is None:
+                if not opened:
+                    raise self._wrong("groups stand in brackets, such as (1 | clinic)")
+                bar = (opened[-1], place)
+            elif letter == ")" and opened:
+                first = opened.pop()
+                if bar is not None and bar[0] == first:
+                    name = f"{mark}{len(groups)}_"
+                    own = self.plain[first + 1 : bar[1]], self.plain[bar[1] + 1 : place]
+                    groups[name] = self._groups(*own)
+                    kept += [self.plain[start:first], name]
+                    start, bar = place + 1, None
+        return "".join([*kept, self.plain[start:]]), groups
+
+    def _groups(self, before: str, after: str) -> list[GroupTerm]:
+        """(before | after): of a/b effects of a, and of every pair of a and b."""
+        correlated = not after.startswith("|")
+        nested = [
+            [name.strip() for name in level.split(":")]
+            for level in after.removeprefix("|").split("/")
+        ]
+        for name in (name for level in nested for name in level):
+            if not name.isidentifier():
+                given = self._as_written(after.strip(" |"))
+                raise self._wrong(
+                    f"the group must be a column, or some as a:b or a/b, not {given!r}"
+                )
+        columns = [[self.quoted.get(name, name) for name in level] for level in nested]
+        slopes: list[TermFactor] = []
+        intercept = False
+        for term in self._terms(f"{before} ")[1]:
+            if len(term) != 1:
+                given = self._as_written(before.strip())
+                raise self._wrong(f"before | stand columns and 1, not {given!r}")
+            if term[0].is_one:
+                intercept = True
+            else:
+                slopes.append(self._number(self._factor(term[0])))
+        if not (slopes or intercept):
+            given = self._as_written(after.rstrip())
+            raise self._wrong(f"nothing stands before |{given}; write (1 |{given})")
+        together = [chain(*columns[: level + 1]) for level in range(len(columns))]
+        return [
+            GroupTerm(tuple(dict.fromkeys(names)), tuple(slopes), intercept, correlated)
+            for names in together
+        ]
+
+    def _check_once(self, groups: list[GroupTerm]) -> None:
+        """No group has two intercepts, or a slope twice, which nothing could tell apart."""
+        effects = Counter(
+            (tuple(sorted(term.columns)), effect)
+            for term in groups
+            for effect in [*(["an intercept"] if term.intercept else []), *term.slopes]
+        )
+        for (columns, effect), times in effects.items():
+            if times > 1:
+                what = effect if isinstance(effect, str) else f"a slope of {effect.text}"
+                name = ":".join(columns)
+                raise self._wrong(f"{name} has {what} twice; write (1 | {name}) + (0 + x | {name})")
+
+    def _terms(self, formula: str) -> tuple[list[list[_Piece]], list[list[_Piece]]]:
+        """Terms left and right of the tilde, by formulaic's parser."""
+        import formulaic
+        from formulaic.parser import DefaultFormulaParser
+
+        parser: Any = formulaic.Formula
+        try:
+            most = _most_terms(DefaultFormulaParser().get_ast(formula))
+            if most > _MOST_TERMS:
+                raise ValueError(
+                    f"multiplied out it may have more than {_MOST_TERMS} terms, or a power above "
+                    f"{_HIGHEST}; write fewer"
+                )
+            parsed = parser(formula)
+            sides = [getattr(parsed, side, ()) for side in ("lhs", "rhs")]
+            if not hasattr(parsed, "rhs"):
+                sides = [(), parsed]
+            found = [[[self._piece(f) for f in term.factors] for term in side] for side in sides]
+        # Whatever a parser makes of arbitrary text is an error of the formula.
+        except Exception as error:
+            said = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+            why = said[0].rstrip(".") if said else type(error).__name__
+            if "`.` operator" in why:
+                why = "name the columns in place of a full stop"
+            raise self._wrong(self._as_written(why)) from error
+        return found[0], found[1]
+
+    def _piece(self, factor: Any) -> _Piece:
+        text = str(factor.expr)
+        if factor.eval_method.value == "lookup":
+            return _Piece(self.quoted.get(text, text), True)
+        return _Piece(self._as_written(text), False)
+
+    def _factor(self, piece: _Piece) -> TermFactor:
+        if piece.is_column:
+            return TermFactor(piece.text, (piece.text,))
+        tree, names = tree_of(piece.text)
+        call = _call_of(tree, "C")
+        if call is not None and len(call.args) == 1 and not call.keywords:
+            return TermFactor(piece.text, (name_of(call.args[0], names),), "levels")
+        return TermFactor(piece.text, columns_in(piece.text), "arithmetic")
+
+    def _number(self, factor: TermFactor) -> TermFactor:
+        if factor.kind == "levels":
+            raise self._wrong(f"{factor.text} stands where numbers are needed")
+        return factor
+
+    def _smooth(self, expression: str) -> SmoothTerm:
+        tree, names = tree_of(expression)
+        call = _call_of(tree, "gp")
+        if call is None or not call.args:
+            raise self._wrong(f"{expression!r} names no column; write gp(x)")
+        inputs = []
+        for node in call.args:
+            written = _restored(ast.unparse(node), names)
+            is_column = isinstance(node, ast.Name)
+            piece = _Piece(name_of(node, names) if is_column else written, is_column)
+            inputs.append(self._number(self._factor(piece)))
+        given = [keyword.arg for keyword in call.keywords]
+        if set(given) - {"kernel", "period", "by"} or len(set(given)) < len(given):
+            raise self._wrong("gp(...) has the settings kernel, period and by, each once")
+        settings = {keyword.arg: keyword.value for keyword in call.keywords}
+        kernel = "rbf"
+        if "kernel" in settings:
+            node = settings["kernel"]
+            named = node.value if isinstance(node, ast.Constant) else name_of(node, names)
+            kernel = str(named).lower().replace("_", "-")
+        if kernel not in SMOOTH:
+            raise self._wrong(f"kernel must be one of {', '.join(SMOOTH)}")
+        if kernel == "globe" and len(inputs) != 2:
+            raise self._wrong("kernel=globe takes longitude and latitude")
+        if len(set(inputs)) < len(inputs):
+            raise self._wrong(f"{expression} names a column twice")
+        period = self._period(settings["period"], kernel) if "period" in settings else None
+        by = (name_of(settings["by"], names),) if "by" in settings else None
+        return SmoothTerm(tuple(inputs), kernel, period, by)
+
+    def _exposure(self, expression: str) -> str:
+        """The column of which offset(log(column)) is the logarithm."""
+        tree, names = tree_of(expression)
+        call = _call_of(tree, "offset")
+        inner = _call_of(call.args[0], "log") if call is not None and len(call.args) == 1 else None
+        if inner is None or len(inner.args) != 1 or not isinstance(inner.args[0], ast.Name):
+            raise self._wrong(
+                "an offset is offset(log(column)), of the exposure of counts, as "
+                'side_columns={"exposure": column} or --exposure column; what is known of another '
+                "target is subtracted from it first"
+            )
+        return name_of(inner.args[0], names)
+
+    def _period(self, node: ast.AST, kernel: str) -> float:
+        value: Any = node.value if isinstance(node, ast.Constant) else None
+        if type(value) not in (int, float) or not 0 < value < 1e300:
+            raise self._wrong(f"a period must be a positive number, not {ast.unparse(node)}")
+        if kernel != "periodic":
+            raise self._wrong(f"kernel={kernel} has no period; write kernel=periodic")
+        return float(value)
+
+    def _as_written(self, text: str) -> str:
+        return _restored(text, self.quoted)
+
+    def _wrong(self, why: str) -> InputError:
+        shown = self.text if len(self.text) < 80 else f"{self.text[:77]}..."
+        return InputError(f"the formula {shown!r} cannot be read: {why}")
+
+
+def _call_of(tree: ast.AST, name: str) -> ast.Call | None:
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == name:
+        return tree
+    return None
+
+
+def _restored(text: str, names: dict[str, str]) -> str:
+    """The text with `quoted columns` where plain words stood for them."""
+    if not names:
+        return text
+    return re.sub("|".join(map(re.escape, names)), lambda found: f"`{names[found[0]]}`", text)
+
+
+def _most_terms(tree: Any) -> int:
+    """At most so many terms come of formulaic's tree of operators, before it multiplies them out.
+
+    A power above `_HIGHEST` counts as too many.
+    """
+    nodes = [tree]
+    for node in nodes:
+        nodes += [child for child in getattr(node, "args", ()) if hasattr(child, "args")]
+    counts: dict[int, int] = {}
+    for node in reversed(nodes):
+        if not hasattr(node, "args"):
+            return 1
+        own = [counts.get(id(child), 1) for child in node.args]
+        if node.operator.symbol in ("**", "^"):
+            power = str(node.args[1])
+            high = not power.isdigit() or len(power) > 2 or int(power) > _HIGHEST
+            counts[id(node)] = _MOST_TERMS + 1 if high else max(2, own[0]) ** int(power)
+        elif node.operator.symbol in ("~", "+", "-"):
+            counts[id(node)] = sum(own)
+        elif node.operator.symbol == ":":
+            counts[id(node)] = math.prod(own)
+        else:
+            counts[id(node)] = functools.reduce(lambda a, b: a * (b + 1) + b, own, 0)
+        if counts[id(node)] > _MOST_TERMS:
+            return counts[id(node)]
+    return counts[id(tree)]

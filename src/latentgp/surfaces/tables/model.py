@@ -1,0 +1,590 @@
+"""An estimator that speaks tables: columns of any type in, predictions with intervals out."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from os import fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+
+from latentgp.choosing.registry import of_name
+from latentgp.errors import InputError
+from latentgp.extensions.batches.method import Stochastic
+from latentgp.extensions.deep.methods.random_feature_vi import RandomFeatureVI
+from latentgp.likelihoods import Likelihood
+from latentgp.methods.base import Method
+from latentgp.posteriors.coefficients import Coefficients, GroupEffects
+from latentgp.posteriors.predictive import Predictive
+from latentgp.rows.data import Data
+from latentgp.rows.pieces import TableFiles
+from latentgp.runtime.buckets import apply_in_buckets
+from latentgp.runtime.interrupts import current_interrupts
+from latentgp.runtime.x64 import double_precision, interruptible
+from latentgp.surfaces.estimators.classifier import LabelEstimator
+from latentgp.surfaces.evaluation.effects import Effects
+from latentgp.surfaces.tables import TableEncoder, once, split_target
+from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, target_of, with_offset
+from latentgp.surfaces.tables.notation import Notation, stays_text
+from latentgp.surfaces.tables.rows import TableRows, sample_of
+from latentgp.surfaces.tables.scores import classification_scores, regression_scores, uncensored
+from latentgp.surfaces.tables.start import (
+    ESTIMATORS,
+    SIDES,
+    WEIGHTS,
+    Estimator,
+    Started,
+    sides_of,
+    start,
+    taken_out,
+    targets_of,
+)
+from latentgp.surfaces.tables.targets import Task
+from latentgp.surfaces.tables.values import Tell, checked_frame, listed, name_of, warn
+from latentgp.typing import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
+    from latentgp.surfaces.export import Exported
+
+_SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
+_INDUCING = 200
+_Given = ParamSpec("_Given")
+_Model = TypeVar("_Model", bound="TableModel")
+
+
+def _recorded(fit: Callable[_Given, _Model]) -> Callable[_Given, _Model]:
+    """A fit whose model says by which call it was made."""
+
+    def as_code(value: Any) -> str:
+        return (
+            "frame"
+            if hasattr(value, "columns")
+            else repr(fspath(value) if isinstance(value, Path) else value)
+        )
+
+    @functools.wraps(fit)
+    def recorded(*args: _Given.args, **given: _Given.kwargs) -> _Model:
+        words = [*map(as_code, args[1:]), *(f"{k}={as_code(v)}" for k, v in given.items())]
+        call = f"latentgp.TableModel.{fit.__name__}({', '.join(words)})"
+        return dataclasses.replace(fit(*args, **given), made_by=call)
+
+    return recorded
+
+
+@dataclasses.dataclass(frozen=True)
+class TableModel:
+    """A fitted estimator with the encoding of the columns that it was fitted to.
+
+    Made by `fit` (or `fit_files`) of a table with numbers, text, categories, dates and gaps.
+
+    Attributes:
+        estimator: fitted, of the target's kind.
+        encoder: turns the other columns into numbers.
+        target: name of the target column.
+        notes: what was done to the table, a line each.
+        side_columns: which columns hold what the likelihood reads a row, by its name for it.
+        notation: how text writes a target of numbers; None if as Python does.
+        spreads: standard deviation of each encoded column in training, (D,).
+        made_by: the call or command that fitted it; empty if nobody knows.
+
+    Example:
+        >>> import numpy as np, pandas as pd, latentgp as lgp
+        >>> size = np.linspace(50.0, 195.0, 30)
+        >>> houses = pd.DataFrame({"size": size, "town": ["York", "Leeds"] * 15})
+        >>> houses["price"] = 2 * size + 40 * (houses["town"] == "York") + np.sin(size)
+        >>> model = lgp.TableModel.fit(houses, "price", random_state=0)
+        >>> model.notes[-1]
+        "town: 2 categories ('Leeds', 'York') as 0/1 columns"
+        >>> model.predict(pd.DataFrame({"town": ["Leeds", "York"], "size": [100, 100]})).round(-1)
+            mean  std  lower  upper
+        0  200.0  0.0  200.0  200.0
+        1  240.0  0.0  240.0  240.0
+    """
+
+    estimator: Estimator
+    encoder: TableEncoder | FormulaEncoder
+    target: str
+    notes: tuple[str, ...]
+    side_columns: dict[str, str] = dataclasses.field(default_factory=dict)
+    notation: Notation | None = None
+    spreads: tuple[float, ...] = ()
+    made_by: str = ""
+
+    @classmethod
+    @interruptible
+    @_recorded
+    def fit(
+        cls,
+        frame: "pd.DataFrame",
+        target: str | None = None,
+        *,
+        formula: str | None = None,
+        task: Task | Literal["auto"] = "auto",
+        likelihood: str | Likelihood = "auto",
+        weights: str | None = None,
+        side_columns: dict[str, str] | None = None,
+        order: Sequence[str] | None = None,
+        leave_out: Sequence[str] = (),
+        time: str | None = None,
+        by: str | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Fit a table.
+
+        Args:
+            frame: inputs and target; rows without a target are left out.
+            target: the column to predict; of a formula the one on its left.
+            formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
+                effects, Gaussian processes, effects of groups. With neither an intercept nor all
+                levels of a category it has a prior mean of zero. offset(log(days)) is the exposure.
+            task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
+                the target's type; and says so in the notes.
+            likelihood: by name, or an object; "auto" is the task's usual one, "binomial" where
+                there are trials, "weibull" where there are censored rows.
+            weights: a column of row weights, which is then not an input.
+            side_columns: columns of what the likelihood reads a row, such as
+                {"exposure": "days"}; they are then no inputs.
+            order: of an ordinal target, its labels from lowest to highest; None takes that of
+                numbers, or of a category with an order.
+            leave_out: columns that are no inputs.
+            time: the one input, a column of numbers or dates: a Matérn 5/2 process in state-space
+                form, O(N) rows.
+            by: a column that tells independent series apart, under the same hyper-parameters.
+            settings: for the estimator, such as `method`, `representation`, `n_inducing` and
+                `random_state`.
+
+        Raises:
+            InputError: no such column, or a target, side column or order that the task has none of;
+                a formula that cannot be read.
+        """
+        target = target_of(None if target is None else name_of(target), formula)
+        sides = with_offset(formula, side_columns or {})
+        started = start(
+            frame,
+            target,
+            task=task,
+            likelihood=likelihood,
+            weights=weights,
+            side_columns=sides,
+            order=order,
+            leave_out=leave_out,
+            settings=settings,
+            time=time,
+            by=by,
+            formula=formula,
+        )
+        estimator, X, y = started.estimator, started.X, started.y
+        estimator.fit(X, y, sample_weight=started.weights, **started.side)
+        return cls._made(started, target, sides)
+
+    @classmethod
+    @interruptible
+    @_recorded
+    def fit_files(
+        cls,
+        path: str | Path,
+        target: str,
+        *,
+        task: Task | Literal["auto"] = "auto",
+        likelihood: str | Likelihood = "auto",
+        weights: str | None = None,
+        side_columns: dict[str, str] | None = None,
+        order: Sequence[str] | None = None,
+        leave_out: Sequence[str] = (),
+        batch_size: int | None = None,
+        epochs: int | None = None,
+        checkpoint: str | Path | None = None,
+        devices: Sequence[Any] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Fit tables in files that need not fit in memory, a batch of rows at a time.
+
+        The encoding, the classes and where the search starts are learned from a sample of the
+        rows; what a later row holds that the sample did not, such as a class, is an error with
+        its file and row.
+
+        Args:
+            path: a CSV or Parquet file, or a folder of them.
+            target: the column to predict.
+            task: as in `fit`.
+            likelihood: as in `fit`.
+            weights: as in `fit`.
+            side_columns: as in `fit`.
+            order: as in `fit`.
+            leave_out: as in `fit`.
+            batch_size: rows of a batch; None is 1,000, or a method's own that learns from batches.
+            epochs: at most so many passes over the rows; None is 20, or the method's own.
+            checkpoint: a file kept up to date while learning, and resumed from if it exists.
+            devices: over which the rows are spread, as in `latentgp.fit`.
+            settings: for the estimator: `method`, `n_inducing`, `depth`, `random_state`, `verbose`.
+
+        Raises:
+            InputError: as `fit` does; a method that keeps something of every row.
+        """
+        sides = side_columns or {}
+        method = settings.get("method", "auto")
+        own = None if method == "auto" else of_name(method)
+        if not (own is None or own.works_in_batches or own.reads_batches):
+            raise InputError(
+                f"method={method!r} keeps something of every row, which a fit in batches cannot: "
+                "choose auto, collapsed, augmented, variational or random-features, or fit one "
+                "file without batches"
+            )
+        held = settings.get("representation")
+        if held is not None and held.one_coefficient_a_row:
+            raise InputError(
+                f"representation={held} keeps something of every row, which a fit in batches "
+                "cannot: take Inducing(200), or fit one file without batches"
+            )
+        if settings.get("hyperparameters", "optimise") != "optimise":
+            raise InputError(
+                "a fit in batches takes the most probable hyper-parameters: leave hyperparameters "
+                "out, or fit one file without batches"
+            )
+        Stochastic().continued(batch_size, epochs)  # refuses what it cannot be
+        files = TableFiles(path)
+        frame = sample_of(files, _SAMPLED_ROWS)
+        started = start(
+            frame,
+            target,
+            task=task,
+            likelihood=likelihood,
+            weights=weights,
+            side_columns=sides,
+            order=order,
+            leave_out=leave_out,
+            settings=settings,
+        )
+        estimator, encoder = started.estimator, started.encoder
+        deep = estimator.depth != 1 or (own is not None and own.reads_batches)
+        if deep and not (own is None or own.takes_layers):
+            raise InputError(
+                f"method={method!r} has no hidden layers, but depth={estimator.depth}; leave the "
+                "method out, or take depth=1"
+            )
+        if estimator.n_inducing is None and held is None and not deep:
+            estimator.n_inducing = _INDUCING
+        names, limit = (
+            ["max_evaluations", "verbose", "max_seconds", "method"],
+            estimator.max_seconds,
+        )
+        asked = {name: getattr(estimator, name) for name in names}
+        estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
+        by_itself = method if isinstance(method, Method) else RandomFeatureVI()
+        if deep:  # its own search starts at what a few rows say
+            estimator.set_params(method=dataclasses.replace(by_itself, epochs=1))
+        began = time.monotonic()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is fitted is judged at the end
+            few = slice(None, None, max(1, len(started.y) // _START_ROWS))
+            part = {name: values[few] for name, values in started.side.items()}
+            own = None if started.weights is None else started.weights[few]
+            estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
+        if current_interrupts().happened:
+            raise KeyboardInterrupt  # nothing was learned from the batches yet
+        if deep:
+            estimator.method_ = by_itself
+        left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
+        estimator.set_params(**asked | {"max_seconds": left})
+
+        tell = once()
+
+        def convert(frame: "pd.DataFrame") -> Data:
+            split = split_target(frame, target)
+            y = targets_of(split.target, started.task, started.notation)
+            if isinstance(estimator, LabelEstimator):
+                y = estimator.numbered(y)
+            row_weights = None
+            if weights is not None:
+                row_weights = taken_out(split.inputs, weights, "weights", WEIGHTS)[1]
+            side = sides_of(split.inputs, sides)
+            return Data(encoder.encode(split.inputs, tell), y, weights=row_weights, **side)
+
+        used = [*encoder.column_names, target, *([weights] if weights else []), *sides.values()]
+        estimator.continue_with(
+            TableRows(files, convert, used, target=target, weights=weights),
+            batch_size=batch_size,
+            epochs=epochs,
+            checkpoint=checkpoint,
+            verbose=estimator.verbose,
+            devices=devices,
+        )
+        estimator.set_params(max_seconds=limit)
+        return cls._made(started, target, sides)
+
+    @classmethod
+    def _made(cls, started: Started, target: str, sides: dict[str, str]) -> Self:
+        """Model of an estimator that has just been fitted."""
+        return cls(
+            *(started.estimator, started.encoder, target, started.notes, sides),
+            notation=started.notation,
+            spreads=tuple(np.std(started.X, axis=0).tolist()),
+        )
+
+    @property
+    def read_as_text(self) -> list[str]:
+        """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
+        target = [self.target] if stays_text(self.notation) else []
+        return [*self.encoder.read_as_text, *target]
+
+    @property
+    def task(self) -> Task:
+        """Kind of target: a number, a count, a class, or an ordered class."""
+        return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
+
+    def predict(
+        self,
+        frame: "pd.DataFrame",
+        level: float = 0.95,
+        *,
+        mean_only: bool = False,
+        tell: Tell = warn,
+    ) -> "pd.DataFrame":
+        """Predictions, one a row of the table.
+
+        Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
+        exposure or trials in one unit of it, which a warning says. Classes give
+        `prediction`, a `probability_...` for each class, and, of two classes with one latent
+        function, `probability_..._lower` and `_upper` of the second: the interval that holds this
+        probability, given how uncertain the latent function is.
+
+        Args:
+            frame: the rows.
+            level: probability that an interval holds.
+            mean_only: of numbers and counts give `mean` alone, which is several times faster.
+            tell: warns; `tables.once()` does so once for all parts of a table.
+        """
+        import pandas as pd
+
+        frame = checked_frame(frame)
+        known = {name: column for name, column in self.side_columns.items() if column in frame}
+        for name, column in self.side_columns.items():
+            without = SIDES[name].without
+            if name not in known and without is not None:
+                tell(f"the table has no column {column!r}", f": {without}")
+        X = self.encoder.encode(frame, tell)
+        side: dict[str, Any] = sides_of(frame, known)
+        if mean_only and not isinstance(self.estimator, LabelEstimator):
+            return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
+        # All that is asked for is read off one set of marginals, which are what takes long.
+        predictive = self.estimator.posterior_.predict(X, **side)
+        if not isinstance(self.estimator, LabelEstimator):
+            self._tell_of_tails(predictive, tell)
+            lower, upper = predictive.interval(level)
+            columns = {
+                "mean": predictive.mean,
+                "std": np.sqrt(predictive.variance),
+                "lower": lower,
+                "upper": upper,
+            }
+            return pd.DataFrame(columns, index=frame.index)
+        probabilities, classes = predictive.probabilities, self.estimator.classes_
+        columns = {
+            "prediction": classes[np.argmax(probabilities, axis=1)],
+            **{f"probability_{k}": p for k, p in zip(classes, probabilities.T, strict=True)},
+        }
+        likelihood = predictive.likelihood
+        if len(classes) == 2 and self.task == "classification" and likelihood.latent_size == 1:
+            if isinstance(predictive, Predictive):
+                mean, variance = predictive.latent_mean[:, 0], predictive.latent_variance[:, 0]
+            else:  # draws
+                mean, variance = self.estimator.posterior_.predict_f(X)
+            reach = ndtri((1 + level) / 2) * np.sqrt(variance)
+            ends = np.stack([mean - reach, mean + reach])
+            lower, upper = _second_class(likelihood, ends)
+            second = f"probability_{classes[1]}"
+            columns |= {f"{second}_lower": lower, f"{second}_upper": upper}
+        return pd.DataFrame(columns, index=frame.index)
+
+    def encoded(
+        self, frame: "pd.DataFrame", tell: Tell = warn
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Inputs, targets and side information of rows whose target is known.
+
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
+
+        Raises:
+            InputError: a column of the fit that is missing.
+        """
+        split = split_target(frame, self.target)
+        X = self.encoder.encode(split.inputs, tell)
+        side = sides_of(split.inputs, self.side_columns)
+        return X, targets_of(split.target, self.task, self.notation), side
+
+    def leave_one_out(
+        self, frame: "pd.DataFrame", *, weights: str | None = None, tell: Tell = warn
+    ) -> LeaveOneOut:
+        """Predict every row whose target is known from all others, as `GPRegressor.leave_one_out`.
+
+        Args:
+            frame: the rows that were fitted.
+            weights: the column of row weights, if the fit had one.
+            tell: as in `predict`.
+
+        Raises:
+            InputError: a column of the fit that is missing.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> days = pd.DataFrame({"day": np.arange(40.0)})
+            >>> days["sold"] = 9 + np.sin(days["day"] / 4) + 0.1 * np.cos(9 * days["day"])
+            >>> model = lgp.TableModel.fit(days, "sold", random_state=0)
+            >>> model.leave_one_out(days).mean.shape
+            (40,)
+        """
+        X, y, side = self.encoded(frame, tell)
+        own = None
+        if weights is not None:
+            inputs = split_target(frame, self.target).inputs
+            own = taken_out(inputs, weights, "weights", WEIGHTS)[1]
+        return self.estimator.leave_one_out(X, y, own, **side)
+
+    @double_precision
+    def coefficients(self) -> Coefficients:
+        """Fixed effects of a formula with their standard errors, on the scale of f.
+
+        Raises:
+            InputError: the model has none.
+        """
+        names = self.encoder.feature_names
+        found = self.estimator.posterior_.coefficients(names)
+        ones = list(getattr(self.encoder, "ones", ()))
+        level = np.asarray(self.estimator.posterior_.model.mean(np.zeros((1, len(names)))))[0]
+        moved = found.estimate.copy()
+        moved[ones] += level if moved.ndim > 1 else float(level[0])
+        return found._replace(estimate=moved)
+
+    def group_effects(self, column: str) -> dict[str, GroupEffects]:
+        """Effects of the groups of a column by what they multiply, on the scale of f.
+
+        Args:
+            column: of groups, in a formula; "a:b" of combinations of two.
+
+        Raises:
+            InputError: no such column of groups.
+        """
+        groups = getattr(self.encoder, "groups", ())
+        known = {own.name: own for own in groups}
+        if column not in known:
+            raise InputError(
+                f"there is no column of groups {column!r}: "
+                + (f"there are {listed(known)}" if known else "fit a formula with (1 | column)")
+            )
+        names, labels = self.encoder.feature_names, known[column].labels
+        number = len(names) - len(groups) + list(known).index(column)
+        return self.estimator.posterior_.group_effects(
+            number, range(len(labels)), names=names, labels=labels
+        )
+
+    def effects(self, frame: "pd.DataFrame", tell: Tell = warn, **settings: Any) -> Effects:
+        """What the columns do to the prediction, categories and dates included.
+
+        Numbers and dates are those that the model reads, however text writes them.
+
+        Args:
+            frame: the background rows.
+            tell: as in `predict`.
+            settings: as `latentgp.surfaces.evaluation.effects.Effects` takes them.
+        """
+        outputs = [self.response]
+        if isinstance(self.estimator, LabelEstimator):
+            classes = self.estimator.classes_
+            outputs = [
+                self.probability_of(k) for k in (classes if len(classes) > 2 else classes[1:])
+            ]
+        response = outputs[0] if len(outputs) == 1 else f"probability of {self.target}"
+        plain = {"columns": self.encoder.column_names, "outputs": outputs, "response": response}
+        return Effects(
+            self.encoder.read(frame),
+            self.estimator.posterior_,
+            lambda rows: self.encoder.encode(rows, tell),
+            **plain | settings,
+        )
+
+    @property
+    def response(self) -> str:
+        """What predictions are of, without side information of a row."""
+        units = [
+            self.side_columns[name] for name in ("exposure", "trials") if name in self.side_columns
+        ]
+        return " ".join([self.target, *(f"per unit of {column}" for column in units)])
+
+    def probability_of(self, label: Any) -> str:
+        """Name of the probability of a class."""
+        return f"P({self.target} = {label})"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model to one file, without pickle; read it with `latentgp.load`."""
+        from latentgp.persistence import save
+
+        return save(self, path)
+
+    def export(self, folder: str | Path, **settings: Any) -> Exported:
+        """Write the predictions as files that need no latentgp: a Python file, StableHLO.
+
+        The Python file, `predictor.py`, has `predict_table(columns)`, which takes a dict of columns
+        and reads them as `predict` does, and `python predictor.py rows.csv > predictions.csv`.
+
+        Args:
+            folder: where to; it is made if need be.
+            settings: `formats` and `tolerance` of `latentgp.export_predictor`.
+
+        Raises:
+            InputError: as `latentgp.export_predictor` does.
+        """
+        from latentgp.surfaces.export.tables import export_table_model
+
+        return export_table_model(self, folder, **settings)
+
+    def evaluate(self, frame: "pd.DataFrame", *, tell: Tell = warn) -> dict[str, float]:
+        """Scores on rows whose target is known, by name.
+
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
+        """
+        X, y, side = self.encoded(frame, tell)
+        if isinstance(self.estimator, LabelEstimator):
+            return classification_scores(self.estimator, X, y)
+        predictive = self.estimator.posterior_.predict(X, **side)
+        self._tell_of_tails(predictive, tell)
+        return regression_scores(self.estimator, y, predictive, uncensored(side, len(y)))
+
+    def _tell_of_tails(self, predictive: Predictive, tell: Tell) -> None:
+        """Say why there is no standard deviation, where the law has none."""
+        if np.all(np.isfinite(predictive.variance)):
+            return
+        freedom = getattr(self.estimator.model_.likelihood, "degrees_of_freedom", None)
+        why = "" if freedom is None else f", of {float(freedom):.3g} degrees of freedom"
+        tell(
+            "the standard deviation is infinite",
+            f", as the law that was learned{why}, has tails too heavy to have one: go by the "
+            "interval, and by the mean absolute error",
+        )
+
+
+@double_precision
+def _second_class(
+    likelihood: Likelihood, ends: Float[np.ndarray, "2 N"]
+) -> Float[np.ndarray, "2 N"]:
+    """Its probability at the two ends of the one latent function, the lower first."""
+    values = apply_in_buckets(_probability_of_second, likelihood, rows=ends.ravel())
+    return np.sort(values.reshape(ends.shape), axis=0)
+
+
+@jax.jit
+def _probability_of_second(likelihood: Likelihood, f: Float[Array, "N"]) -> Float[Array, "N"]:
+    return jax.vmap(lambda value: likelihood.class_probabilities(value[None], {})[1])(f)

@@ -1,0 +1,298 @@
+"""Preparation of a table for an estimator: task, likelihood, encoded columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.kernels import Matern52, White
+from latentgp.likelihoods import Likelihood, Ordinal
+from latentgp.representations import Markov
+from latentgp.surfaces.estimators import (
+    BINARY,
+    COUNTS,
+    MULTICLASS,
+    REGRESSION,
+    GPClassifier,
+    GPCountRegressor,
+    GPOrdinalClassifier,
+    GPRegressor,
+)
+from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
+from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
+from latentgp.surfaces.tables.notation import Notation, Recognised, plain
+from latentgp.surfaces.tables.targets import Task
+from latentgp.surfaces.tables.values import listed, numbers_in, read_column, source_of, texts_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WEIGHTS = "give numbers, not negative"
+
+Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
+
+ESTIMATORS: dict[Task, type[Estimator]] = {
+    "regression": GPRegressor,
+    "count": GPCountRegressor,
+    "classification": GPClassifier,
+    "ordinal": GPOrdinalClassifier,
+}
+TASKS: dict[str, Task] = {
+    **dict.fromkeys(REGRESSION, "regression"),
+    **dict.fromkeys(COUNTS, "count"),
+    **dict.fromkeys([*BINARY, *MULTICLASS], "classification"),
+    "ordinal": "ordinal",
+}
+
+_TASKS_OF_TARGETS: dict[str, Task] = {
+    "real": "regression",
+    "count": "count",
+    "class": "classification",
+}
+
+
+class Side(NamedTuple):
+    """Side information of a task, and its value where predictions lack it."""
+
+    task: Task
+    likelihood: str
+    without: str | None
+
+
+SIDES = {
+    "exposure": Side("count", "auto", "predictions are in one unit of exposure"),
+    "trials": Side("count", "binomial", "predictions are of one trial"),
+    "censored": Side("regression", "weibull", None),  # what is predicted is the event
+    "upper": Side("regression", "censored-gaussian", None),
+    "noise_variance": Side("regression", "auto", "predictions have the learned noise only"),
+}
+
+
+class TargetChoice(NamedTuple):
+    """Task and likelihood for a target, with notes on whatever was chosen automatically."""
+
+    task: Task
+    likelihood: str | Likelihood
+    notes: list[str]
+
+
+def choose_task(
+    target: "pd.Series",
+    task: Task | Literal["auto"],
+    likelihood: str | Likelihood,
+    side_columns: Mapping[str, str],
+    order: Sequence[str] | None,
+) -> TargetChoice:
+    """Choose task and likelihood if "auto", by the rules of `TableModel.fit`.
+
+    Raises:
+        InputError: a side column or an order that the task has none of.
+    """
+    notes, sides = [], {}
+    for name, column in side_columns.items():
+        if name not in SIDES:
+            raise InputError(f"there is no side column {name!r}: name one of {listed(SIDES)}")
+        sides[name] = SIDES[name]
+        if task == "auto" and _is_auto(likelihood):
+            task = sides[name].task
+            notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
+    if task == "auto":
+        if isinstance(likelihood, Likelihood):
+            task, reason = _task_of(likelihood), f"the likelihood is {type(likelihood).__name__}"
+        elif likelihood in TASKS:
+            task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
+        elif order is not None:
+            task, reason = "ordinal", "an order is given"
+        else:
+            task, reason = guess_task(target)
+        notes.append(f"{task} of {target.name!r}, because {reason}")
+    for name, side in sides.items():
+        if side.task != task:
+            raise InputError(
+                f"{name} belongs to the task {side.task}, but the task of {target.name!r} is "
+                f"{task}: leave {name} out, or choose another task or likelihood"
+            )
+        if _is_auto(likelihood) and side.likelihood != "auto":
+            likelihood = side.likelihood
+            notes.append(f"likelihood {likelihood!r}, because of {name}")
+    if order is not None and task != "ordinal":
+        raise InputError(
+            f"an order belongs to the task ordinal, but the task of {target.name!r} is {task}: "
+            "leave the order out, or choose the task ordinal"
+        )
+    return TargetChoice(task, likelihood, notes)
+
+
+def _is_auto(likelihood: str | Likelihood) -> bool:
+    return isinstance(likelihood, str) and likelihood == "auto"
+
+
+def _task_of(likelihood: Likelihood) -> Task:
+    """The task of the targets that a likelihood is of."""
+    if isinstance(likelihood, Ordinal):
+        return "ordinal"
+    return _TASKS_OF_TARGETS[likelihood.targets]
+
+
+class Started(NamedTuple):
+    """Table prepared for an estimator that is not fitted yet."""
+
+    estimator: Estimator
+    encoder: TableEncoder | FormulaEncoder
+    task: Task
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+    side: dict[str, np.ndarray]
+    notes: tuple[str, ...]
+    notation: Notation | None
+
+
+def start(
+    frame: "pd.DataFrame",
+    target: str,
+    *,
+    task: Task | Literal["auto"],
+    likelihood: str | Likelihood,
+    weights: str | None,
+    side_columns: dict[str, str],
+    order: Sequence[str] | None,
+    leave_out: Sequence[str],
+    settings: dict[str, Any],
+    time: str | None = None,
+    by: str | None = None,
+    formula: str | None = None,
+) -> Started:
+    """Prepare a table by the rules of `TableModel.fit`.
+
+    Raises:
+        InputError: as `TableModel.fit` does.
+    """
+    gaps: list[str] = []
+    if formula is not None:
+        _check_alone(formula, time, by, leave_out, settings)
+        frame, gaps = rows_without_gaps(frame, formula)
+    split = split_target(frame, target)
+    inputs, notes, side = split.inputs, gaps, {}
+    if split.rows_dropped:
+        notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
+    task, likelihood, why = choose_task(split.target, task, likelihood, side_columns, order)
+    notes += why
+    for name, column in side_columns.items():
+        rest, side[name] = taken_out(inputs, column, name, "give a number in every row")
+        inputs = rest if formula is None else inputs  # which says itself what it takes
+    row_weights = None
+    if weights is not None:
+        inputs, row_weights = taken_out(inputs, weights, "weights", WEIGHTS)
+    recognised = Recognised(None)
+    if task in ("regression", "count"):
+        recognised = read_column(split.target, may_be_date=False)[1]
+    notes += recognised.described(target)
+    if by is not None and time is None:
+        raise InputError(f"--by {by} tells series apart, which need a column of time: add --time")
+    if formula is not None:
+        encoder = FormulaEncoder.fit(inputs, formula, has_thresholds=task == "ordinal")
+    elif time is not None:
+        encoder = TableEncoder.of_series(inputs, time, by)
+    else:
+        encoder = TableEncoder.fit(inputs, leave_out)
+    notes += encoder.describe()
+    if task == "ordinal":
+        order = order or _order_of(split.target)
+        settings = settings | {"order": order}
+        if order is not None:
+            notes.append(f"in the order {' < '.join(order)}")
+    notation = recognised.notation
+    X, y = encoder.encode(inputs), targets_of(split.target, task, notation)
+    if time is not None:
+        settings = settings | _of_series(X, settings)
+    if isinstance(encoder, FormulaEncoder):
+        notes += encoder.doubts(X)
+        settings = settings | {"kernel": encoder.terms()}
+    estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
+    return Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
+
+
+def _check_alone(
+    formula: str,
+    time: str | None,
+    by: str | None,
+    leave_out: Sequence[str],
+    settings: Mapping[str, Any],
+) -> None:
+    """Raise InputError where something beside a formula says what the inputs are."""
+    others = {"time": time, "by": by, "leave_out": leave_out or None}
+    others |= {name: settings.get(name) for name in ("kernel", "mean", "groups")}
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
+
+
+def _of_series(X: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
+    """Kernel and representation of series, where none are given."""
+    spread = float(np.std(X[:, 0])) or 1.0
+    found: dict[str, Any] = {}
+    if settings.get("kernel") is None:
+        kernel = Matern52(lengthscale=spread / 5).on(0)
+        if X.shape[1] > 1:
+            kernel = kernel * White(variance=1.0).on(1)
+            frozen = tuple(settings.get("frozen", ()))
+            found["frozen"] = (*frozen, "kernel.parts[1].kernel.variance")
+        found["kernel"] = kernel
+    if settings.get("representation") is None and settings.get("n_inducing") is None:
+        found["representation"] = Markov()
+    return found
+
+
+def _order_of(target: "pd.Series") -> list[str] | None:
+    """The labels from lowest to highest, of numbers and of categories with an order."""
+    if getattr(target.dtype, "ordered", False):
+        return texts_in(target.cat.categories.to_series()).tolist()
+    known = target.drop_duplicates().astype(object).infer_objects()
+    source = source_of(known)
+    if source not in ("number", "text", "boolean"):
+        return None
+    ascending = np.argsort(numbers_in(known, source), kind="stable")
+    return texts_in(known.iloc[ascending]).tolist()
+
+
+def targets_of(target: "pd.Series", task: str, notation: Notation | None) -> np.ndarray:
+    """Targets as an estimator takes them: labels as text, others as numbers, shape (N,)."""
+    if task in ("classification", "ordinal"):
+        return texts_in(target).to_numpy(dtype=str)
+    return _numbers("target", plain(target, notation), "use --task classification, or clean it")
+
+
+def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
+    if column.dtype.kind in "mM":  # NumPy would count their ticks
+        raise InputError(
+            f"the {what} {column.name!r} holds dates or durations: make numbers of them, such as "
+            "by .dt.total_seconds()"
+        )
+    try:
+        return column.to_numpy(dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the {what} {column.name!r} is not a number in every row ({error}): {advice}"
+        ) from error
+
+
+def sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Side information by the likelihood's names."""
+    return {
+        name: taken_out(frame, column, name, "give a number in every row")[1]
+        for name, column in columns.items()
+    }
+
+
+def taken_out(
+    inputs: "pd.DataFrame", column: str, what: str, advice: str
+) -> tuple["pd.DataFrame", np.ndarray]:
+    """The inputs without a column, and its numbers, shape (N,)."""
+    inputs, values, dropped = split_target(inputs, column)
+    if dropped:
+        raise InputError(f"the {what} column {column!r} is missing in {dropped} row(s): fill it")
+    return inputs, _numbers(f"{what} column", values, advice)

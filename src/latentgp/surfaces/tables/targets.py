@@ -1,0 +1,137 @@
+"""The target column: splitting it off, and guessing its task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from latentgp.errors import InputError
+from latentgp.surfaces.tables.notation import DurationNotation
+from latentgp.surfaces.tables.values import (
+    checked_frame,
+    column_of,
+    doubt_of_names,
+    known_column,
+    numbers_in,
+    read_column,
+    source_of,
+    with_markers_missing,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Task = Literal["classification", "ordinal", "count", "regression"]
+
+
+class SplitTable(NamedTuple):
+    """Table split into inputs and target.
+
+    Attributes:
+        inputs: the other columns of the rows whose target is known.
+        target: their target.
+        rows_dropped: how many rows had no target and were left out.
+    """
+
+    inputs: pd.DataFrame
+    target: pd.Series
+    rows_dropped: int
+
+
+class TaskGuess(NamedTuple):
+    """Guess of the kind of target that a column is.
+
+    Attributes:
+        task: "classification", "ordinal", "count" or "regression".
+        reason: why, in words, to follow "because".
+    """
+
+    task: Task
+    reason: str
+
+
+def split_target(frame: pd.DataFrame, target: str) -> SplitTable:
+    """Take the target column out of a table, leaving out the rows where it is missing.
+
+    Args:
+        frame: (N, D + 1) table.
+        target: name of the target's column.
+
+    Raises:
+        InputError: if there is no such column (the message names the nearest ones), it is missing
+            in every row, or there is no other column.
+
+    Example:
+        >>> import pandas
+        >>> split = split_target(pandas.DataFrame({"a": [1, 2], "y": [None, 3.0]}), "y")
+        >>> split.rows_dropped, split.target.tolist()
+        (1, [3.0])
+    """
+    frame = checked_frame(frame)
+    target = known_column(frame, target)
+    if frame.shape[1] == 1:
+        raise InputError(f"{target!r} is the only column: add at least one input column")
+    values = column_of(frame, target)
+    known = values.notna().to_numpy()
+    if not known.any():
+        raise InputError(f"the target {target!r} is missing in every row: give it values")
+    inputs: Any = frame.drop(columns=[target])
+    kept: Any = values[known]
+    return SplitTable(inputs[known], kept, int((~known).sum()))
+
+
+def guess_task(target: pd.Series) -> TaskGuess:
+    """Guess the task of a target column, with the reason.
+
+    Text, truth values, categories, and whole numbers with exactly two distinct values are classes,
+    categories with an order ordered ones. Whole numbers whose lowest is 0 are counts. Everything
+    else, fractional numbers stored as text and amounts such as "$1,200" included, is a quantity.
+
+    Args:
+        target: (N,) target column; missing values are ignored.
+
+    Raises:
+        InputError: if no value is known, the target is a date, or text of many values that look
+            like numbers or dates.
+
+    Example:
+        >>> import pandas
+        >>> guess_task(pandas.Series([0, 1, 1]))
+        TaskGuess(task='classification', reason='it is whole numbers with 2 distinct values')
+    """
+    import pandas as pd
+
+    values = with_markers_missing(pd.Series(target)).dropna()
+    if values.empty:
+        raise InputError("the target is missing in every row: give it values")
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        if values.cat.ordered and values.nunique() > 2:
+            return TaskGuess("ordinal", "its type is category with an order")
+        return TaskGuess("classification", "its type is category")
+    values, recognised = read_column(values, may_be_date=False)
+    if isinstance(recognised.notation, DurationNotation):
+        return TaskGuess("regression", f"it is a {recognised.notation.describe()}")
+    source = source_of(values)
+    if recognised.notation is not None and source == "text":
+        source = "number"
+        values = pd.Series(numbers_in(values, source))
+    if source == "date":
+        raise InputError("the target is a date: pass a number of days or seconds instead")
+    distinct = values.nunique()
+    if source == "boolean":
+        return TaskGuess("classification", "it is true or false")
+    if source == "category":
+        if like := doubt_of_names(values):
+            raise InputError(
+                f"the target {target.name!r} is text, {like}, or choose the task classification"
+            )
+        return TaskGuess("classification", f"it is text with {distinct} distinct values")
+    whole = bool((numbers_in(values, "number") % 1 == 0).all())
+    if source == "text" and whole:
+        return TaskGuess("classification", f"it is text with {distinct} distinct values")
+    if whole and distinct == 2:
+        return TaskGuess("classification", "it is whole numbers with 2 distinct values")
+    if whole and distinct > 2 and numbers_in(values, "number").min() == 0:
+        return TaskGuess("count", f"it is whole numbers from 0 up with {distinct} distinct values")
+    kind = "whole numbers" if whole else "numbers"
+    return TaskGuess("regression", f"it is {kind} with {distinct} distinct value(s)")

@@ -1,0 +1,188 @@
+"""Nearest neighbours of latents against dense linear algebra."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.extensions.neighbours.search import earlier_neighbours, order_of
+from latentgp.extensions.neighbours.sweeps import Swept, sweeps_of
+from latentgp.representations import LatentNeighbours, log_evidence
+from latentgp.sites.gaussian import GaussianSites
+from slow import slow_parameters
+
+ROWS = 90
+rng = np.random.default_rng(0)
+X = rng.normal(size=(ROWS, 2))
+F = np.sin(2 * X[:, 0]) + X[:, 1]
+CLASSES = (rng.uniform(size=ROWS) < 1 / (1 + np.exp(-2 * F))).astype(float)
+COUNTS = rng.poisson(np.exp(F)).astype(float)
+KERNEL = 2.0 * lgp.Matern52(lengthscale=[0.9, 1.4])
+SITES = GaussianSites(rng.normal(size=(ROWS, 1)), rng.uniform(0.1, 2.0, (ROWS, 1)), np.zeros(ROWS))
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def ready(rows=X, weights=None, **settings):
+    own = LatentNeighbours(**settings).initialise(rows, weights, KERNEL, jax.random.key(0))
+    return own.for_rows(rows, weights, KERNEL)
+
+
+@eqx.filter_jit
+def conditioned(own, rows=X, sites=SITES):
+    return own.condition(KERNEL, rows, sites)
+
+
+@eqx.filter_jit
+def marginals(posterior, new):
+    return posterior.marginals(new)
+
+
+@pytest.mark.parametrize("rows", [3, 700])  # of many, some are the neighbours of hundreds
+def test_sweeps_are_products_and_solves_with_a_triangular_matrix(rows):
+    generator = np.random.default_rng(1)
+    points = generator.normal(size=(rows, 2))
+    present = np.arange(rows) != 1  # a row that is not in the order
+    numbers = np.flatnonzero(present)
+    order = order_of(points[present], "random")
+    found = earlier_neighbours(points[present], order, min(30, len(numbers) - 1))
+    neighbours = np.full((rows, found.shape[1]), -1)
+    neighbours[present] = np.where(found < 0, -1, numbers[found])
+    weights = generator.normal(size=neighbours.shape) / 40
+    B = np.eye(rows)
+    for i, (those, by) in enumerate(zip(neighbours, weights, strict=True)):
+        B[i, those[those >= 0]] = -by[those >= 0]
+    right = generator.normal(size=(rows, 3))
+    sweeps = sweeps_of(neighbours, numbers[order])
+    for sweep, matrix in ((sweeps.forward, B), (sweeps.backward, B.T)):
+        swept = Swept.of(sweep, jnp.asarray(weights))
+        product, solution = eqx.filter_jit(lambda s: (s.times(right), s.solve(right)))(swept)
+        np.testing.assert_allclose(product, matrix @ right, atol=1e-12)
+        np.testing.assert_allclose(solution, np.linalg.solve(matrix, right), atol=1e-10)
+
+
+@pytest.mark.parametrize("method", [lgp.Laplace, *slow_parameters(lgp.ExpectationPropagation)])
+@pytest.mark.parametrize(
+    ("likelihood", "y"),
+    [
+        (lgp.Bernoulli(), CLASSES),
+        pytest.param(lgp.Poisson(), COUNTS, marks=pytest.mark.slow),
+    ],
+)
+def test_every_rule_agrees_with_dense_where_all_rows_are_neighbours(method, likelihood, y):
+    fits = [
+        lgp.fit(
+            lgp.LatentGP(KERNEL, likelihood),
+            lgp.Data(X, y),
+            method=method(representation),
+            key=jax.random.key(0),
+            learn_hyperparameters=False,
+        )
+        for representation in (lgp.Neighbours(ROWS - 1), lgp.Dense())
+    ]
+    near, dense = (fit.posterior for fit in fits)
+    assert float(near.log_evidence) == pytest.approx(float(dense.log_evidence), abs=1e-5)
+    new = X[:5] + 0.2
+    for one, other in zip(near.predict_f(new), dense.predict_f(new), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert near.log_evidence.kind == "approximation"
+
+
+@pytest.mark.slow
+def test_the_evidence_comes_near_as_neighbours_are_added():
+    exact = log_evidence(lgp.Dense(), KERNEL, X, SITES)
+    found = [conditioned(ready(number=m)).log_evidence for m in (2, 6, 20)]
+    errors = np.abs(np.array(found) - exact)
+    assert errors[2] < errors[1] < errors[0]
+
+
+@pytest.mark.slow
+def test_estimates_are_within_their_errors():
+    known = ready(number=10)
+    estimated = dataclasses.replace(known, exact_up_to=0, probes=64)
+
+    @jax.jit
+    def run(own, kernel):
+        value, slope = jax.value_and_grad(lambda k: log_evidence(own, k, X, SITES))(kernel)
+        return value, slope, own.condition(kernel, X, SITES)
+
+    true, slope, whole = run(known, KERNEL)
+    assert whole.evidence_error == 0.0
+    of_keys = [run(dataclasses.replace(estimated, key=jax.random.key(k)), KERNEL) for k in range(4)]
+    for value, _, posterior in of_keys:
+        assert 0 < posterior.evidence_error < 1.0
+        assert abs(value - true) < 5 * posterior.evidence_error
+        np.testing.assert_allclose(posterior.solved.mean, whole.solved.mean, atol=1e-5)
+        ratio = posterior.solved.variance / whole.solved.variance
+        assert np.all(ratio > 0)
+        assert abs(np.mean(ratio) - 1) < 0.1
+    of_all = (jax.tree.leaves(a) for a in (slope, *(s for _, s, _ in of_keys)))
+    for leaf, *leaves in zip(*of_all, strict=True):
+        error = np.std(leaves, axis=0, ddof=1) / np.sqrt(len(leaves))
+        assert np.all(np.abs(np.mean(leaves, axis=0) - leaf) < 6 * error)
+
+
+@pytest.mark.slow
+def test_draws_give_variances_at_new_inputs():
+    known = ready(number=10)
+    whole = conditioned(known)
+    estimated = dataclasses.replace(known, exact_up_to=0, draws=512)
+    posterior = estimated.finished(conditioned(estimated))
+    new = X[:30] + 0.1
+    found, exact = (marginals(p, new) for p in (posterior, whole))
+    np.testing.assert_allclose(found.mean, exact.mean, atol=1e-5)
+    assert np.all(np.abs(np.asarray(found.variance / exact.variance) - 1) < 5 * np.sqrt(2 / 512))
+
+
+@pytest.mark.slow
+def test_search_goes_by_estimates(tmp_path):
+    estimated = LatentNeighbours(10, exact_up_to=0)
+    fit = lgp.fit(
+        lgp.LatentGP(KERNEL, lgp.Bernoulli()),
+        lgp.Data(X, CLASSES),
+        method=lgp.Laplace(estimated),
+        key=jax.random.key(0),
+    )
+    dense = lgp.fit(
+        lgp.LatentGP(KERNEL, lgp.Bernoulli()),
+        lgp.Data(X, CLASSES),
+        method=lgp.Laplace(),
+        key=jax.random.key(0),
+    )
+    assert fit.diagnostics.converged
+    assert "standard error" in fit.diagnostics.verdict
+    again = lgp.load(lgp.save(fit.posterior, tmp_path / "posterior"))
+    for one, other in zip(again.predict_f(X), fit.posterior.predict_f(X), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+    assert abs(float(fit.posterior.log_evidence) - float(dense.posterior.log_evidence)) < 1.5
+
+
+@pytest.mark.slow
+def test_rows_of_weight_zero_say_nothing():
+    weights = np.ones(ROWS)
+    weights[::3] = 0.0
+    kept, new = weights > 0, X[:5] + 0.1
+    some = conditioned(ready(weights=weights, number=15), X, SITES.weighted(weights))
+    part = GaussianSites(*(a[kept] for a in SITES))
+    alone = conditioned(ready(X[kept], number=15), X[kept], part)
+    np.testing.assert_allclose(some.log_evidence, alone.log_evidence, rtol=1e-6)
+    np.testing.assert_allclose(marginals(some, new).mean, marginals(alone, new).mean, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_rows_that_are_copies_are_taken():
+    twice = np.concatenate([X, X])
+    sites = GaussianSites(*(np.concatenate([a, a]) for a in SITES))
+    found = conditioned(ready(twice, number=2 * ROWS - 1), twice, sites)
+    doubled = SITES.weighted(2.0 * np.ones(ROWS))
+    dense = lgp.Dense().condition(KERNEL, X, doubled)
+    assert np.all(found.solved.variance > 0)
+    np.testing.assert_allclose(found.solved.mean[:ROWS], dense.mean(X), atol=1e-4)

@@ -1,0 +1,122 @@
+"""What "auto" takes, and how it keeps to a budget."""
+
+import jax
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.choosing import choice
+from latentgp.choosing.choice import choose_method, treating
+
+REGRESSION = lgp.LatentGP(lgp.RBF(), lgp.Gaussian())
+CLASSES = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
+KEY = jax.random.key(0)
+
+
+def chosen(model, rows, seconds=None):
+    choice = choose_method(model, rows)
+    return choice, choice.within(seconds, model, (rows, 20))
+
+
+@pytest.mark.parametrize(("model", "rows"), [(REGRESSION, 2_000), (REGRESSION, 20_000)])
+def test_what_fits_into_the_budget_is_left_alone(model, rows):
+    before, after = chosen(model, rows)
+    assert after is before
+
+
+def test_a_search_that_takes_too_long_sees_a_part_of_the_rows():
+    before, after = chosen(REGRESSION, 200_000)
+    assert after.method.representation == before.method.representation
+    part = after.method.search.rows
+    assert after.method.search.evaluations is None
+    assert 10_000 <= part < 200_000
+    assert f"hyper-parameters from {part} of them" in after.reason
+    _, with_more = chosen(REGRESSION, 200_000, seconds=200.0)
+    assert part < with_more.method.search.rows < 200_000
+    _, with_less = chosen(REGRESSION, 50_000, seconds=10.0)
+    assert (
+        with_less.method.search.rows
+        < chosen(REGRESSION, 50_000, seconds=30.0)[1].method.search.rows
+    )
+
+
+def test_rows_are_read_in_batches_where_the_posterior_alone_takes_too_long():
+    _, after = chosen(CLASSES, 2_000_000)
+    assert isinstance(after.method, lgp.Stochastic)
+    assert "in batches" in after.reason
+    _, patient = chosen(CLASSES, 2_000_000, seconds=1e5)
+    assert patient.method == choose_method(CLASSES, 2_000_000).method
+
+
+def test_what_batches_cannot_do_is_not_done_in_batches():
+    steps = lgp.LatentGP(lgp.RBF(), lgp.HeavisideMulticlass(3))
+    before, after = chosen(steps, 2_000_000)
+    assert type(after.method) is type(before.method)
+    assert after.method.search is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [(REGRESSION, lgp.CollapsedVI), (CLASSES, lgp.VariationalInference)],
+    ids=["regression", "classes"],
+)
+def test_hyperparameters_of_a_part_and_a_posterior_of_all(model, method):
+    X = np.linspace(0, 6, 60)[:, None]
+    noisy = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).normal(size=60)
+    y = noisy if model is REGRESSION else (noisy > 0).astype(float)
+    of_a_part = method(lgp.Inducing(8), search=lgp.ShortSearch(20, evaluations=None))
+    found = lgp.fit(model, lgp.Data(X, y), key=KEY, method=of_a_part, priors=None)
+    part = lgp.Data(X, y).merged().evenly(20)
+    points = found.posterior.latent.centres
+    own = method(lgp.Inducing(points=points))
+    alone = lgp.fit(model, part, key=KEY, method=own, priors=None)
+    np.testing.assert_allclose(
+        found.model.kernel.lengthscale, alone.model.kernel.lengthscale, rtol=1e-4
+    )
+    held = lgp.fit(
+        found.model,
+        lgp.Data(X, y),
+        key=KEY,
+        method=own,
+        learn_hyperparameters=False,
+    )
+    for of_all, of_these in zip(
+        held.posterior.predict_f(X), found.posterior.predict_f(X), strict=True
+    ):
+        np.testing.assert_allclose(of_these, of_all, rtol=1e-3, atol=1e-6)
+
+
+def test_regression_is_by_neighbours_and_by_points_where_these_are_needed():
+    regression = choose_method(REGRESSION, 20_000)
+    assert isinstance(regression.method.representation, lgp.Neighbours)
+    assert regression.method.representation.number_predicted is None
+    for hyperparameters in ("integrate", "sample"):
+        treated = treating(hyperparameters, regression, REGRESSION)
+        assert "500 inducing points" in treated.reason
+        own = getattr(treated.method, "method", treated.method)
+        assert isinstance(own.representation, lgp.Inducing)
+    for by_points in (
+        choose_method(REGRESSION, 20_000, 50),
+        choose_method(REGRESSION, 200_000),
+        choose_method(CLASSES, 20_000),
+    ):
+        assert isinstance(by_points.method.representation, lgp.Inducing)
+
+
+def test_a_search_by_neighbours_keeps_to_a_budget():
+    before, after = chosen(REGRESSION, 90_000)
+    assert after.method.representation == before.method.representation
+    assert 10_000 <= after.method.search.rows < 90_000
+
+
+@pytest.mark.slow
+def test_further_rows_after_a_fit_by_neighbours_are_learned_through_points(monkeypatch):
+    monkeypatch.setattr(choice, "_DENSE_REGRESSION", 150)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (200, 1))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=200)
+    regressor = lgp.GPRegressor(lgp.RBF(), random_state=0).fit(X[:160], y[:160])
+    assert "20 nearest" in regressor.method_reason_
+    regressor.partial_fit(X[160:], y[160:])
+    assert "earlier ones are remembered through" in regressor.method_reason_
+    assert np.mean((regressor.predict(X) - np.sin(2 * X[:, 0])) ** 2) < 0.05**2
