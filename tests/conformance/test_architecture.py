@@ -197,19 +197,19 @@ def imports_at_the_top(source):
                 yield whole if is_module or is_room else node.module
 
 
+def is_wrong(module, other):
+    """Whether an import of one module by another is against the levels."""
+    own, its = room_of(module), room_of(other)
+    if own == its == "extensions":
+        here, there = module.split(".")[1], other.split(".")[1]
+        return there not in {here, *REQUIRED.get(here, ())}
+    return own is not None and its is not None and own != its and LEVELS[its] >= LEVELS[own]
+
+
 def wrong_imports(module, source):
-    own = room_of(module)
-    for name in imports_at_the_top(source):
-        if not name.startswith("latentgp."):
-            continue
-        other = room_of(name.removeprefix("latentgp."))
-        if own == other == "extensions":
-            here, there = module.split(".")[1], name.split(".")[2]
-            wrong = there not in {here, *REQUIRED.get(here, ())}
-        else:
-            wrong = other != own and LEVELS[other] >= LEVELS[own]
-        if wrong and name.removeprefix("latentgp.") not in TO_BE_TURNED.get(module, ()):
-            yield name
+    names = (name.removeprefix("latentgp.") for name in imports_at_the_top(source))
+    ours = (name for name in names if room_of(name))
+    return [n for n in ours if is_wrong(module, n) and n not in TO_BE_TURNED.get(module, ())]
 
 
 @pytest.mark.parametrize(

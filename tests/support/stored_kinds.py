@@ -22,17 +22,17 @@ from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
 from latentgp import approximations, persistence
-from latentgp.augmentations import automatic, conjugate, heteroscedastic, polya_gamma
-from latentgp.evaluation.comparison import compare
-from latentgp.inference.batches.staleness import Asynchrony
-from latentgp.inference.setup.shared_log_normal import SharedLogNormal
+from latentgp.extensions.batches.staleness import Asynchrony
+from latentgp.extensions.state_space.lanes import Unrolled
 from latentgp.kernels import directions, per_latent, state_space
 from latentgp.likelihoods.multiclass import SomeOfLogisticSoftmax
-from latentgp.numerics.lanes import Unrolled
 from latentgp.parameters.penalised_share import PenalisedShare
 from latentgp.representations.inducing import natural_parameters
 from latentgp.representations.inducing.posterior import Prior
 from latentgp.runtime import checkpoint
+from latentgp.setup.shared_log_normal import SharedLogNormal
+from latentgp.sites.augmentations import automatic, conjugate, heteroscedastic, polya_gamma
+from latentgp.surfaces.evaluation.comparison import compare
 
 FOLDER = Path(__file__).parent / "files" / "kinds"
 EXPECTED = FOLDER / "expected.json"
