@@ -17,6 +17,7 @@ from gallery import DOCS, ROOT, example, gallery
 from reference import write_reference
 
 HERE = Path(__file__).parent
+_DATA = shutil.ignore_patterns("*.csv", "*.jsonl")
 COPIED = (
     *("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"),
     *("benchmarks/README.md", "experiments/README.md", "src/latentgp/datasets/SOURCES.md"),
@@ -52,10 +53,12 @@ def gather(folder: Path) -> None:
     for name in COPIED:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "benchmarks/results", folder / "benchmarks/results", ignore=_DATA)
     (folder / "docs/gallery.md").write_text(gallery().replace("../README.md", "../index.md"))
     for path in folder.rglob("*.md"):
         path.write_text(with_decisions(path.read_text(), str(path.relative_to(folder))))
-    for page in folder.glob("docs/decisions/*.md"):  # the index has them, the navigation has not
+    # An index or a decision links to these, the navigation does not.
+    for page in [*folder.glob("docs/decisions/*.md"), *folder.glob("benchmarks/results/*.md")]:
         page.write_text(f"---\norphan: true\n---\n\n{page.read_text()}")
     (folder / "examples").mkdir()
     scripts = sorted(ROOT.glob("examples/*.py"))

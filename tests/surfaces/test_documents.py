@@ -24,6 +24,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
     *sorted(ROOT.glob("[be]*/README.md")),
+    *sorted(ROOT.glob("benchmarks/results/*.md")),
 ]
 NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?"
 
