@@ -68,11 +68,11 @@ def fit(
             approximation such as `GaussianParticleFlow()` stands for `DensityApproximation` of it.
         hyperparameters: "optimise" takes the most probable ones, "integrate" a mixture over many
             by the method's evidence (`Integrated`), "sample" draws of Markov chains.
-        learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior, or
-            what else is to be done with them; if false they are held.
+        learn_hyperparameters: False keeps the model's values; True treats them as
+            `hyperparameters` says.
         priors: "weak" sets wide log-normal ones, scaled to the data, on length-scales and
-            variances (after rows that are remembered, around the model's values); a mapping
-            changes them by path (None: no prior there); None means none. A hyper-parameter stays
+            variances (in a stream around the model's values); a mapping changes them by path
+            (None: no prior there); None means none. A hyper-parameter stays
             in the support of its prior; a start outside is moved into it, with a warning.
         frozen: paths (or their beginnings) that are not learned.
         restarts: further runs from random starts; the best of all is kept.

@@ -62,7 +62,7 @@ def _window(posterior: Posterior, data: Data, lag: float) -> Window:
     if data.X.shape[1] != latent.X.shape[1]:
         raise InputError(
             f"The posterior is of {latent.X.shape[1]} input columns, but the further rows have "
-            f"{data.X.shape[1]}; give rows of the same columns."
+            f"{data.X.shape[1]}; give rows with the same columns."
         )
     found = window_of(latent, lag, data.X, float(posterior.log_evidence))
     return jax.tree.map(np.asarray, found)

@@ -137,11 +137,11 @@ def check_streaming_prior(remembered: Any, likelihood: Likelihood) -> None:
     latents, wanted = remembered.latents, likelihood.latent_size
     if latents != wanted:
         raise InputError(
-            f"What is remembered is about {latents} latent function(s), but the likelihood has "
-            f"{wanted}; go on with the posterior's own model."
+            f"The stored summary has {latents} latent function(s), but the likelihood has "
+            f"{wanted}; continue with the posterior's own model."
         )
     if not np.isfinite(remembered.constant):
         raise InputError(
-            "What is remembered has no log evidence, as the posterior is of a search that was "
-            "going on; take the posterior that the fit ended with."
+            "The stored summary has no log evidence, because the posterior belongs to an "
+            "unfinished search; use the posterior of the finished fit."
         )

@@ -344,11 +344,11 @@ WRONG = {
     ),
     "a method of all rows on batches": (
         "fit {}/nowhere.csv --target price --batch-size 9 --method exact --out {}/m",
-        "method='exact' keeps something of every row",
+        "method='exact' keeps sites of every row",
     ),
     "a sampler on batches": (
         "fit {}/nowhere.csv --target price --batch-size 9 --method gibbs --out {}/m",
-        "method='gibbs' keeps something of every row",
+        "method='gibbs' keeps sites of every row",
     ),
     "epochs without batches": (
         "fit {}/regression.csv --target price --epochs 3 --out {}/m",

@@ -514,7 +514,7 @@ class TestCommandLine:
         ("options", "message"),
         [
             (["--restarts", 2, "--batch-size", 10], "takes no restarts"),
-            (["--method", "laplace", "--batch-size", 100], "keeps something of every row"),
+            (["--method", "laplace", "--batch-size", 100], "keeps sites of every row"),
             (["--batch-size", 0], "batch_size"),
         ],
     )

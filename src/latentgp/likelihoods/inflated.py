@@ -85,7 +85,7 @@ class ZeroTruncated(OfBase):
         if np.any(y == 0):
             raise InputError(
                 f"ZeroTruncated targets must be at least 1, but are not in {rows_named(y == 0)}; "
-                "leave these rows out, or use Hurdle, which has zeros of their own."
+                "leave these rows out, or use Hurdle, which has a probability of zero."
             )
 
     def _log_share(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, ""]:

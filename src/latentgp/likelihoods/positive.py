@@ -370,7 +370,7 @@ class Beta(Likelihood):
             raise InputError(
                 f"Beta targets must be strictly between 0 and 1, but are not in {rows.size} "
                 f"row(s), counted from 0: {rows[:5].tolist()}; divide by their range, and move "
-                "what is at its ends inside."
+                "values at the ends inside."
             )
 
     def latent_centre(

@@ -785,7 +785,7 @@ def test_settings_that_mean_nothing_are_refused(settings, message):
 
 @pytest.mark.parametrize("method", [lgp.Laplace, lgp.ExpectationPropagation])
 def test_rules_that_keep_rows_are_refused(method):
-    with pytest.raises(lgp.InputError, match="keeps something of every row"):
+    with pytest.raises(lgp.InputError, match="keeps sites of every row"):
         lgp.Stochastic(method(lgp.Inducing(5)))
 
 

@@ -375,7 +375,7 @@ def test_a_mixture_is_saved(tmp_path):
         ({"start_variance": 0.0}, "positive start_variance"),
         ({"covariance": "linear", "components": 2}, "is for one component"),
         ({"batch_size": 5}, "use Inducing"),
-        ({"learn_points": True}, "moves inducing points"),
+        ({"learn_points": True}, "learns inducing points"),
         (
             {"representation": lgp.Inducing(5), "batch_size": 5, "optimiser": "alternating"},
             "looks at all rows",

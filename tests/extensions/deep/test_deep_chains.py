@@ -259,7 +259,7 @@ def test_trajectories_and_stochastic_gradients_agree(learn):
         (lambda: fitted(lgp.LatentGP(lgp.RBF(), lgp.Gaussian()), small("nuts")), "use NUTS"),
         (
             lambda: fitted(deep(lgp.HeavisideMulticlass(2)), small("nuts"), (Y > 0).astype(float)),
-            "over which no gradient leads",
+            "gradients are uninformative",
         ),
         (lambda: fitted(deep(), small("elliptical-slice"), learn=True), "holds hyper-parameters"),
         (lambda: fitted(deep(layers=2), small("elliptical-slice")), "draws one hidden layer"),

@@ -104,5 +104,5 @@ def test_what_sums_cannot_do_is_refused_in_a_sentence():
     with pytest.raises(lgp.InputError, match="another kernel"):
         lgp.fit(other, sums, key=KEY)
     found = lgp.fit(model, sums, key=KEY, learn_hyperparameters=False).posterior
-    with pytest.raises(lgp.InputError, match="remembered is of inter-domain"):
+    with pytest.raises(lgp.InputError, match="made with inter-domain"):
         found.update(X[:9], Y[:9], key=KEY)

@@ -102,7 +102,7 @@ def test_settings_are_checked_and_settled():
     for wrong in ({"probes": 1}, {"rank": -1}, {"tolerance": 0.0}, {"rate": -1.0}):
         with pytest.raises(lgp.InputError, match="Solves needs"):
             lgp.Solves(**wrong)
-    with pytest.raises(lgp.InputError, match="multiplies solutions with each other"):
+    with pytest.raises(lgp.InputError, match="multiplies solutions"):
         lgp.Solves(solver="ulisse", pathwise=True)
 
 

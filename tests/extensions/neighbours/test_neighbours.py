@@ -291,7 +291,7 @@ def test_what_it_cannot_do_is_refused(fit):
         lgp.Neighbours(0)
     numbers = lgp.Data(np.arange(3.0), np.ones(3))
     tabulated = lgp.LatentGP(lgp.Precomputed(np.eye(3)), lgp.Gaussian(0.1))
-    with pytest.raises(lgp.InputError, match="no inputs in which rows are near"):
+    with pytest.raises(lgp.InputError, match="no inputs with distances"):
         fitted(lgp.ExactGP(lgp.Neighbours(2)), tabulated, numbers)
 
 

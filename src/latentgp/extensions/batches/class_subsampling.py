@@ -170,7 +170,7 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
     likelihood = model.likelihood
     if type(likelihood) is not LogisticSoftmax:
         raise InputError(
-            f"Stochastic(classes=...) looks at some classes of LogisticSoftmax, not of "
+            "Stochastic(classes=...) draws classes of LogisticSoftmax, not of "
             f"{type(likelihood).__name__}; leave classes out, or choose that likelihood."
         )
     if number_of_shards() > 1:

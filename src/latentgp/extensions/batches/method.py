@@ -116,8 +116,8 @@ class Stochastic(Method):
         check_workers(self)
         if self.workers and self.classes is not None:
             raise InputError(
-                "Stochastic(classes=...) draws classes at every step, which workers do not know "
-                "of; leave workers out."
+                "Stochastic(classes=...) draws classes at every step, which workers cannot; "
+                "leave workers out."
             )
         numbers = self.batch_size, self.epochs, self.patience
         if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
@@ -145,14 +145,14 @@ class Stochastic(Method):
         if self.classes is not None and not self.method.subsamples_classes:
             raise InputError(
                 "Stochastic(classes=...) needs AugmentedVI with its registered augmentation and "
-                "nothing remembered, such as Stochastic(AugmentedVI(Inducing(200)), classes=30)."
+                "no stored summary, such as Stochastic(AugmentedVI(Inducing(200)), classes=30)."
             )
         if not 0 <= self.held_out < 1:
             raise InputError(f"Stochastic.held_out must be in [0, 1), got {self.held_out}.")
         if not getattr(self.method, "works_in_batches", False):
             raise InputError(
-                f"{type(self.method).__name__} keeps something of every row, which batches cannot; "
-                "use Stochastic(VariationalInference(Inducing(number=200)))."
+                f"{type(self.method).__name__} keeps sites of every row and has no batches; use "
+                "Stochastic(VariationalInference(Inducing(number=200)))."
             )
         if self.method.representation.one_coefficient_a_row:
             raise InputError(
@@ -395,8 +395,8 @@ def check_processes(source: RowSource) -> None:
     """Raise InputError unless several processes can share the rows out among them."""
     if jax.process_count() > 1 and not source.is_everywhere and not spans_processes():
         raise InputError(
-            "Each of several processes reads a part of the files, which takes the devices of all "
-            "of them; give devices=jax.devices()."
+            "Several processes each read a part of the files and need the devices of all; give "
+            "devices=jax.devices()."
         )
     if not is_same_everywhere(source.layout):
         raise InputError(

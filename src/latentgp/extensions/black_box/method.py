@@ -148,8 +148,8 @@ class BlackBoxVI(Method):
             )
         if self.learn_points and self.representation.one_coefficient_a_row:
             raise InputError(
-                "BlackBoxVI(learn_points=True) moves inducing points, which Dense() has none of; "
-                "use Inducing(...)."
+                "BlackBoxVI(learn_points=True) learns inducing points, but Dense() has none; use "
+                "Inducing(...)."
             )
         if self.own_points is not None and self.representation.one_coefficient_a_row:
             raise InputError("BlackBoxVI.own_points are inducing points; use Inducing(...).")
@@ -387,4 +387,4 @@ class BlackBoxVI(Method):
 def _check_problem(problem: Problem) -> None:
     """Raise InputError for what no mixture is made of."""
     if problem.streaming_prior is not None:
-        raise InputError("BlackBoxVI cannot start from what is remembered; use Stochastic.")
+        raise InputError("BlackBoxVI cannot start from a stored summary; use Stochastic.")

@@ -167,8 +167,8 @@ class RandomFeatures(ByVariables):
             earlier = self.remembered.centres
             if not isinstance(earlier, FeatureWeights) or earlier.shape[1] != X.shape[1]:
                 raise InputError(
-                    f"What is remembered must be of RandomFeatures of {X.shape[1]} input columns; "
-                    "give the result of posterior.remembered() of a fit through them."
+                    f"The stored summary must be of RandomFeatures of {X.shape[1]} input columns; "
+                    "give posterior.remembered() of such a fit."
                 )
             return dataclasses.replace(self, weights=earlier)
         if self.weights is not None:

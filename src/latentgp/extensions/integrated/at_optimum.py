@@ -68,7 +68,7 @@ def marginals_at_optimum(
     """
     check_integrable(method)
     if not priors:
-        raise InputError("No hyper-parameter was learned, so that none has a posterior.")
+        raise InputError("No hyper-parameter was learned, so there are no marginals.")
     model = posterior.model
     if "mean.value" not in priors:  # squares of targets far from zero would lose their digits
         model, centre = without_constant(model)

@@ -138,8 +138,8 @@ class BandedPosterior(LatentPosterior):
 
     def remembered(self, log_evidence: float) -> Any:
         raise InputError(
-            "Splines change their meaning with hyper-parameters, so that streams have no use for "
-            "them; use Inducing(number=...), or the sums of all rows (summarise)."
+            "Splines depend on hyper-parameters, so they have no streams; use "
+            "Inducing(number=...), or the sums of all rows (summarise)."
         )
 
     def pathwise_update(

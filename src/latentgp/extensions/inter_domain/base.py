@@ -94,9 +94,9 @@ class InterDomainVariables(InducingVariables):
 
     def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q M M"]:
         raise InputError(
-            "Variables of fixed functions change their meaning with hyper-parameters and have no "
-            "places, so that streams and learn_points have no use for them; use "
-            "Inducing(number=...), or the sums of all rows (summarise)."
+            "Variables of fixed functions depend on hyper-parameters and have no inputs, so they "
+            "take neither streams nor learn_points; use Inducing(number=...), or the sums of all "
+            "rows (summarise)."
         )
 
     @double_precision

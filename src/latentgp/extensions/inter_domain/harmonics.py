@@ -97,8 +97,8 @@ class Harmonics(Basis):
 
     def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
         raise InputError(
-            "Harmonics depend on the weights and the bias of ArcCosine, so that rows have no sums "
-            "for all hyper-parameters; fit the rows themselves."
+            "Harmonics depend on the weights and the bias of ArcCosine, so there are no sums "
+            "over rows for all hyper-parameters; fit the rows themselves."
         )
 
     def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:

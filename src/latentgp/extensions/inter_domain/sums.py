@@ -66,13 +66,13 @@ class RowSums(Module):
         check_summable(model, self.sample)
         if layout_of(model, self.variables.shape[1]) != self.layout:
             raise InputError(
-                "These sums are for another kernel: other values of its hyper-parameters will do, "
-                "other parts or columns need summarise(...) anew."
+                "These sums are for another kernel: hyper-parameters may differ, but other parts "
+                "or columns need a new summarise(...)."
             )
         kernel: Any = model.kernel
         if not self.variables.carries(kernel):
             raise InputError(
-                f"Sums of {len(self.variables)} splines say nothing of length-scales as long as "
+                f"Sums of {len(self.variables)} splines cannot represent length-scales as long as "
                 f"{model.kernel!r} has; summarise the rows anew for this model, which takes fewer."
             )
 
@@ -197,8 +197,8 @@ def summarise(
     found = features.initialise(seen, weights, model.kernel, key)
     if not (isinstance(found, FixedFunctions) and found.are_fixed):
         raise InputError(
-            f"{features!r} depends on hyper-parameters, so that rows have no sums once for all; "
-            "use BSplines, FourierFeatures or HilbertSpace, or fit the rows themselves."
+            f"{features!r} depends on hyper-parameters, so its sums over rows cannot be made "
+            "once; use BSplines, FourierFeatures or HilbertSpace, or fit the rows themselves."
         )
     return sums_of(model, source, found, features)
 

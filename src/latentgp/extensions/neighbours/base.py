@@ -80,11 +80,11 @@ class NearestRows(Representation):
         key: Key[Array, ""],
     ) -> "NearestRows":
         if is_tabulated(kernel):
-            raise InputError("Precomputed has no inputs in which rows are near; use Dense().")
+            raise InputError("Precomputed has no inputs with distances; use Dense().")
         if has_areas(kernel):
             raise InputError(
-                "Numbers of areas are no inputs in which rows are near; use Inducing(number=) with "
-                "as many points as areas, or Dense()."
+                "Numbers of areas have no distances; use Inducing(number=) with as many points "
+                "as areas, or Dense()."
             )
         return self
 

@@ -172,7 +172,7 @@ class NeighboursPosterior(NearPosterior):
         return jnp.concatenate([rows, own], axis=2)
 
     def _open(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B R"]:
-        """What the errors weigh of the white inducing variables."""
+        """Loadings of the conditional errors on the white inducing variables."""
         return vmap_latents(
             lambda in_g, features: jnp.einsum("bk,bkm->bm", in_g, features),
             sight.in_g,

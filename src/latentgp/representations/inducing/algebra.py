@@ -149,8 +149,8 @@ class ByVariables(Representation):
             )
         if power and self.covariance == "diagonal":
             raise InputError(
-                f'{type(self).__name__}(covariance="diagonal") is a variational family, which '
-                "Laplace and ExpectationPropagation have no use for; leave covariance out, or use "
+                f'{type(self).__name__}(covariance="diagonal") is a variational family, not '
+                "for Laplace and ExpectationPropagation; leave covariance out, or use "
                 "VariationalInference."
             )
         signed = signed or (self.remembered is not None and self.remembered.signed)

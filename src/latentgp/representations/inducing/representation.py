@@ -136,14 +136,14 @@ class Inducing(ByVariables):
     ) -> "Inducing":
         if self.remembered is not None and self.remembered.centres.shape[1] != X.shape[1]:
             raise InputError(
-                f"What is remembered is of {self.remembered.centres.shape[1]} input columns, but "
-                f"the rows have {X.shape[1]}; give rows of the same columns."
+                f"The stored summary has {self.remembered.centres.shape[1]} input columns, but "
+                f"the rows have {X.shape[1]}; give rows with the same columns."
             )
         remembers = self.remembered is not None and self.remembered.centres
         if isinstance(remembers, InducingVariables) and self.features is None:
             raise InputError(
-                "What is remembered is of inter-domain variables; streams go on from those of "
-                "Inducing(number=...), or fit the sums of all rows (summarise)."
+                "The stored summary was made with inter-domain variables, which have no streams; "
+                "use Inducing(number=...), or fit the sums of all rows (summarise)."
             )
         if is_tabulated(kernel):
             raise InputError(
@@ -179,7 +179,8 @@ class Inducing(ByVariables):
             known = self.features.initialise(X, weights, kernel, key)
         if not isinstance(known, InducingVariables):
             raise InputError(
-                "What is remembered is of inducing points; go on with Inducing(number=...)."
+                "The stored summary was made with inducing points; continue with "
+                "Inducing(number=...)."
             )
         return dataclasses.replace(self, variables=known)
 

@@ -202,7 +202,7 @@ class MomentRule(SiteRule):
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_normalised:
             raise InputError(
-                f"{type(likelihood).__name__} is a pseudo-likelihood, whose moments mean nothing; "
+                f"{type(likelihood).__name__} is a pseudo-likelihood without meaningful moments; "
                 "use VariationalInference or AugmentedVI."
             )
 

@@ -106,8 +106,8 @@ class LaplaceRule(SiteRule):
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_smooth:
             raise InputError(
-                f"{type(likelihood).__name__} has kinks or steps, where curvature is no guide, "
-                "so Laplace cannot be used; use VariationalInference or ExpectationPropagation."
+                f"{type(likelihood).__name__} has kinks or steps, so Laplace, which needs "
+                "curvature, cannot be used; use VariationalInference or ExpectationPropagation."
             )
 
     def sites_are_fixed(self, likelihood: Likelihood) -> bool:

@@ -99,8 +99,8 @@ class SiteInference(eqx.Module):
                 rule.at_the_mode() is None or model.likelihood.latent_size > 1
             ):
                 raise InputError(
-                    f"{type(representation).__name__} knows the variances at the rows by noisy "
-                    "estimates, and works with ExactGP, and with Laplace for likelihoods of one "
+                    f"{type(representation).__name__} has noisy estimates of the variances at the "
+                    "rows, and works with ExactGP, and with Laplace for likelihoods of one "
                     "latent function; use Inducing(...) or Dense()."
                 )
             representation = representation.of_latents()

@@ -151,9 +151,9 @@ class Search:
                 return record
             if record.restart == run or self._made(run) < limit:
                 raise InputError(
-                    "The search does not go the way of the checkpoint "
-                    f"{self.control.checkpoint.path} (another version of a library, or another "
-                    "machine?); remove it to start afresh."
+                    f"The search deviates from the checkpoint {self.control.checkpoint.path} "
+                    "(another version of a library, or another machine?); remove it to start "
+                    "afresh."
                 )
         if self._made(run) >= limit:
             raise EndRun(f"max_evaluations={limit} were made")

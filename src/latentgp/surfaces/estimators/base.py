@@ -393,8 +393,7 @@ class GPEstimator(BaseEstimator):
         if self.n_inducing is not None or not isinstance(self.method, str):
             other = "n_inducing" if self.n_inducing is not None else "a method object"
             raise InputError(
-                f"representation and {other} both say how the latent functions are held; leave "
-                "one of them out."
+                f"representation and {other} both set the representation; leave one of them out."
             )
         return own
 

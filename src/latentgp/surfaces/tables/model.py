@@ -237,15 +237,15 @@ class TableModel:
         own = None if method == "auto" else of_name(method)
         if not (own is None or own.works_in_batches or own.reads_batches):
             raise InputError(
-                f"method={method!r} keeps something of every row, which a fit in batches cannot: "
+                f"method={method!r} keeps sites of every row and cannot be fitted in batches: "
                 "choose auto, collapsed, augmented, variational or random-features, or fit one "
                 "file without batches"
             )
         held = settings.get("representation")
         if held is not None and held.one_coefficient_a_row:
             raise InputError(
-                f"representation={held} keeps something of every row, which a fit in batches "
-                "cannot: take Inducing(200), or fit one file without batches"
+                f"representation={held} keeps coefficients of every row and cannot be fitted in "
+                "batches: take Inducing(200), or fit one file without batches"
             )
         if settings.get("hyperparameters", "optimise") != "optimise":
             raise InputError(

@@ -172,7 +172,7 @@ class MCMC(SamplingMethod):
             )
         if self.temperatures > 1 and self.samples < 2:
             raise InputError(
-                "MCMC(temperatures=...) tells its error by several samples, got one; use two."
+                "MCMC(temperatures=...) estimates its error from several samples, got one; use two."
             )
         move = self._hyper_move()
         if self._coupling == "pseudo-marginal" and not move.proposes_once:
@@ -183,8 +183,8 @@ class MCMC(SamplingMethod):
             )
         if move.emulates and self._coupling not in _BY_SITES:
             raise InputError(
-                f'MCMC(hyperparameters="{self.hyperparameters}") emulates the evidence that sites '
-                f'give, which coupling="{self._coupling}" does not work out; use "sites".'
+                f'MCMC(hyperparameters="{self.hyperparameters}") emulates the evidence by '
+                f'sites, which coupling="{self._coupling}" does not compute; use "sites".'
             )
         if self.hyperparameters == "riemannian-hmc" and self._coupling != "centred":
             raise InputError(
@@ -210,14 +210,14 @@ class MCMC(SamplingMethod):
         for name, refused in _BY_MATRICES.items():
             if (got := getattr(self, name)) in refused:
                 raise InputError(
-                    f'MCMC({name}="{got}") works with dense factors, which Neighbours has none of; '
+                    f'MCMC({name}="{got}") needs dense factors, which Neighbours does not have; '
                     'use coupling="partial", "sites", "whitened", "centred" or "interwoven" with '
                     "other moves than Riemannian, manifold and auxiliary ones, or Dense()."
                 )
         if self._coupling in _BY_SITES and not self.representation.has_coordinates_of_sites:
             raise InputError(
-                f'MCMC(coupling="{self._coupling}") moves in coordinates of sites, which Markov '
-                'has none of; use "whitened", "centred" or "interwoven", or Dense().'
+                f'MCMC(coupling="{self._coupling}") needs coordinates of sites, which Markov '
+                'does not have; use "whitened", "centred" or "interwoven", or Dense().'
             )
         if self._hyper_move().differentiates and self._coupling in _BY_SITES:
             raise InputError(

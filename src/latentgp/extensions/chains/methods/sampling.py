@@ -56,8 +56,8 @@ class SamplingMethod(Method):
         name = type(self).__name__
         if coupling != "whitened" and not self.representation.has_dense_factors:
             raise InputError(
-                f'{name}(coupling="{coupling}") works with dense factors, which Neighbours has '
-                'none of; leave the coupling "whitened", or use Dense().'
+                f'{name}(coupling="{coupling}") needs dense factors, which Neighbours does '
+                'not have; leave the coupling "whitened", or use Dense().'
             )
 
     @abstractmethod

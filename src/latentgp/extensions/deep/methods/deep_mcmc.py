@@ -188,8 +188,8 @@ class DeepMCMC(Method):
         if self.sampler != "elliptical-slice":
             if not (model.likelihood.is_continuous and model.likelihood.is_positive):
                 raise InputError(
-                    f"{type(model.likelihood).__name__} has steps or zeros, over which no gradient "
-                    "leads; use a smooth likelihood, such as Softmax for classes."
+                    f"{type(model.likelihood).__name__} has steps or zeros, where gradients are "
+                    "uninformative; use a smooth likelihood, such as Softmax for classes."
                 )
             return model
         check_noise(self, model)

@@ -202,9 +202,7 @@ class RandomFeatureVI(Method):
         from latentgp.extensions.deep.inference.steps import DeepInference
 
         if problem.streaming_prior is not None:
-            raise InputError(
-                "RandomFeatureVI cannot start from what is remembered; use Stochastic."
-            )
+            raise InputError("RandomFeatureVI cannot start from a stored summary; use Stochastic.")
         model = problem.model
         model = model if isinstance(model, DeepGP) else _shallow(model)
         source, held_out = problem.all_rows, None

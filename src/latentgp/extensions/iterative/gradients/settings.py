@@ -62,8 +62,8 @@ class Solves(Module):
             )
         if self.pathwise and self.solver != "conjugate-gradients":
             raise InputError(
-                "Solves(pathwise=True) multiplies solutions with each other, which unbiased ones "
-                'do not bear; use solver="conjugate-gradients".'
+                "Solves(pathwise=True) multiplies solutions, whose product is biased for random "
+                'truncation; use solver="conjugate-gradients".'
             )
         numbers = self.tolerance, self.max_steps, self.threshold, self.rate
         if all(isinstance(n, int | float) for n in numbers) and min(numbers) <= 0:

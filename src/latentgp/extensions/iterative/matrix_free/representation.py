@@ -134,8 +134,8 @@ class MatrixFree(Representation):
     def configured_for(self, *, signed: bool, power: float) -> "MatrixFree":
         if signed:
             raise InputError(
-                "MatrixFree(...) solves with precisions that are not negative, and those of this "
-                "likelihood can be, as it is not log-concave; use Dense() or Inducing(...)."
+                "MatrixFree(...) needs precisions that are not negative, but this likelihood is "
+                "not log-concave; use Dense() or Inducing(...)."
             )
         return self
 

@@ -98,8 +98,8 @@ class Markov(Representation):
     ) -> "Markov":
         if self.remembered is not None and self.remembered.centres.shape[1] != X.shape[1]:
             raise InputError(
-                f"What is remembered is of {self.remembered.centres.shape[1]} input columns, but "
-                f"the rows have {X.shape[1]}; give rows of the same columns."
+                f"The stored summary has {self.remembered.centres.shape[1]} input columns, but "
+                f"the rows have {X.shape[1]}; give rows with the same columns."
             )
         spaces_of(kernel, X.shape[1], self.truncation)
         if self.remembered is not None and not isinstance(X, Tracer):
