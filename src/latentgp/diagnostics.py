@@ -53,7 +53,7 @@ _LEFT_OUT = 0.05  # of the evaluations
 
 
 class Integration(NamedTuple):
-    """How hyper-parameters were integrated over.
+    """Record of the integration over hyper-parameters.
 
     Attributes:
         points: that the posterior is a mixture of.
@@ -93,7 +93,7 @@ class Integration(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What was done, in a sentence."""
+        """Summary in a sentence."""
         return (
             f"Hyper-parameters were integrated over {self.points} points "
             f"({self.effective_points:.1f} effective, the lowest {self.drop:.1f} nats below the "
@@ -516,7 +516,7 @@ def _went_astray(rounds: Sequence[Any], bound: float, rows: float) -> list[str]:
 
 
 def mean_prior_variances(kernel: LatentKernel, data: Data) -> Float[np.ndarray, "#Q"]:
-    """Of each latent function, over some rows."""
+    """Mean prior variance of each latent function over some rows."""
     sample = data.X[:_SAMPLED_ROWS]
     return apply_in_buckets(_prior_variances, kernel, rows=sample).mean(axis=0)
 

@@ -42,7 +42,7 @@ _LONGEST = 300
 
 
 def in_a_line(error: object) -> str:
-    """What an error of another library says, in one line; the middle of what is long is left out.
+    """Message of another library's error in one line; a long one is cut in the middle.
 
     Example:
         >>> in_a_line(ValueError("two    words"))
@@ -73,11 +73,11 @@ def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
 
 
 class ProcessLost(RuntimeError):
-    """Another process of those that compute together has ended, or cannot be reached."""
+    """Another process of a joint fit has ended, or cannot be reached."""
 
 
 class RunAborted(RuntimeError):
-    """A run was aborted before there was anything that could be its result."""
+    """A run was aborted before its first result."""
 
 
 _WARNED: ContextVar[Callable[[str], None] | None] = ContextVar("warned", default=None)

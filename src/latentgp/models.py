@@ -91,7 +91,7 @@ class LatentGP(Module):
 
 
 class Layer(Module):
-    """A hidden layer of a deep Gaussian process: latent functions that the next layer's are of.
+    """A hidden layer of a deep Gaussian process: latent functions that feed the next layer.
 
     Args:
         kernel: shared by the functions of the layer; its inputs are those of the layer below, in

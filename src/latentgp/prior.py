@@ -114,7 +114,7 @@ def _draws(
 
 
 def layout_of(model: LatentGP, data: Data) -> Layout | None:
-    """What is fixed between the layers of a deep model of these rows; None of others."""
+    """Fixed parts between the layers of a deep model of these rows; None for other models."""
     return Layout.of(model, data.X) if isinstance(model, DeepGP) else None
 
 

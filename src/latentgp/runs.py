@@ -84,7 +84,7 @@ class BackgroundRun(Generic[Result]):
 
     @property
     def progress(self) -> RunProgress:
-        """What is running: phase, step, of how many, seconds gone and left."""
+        """Progress: phase, step, total, seconds gone and left."""
         if self._last is not None:
             return self._last
         seconds = time.perf_counter() - self._started - self._switch.seconds_paused

@@ -158,7 +158,7 @@ class ICAR(Areal):
 
 
 class BYM2(Areal):
-    """Effects of areas, of which a share is structured and the rest independent.
+    """Effects of areas with a spatially structured share, the rest independent.
 
     The covariance is variance * (rho R + (1 - rho) I), R that of a scaled `ICAR` (Riebler et al.
     2016): `variance` is the variance of the effects whatever the graph, and `rho` the share

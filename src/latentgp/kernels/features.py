@@ -41,7 +41,7 @@ class Features(eqx.Module):
 
 
 class Spectrum(NamedTuple):
-    """What is random in the features of one kernel: hyper-parameters scale it.
+    """Random parts of one kernel's features, which hyper-parameters scale.
 
     Attributes:
         directions: in the coordinates of the kernel.
@@ -272,7 +272,7 @@ def random_features(
 def draw_spectra(
     kernel: Kernel, key: Key[Array, ""], inputs: int, number: int, kind: DirectionKind = "fourier"
 ) -> tuple[Spectrum, ...]:
-    """What is random in the features of a kernel, for each of its parts that have random ones.
+    """Random parts of a kernel's features, for each of its parts that have some.
 
     Args:
         kernel: whose structure alone matters.

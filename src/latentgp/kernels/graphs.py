@@ -15,7 +15,7 @@ from latentgp.typing import Array
 
 
 class GraphMatrix(Module):
-    """What a graph fixes for every hyper-parameter: a matrix of areas by areas and eigenvalues.
+    """Matrix of areas by areas and eigenvalues that a graph fixes for all hyper-parameters.
 
     Attributes:
         matrix: shape (A, A).

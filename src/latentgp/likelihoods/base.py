@@ -163,7 +163,7 @@ class Likelihood(Parametrised):
 
     @property
     def calls(self) -> Any:
-        """What became of calls outside of JAX, `Calls`; None of a likelihood that makes none."""
+        """Record of calls outside of JAX, `Calls`; None for a likelihood without any."""
         return None
 
     @abstractmethod

@@ -18,7 +18,7 @@ _LEFT, _SEEN, _RIGHT, _INTERVAL = -1.0, 0.0, 1.0, 2.0
 
 
 class Censored(OfBase):
-    """The base's law, where of some targets only bounds are known.
+    """The base's law with partly censored targets.
 
     The rows carry `censored`: 0 where y was seen, 1 where the target is above y (right censoring),
     -1 where it is at most y (left censoring), and 2 where it is above y and at most `upper`

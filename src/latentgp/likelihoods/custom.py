@@ -15,7 +15,7 @@ from latentgp.typing import Array
 
 
 class CustomLikelihood(Likelihood):
-    """p(y | f) by a function of the user's; a subclass of `Likelihood` can have parameters too.
+    """p(y | f) by your own function; a subclass of `Likelihood` can have parameters too.
 
     Args:
         function: log p(y | f) in nats, of one target and its latents, shape (Q,), in JAX.

@@ -46,7 +46,7 @@ class NoiseNodes(NamedTuple):
 
     @classmethod
     def of(cls, marginals: AnyMarginals, nodes: Nodes | None = None) -> "NoiseNodes":
-        """Of a row's two latents, correlated or not; at nodes for predictions unless given."""
+        """Law of a row's two latents, correlated or not; at nodes for predictions unless given."""
         mean, variance = marginals.mean, marginals.variance
         f, weights = latent_at_nodes(mean[:, 1], variance[:, 1], nodes or prediction_nodes(1))
         if not isinstance(marginals, JointMarginals):

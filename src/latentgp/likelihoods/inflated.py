@@ -289,7 +289,7 @@ class Inflated(OfBase):
 
 
 class ZeroInflated(Inflated):
-    """Counts with more zeros than a law has: zero with a probability, the base's y otherwise.
+    """Counts with excess zeros: zero with a probability, the base's y otherwise.
 
     Args:
         base: the law of counts, such as `Poisson()` or `LogNegativeBinomial()`; a zero may be its.
@@ -321,7 +321,7 @@ class ZeroInflated(Inflated):
 
 
 class Hurdle(Inflated):
-    """Zero with a probability, and otherwise what the base gives where it is not zero.
+    """Zero with a probability, otherwise the base's law given that it is not zero.
 
     Args:
         base: a law of counts, whose own zeros are cut off, or one of y > 0, such as `Gamma()`.

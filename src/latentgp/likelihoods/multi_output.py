@@ -518,7 +518,7 @@ class TurnedNetwork(TurnedOutputs):
             outputs = _outputs_given(own, mean, covariance)
 
             def seen_law(x: Float[Array, "R"]) -> tuple[Array, Array]:
-                """Of what is there; what is missing is standard normal, of mean zero."""
+                """Law of the observed outputs; missing ones are standard normal."""
                 centre, spread = outputs(x)
                 spread = jnp.where(seen[:, None] & seen, spread, 0.0)
                 own_noise = jnp.where(seen, own.noise_variance, 1.0)

@@ -358,7 +358,7 @@ class RobustMax(LargestLatent):
 
 
 class HeavisideMulticlass(LargestLatent):
-    """y is the class of the largest latent, for certain (Villacampa-Calvo & Hernández-Lobato 2017).
+    """y is the class of the largest latent, surely (Villacampa-Calvo & Hernández-Lobato 2017).
 
     The likelihood is zero elsewhere, so there is no variational bound: for moment matching.
     """

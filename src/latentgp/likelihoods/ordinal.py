@@ -22,7 +22,7 @@ _FAR, _VERY_FAR = 1e30, 1e15
 
 
 class Ordinal(Likelihood):
-    """y is how many thresholds f + noise is above, noise ~ N(0, 1) (Chu & Ghahramani 2005, 2).
+    """y is the number of thresholds below f + noise, noise ~ N(0, 1) (Chu & Ghahramani 2005, 2).
 
     The noise has a standard deviation of one: another would scale latents and thresholds alike.
 

@@ -45,7 +45,7 @@ class History(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """How hyper-parameters were to be learned, as `fit` was asked."""
+    """Options of `fit` for learning hyper-parameters."""
 
     learn_hyperparameters: bool = True
     priors: Any = "weak"
@@ -131,7 +131,7 @@ class Fit:
     def certify(
         self, seconds: float = 60.0, *, key: Key[Array, ""] | None = None, **settings: Any
     ) -> "Certificate":
-        """How far this posterior is from the exact one, by chains that start at it.
+        """Difference of this posterior from the exact one, by chains that start at it.
 
         Args:
             seconds: for the chains.

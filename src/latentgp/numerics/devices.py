@@ -1,4 +1,4 @@
-"""What a processor and a GPU do best in different ways.
+"""Choices that differ between a processor and a GPU.
 
 A GPU takes a whole factorisation as one call, and many small ones at once. Halves and matrices one
 after another, which a processor wants, cost it minutes of compilation and a launch each. A loop

@@ -31,7 +31,7 @@ _STAGES = 4
 
 
 class Layout(NamedTuple):
-    """How rows of devices are cut into blocks.
+    """Division of the devices' rows into blocks.
 
     Elimination order is that of blocks: block j is the (j // P)th of device j % P.
 

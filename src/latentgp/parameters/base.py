@@ -281,7 +281,7 @@ def _walk(node: Any, prefix: str, seen: "_Seen") -> Iterator[ParameterInfo]:
 
 
 class _Seen(NamedTuple):
-    """What a module sees of the inputs: which columns, and in which units."""
+    """Inputs of a module: its columns and their units."""
 
     dimensions: tuple[int, ...] | None = None
     unit: float = 1.0

@@ -1,4 +1,4 @@
-"""What the library asks of ArviZ, of version 0 and of version 1, which has other names for it."""
+"""Functions of ArviZ under the names of versions 0 and 1."""
 
 from __future__ import annotations
 

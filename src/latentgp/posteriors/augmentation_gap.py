@@ -46,7 +46,7 @@ class AugmentationGap(NamedTuple):
 def augmentation_gap(
     posterior: Posterior, data: Data, *, augmentation: Augmentation | None = None
 ) -> AugmentationGap:
-    """Gap of the augmented bound: E_q log p(y | f) less its augmented counterpart.
+    """Gap of the augmented bound: E_q log p(y | f) minus its augmented counterpart.
 
     It is E_q(f) KL(q(w) || p(w | y, f)) at the best q(w) (Galy-Fajou et al. 2020, 5.2), so the
     bound without augmentation is the augmented one plus the gap, and never less. Any Gaussian

@@ -30,7 +30,7 @@ Marginals = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Coefficients(NamedTuple):
-    """What the linear parts of f have in front of each column.
+    """Coefficients of the linear parts of f, one a column.
 
     Attributes:
         names: of the J columns.
@@ -82,7 +82,7 @@ class Coefficients(NamedTuple):
 
 
 class GroupEffects(NamedTuple):
-    """What a group has more than others: its intercept, or its slope.
+    """Deviation of each group from the others, in intercept or slope.
 
     Attributes:
         names: of the G groups.

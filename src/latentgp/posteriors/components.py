@@ -129,7 +129,7 @@ class Components(eqx.Module):
         """With a zero prior mean moved by a constant, and the first latent function with it."""
 
     def telling_parts(self, number: int) -> "Components":
-        """Of rows with coefficients of the kernel's parts, so many; without the prior mean.
+        """Components for rows with coefficients of the kernel's parts; without the prior mean.
 
         Raises:
             InputError: unless overridden; there is no posterior of them.

@@ -138,7 +138,7 @@ def marginals_of(
 
 
 class IntegratedPosterior(Posterior):
-    """Posterior whose components have hyper-parameters at several points, by their weights.
+    """Posterior of weighted components with different hyper-parameters.
 
     Attributes:
         hyperparameter_marginals: of every hyper-parameter that was integrated over, by path; of an

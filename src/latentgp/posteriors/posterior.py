@@ -82,7 +82,7 @@ class Posterior(eqx.Module):
         self.evidence = evidence
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles have: all of it in NumPy."""
+        """State of copies and pickles, in NumPy."""
         return {**vars(self), "components": gather(self.components)}
 
     @classmethod
@@ -234,7 +234,7 @@ class Posterior(eqx.Module):
         return np.asarray(_expectations(self._likelihoods(picked), f, side, self._law_is_own))
 
     def effects(self, X: Any, **settings: Any) -> "Effects":
-        """What the inputs do to the expectation of y, over the rows X as background.
+        """Effects of the inputs on the expectation of y, over the rows X as background.
 
         Args:
             X: inputs, shape (N, D), or a data frame of such columns.

@@ -355,7 +355,7 @@ class Dense(Representation):
         return X if self.places is None else self.places
 
     def _places_of(self, X: Float[Array, "N D"]) -> Int[Array, "N"]:
-        """Which of the places each row is at."""
+        """Index of each row's place."""
         return jnp.argmax(jnp.all(X[:, None] == self.places, axis=2), axis=1)
 
     def _marginals_of_rows(

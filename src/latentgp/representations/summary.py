@@ -1,5 +1,5 @@
 # ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
-"""What a posterior remembers of the data seen so far, for further rows to be added to."""
+"""Summary of the data seen so far, to which further rows are added."""
 
 from abc import abstractmethod
 

@@ -32,7 +32,7 @@ class InducingVariables(eqx.Module):
     @property
     @abstractmethod
     def dtype(self) -> Any:
-        """Of the numbers that it makes."""
+        """Type of its numbers."""
 
     @property
     @abstractmethod
@@ -50,7 +50,7 @@ class InducingVariables(eqx.Module):
 
     @abstractmethod
     def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
-        """Of the inducing variables, K_mm."""
+        """Covariance of the inducing variables, K_mm."""
 
     @abstractmethod
     def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q _ _"]:
@@ -63,7 +63,7 @@ class InducingVariables(eqx.Module):
         """Covariances with the latent functions at rows, K_mn."""
 
     def prior_variances(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
-        """Of the latent functions at rows: those of the kernel unless overridden."""
+        """Prior variances of the latent functions at rows: the kernel's unless overridden."""
         return latent_diagonals(kernel, X)
 
     def prior_covariance(

@@ -57,7 +57,7 @@ class Whitening(eqx.Module):
 
     @abstractmethod
     def log_determinant(self, latents: int) -> Float[Array, ""]:
-        """Of the map to g at the rows of so many latent functions, likewise."""
+        """Log-determinant of the map to g at the rows of so many latent functions."""
 
 
 class DenseWhitening(Whitening):

@@ -193,7 +193,7 @@ class FileSource(RowSource):
         return is_held_out(first, rows, self._share) == self._held_out
 
     def _number_wanted(self, first: int, rows: int) -> int:
-        """How many of some rows are on this side; there may be trillions in a damaged file."""
+        """Number of rows on this side; a damaged file may claim trillions."""
         if not self._share:
             return 0 if self._held_out else rows
         parts = range(first, first + rows, _COUNTED_AT_ONCE)

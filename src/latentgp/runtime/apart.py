@@ -23,7 +23,7 @@ _CHILD = "from latentgp.runtime.apart import _answer; _answer()"
 
 
 class Measured(NamedTuple):
-    """What a call in a process of its own gave.
+    """Result of a call in a process of its own.
 
     Attributes:
         value: its result.
@@ -88,7 +88,7 @@ def search_path() -> str:
 
 
 def _answer() -> None:
-    """What the other process does."""
+    """Work of the other process."""
     folder = Path(sys.argv[1])
     function, arguments = pickle.loads((folder / _CALL).read_bytes())
     jax.local_devices()  # the backend is there before the call

@@ -38,7 +38,7 @@ def make_room_for_programs() -> None:
 
 
 def keep_programs(folder: str | Path | None = None) -> Path | None:
-    """Keep what JAX compiles in a folder, from which later processes on this machine take it.
+    """Keep JAX's compiled programs in a folder for later processes on this machine.
 
     The first fit of a process, to data of a size that was fitted before, then starts about three
     times as fast. The command line does this by itself. Numbers are the same, as programs are.

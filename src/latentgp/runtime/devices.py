@@ -1,4 +1,4 @@
-"""What kind of device JAX computes on."""
+"""Kind of device that JAX computes on."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from latentgp.errors import InputError
 
 
 class _Fork:
-    """What is known of forks: set before one, read in the child."""
+    """Record of forks: set before one, read in the child."""
 
     was_used = False  # JAX, in the parent
     threads_are_lost = False  # those of JAX, in this process

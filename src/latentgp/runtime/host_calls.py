@@ -59,7 +59,7 @@ def call_on_host(
 
 
 def refusal_in(error: RuntimeError) -> InputError | None:
-    """What such a function was refused with, of which JAX keeps the words alone."""
+    """Error of such a function, of which JAX keeps the message alone."""
     found = re.search(rf"^(?:[\w.]+\.)?{InputError.__name__}: (.+)$", str(error), re.MULTILINE)
     return InputError(found[1]) if found else None
 

@@ -24,7 +24,7 @@ _SECONDS_TO_MEET, _SECONDS_OF_SILENCE = 60, 30
 def join_processes(
     coordinator: str | None = None, processes: int | None = None, process: int | None = None
 ) -> None:
-    """Join this process to several that compute together; call before JAX is first used.
+    """Join this process to a joint fit of several; call before JAX is first used.
 
     What is None is asked of Slurm, Open MPI or Kubernetes, as JAX finds them. An error that nobody
     catches then ends this process at once, for the others to know.

@@ -14,7 +14,7 @@ from latentgp.runtime.interrupts import current_interrupts
 
 
 class RunProgress(NamedTuple):
-    """Where a run is.
+    """Progress of a run.
 
     Attributes:
         phase: what is running, such as "learning hyper-parameters".

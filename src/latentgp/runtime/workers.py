@@ -18,7 +18,7 @@ _STATISTICS = "RAY_USAGE_STATS_ENABLED"
 
 
 class Answer(NamedTuple):
-    """What became of a request.
+    """Outcome of a request.
 
     Attributes:
         label: given with the request.

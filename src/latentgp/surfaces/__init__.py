@@ -1,1 +1,1 @@
-"""What users call beside `fit`: estimators, tables, evaluation, reports, command line, export."""
+"""User interfaces beside `fit`: estimators, tables, evaluation, reports, command line, export."""

@@ -101,7 +101,7 @@ def check_likelihood(
 
 
 def _spacing(y: np.ndarray, atoms: tuple[float, ...]) -> np.ndarray:
-    """What a density at each target counts for: the step there, of an atom one."""
+    """Weight of the density at each target: the step there, one for an atom."""
     spacing, at = np.ones(len(y)), np.isin(y, atoms)
     spacing[~at] = np.gradient(y[~at])
     return spacing

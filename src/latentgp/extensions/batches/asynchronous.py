@@ -33,7 +33,7 @@ Rounds = Generator[tuple[Any, BatchInfo, int], None, None]
 
 
 class BatchReader:
-    """What a worker has: it reads a batch, and says what that says at some parameters.
+    """Worker's part: reads a batch and estimates the step at given parameters.
 
     Rows in memory are read at random. Of files the worker reads all, and passes over the batches
     of others.
@@ -60,7 +60,7 @@ class BatchReader:
         self._rows: Iterator[Data] = iter(())
 
     def __call__(self, request: tuple[Any, Batch]) -> Any:
-        """What a batch says, in NumPy; None if its rows count nothing."""
+        """Estimate from a batch, in NumPy; None if its rows have no weight."""
         seen, batch = request
         with jax.enable_x64(self.double):
             rows = self._read(batch)

@@ -121,18 +121,18 @@ class TwoPartInference(BatchInference):
 
     @abstractmethod
     def seen(self, state: Any) -> Any:
-        """What `estimate` reads of a state."""
+        """Part of a state that `estimate` reads."""
 
     @abstractmethod
     def estimate(self, seen: Any, batch: Data, weight: Float[Array, ""]) -> Any:
-        """What a batch of some weight says, weighted to count as all rows."""
+        """Estimate from a batch, weighted to count as all rows."""
 
     @abstractmethod
     def moved(self, state: Any, read: Any) -> tuple[Any, BatchInfo]:
         """The state after a step along what a batch said, of this state or of one before it."""
 
     def restated(self, read: Any, seen: Any, state: Any) -> Any:
-        """What a batch said at an earlier state, in the coordinates of this one."""
+        """Estimate made at an earlier state, in the coordinates of this one."""
         return read
 
 
@@ -202,7 +202,7 @@ class StochasticInference(SparseInference, TwoPartInference):
     def estimate(
         self, seen: BatchState, batch: Data, weight: Float[Array, ""]
     ) -> tuple[BatchRead, Float[Array, ""]]:
-        """What a batch says, and its weight, one on average."""
+        """Estimate from a batch, and its weight, one on average."""
         assert batch.weights is not None
         whole = batch.reweighted(batch.weights * (self.total_weight / weight))
         return self.read(seen, whole), weight * self.batches / self.total_weight

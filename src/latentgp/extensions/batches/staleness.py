@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Asynchrony(NamedTuple):
-    """How an asynchronous search went.
+    """Record of an asynchronous search.
 
     Attributes:
         workers: number of them.
@@ -35,7 +35,7 @@ class Asynchrony(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What was done, in a sentence."""
+        """Summary in a sentence."""
         return (
             f"{self.workers} workers made {self.steps} steps, along gradients that were "
             f"{self.mean_staleness:.1f} steps old on average and {self.largest_staleness} at most."
@@ -43,7 +43,7 @@ class Asynchrony(NamedTuple):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What looks wrong and what to do, in a sentence or none."""
+        """Problem and remedy in a sentence, if any."""
         if not self.lost:
             return ()
         return (

@@ -13,7 +13,7 @@ from latentgp.methods.result import Fit
 
 
 def run_with_calls_told(method: Method, problem: Problem) -> Fit:
-    """What a method gives or raises, with what became of the likelihood's calls outside of JAX."""
+    """Result or error of a method, with a record of the likelihood's calls outside of JAX."""
     calls: Any = problem.model.likelihood.calls
     if calls is None:
         return method.run(problem)

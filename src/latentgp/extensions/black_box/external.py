@@ -56,7 +56,7 @@ class Failure(NamedTuple):
 
 
 class Calls:
-    """What became of the calls of a function: how many, of how many values, which failed."""
+    """Record of the calls of a function: their number, values and failures."""
 
     def __init__(self) -> None:
         self.calls = self.values = self.failed = 0
@@ -235,7 +235,7 @@ class Host:
         number: int,
         *first: Any,
     ) -> tuple[np.ndarray, ...]:
-        """What one of the user's other functions gives, so many arrays of one shape a row."""
+        """Value of another function of the user's: arrays of one shape a row."""
         flat = f.reshape(-1, self.latents)
         own = {key: part.reshape(len(flat)) for key, part in side.items()}
         try:
@@ -252,7 +252,7 @@ class Host:
 
 
 class ExternalLikelihood(Likelihood):
-    """p(y | f) by a function that is called as it is: Python, NumPy, or a program of its own.
+    """p(y | f) by a function outside of JAX: Python, NumPy, or another program.
 
     It is evaluated for many rows and draws at a time and never differentiated: expectations and
     their derivatives are found from values alone (Bonilla, Krauth & Dezfouli, Theorem 1). So
@@ -333,7 +333,7 @@ class ExternalLikelihood(Likelihood):
 
     @property
     def calls(self) -> Calls:
-        """What became of the calls so far."""
+        """Record of the calls so far."""
         return self.host.calls
 
     @property

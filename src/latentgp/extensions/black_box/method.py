@@ -162,7 +162,7 @@ class BlackBoxVI(Method):
 
     @property
     def expectations(self) -> Expectations:
-        """How expected log likelihoods are found."""
+        """Estimator of expected log likelihoods."""
         return Expectations(self.estimator, self.samples, self.control_variates)
 
     @property

@@ -70,7 +70,7 @@ class Coordinates(eqx.Module):
 
     @property
     def numbers(self) -> int:
-        """Of the matrix that a step of every chain multiplies, if there is one."""
+        """Entries of the matrix that a step of every chain multiplies, if there is one."""
         return 0
 
     def log_likelihood(

@@ -29,7 +29,7 @@ from latentgp.typing import Array
 
 
 class Information(NamedTuple):
-    """What a law tells about hyper-parameters.
+    """Fisher information of a law about hyper-parameters.
 
     Attributes:
         matrix: expected Fisher information and the negative second derivatives of the prior, shape

@@ -180,7 +180,7 @@ _NO_DRAWS = (
 
 
 def _values(progress: ChainProgress, told: dict[str, Any]) -> dict[str, float]:
-    """What is reported of a piece; R-hat takes time, so only where somebody asks."""
+    """Reported values of a piece; R-hat, which takes time, only if wanted."""
     values = {"R-hat": progress.r_hat}
     return values | {name: float(np.mean(told[name])) for name in _REPORTED if name in told}
 
@@ -272,7 +272,7 @@ class Sampler(eqx.Module):
         return self.target.latents(self.position(state), key)
 
     def record(self, state: Any, key: Key[Array, ""], watched: Int[Array, "W"]) -> Any:
-        """What is kept of a state within the loop: the draw, unless overridden."""
+        """Record of a state within the loop: the draw, unless overridden."""
         position = self.position(state)
         return Draw(position.vector, position.white, self.f_at_rows(state, key)[watched])
 
@@ -370,7 +370,7 @@ def divide_chains(
 
 @Program
 def join_chains(groups: Sequence[Any]) -> Any:
-    """What the groups give, along one axis of chains."""
+    """Results of the groups, along one axis of chains."""
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *groups)
 
 
@@ -381,7 +381,7 @@ def _start(sampler: Sampler, keys: Key[Array, "C"]) -> Any:
 
 @Program
 def _coefficients(sampler: Sampler, state: Any) -> Coefficients:
-    """What the coefficients of one chain belong to."""
+    """Coefficients' context for one chain."""
     return sampler.target.coefficients(sampler.position(state))
 
 

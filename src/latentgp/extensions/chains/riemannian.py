@@ -51,7 +51,7 @@ class Proposal(NamedTuple):
 
 
 class _There(NamedTuple):
-    """What is known at a place: energy without momenta, its gradient, the metric's root."""
+    """Values at a place: energy without momenta, its gradient, the metric's root."""
 
     energy: Float[Array, ""]
     slope: Float[Array, "P"]

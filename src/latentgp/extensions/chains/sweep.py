@@ -37,7 +37,7 @@ _FORGETS = 0.1  # the first share of the warm-up, which only leads to the poster
 
 
 class Adaptation(NamedTuple):
-    """What the warm-up tunes.
+    """Settings tuned in the warm-up.
 
     Attributes:
         log_scale: of the moves of latent functions, and of those of hyper-parameters, shape (2,).
@@ -213,7 +213,7 @@ class SweepSampler(Sampler):
         return state.at.vector, state.at.eps, key
 
     def draw(self, record: Any, watched: Int[Array, "W"]) -> Draw:
-        """Of coordinates that stay: one product of matrices for all draws."""
+        """Draws in fixed coordinates: one product of matrices for all."""
         if self.fixed is None:
             return record
         vector, eps, key = record

@@ -38,7 +38,7 @@ class Position(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """What white coefficients belong to.
+    """Context of white coefficients.
 
     Attributes:
         centres: such as points of shape (M, D).
@@ -58,7 +58,7 @@ class Target(eqx.Module):
 
     @abstractmethod
     def coefficients(self, position: Position) -> Coefficients:
-        """What the white coefficients belong to at a position."""
+        """Context of the white coefficients at a position."""
 
 
 class WhiteTarget(Target):

@@ -47,7 +47,7 @@ class LastLayer(NamedTuple):
     root: Float[Array, "*S Q R *R"]
 
     def means(self, blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
-        """Of the latent functions at rows with these features."""
+        """Means of the latent functions at rows with these features."""
         return vmap_latents(lambda block, mean: mean @ block, blocks, self.mean).T
 
     def marginals(self, blocks: Float[Array, "#Q R B"]) -> Marginals:
@@ -71,7 +71,7 @@ class LastLayer(NamedTuple):
 
 
 class Layout(eqx.Module):
-    """What is fixed between the layers of a deep model.
+    """Fixed parts between the layers of a deep model.
 
     Attributes:
         centre: of the inputs, shape (D,).
@@ -112,11 +112,11 @@ class Layout(eqx.Module):
         return (X - self.centre) / self.spread
 
     def seen(self, functions: Float[Array, "N W"], inputs: Float[Array, "N D"]) -> Array:
-        """What the layer above sees of a layer's functions and the inputs."""
+        """Inputs of the layer above, from a layer's functions and the inputs."""
         return jnp.concatenate([functions, inputs], axis=1) if self.feed_inputs else functions
 
     def at_prior_mean(self, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
-        """What the last layer sees if all hidden functions are their prior means."""
+        """Inputs of the last layer if all hidden functions are their prior means."""
         if not self.skips:
             return X
         return self.seen(reduce(jnp.matmul, self.skips, self.standardised(X)), X)
@@ -124,7 +124,7 @@ class Layout(eqx.Module):
     def from_prior(
         self, model: DeepGP, X: Float[Array, "N D"], key: Key[Array, ""]
     ) -> Float[Array, "N E"]:
-        """What the last layer sees for a joint draw of the hidden processes at the rows."""
+        """Inputs of the last layer for a joint draw of the hidden processes at the rows."""
         below, seen = self.standardised(X), X
         for place, (layer, skip) in enumerate(zip(model.layers, self.skips, strict=True)):
             lower = jittered_lower(latent_grams(layer.kernel, seen)[0])
@@ -137,7 +137,7 @@ class Layout(eqx.Module):
     def under_last(
         self, model: DeepGP, draws: Sequence[LayerDraw], X: Float[Array, "N D"]
     ) -> Float[Array, "N E"]:
-        """What the last layer sees, given draws of the hidden ones."""
+        """Inputs of the last layer, given draws of the hidden ones."""
 
         def step(state: tuple[Array, Array], layer: Any) -> tuple[Array, Array]:
             below, seen = state

@@ -37,7 +37,7 @@ class LayeredComponents(DrawnComponents):
     @property
     @abstractmethod
     def parts(self) -> tuple[Any, ...]:
-        """What a draw is made of."""
+        """Arrays of a draw."""
 
     @abstractmethod
     def with_parts(self, parts: tuple[Any, ...], models: LatentGP, number: int) -> Any:

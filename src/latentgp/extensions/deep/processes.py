@@ -37,7 +37,7 @@ class ProcessLayers(eqx.Module):
         return self.layout.standardised(X) @ self.layout.skips[0]
 
     def seen(self, hidden: Float[Array, "B W"], X: Float[Array, "B D"]) -> Float[Array, "B E"]:
-        """What the last layer sees at inputs with these hidden functions."""
+        """Inputs of the last layer at points with these hidden functions."""
         return self.layout.seen(hidden, X)
 
     def last_given(self, model: DeepGP, hidden: Float[Array, "N W"]) -> DensePosterior:

@@ -1,5 +1,5 @@
 # ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
-"""What approximates a log density: the density, where it starts, and the loop of steps."""
+"""Approximation of a log density: target, start, and the loop of steps."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class Gaussian(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a step says.
+    """Report of a step.
 
     Attributes:
         free_energy: F = -log|C| / 2 + E phi before the step, exact or estimated, in nats.
@@ -77,7 +77,7 @@ class Told(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of an approximation.
+    """Result of an approximation.
 
     Attributes:
         gaussian: the approximation.
@@ -218,7 +218,7 @@ class Stepwise(Approximation):
         return jax.lax.while_loop(goes_on, step, loop)
 
     def outcome(self, loop: Loop) -> Outcome:
-        """What comes of the loop if it ends here."""
+        """Result of the loop if it ends here."""
         gaussian = self.gaussian(loop.state)
         return Outcome(
             gaussian,

@@ -1,4 +1,4 @@
-"""Which dimensions a covariance couples: all, none, or those of each block."""
+"""Dimensions that a covariance couples: all, none, or those of each block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Gaussian is checked by once it is found: the density's gradients under it, and its tails.
+"""Checks of the resulting Gaussian: the density's gradients under it, and its tails.
 
 At the best Gaussian the mean gradient of phi = -log p vanishes, and E[g (x - m)'] is the identity
 (Stein's identity for both), whatever the method; of low ranks its trace is the rank. Far out phi
@@ -127,7 +127,7 @@ def _apart(gaussian: Gaussian, found: Moments) -> float:
 
 
 def _rank(gaussian: Gaussian, deviations: Float[np.ndarray, "D"]) -> int:
-    """Of the covariance: D with a diagonal."""
+    """Rank of the covariance: D with a diagonal."""
     covariance = gaussian.covariance
     if np.all(np.asarray(covariance.diagonal) > 0):
         return len(deviations)
@@ -138,7 +138,7 @@ def _rank(gaussian: Gaussian, deviations: Float[np.ndarray, "D"]) -> int:
 
 
 def _clear(off: Any, error: Any) -> Any:
-    """How far something is off beyond its standard errors; infinite where it is no number."""
+    """Error beyond the standard errors; infinite for NaN."""
     clear = np.maximum(np.abs(off) - _ERRORS * error, 0.0)
     return np.where(np.isfinite(clear), clear, np.inf)
 

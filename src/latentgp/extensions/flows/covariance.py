@@ -140,6 +140,6 @@ class Covariance(Module):
 def _log_normal(
     square: Float[Array, "S"], lower: Float[Array, "R R"], rest: Float[Array, ""], size: int
 ) -> Float[Array, "S"]:
-    """Of squared lengths in standard units, and half a log-determinant in two parts."""
+    """Log density from squared standard lengths, and half a log-determinant in two parts."""
     half_log_determinant = jnp.sum(jnp.log(jnp.diagonal(lower))) + rest
     return -0.5 * (square + size * jnp.log(2 * jnp.pi)) - half_log_determinant

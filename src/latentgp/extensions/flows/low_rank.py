@@ -44,7 +44,7 @@ class LowRankPlusDiagonal(Reparameterised):
     @property
     @abstractmethod
     def weight(self) -> float:
-        """Of the low rank."""
+        """Weight of the low rank."""
 
     def parameters(self, start: Start, key: Key[Array, ""]) -> Any:
         mean, scale = start

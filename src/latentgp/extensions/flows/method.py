@@ -52,7 +52,7 @@ _FAR = 0.7  # Pareto shape of importance weights above which they mean nothing
 
 
 class DensityApproximation(SamplingMethod):
-    """A Gaussian, or particles, instead of chains: on what `NUTS` explores, of any smooth model.
+    """A Gaussian, or particles, for the target of `NUTS`, instead of chains; any smooth model.
 
     Latent functions and hyper-parameters are approximated jointly, by a Gaussian in coordinates in
     which they are nearly N(0, I) ("sites"), or white ones; the posterior is independent draws of
@@ -277,7 +277,7 @@ def _drawn(
     keys: Key[Array, "C S"],
     watched: Int[Array, "W"],
 ) -> tuple[Draw, Float[Array, "C S"]]:
-    """What is kept of each point, one after another, and the log density there."""
+    """Draw at each point, one after another, and the log density there."""
     target = flat.density.target
 
     def one(given: Any) -> tuple[Draw, Array]:
@@ -299,7 +299,7 @@ def _pareto_shape(
     points: Float[np.ndarray, "C S D"],
     log_density: Float[np.ndarray, "C S"],
 ) -> float:
-    """Of importance weights of the draws; NaN where the Gaussian has no density."""
+    """Pareto shape of the draws' importance weights; NaN if the Gaussian has no density."""
     try:
         flat = points.reshape(-1, points.shape[-1])
         log_weights = log_density.ravel() - found.log_prob(flat)

@@ -31,7 +31,7 @@ def falling_share(step: Any, steps: int, final: float) -> Any:
 
 
 class Optimiser(Module):
-    """How gradients become steps.
+    """Optimiser: turns gradients into steps.
 
     Attributes:
         rate: the step size at the start.
@@ -50,7 +50,7 @@ class Optimiser(Module):
 
     @abstractmethod
     def scaling(self, of_particles: bool) -> Any:
-        """What gradients are divided by.
+        """Divisor of gradients.
 
         Args:
             of_particles: gradients have particles first, and second moments are averages over them.

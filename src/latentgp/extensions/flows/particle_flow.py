@@ -233,7 +233,7 @@ class Flow(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the search for step sizes remembers.
+    """State of the search for step sizes.
 
     Attributes:
         size: of the next step.

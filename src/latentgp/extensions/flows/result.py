@@ -16,7 +16,7 @@ from latentgp.typing import Array
 
 
 class GaussianApproximation(Module):
-    """A Gaussian that approximates a log density, and how it came about; arrays are NumPy's.
+    """A Gaussian that approximates a log density, with its diagnostics; arrays are NumPy's.
 
     Attributes:
         mean: shape (D,).

@@ -33,7 +33,7 @@ _MOST_BYTES = 1 << 32
 
 
 class Integrated(Method):
-    """Hyper-parameters integrated over, where other methods take the most probable ones.
+    """Integration over hyper-parameters, instead of the most probable ones.
 
     The (approximate) evidence of a method by sites, times the priors, is explored around its mode
     (Rue, Martino & Chopin 2009): on a lattice for one or two hyper-parameters, in a central

@@ -110,7 +110,7 @@ class InterDomainVariables(InducingVariables):
         return (self.note_of(self.left_open(kernel)),)
 
     def note_of(self, left: Any) -> str:
-        """What is said of the shares of the prior variance that are left open at the sample."""
+        """Note on the shares of the prior variance left open at the sample."""
         return (
             f"{self.shape[0]} inducing variables of {self.words} leave open {np.mean(left):.2g} of "
             f"the prior variance (mean of {len(self.sample)} rows; at most {np.max(left):.2g})."
@@ -235,7 +235,7 @@ class FixedFunctions(InterDomainVariables):
 
     @property
     def bandwidth(self) -> int | None:
-        """Of K_uu and of sums over rows, for one basis alone, such as splines of one column."""
+        """Bandwidth of K_uu and of sums over rows, for a single basis, such as splines."""
         return self.bases[0][0][0].bandwidth if self._is_one else None
 
     def in_bands(self) -> "FixedFunctions":

@@ -127,7 +127,7 @@ class Harmonics(Basis):
 
 
 def number_of_harmonics(degree: int, dimension: int) -> int:
-    """Of a degree, on the sphere in so many dimensions."""
+    """Number of harmonics of a degree on the sphere in so many dimensions."""
     if degree == 0:
         return 1
     return comb(degree + dimension - 1, degree) - (
@@ -173,7 +173,7 @@ def _(degrees: tuple[int, ...], dimension: int, primals: Any, tangents: Any) -> 
 
 
 def _eigenvalue(order: int, degree: int, dimension: int) -> float:
-    """Of the arc-cosine kernel between unit directions."""
+    """Eigenvalue of the arc-cosine kernel between unit directions."""
     return float(_eigenvalues(order, dimension)[degree])
 
 

@@ -30,7 +30,7 @@ _SUPPORTED = "Matern12, Matern32 and Matern52 of single columns"
 
 
 def smoothness_of(part: Part, kind: str) -> int:
-    """How often functions are differentiable, p.
+    """Number of derivatives of the functions, p.
 
     Raises:
         InputError: the part is no such kernel of one column.

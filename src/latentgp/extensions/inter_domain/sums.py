@@ -156,7 +156,7 @@ class _Terms(NamedTuple):
 def summarise(
     model: LatentGP, data: Data | RowSource, features: InterDomain, *, key: Key[Array, ""]
 ) -> RowSums:
-    """Sums over rows that stand for these in fits with Gaussian noise: one pass.
+    """Sums over rows that replace them in fits with Gaussian noise: one pass.
 
     `fit(model, sums, key=key)` then costs O(M^3) an evaluation, whatever the number of rows, also
     under other priors or with other hyper-parameters held. Rows of a file are read twice, first for

@@ -1,4 +1,4 @@
-"""What representations by nearest rows have in common."""
+"""Common part of representations by nearest rows."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class NearestRows(Representation):
 
     @property
     def searched_by(self) -> SearchBy:
-        """How neighbours are searched."""
+        """Search for neighbours."""
         return self.search or "scaled"
 
     def features(

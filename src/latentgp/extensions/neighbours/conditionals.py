@@ -36,7 +36,7 @@ class ScaledSites(NamedTuple):
 
 
 class Conditionals(NamedTuple):
-    """Of each row's pseudo-target given those of its neighbours.
+    """Law of each row's pseudo-target given those of its neighbours.
 
     Attributes:
         weights: A, such that the mean is A r_c, shape (N, #Q, K).
@@ -150,7 +150,7 @@ class Slopes(NamedTuple):
 
     @classmethod
     def start(cls, kernel: LatentKernel, sites: ScaledSites) -> "Slopes":
-        """Of r'r / 2, to which those of the rows' terms are added."""
+        """Derivative of r'r / 2, to which those of the rows' terms are added."""
         in_kernel = jax.tree.map(jnp.zeros_like, kernel)
         return cls(in_kernel, jnp.zeros_like(sites.target), sites.target)
 

@@ -70,7 +70,7 @@ class Whitened(LinearOperator):
 
     @property
     def log_determinant_of_preconditioner(self) -> Float[Array, ""]:
-        """Of P; those of B and C are one."""
+        """Log-determinant of P; the determinants of B and C are one."""
         return -2 * jnp.sum(jnp.log(self.root))
 
     def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
@@ -240,7 +240,7 @@ def _sound(solution: Solution) -> Float[Array, "M S"]:
 def diagonal_of(
     prior: Regression, neighbours: Int[Array, "N #Q K"], precision: Float[Array, "N Q"]
 ) -> Float[Array, "N Q"]:
-    """Of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
+    """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
     scaled = prior.weights**2 / prior.variance[..., None]
     block = Block.of(jnp.arange(len(precision)), jnp.asarray(neighbours))
     own = (1 / prior.variance)[..., None]
@@ -344,7 +344,7 @@ class LatentNeighboursPosterior(NearPosterior):
         return Sight(near, weights, jnp.concatenate([-weights, own], axis=2), mean, variance)
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        """Of latents at the nearest rows, and of the errors of means given these."""
+        """Covariances of latents at the nearest rows, and of the errors of means given these."""
         sight = self.seen_from(X)
         seen = sight.weights, sight.near
         x, p = (weighted_rows(*seen, a) for a in (self.solved.left, self.solved.right))

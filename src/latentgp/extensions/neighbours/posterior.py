@@ -74,7 +74,7 @@ class NeighboursPosterior(NearPosterior):
         return jnp.sum(nats) - self.log_evidence
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        """Of the errors of means that see the nearest rows alone, under the prior.
+        """Covariance under the prior of the errors of means given the nearest rows.
 
         Errors e(x) = g(x) - a(x)'r have a proper joint covariance whatever the neighbours are, and
         their variances are those of `marginals`.

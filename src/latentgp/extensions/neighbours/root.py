@@ -59,7 +59,7 @@ class SparseRoot(NamedTuple):
         return self._errors(g).T / jnp.sqrt(self.law.variance)
 
     def log_determinant(self, latents: int) -> Float[Array, ""]:
-        """Of the root, over so many latent functions."""
+        """Log-determinant of the root, over so many latent functions."""
         logs = 0.5 * jnp.log(self.law.variance)
         return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
 

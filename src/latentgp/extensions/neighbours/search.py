@@ -90,7 +90,7 @@ def _(kernel: WeightedSum, X: Array, reference: Array) -> Array:
 def _of_parts(
     parts: tuple[Kernel, ...], weights: Float[Array, "M"], X: Array, reference: Array
 ) -> Array:
-    """Of a sum: 1 - correlation near a point is the mean of that of its parts, by variance."""
+    """Distance of a sum: 1 - correlation near a point is the weighted mean of its parts'."""
     variances = [w * jnp.mean(p.diagonal(reference)) for p, w in zip(parts, weights, strict=True)]
     total = sum(variances)
     shares = [jnp.sqrt(variance / total) for variance in variances]

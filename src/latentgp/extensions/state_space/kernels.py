@@ -215,7 +215,7 @@ class _RBFConstants(NamedTuple):
 
 @lru_cache
 def _rbf_constants(order: int) -> _RBFConstants:
-    """Of the spectral density sqrt(2 pi) / sum_k (w^2 / 2)^k / k!, to k = order."""
+    """Constants of the spectral density sqrt(2 pi) / sum_k (w^2 / 2)^k / k!, to k = order."""
     if order < 2 or order % 2:
         raise InputError(
             f"The number of states of an RBF kernel must be even and positive, got {order!r}; give "
@@ -636,7 +636,7 @@ def is_approximate(kernel: Kernel) -> bool:
 
 
 def left_out(kernel: Kernel, truncation: Truncation) -> list[str]:
-    """What state-space forms leave out, a sentence for each part that is approximated. In NumPy."""
+    """Errors of state-space forms, a sentence for each approximated part. In NumPy."""
     if isinstance(kernel, Sum | Product | WeightedSum):
         return [note for part in kernel.parts for note in left_out(part, truncation)]
     if isinstance(kernel, Scaled | ActiveDimensions):

@@ -127,7 +127,7 @@ class ByVariables(Representation):
 
     @abstractmethod
     def units(self, X: Float[np.ndarray, "N D"]) -> Float[Array, "#D"]:
-        """What steps of inducing variables that are learned are relative to, by some rows."""
+        """Units of steps of learned inducing variables, from some rows."""
 
     def extended(
         self, number: int | None, selection: Selection, remembered: StreamingPrior | None

@@ -65,7 +65,7 @@ _MOST_COUPLED = 1_500  # rows times latent functions
 
 
 class ShortSearch(eqx.Module):
-    """Hyper-parameters learned from a part of the rows; the posterior has all.
+    """Search for hyper-parameters on part of the rows; the posterior has all.
 
     With `Neighbours(m)` the rows that the search looks at see their neighbours among all rows: the
     gradient is an unbiased estimate of that of all.

@@ -112,7 +112,7 @@ class Search:
         return kept
 
     def fitting(self, kept: Any, like: Any) -> Any:
-        """What was saved, if it has the shapes and types of what is to be saved.
+        """Saved arrays, if they have the expected shapes and types.
 
         Raises:
             InputError: it has others, which no search has written.

@@ -47,7 +47,7 @@ def starting_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> Sit
 
 
 def raised(algorithm: SiteInference, model: LatentGP, data: Data, reached: Converged) -> Converged:
-    """What updates have reached, or another end that is higher; at fixed hyper-parameters."""
+    """End of the updates, or a higher one from another start; at fixed hyper-parameters."""
     if not has_several_ends(algorithm, model):
         return reached
     other = converge(algorithm, model, data, sites_at_modes(algorithm, model, data))

@@ -1,4 +1,4 @@
-"""What Gaussian processes are for, on three real data sets, each with its baselines."""
+"""Demonstration on three real data sets, each with its baselines."""
 
 import time
 from pathlib import Path

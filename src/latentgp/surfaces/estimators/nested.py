@@ -12,7 +12,7 @@ from latentgp.modules import Module, as_code
 
 
 def inside(name: str, value: Any) -> dict[str, Any]:
-    """What can be set inside a module, by name, under the name of the module.
+    """Settings inside a module, by name, under the name of the module.
 
     Example:
         >>> import latentgp as lgp

@@ -21,7 +21,7 @@ from latentgp.surfaces.estimators.terms import GroupColumns
 
 
 class GPOrdinalClassifier(LabelEstimator):
-    """Gaussian-process classification into classes that have an order, such as grades.
+    """Gaussian-process classification into ordered classes, such as grades.
 
     One latent function, cut by learned thresholds (`latentgp.Ordinal`).
 

@@ -29,7 +29,7 @@ _IMPROPER = 1e-9  # precision of a cavity as a share of the marginal's
 
 
 class _Told(NamedTuple):
-    """What a row says.
+    """Scores of a row.
 
     Attributes:
         X: inputs.

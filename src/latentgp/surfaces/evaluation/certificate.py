@@ -1,4 +1,4 @@
-"""How far a fast posterior is from the exact one, by chains that start at it."""
+"""Difference of a fast posterior from the exact one, by chains that start at it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Difference(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """By how much a fit is off, with Monte Carlo errors. Its text says it in words.
+    """Errors of a fit, with Monte Carlo errors; `str` gives them in words.
 
     Attributes:
         method: of the fit.
@@ -111,7 +111,7 @@ class Certificate:
         return float(ndtri(1 - (1 - _CONFIDENCE) / (2 * claims)))
 
     def most(self, difference: Difference) -> float:
-        """What no entry is off by more than, with that probability."""
+        """Bound on the error of all entries, with that probability."""
         return float(np.max(np.abs(difference.off) + self.reach * difference.error))
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ def certify(
     callback: Callback | None = None,
     verbose: int = 0,
 ) -> Certificate:
-    """Compare a fit with chains that start at it, in the coordinates that it gives them.
+    """Compare a fit with chains that start at it, in its coordinates.
 
     Up to 500 rows the chains have one coefficient a row, so that what inducing points or neighbours
     leave out counts too; above, they share the representation of the fit, which the notes say.
@@ -281,7 +281,7 @@ def _shared(result: Fit) -> tuple[str, ...]:
 
 
 def _difference(fast: Any, draws: Float[np.ndarray, "C S *P"]) -> Difference:
-    """Of means of draws, whose Monte Carlo errors are by effective sample sizes."""
+    """Difference of means of draws, with Monte Carlo errors by effective sample sizes."""
     arviz = import_arviz()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

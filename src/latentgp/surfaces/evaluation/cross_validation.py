@@ -21,7 +21,7 @@ from latentgp.validation import as_key
 
 
 class CrossValidation(RowPredictions):
-    """Predictions of every row by a fit without its fold; NaN of rows that no fold has.
+    """Predictions of every row by a fit without its fold; NaN for rows in no fold.
 
     Attributes:
         fold: of each row, counted from 0; -1 of rows that are never predicted, shape (N,).

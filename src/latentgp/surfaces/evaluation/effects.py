@@ -1,4 +1,4 @@
-"""What the inputs do to the prediction, with bands from the posterior's joint law.
+"""Effects of the inputs on the prediction, with bands from the posterior's joint law.
 
 Every answer is a statistic of joint draws of the expectation of y given the latent functions, at
 rows in which some columns are replaced. Averages over rows, differences and slopes therefore keep
@@ -165,7 +165,7 @@ class VarianceShares(eqx.Module):
 
 
 class Effects:
-    """What columns of a table do to the expectation of y, over background rows.
+    """Effects of columns on the expectation of y, averaged over background rows.
 
     Args:
         frame: rows, of which at most `background` evenly spaced ones are the background.

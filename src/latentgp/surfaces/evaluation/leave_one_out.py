@@ -513,7 +513,7 @@ def predictive_at(model: LatentGP, law: AnyMarginals, data: Data) -> Predictive:
 
 
 class MarginalScores(NamedTuple):
-    """What the posterior of all rows says of each.
+    """Scores of each row under the posterior of all.
 
     Attributes:
         log_density: log p(y | all rows), shape (N,).

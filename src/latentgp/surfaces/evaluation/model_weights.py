@@ -70,7 +70,7 @@ def stacking_weights(log_densities: Any, *, sample_weight: Any = None) -> Float[
 
 
 class ModelComparison(eqx.Module):
-    """Models from best to worst by the log densities of rows that they were not shown.
+    """Models from best to worst by log densities of held-out rows.
 
     `str` makes a table. A difference below two of its standard errors decides nothing.
 

@@ -100,7 +100,7 @@ def is_gaussian(likelihoods: Sequence[str], task: str) -> bool:
 
 
 def rows_within(budget: float, *, gaussian: bool) -> int:
-    """How many rows a pilot has, those held out among them.
+    """Number of rows of a pilot, held-out ones included.
 
     Raises:
         InputError: no time at all.

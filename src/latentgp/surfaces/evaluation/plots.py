@@ -1181,7 +1181,7 @@ def _legend_above(ax: Axes, **more: Any) -> None:
 
 
 def _characters(ax: Axes) -> tuple[int, int]:
-    """How many characters of a label fit along the axes, across and up."""
+    """Number of characters of a label that fit along the axes, across and up."""
     sizes = np.array([ax.bbox.width, ax.bbox.height]) / ax.figure.dpi  # in inches
     across, up = np.maximum(sizes * 72 / (0.6 * _LABEL_SIZE), 8).astype(int).tolist()
     return across, up

@@ -28,7 +28,7 @@ Statistic = Callable[[Any], Any]
 
 
 class PredictiveCheck(eqx.Module):
-    """Statistics of the observed targets and of replicates of them; `str` makes a table.
+    """Statistics of the observed targets and of replicates; `str` makes a table.
 
     Attributes:
         observed: by the statistic's name.
@@ -73,7 +73,7 @@ def predictive_check(
     key: Key[Array, ""] | None = None,
     number: int = 500,
 ) -> PredictiveCheck:
-    """Statistics of targets that a posterior, or a prior, makes at the rows of the data.
+    """Statistics of targets drawn from a posterior, or a prior, at the rows of the data.
 
     A row of weight w is w rows with one value of f and targets of their own. Of more than 2,000
     rows evenly spaced ones are looked at, and of chains those that they watched.

@@ -30,7 +30,7 @@ _ALIKE = 1e-4  # in deviations: a posterior of these sites is the one that is as
 
 
 def affordable(data: Data, latents: int, components: int = 1) -> int:
-    """How many rows can be left out by converging anew."""
+    """Number of rows that can be left out by converging anew."""
     each = 2.0 * _UPDATES * padded_size(data.size) ** 3 * latents * components
     return int(min(_WORK // each, data.size))
 

@@ -30,7 +30,7 @@ _TEST_LEVELS = (0.05, 0.5, 0.95)
 
 
 class Exported(NamedTuple):
-    """Files that were written.
+    """Files written by an export.
 
     Attributes:
         predictor: the Python file; None if it was not asked for.
@@ -173,7 +173,7 @@ def _told(
     X: Float[np.ndarray, "N D"],
     side: dict[str, np.ndarray],
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a file says of a posterior, and its test rows with the library's predictions."""
+    """Description of a posterior in a file, and test rows with the library's predictions."""
     likelihood = posterior.model.likelihood
     predictive = posterior.predict(X, **side)
     found: dict[str, tuple[np.ndarray, ...]] = {

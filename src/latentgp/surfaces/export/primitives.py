@@ -260,7 +260,7 @@ def _gather(equation: Any, x: str, indices: str) -> str:
 
 
 def _filled(dtype: Any) -> Any:
-    """What JAX fills in for numbers outside of an array."""
+    """JAX's fill value for entries outside of an array."""
     if np.issubdtype(dtype, np.floating):
         return float("nan")
     if np.issubdtype(dtype, np.bool_):

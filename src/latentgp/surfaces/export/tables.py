@@ -100,7 +100,7 @@ def _columns(model: TableModel) -> tuple[_Column, ...]:
 
 
 def _formula(model: TableModel) -> dict[str, Any] | None:
-    """What a formula's columns are products of, and its groups; None without a formula."""
+    """Factors of a formula's columns, and its groups; None without a formula."""
     encoder = model.encoder
     if not isinstance(encoder, FormulaEncoder):
         return None

@@ -1,4 +1,4 @@
-"""What predicts without a Gaussian process, for scale."""
+"""Baselines without a Gaussian process."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
 
 
 def _inputs(judged: Judged) -> Float[np.ndarray, "N E"]:
-    """What a linear model has: the columns, one for each label of those that are numbers."""
+    """Inputs of a linear model: the columns, one for each label of numbered ones."""
     numbered = list(judged.model.encoder.numbered)
     others = [np.delete(judged.X, numbered, axis=1)]
     of_labels = [column[:, None] == np.unique(column) for column in judged.X[:, numbered].T]

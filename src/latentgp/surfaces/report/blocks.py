@@ -1,4 +1,4 @@
-"""What a report consists of: sections of texts, tables and figures."""
+"""Parts of a report: sections of texts, tables and figures."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def svg_of(drawn: "Axes", name: str, alt: str) -> str:
 
 
 def _hover(figure: Any) -> Iterator[tuple[str, list[str]]]:
-    """What is said of each marker and bar, by the group that holds them; names the groups."""
+    """Titles of markers and bars, by the group that holds them; names the groups."""
     number = 0
     for axes in figure.axes:
         x_name, y_name = axes.get_xlabel() or "x", axes.get_ylabel() or "y"

@@ -1,4 +1,4 @@
-"""What was learned about the hyper-parameters, beside their priors."""
+"""Posteriors of hyper-parameters beside their priors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Names = Mapping[str, str]
 
 
 def hyperparameters(judged: Judged) -> Section:
-    """What was learned about the hyper-parameters, beside the prior."""
+    """Posteriors of hyper-parameters beside their priors."""
     posterior, names = judged.model.estimator.posterior_, names_of(judged.model)
     found = getattr(posterior, "hyperparameter_marginals", None)
     if found is not None:
@@ -190,7 +190,7 @@ def _prior_figure(
 
 
 def _relevance(model: TableModel) -> list[Block]:
-    """How many length-scales the inputs are wide, where there are several."""
+    """Widths of the inputs in length-scales, where there are several."""
     lengthscales = np.asarray(model.estimator.lengthscales_)
     spreads = np.asarray(model.spreads or np.ones(len(lengthscales)))
     if len(lengthscales) < 2 or len(spreads) != len(lengthscales):

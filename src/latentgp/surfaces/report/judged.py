@@ -145,5 +145,5 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
 
 
 def _of_numbers(values: np.ndarray | None, classes: np.ndarray | None) -> np.ndarray | None:
-    """Of one output that is a number."""
+    """Scores of one real output."""
     return None if values is None or classes is not None or values.ndim > 1 else values

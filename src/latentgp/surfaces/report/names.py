@@ -39,7 +39,7 @@ def names_of(model: TableModel) -> dict[str, str]:
 
 
 def _what(info: ParameterInfo) -> str:
-    """What it measures."""
+    """Quantity that it measures."""
     first, last = info.path.split(".")[0], info.path.split(".")[-1]
     words = re.sub(r"\[.*?\]", "", last).replace("_", " ")
     if info.role == "lengthscale":

@@ -68,7 +68,7 @@ def what_it_is(model: TableModel) -> Section:
 
 
 def columns(model: TableModel) -> Section:
-    """What was done to each column."""
+    """Treatment of each column."""
     return Section(
         "columns",
         "What was done to the table",
@@ -83,7 +83,7 @@ def contenders_of(judged: Judged) -> list[Baseline]:
 
 
 def scores(judged: Judged, contenders: Sequence[Baseline]) -> Section:
-    """How well rows are predicted, beside what needs no Gaussian process."""
+    """Scores of predictions, beside baselines without a Gaussian process."""
     rows = judged.frame.shape[0]
     seen = "unknown" if judged.seen is None else f"{100 * judged.seen:.0f} %"
     blocks: list[Block] = [
@@ -260,7 +260,7 @@ def residuals(judged: Judged) -> Section:
 
 
 def effects(judged: Judged, asked: Effects, shares: VarianceShares | None, verbose: int) -> Section:
-    """Which columns matter, and how."""
+    """Effects of columns."""
     names, response = list(asked.columns), asked.response
     blocks: list[Block] = []
     if shares is not None:
@@ -315,7 +315,7 @@ def shares_of(asked: Effects) -> VarianceShares | None:
 
 
 def _height(shown: Dependence) -> float:
-    """Of a figure of the dependence on a column, with room for its legend."""
+    """Height of a figure of the dependence on a column, with room for its legend."""
     outputs = len(shown.outputs)
     legend = 0.2 * outputs if outputs > 1 else 0.0
     names = [in_words(value) for value in shown.values]
@@ -354,7 +354,7 @@ def search(model: TableModel) -> Section | None:
 def reproduction(
     model: TableModel, digest: str, command: str | None, seconds: Mapping[str, float]
 ) -> Section:
-    """What is needed to do it again."""
+    """Commands that reproduce fit and page."""
     estimator = model.estimator
     packages = ["jax", "equinox", "numpyro", "numpy", "scipy", "scikit-learn"]
     rows = [

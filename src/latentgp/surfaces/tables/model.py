@@ -84,7 +84,7 @@ def _recorded(fit: Callable[_Given, _Model]) -> Callable[_Given, _Model]:
 
 @dataclasses.dataclass(frozen=True)
 class TableModel:
-    """A fitted estimator with the encoding of the columns that it was fitted to.
+    """A fitted estimator with the encoding of its columns.
 
     Made by `fit` (or `fit_files`) of a table with numbers, text, categories, dates and gaps.
 
@@ -490,7 +490,7 @@ class TableModel:
         )
 
     def effects(self, frame: "pd.DataFrame", tell: Tell = warn, **settings: Any) -> Effects:
-        """What the columns do to the prediction, categories and dates included.
+        """Effects of the columns on the prediction, categories and dates included.
 
         Numbers and dates are those that the model reads, however text writes them.
 
@@ -516,7 +516,7 @@ class TableModel:
 
     @property
     def response(self) -> str:
-        """What predictions are of, without side information of a row."""
+        """Quantity predicted without side information of a row."""
         units = [
             self.side_columns[name] for name in ("exposure", "trials") if name in self.side_columns
         ]

@@ -104,7 +104,7 @@ class MixtureBound(Module):
 
     @property
     def counts(self) -> Float[Array, "N"]:
-        """How many rows each one counts for."""
+        """Number of rows that each row counts for."""
         weights = self.data.weights
         return jnp.ones_like(self.data.X[:, 0]) if weights is None else weights
 
@@ -252,7 +252,7 @@ class MixtureBound(Module):
         expected: Expected,
         key: Key[Array, ""],
     ) -> Float[Array, ""]:
-        """What has the bound's derivative in hyper-parameters, the mixture held."""
+        """Function with the bound's derivative in hyper-parameters, the mixture held."""
         model = self.space.to_model(vector)
         return self.without_entropy(model, self.basis(model), known, expected, key)
 

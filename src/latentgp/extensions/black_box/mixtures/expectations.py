@@ -46,7 +46,7 @@ class Expected(NamedTuple):
 
 
 class Expectations(Module):
-    """How expected log likelihoods are found.
+    """Estimator of expected log likelihoods.
 
     Attributes:
         estimator: "quadrature", by fixed nodes; "score", by draws and values of log p alone;

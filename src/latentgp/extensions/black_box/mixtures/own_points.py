@@ -51,7 +51,7 @@ class OwnPoints(Module):
 
     @classmethod
     def checked(cls, given: Any, columns: int, latents: int) -> "OwnPoints":
-        """Of points that a user gave.
+        """Check the user's points.
 
         Raises:
             InputError: they are not of the shape (Q, M, D).

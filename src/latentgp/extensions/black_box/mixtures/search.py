@@ -35,7 +35,7 @@ class MixtureProgress(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What the history keeps of some steps along slopes."""
+    """History of some steps along slopes."""
 
     bound: float
     value: float
@@ -95,7 +95,7 @@ def save(found: Found, run: Run, state: Any) -> None:
 
 
 class Reached(NamedTuple):
-    """What the checkpoint of a search keeps beside its evaluations.
+    """State in the checkpoint of a search, beside its evaluations.
 
     Attributes:
         log_weights: of the mixture that the next evaluation starts from.

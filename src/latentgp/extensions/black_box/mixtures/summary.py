@@ -1,4 +1,4 @@
-"""What a mixture is told by: its bound's terms, and posteriors of its components."""
+"""Terms of a mixture's bound, and posteriors of its components."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class MixtureTerms(NamedTuple):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What was found, in words."""
+        """Summary in words."""
         said = [
             f"Bound {self.bound:.4f} nats: entropy {self.entropy:.4f}, cross-entropy "
             f"{self.cross:.4f}, expected log likelihood {self.expected:.4f}"

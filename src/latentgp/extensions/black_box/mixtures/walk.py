@@ -82,7 +82,7 @@ class Walk(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a step tells: the bound's estimate, in nats, and how many values failed."""
+    """Report of a step: estimate of the bound in nats, number of failed values."""
 
     bound: Float[Array, "T"]
     failed: Float[Array, "T"]

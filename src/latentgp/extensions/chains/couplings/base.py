@@ -57,7 +57,7 @@ class Coupling(eqx.Module):
 
     @abstractmethod
     def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Any:
-        """What is held, drawn from its law given the place where it is random."""
+        """Held coordinates, drawn from their law given the place where they are random."""
 
     def here(
         self,
@@ -67,7 +67,7 @@ class Coupling(eqx.Module):
         anchor: Float[Array, "N Q"],
         differentiable: bool,
     ) -> tuple[Float[Array, ""], Place]:
-        """What `density` gives at the present hyper-parameters."""
+        """Value of `density` at the present hyper-parameters."""
         return self.density(target, at.vector, held, anchor, differentiable)
 
     @abstractmethod

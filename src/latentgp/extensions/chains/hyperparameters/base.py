@@ -28,7 +28,7 @@ class HyperLaw(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the warm-up saw of the hyper-parameters.
+    """Hyper-parameters visited in the warm-up.
 
     Attributes:
         mean: shape (P,).

@@ -57,7 +57,7 @@ class LatentMove(eqx.Module):
         return self
 
     def wanted_acceptance(self, scale: Float[Array, ""]) -> Float[Array, ""] | float | None:
-        """What the warm-up moves the scale towards; None where nothing is tuned."""
+        """Acceptance rate that the warm-up aims at; None if nothing is tuned."""
         return self.target_acceptance
 
     @abstractmethod

@@ -67,7 +67,7 @@ class Learned(NamedTuple):
 
 
 class Architecture(eqx.Module):
-    """What is fixed of a deep model's features.
+    """Fixed parts of a deep model's features.
 
     Attributes:
         layout: between the layers.

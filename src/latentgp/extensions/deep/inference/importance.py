@@ -68,7 +68,7 @@ class ImportanceWeighted(DeepInference):
     def _estimate(
         self, learned: Learned, rows: Data, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """What has the estimate of the gradient, and log of the mean weight of K draws.
+        """Function with the estimate of the gradient, and log of the mean weight of K draws.
 
         Doubly reparameterised (Tucker et al. 2019, eq. 8): a weight's density under q has no slope
         in q's parameters, and draws have theirs times the square of its share. Without it, near

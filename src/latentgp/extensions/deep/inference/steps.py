@@ -255,7 +255,7 @@ class DeepInference(TwoPartInference):
         return features[-1].cross_covariance(model.kernel, seen)
 
     def kl(self, state: DeepState, key: Key[Array, ""]) -> Float[Array, ""]:
-        """What `bound_of` all rows is reduced by, in nats, at one draw of the hyper-parameters."""
+        """Nats subtracted from `bound_of` all rows, at one draw of the hyper-parameters."""
         found, spread = self.kl_of_weights(state), state.learned.spread
         if spread is None:
             return found

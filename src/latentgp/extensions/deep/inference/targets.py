@@ -1,4 +1,4 @@
-"""What chains of deep models move in: weights of layers, or hidden functions at the rows."""
+"""Targets of deep models: weights of layers, or hidden functions at the rows."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class WeightTarget(LayerTarget):
     def of(
         cls, space: ParameterSpace, data: Data, architecture: Architecture, *, integrates: bool
     ) -> "WeightTarget":
-        """Of a model and its rows."""
+        """Target of a model and its rows."""
         return cls(space, data, architecture, jnp.asarray(space.to_vector()), integrates)
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Of the weights that are moved, layer by layer."""
+        """Shapes of the moved weights, layer by layer."""
         model, features = self.space.model, self.architecture.features
         hidden = [
             (len(own), layer.width) for own, layer in zip(features, model.layers, strict=False)
@@ -98,11 +98,11 @@ class WeightTarget(LayerTarget):
         return self.log_prior(position) + jnp.sum(of_latents) + jnp.sum(sites.log_constant)
 
     def log_prior(self, position: Position) -> Float[Array, ""]:
-        """Of weights and hyper-parameters, in nats up to a constant."""
+        """Log prior of weights and hyper-parameters, in nats up to a constant."""
         return self.space.log_prior(position.vector) - 0.5 * jnp.sum(position.white**2)
 
     def log_likelihood(self, position: Position, rows: Data) -> Float[Array, ""]:
-        """Of some rows given all weights, in nats."""
+        """Log likelihood of some rows given all weights, in nats."""
         model = self.space.to_model(position.vector)
         *hidden, last = self.layers(position.white)
         blocks = self._blocks(model, hidden, rows.X)
@@ -120,7 +120,7 @@ class WeightTarget(LayerTarget):
         return self.draw(position, key, jnp.arange(self.data.size)).f
 
     def draw(self, position: Position, key: Key[Array, ""], watched: Int[Array, "W"]) -> Draw:
-        """What is kept of a position: weights of all layers, and f at the watched rows."""
+        """Draw at a position: weights of all layers, and f at the watched rows."""
         model = self.space.to_model(position.vector)
         weights = self.layers(position.white)
         white, rows = position.white, jax.tree.map(lambda leaf: leaf[watched], self.data)
@@ -230,7 +230,7 @@ log_evidence.defvjp(_with_derivatives, lambda slopes, along: tuple(along * s for
 
 
 def _factor(block: Float[Array, "R B"], precision: Float[Array, "B"]) -> Factor:
-    """Of the weights' posterior precision."""
+    """Factor of the weights' posterior precision."""
     return cholesky(jnp.eye(len(block), dtype=block.dtype) + (block * precision) @ block.T)
 
 

@@ -41,7 +41,7 @@ _MOST_ROWS = 500
 
 
 class DeepMCMC(Method):
-    """Deep Gaussian processes by Markov chains, where no family of Gaussians is assumed.
+    """Deep Gaussian processes by Markov chains, without a variational family.
 
     "nuts" and "sghmc" draw the weights of random features of every layer, whose directions are
     drawn once, and hyper-parameters. NUTS sees all rows; under Gaussian noise the last layer's

@@ -398,7 +398,7 @@ def _shallow(model: LatentGP) -> DeepGP:
 
 
 def _of_kernels(space: Any) -> Array:
-    """Which entries of the vector are of kernels."""
+    """Mask of the vector's entries that belong to kernels."""
     flags = [
         np.full(np.size(parameters(space.model)[path].value), not path.startswith("likelihood"))
         for path in space.paths

@@ -40,7 +40,7 @@ class AscentState(NamedTuple):
 
 
 class AscentTold(NamedTuple):
-    """What iterations tell: where they went, products with the covariance, success of solves."""
+    """Report of iterations: positions, products with the covariance, success of solves."""
 
     vector: Float[Array, "T P"]
     steps: Int[Array, "T"]

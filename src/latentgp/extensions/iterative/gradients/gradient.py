@@ -35,7 +35,7 @@ _COPIES = 4  # of an unbiased solution: two pairs, whose difference tells their 
 
 
 class Probes(NamedTuple):
-    """What is random in a gradient and held for some iterations.
+    """Random parts of a gradient, held for some iterations.
 
     Attributes:
         noise: shape (N, S): signs, which the root of the preconditioner turns, or normal noise that
@@ -257,7 +257,7 @@ def _sites_of(algorithm: SiteInference, model: LatentGP, data: Data) -> Gaussian
 
 
 def _covariance_of_mean(parts: Float[Array, "P S"]) -> Float[Array, "P P"]:
-    """Of the mean of independent columns."""
+    """Covariance of the mean of independent columns."""
     number = parts.shape[1]
     apart = parts - jnp.mean(parts, axis=1, keepdims=True)
     return apart @ apart.T / (number * (number - 1))

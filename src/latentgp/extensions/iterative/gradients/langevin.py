@@ -154,6 +154,6 @@ def langevin_piece(
 
 
 def _over(name: str, values: Any) -> Any:
-    """Of the steps between two draws: any, all, the sum or the last."""
+    """Reduction over the steps between two draws: any, all, the sum or the last."""
     ways = {"diverging": jnp.any, "held": jnp.any, "solved": jnp.all, "solver_steps": jnp.sum}
     return ways.get(name, lambda told: told[-1])(values)

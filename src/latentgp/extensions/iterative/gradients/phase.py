@@ -10,7 +10,7 @@ _OFTEN = 0.01  # share of draws
 
 
 class LangevinPhase(NamedTuple):
-    """How the steps of stochastic gradient Langevin dynamics went.
+    """Record of the steps of stochastic gradient Langevin dynamics.
 
     Attributes:
         ratio: (e / 4) lambda_max(M^1/2 V M^1/2), mean over draws of the chain with the largest: the
@@ -55,7 +55,7 @@ class LangevinPhase(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What the steps were, in a sentence."""
+        """Summary of the steps in a sentence."""
         low, high = self.step_size
         noise = "the monitor has not looked at the noise of gradients yet"
         if np.isfinite(self.ratio):

@@ -1,4 +1,4 @@
-"""How solves with the covariance of the targets are made."""
+"""Settings of solves with the covariance of the targets."""
 
 from __future__ import annotations
 

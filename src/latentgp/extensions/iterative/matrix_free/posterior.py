@@ -46,7 +46,7 @@ class Report(NamedTuple):
 
     @classmethod
     def of(cls, solutions: list[Solution]) -> Report:
-        """What remains of solutions."""
+        """Posterior's part of solutions."""
         parts = [(s.relative_residual, s.code, s.steps) for s in solutions]
         return cls(*map(jnp.stack, zip(*parts, strict=True)))
 

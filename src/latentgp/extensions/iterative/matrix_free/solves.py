@@ -233,7 +233,7 @@ class MatrixFreeSolves(eqx.Module):
 
     @property
     def _first_tolerance(self) -> float:
-        """Of the first iteration, which others follow in single precision."""
+        """Tolerance of the first iteration, which others follow in single precision."""
         return self.tolerance if self.precision == "double" else max(self.tolerance, _AT_ONCE)
 
     def _preconditioner(self, system: System) -> Preconditioner:

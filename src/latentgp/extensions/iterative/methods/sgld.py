@@ -48,7 +48,7 @@ _PIECE = 20  # draws of each chain in a compiled call
 
 
 class SGLD(Method):
-    """Hyper-parameters sampled by Langevin steps along stochastic gradients, for Gaussian noise.
+    """Langevin sampling of hyper-parameters by stochastic gradients, for Gaussian noise.
 
     Solves alone, no factorisation of N rows (Filippone & Engler 2015; Welling & Teh 2011):
     theta += (e / 2) M g + N(0, e M) with no refusals, g an estimate of the gradient of the log

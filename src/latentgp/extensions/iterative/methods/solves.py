@@ -51,7 +51,7 @@ class AscentProgress(NamedTuple):
 
 
 class SolvesGP(Method):
-    """Gaussian noise, hyper-parameters learned along stochastic gradients of the log evidence.
+    """Gaussian noise, with hyper-parameters learned by stochastic gradients of the log evidence.
 
     Gradients are made by solves, with a Nyström preconditioner from rows that are drawn anew at
     every iteration (Cutajar, Osborne, Cunningham & Filippone 2016, 5): no matrix of N rows is
@@ -131,7 +131,7 @@ class SolvesGP(Method):
         return dataclasses.replace(found, diagnostics=diagnostics)
 
     def _searched(self, problem: Problem, space: Any) -> tuple[Any, str]:
-        """What all iterations told, and why they ended."""
+        """Reports of all iterations, and the reason for their end."""
         data = problem.data
         evidence = SolvedEvidence(
             site_method(Dense()).algorithm(problem.model),
@@ -203,7 +203,7 @@ def _recalled(run: Run, first: AscentState, size: int) -> tuple[AscentState, Asc
 
 
 def _sentences(moved: float, told: Any) -> list[str]:
-    """What looks wrong, one sentence each."""
+    """Problems, one sentence each."""
     said = []
     if moved > _MOVED:
         said.append(

@@ -267,5 +267,5 @@ def _unfinished(
 
 
 def _smallest(columns: Array) -> float:
-    """Of columns of unit length, what is left of one that depends on others."""
+    """Residual length of a unit column that depends on others."""
     return _ROUNDING * float(jnp.finfo(columns.dtype).eps)

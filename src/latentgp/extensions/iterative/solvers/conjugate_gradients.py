@@ -92,7 +92,7 @@ def advance(
 
 
 class _Cycle(NamedTuple):
-    """What is kept from one restart to the next."""
+    """State kept from one restart to the next."""
 
     value: Float[Array, "N S"]
     residual: Float[Array, "N S"]

@@ -38,7 +38,7 @@ class LinearOperator(eqx.Module):
 
     @property
     def dtype(self) -> Any:
-        """Of its products with columns in the usual precision."""
+        """Type of its products with columns in the usual precision."""
         return jax.eval_shape(self.times, jax.ShapeDtypeStruct((self.size, 1), float)).dtype
 
 

@@ -1,4 +1,4 @@
-"""What a solver returns: the solution, and how far it is one."""
+"""Result of a solver: the solution and its certificate."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class OnGrid(Covariance):
 
 
 class Toeplitz(OnGrid):
-    """Of a stationary kernel on regularly spaced points: O(G log G) a product.
+    """Gram matrix of a stationary kernel on regularly spaced points: O(G log G) a product.
 
     Args:
         spectrum: of the kernel, from `toeplitz_spectrum`.
@@ -92,7 +92,7 @@ class Toeplitz(OnGrid):
 
 
 class Kronecker(OnGrid):
-    """Of a product of kernels of groups of inputs, on all combinations of points of the groups.
+    """Gram matrix of a product of kernels of groups of inputs, on all combinations of their points.
 
     A product takes O(G sum of the numbers of points).
 
@@ -123,7 +123,7 @@ class Grid(eqx.Module):
     @property
     @abstractmethod
     def words(self) -> str:
-        """Which operator it makes, for the user."""
+        """Name of its operator, for the user."""
 
     def slope(
         self,

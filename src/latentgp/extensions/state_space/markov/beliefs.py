@@ -36,7 +36,7 @@ class Belief(NamedTuple):
 
 
 class Adjoint(NamedTuple):
-    """How what comes later depends on a state."""
+    """Dependence of later rows on a state."""
 
     r: Matrix
     N: Matrix

@@ -1,4 +1,4 @@
-"""What lanes of rows say of the state before them, and how lanes are joined.
+"""Elements: information of lanes of rows about the state before them, and their joining.
 
 Given the state where a lane begins its rows are a Gaussian element (Särkkä & García-Fernández
 2021). A loop over the lanes joins the elements. A GPU, which does as many numbers in the time of
@@ -49,7 +49,7 @@ def elements_of(
     linear: Float[Array, "L *Q C"],
     precision: Float[Array, "L *R C"],
 ) -> Element:
-    """What each lane says of the state before it."""
+    """Information of each lane about the state before it."""
     like_mean, like_spread = linear[0], precision[0]
     h = process.measurement(like_spread)
 

@@ -36,7 +36,7 @@ from latentgp.typing import Array
 
 
 class Filtered(NamedTuple):
-    """What the filter leaves for the smoother.
+    """Filter's results for the smoother.
 
     Attributes:
         before: means and covariances of the state after the row before each, entries of shape

@@ -221,7 +221,7 @@ class MarkovPosterior(LatentPosterior):
         return Series.of(both, columns, order_of(both, columns), lanes, self.known)
 
     def _readings(self, rows: Float[Array, "C *S"]) -> list[Matrix] | None:
-        """What the last columns of rows, which come first, read of the states."""
+        """Readings of the states by the last columns of rows, which come first."""
         if not self.told_apart:
             return None
         _, own = time_columns(self.kernel, self.X.shape[1])

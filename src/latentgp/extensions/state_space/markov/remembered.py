@@ -60,7 +60,7 @@ class RememberedRows(DataSummary):
 def before_states(
     first: Float[np.ndarray, "K D"], X: Float[np.ndarray, "N D"], columns: Columns
 ) -> Bool[np.ndarray, "N"]:
-    """Which rows come before the state that their series goes on from, at its first row."""
+    """Mask of rows before the state that their series continues from, at its first row."""
     early = np.zeros(len(X), bool)
     for row in first:
         before = X[:, columns.time] < row[columns.time]

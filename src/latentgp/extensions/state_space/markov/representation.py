@@ -119,7 +119,7 @@ class Markov(Representation):
 
     @property
     def truncation(self) -> Truncation:
-        """Of what is approximated."""
+        """Truncation of approximated kernels."""
         return Truncation(self.rbf_states, self.harmonics)
 
     def configured_for(self, *, signed: bool, power: float) -> "Markov":

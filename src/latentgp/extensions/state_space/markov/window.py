@@ -32,7 +32,7 @@ from latentgp.typing import Array
 
 
 class Window(NamedTuple):
-    """What an update with a lag goes on from.
+    """State that an update with a lag continues from.
 
     Attributes:
         remembered: states before the window, and rows in it whose targets are no longer known.
@@ -82,7 +82,7 @@ def window_of(
 
 
 def _have_targets(posterior: MarkovPosterior) -> Any:
-    """Which rows are kept with their targets and count."""
+    """Mask of rows kept with their targets that count."""
     have = np.zeros(len(posterior.X), bool)
     if posterior.rows is not None:
         weights = posterior.rows.weights
@@ -128,7 +128,7 @@ def _table(M: Matrix) -> Float[np.ndarray, "*C I J"]:
 def _log_evidence(
     kernel: LatentKernel, filters: list[Filter], remembered: RememberedRows
 ) -> Float[Array, ""]:
-    """Of the sites of remembered rows, given the states."""
+    """Log evidence of the sites of remembered rows, given the states."""
     X, inputs = remembered.centres, remembered.centres.shape[1]
     columns, _ = time_columns(kernel, inputs)
     series = Series.of(X, columns, order_of(X, columns), 1, remembered.known)

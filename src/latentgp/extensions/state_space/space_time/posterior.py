@@ -53,7 +53,7 @@ _COLUMNS = 64  # of a joint covariance that are found together
 
 
 class Prepared(NamedTuple):
-    """What follows from the kernel and the rows.
+    """Arrays that follow from the kernel and the rows.
 
     Attributes:
         groups: of latent functions.
@@ -69,7 +69,7 @@ class Prepared(NamedTuple):
     def of(
         cls, prior: SpaceTimePrior, slots: Slots, kernel: LatentKernel, latents: int
     ) -> "Prepared":
-        """Of so many latent functions."""
+        """Posterior of so many latent functions."""
         groups = latent_groups(kernel, latents)
         priors = [prior.of_group(group, slots.places, steps_of(slots)) for group in groups]
         left = of_all(groups, [left_at_slots(own, slots) for own in priors])
@@ -146,12 +146,12 @@ class SpaceTimePosterior(LatentPosterior):
 
     @property
     def prior(self) -> SpaceTimePrior:
-        """Of the states."""
+        """Prior of the states."""
         return SpaceTimePrior(self.points, self.time, self.truncation)
 
     @property
     def prepared(self) -> Prepared:
-        """What follows from kernel and rows."""
+        """Arrays that follow from kernel and rows."""
         return Prepared.of(self.prior, self.slots, self.kernel, self.sites.linear.shape[1])
 
     @property

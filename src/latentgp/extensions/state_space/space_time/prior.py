@@ -108,7 +108,7 @@ class SpaceTimePrior(NamedTuple):
         return separable_terms(kernel, self.points.shape[1], self.time)
 
     def layout(self, kernel: Kernel) -> Layout:
-        """What the state consists of."""
+        """Layout of the state."""
         terms = self.terms(kernel)
         spaces = [state_space(term.time, self.truncation) for term in terms]
         copies = (1 if term.space is None else len(self.points) for term in terms)
@@ -164,7 +164,7 @@ class SpaceTimePrior(NamedTuple):
         return jax.tree.map(lambda leaf: leaf.astype(places.dtype), made)
 
     def _read(self, term: SeparableTerm, places: Float[Array, "P D"]) -> tuple[Array, Array, Array]:
-        """Of a term phi at places, what they leave open, and the jitter."""
+        """Values of a term: phi at places, the open variance, and the jitter."""
         if term.space is None:
             zero = jnp.zeros(len(places), places.dtype)
             return zero[:, None] + 1.0, zero, jnp.zeros((), places.dtype)

@@ -122,7 +122,7 @@ class SpaceTime(Representation):
 
     @property
     def prior(self) -> SpaceTimePrior:
-        """Of the states.
+        """Prior of the states.
 
         Raises:
             InputError: points have not been chosen yet.
@@ -137,7 +137,7 @@ class SpaceTime(Representation):
 
     @property
     def truncation(self) -> Truncation:
-        """Of what is approximated."""
+        """Truncation of approximated kernels."""
         return Truncation(self.rbf_states, self.harmonics)
 
     def configured_for(self, *, signed: bool, power: float) -> "SpaceTime":

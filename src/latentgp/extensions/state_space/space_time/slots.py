@@ -32,7 +32,7 @@ class Slots(eqx.Module):
 
     @classmethod
     def of(cls, X: Float[np.ndarray, "N D"], time: int) -> "Slots":
-        """Of rows in NumPy, whose column of time is told."""
+        """Slots of rows in NumPy, with a given column of time."""
         elsewhere = X.copy()
         elsewhere[:, time] = 0.0
         times, when = np.unique(X[:, time], return_inverse=True)

@@ -28,7 +28,7 @@ Blocks = tuple[Array, ...]  # of each process, shape (*steps, d, d)
 
 
 class Layout(NamedTuple):
-    """What a state consists of.
+    """Layout of a state.
 
     Attributes:
         measurements: h of each process.
@@ -112,7 +112,7 @@ class Beliefs(NamedTuple):
 
 
 class Adjoint(NamedTuple):
-    """How what comes later depends on a predicted state."""
+    """Dependence of later rows on a predicted state."""
 
     r: Float[Array, "*L M S"]
     N: Float[Array, "*L M M"]
@@ -155,7 +155,7 @@ class Readings(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """What the filter leaves.
+    """Results of the filter.
 
     Attributes:
         starts: the belief before each segment.
@@ -191,7 +191,7 @@ class Smoothed(NamedTuple):
 
 
 class _Update(NamedTuple):
-    """What an update leaves for the way back.
+    """Results of an update for the way back.
 
     Attributes:
         after: the belief.

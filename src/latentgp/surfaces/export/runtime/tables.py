@@ -157,7 +157,7 @@ def trimmed(value):
 
 
 def side_columns(columns):
-    """What the likelihood reads a row, by its name for it."""
+    """Side information of each row, by the likelihood's name for it."""
     side = {}
     for name, (column, without) in ABOUT["side_columns"].items():
         if column not in columns:

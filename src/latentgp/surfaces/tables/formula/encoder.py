@@ -130,7 +130,7 @@ class FormulaEncoder:
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
-        """Of columns that are not in the formula nothing is known."""
+        """Unused columns: unknown outside of the formula."""
         return ()
 
     @property
@@ -163,7 +163,7 @@ class FormulaEncoder:
         return [f"formula {self.formula}{level}", *(column.describe() for column in columns)]
 
     def doubts(self, X: NDArray[np.float64]) -> list[str]:
-        """What the rows of training leave undecided, a sentence each.
+        """Doubts about the training rows, a sentence each.
 
         Args:
             X: these rows, encoded, (N, D).

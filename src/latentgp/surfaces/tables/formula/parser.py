@@ -40,7 +40,7 @@ def parse(text: str) -> Formula:
 
 @dataclass(frozen=True)
 class _Piece:
-    """What formulaic takes for one factor: the name of a column or something else."""
+    """Factor in formulaic's sense: the name of a column or something else."""
 
     text: str
     is_column: bool

@@ -1,4 +1,4 @@
-"""What a formula says: its target, its fixed effects, smooth terms and effects of groups."""
+"""Contents of a formula: target, fixed effects, smooth terms and effects of groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class TermFactor:
-    """What a term multiplies.
+    """Factor of a term.
 
     Attributes:
         text: as it is shown: the name of a column, or as it was written.
@@ -66,7 +66,7 @@ class Formula:
 
     @property
     def inputs(self) -> tuple[TermFactor, ...]:
-        """What Gaussian processes and slopes of groups are of, each once."""
+        """Inputs of Gaussian processes and slopes of groups, each once."""
         smooth = [factor for term in self.smooth for factor in term.inputs]
         slopes = [factor for term in self.groups for factor in term.slopes]
         return tuple(dict.fromkeys(smooth + slopes))
