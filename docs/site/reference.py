@@ -11,36 +11,40 @@ from typing import Any
 import latentgp
 from markup import restructured
 
-# A group: what it is about, and the rooms of `latentgp` whose names are in it.
+# A group: its subject, and the rooms of `latentgp` whose names are in it; the longest path counts.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Estimators and tables": (
         "Scikit-learn's interface, data frames and reports.",
-        ("estimators", "tables", "report"),
+        ("surfaces.estimators", "surfaces.tables", "surfaces.report"),
     ),
     "Models": (
-        "What is learned: kernel, likelihood, prior mean; how it is fitted.",
+        "Kernel, likelihood and prior mean; fits.",
         ("models", "means", "fit", "prior", "differentiable"),
     ),
     "Kernels": ("Prior covariances of latent functions.", ("kernels",)),
     "Likelihoods": (
         "Laws of a target given the latent functions, and their augmentations.",
-        ("likelihoods", "augmentations"),
+        ("likelihoods", "sites.augmentations", "extensions.black_box.external"),
     ),
     "Methods": (
         "Inference algorithms with their settings, as values.",
-        ("methods", "inference", "approximations"),
+        ("methods", "site_inference", "extensions"),
     ),
     "Representations": (
-        "What stands for a latent function: coefficients, inducing variables, neighbours, states.",
-        ("representations",),
+        "Coefficients of latent functions: rows, inducing variables, neighbours, states.",
+        (
+            *("representations", "extensions.inter_domain", "extensions.neighbours"),
+            *("extensions.state_space", "extensions.iterative.matrix_free"),
+            "extensions.deep.random_features",
+        ),
     ),
     "Posteriors": (
         "Distributions given the data, and files of them.",
-        ("posteriors", "persistence", "export"),
+        ("posteriors", "persistence", "surfaces.export", "extensions.chains.posterior"),
     ),
     "Evaluation": (
-        "Scores, validation on rows that were not shown, plots, chains.",
-        ("evaluation",),
+        "Scores, validation on held-out rows, plots, chains.",
+        ("surfaces.evaluation", "extensions.chains.measures"),
     ),
     "Parameters": ("Hyper-parameters: declaration, priors, summaries.", ("parameters",)),
     "Rows": (
@@ -62,7 +66,7 @@ NOT_IMPORTED = ("latentgp.surfaces.cli", "latentgp.surfaces.demo")
 
 @dataclass(frozen=True)
 class Name:
-    """A public name: how it is imported, what it is, and the room it is defined in."""
+    """A public name: its import, its value, and the module that defines it."""
 
     module: str
     name: str
@@ -86,9 +90,10 @@ class Name:
         return "function" if callable(self.value) else "data"
 
     @property
-    def room(self) -> str:
+    def home(self) -> str:
+        """The module that defines it, within `latentgp`."""
         home = self.module if self.kind == "data" else self.value.__module__
-        return home.split(".")[1]
+        return home.removeprefix("latentgp.")
 
     @property
     def summary(self) -> str:
@@ -140,7 +145,10 @@ def grouped() -> dict[str, list[Name]]:
     group_of = {room: group for group, (_, rooms) in GROUPS.items() for room in rooms}
     groups: dict[str, list[Name]] = {group: [] for group in GROUPS}
     for name in public_names():
-        groups[group_of[name.room]].append(name)
+        rooms = [room for room in group_of if f"{name.home}.".startswith(f"{room}.")]
+        if not rooms:
+            raise KeyError(name.home)
+        groups[group_of[max(rooms, key=len)]].append(name)
     return groups
 
 
