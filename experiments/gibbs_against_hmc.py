@@ -32,9 +32,9 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, figure, fit_fixed, load, parser, standardised, tidy
-from latentgp.extensions.chains.draws import watched_rows
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.posteriors.arviz_versions import import_arviz
+from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.x64 import double_precision
 
 CHAINS = 5

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.extensions.batches.staleness import Asynchrony
-from latentgp.extensions.black_box.mixtures.summary import MixtureTerms
-from latentgp.extensions.chains.draws import Chains, ChainSummary
-from latentgp.extensions.iterative.gradients.phase import LangevinPhase
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.likelihoods.noise_shapes import StudentShape
-from latentgp.modules import Module
+from latentgp.modules import Module, stored
 from latentgp.parameters.base import IN_UNITS_OF_INPUTS, ParameterInfo
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import latent_diagonals
@@ -44,105 +41,55 @@ _TRACE_TERM_A_ROW = 0.02
 _PASSED_OVER, _MOSTLY = 0.05, 0.5
 _ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
 _NOISE_RATIO = 1e-2
-_R_HAT, _DIVERGED = 1.01, 1e-3
-_EVIDENCE_ERROR = 0.8  # relative, of an estimate that holds a chain
-_STUCK = 0.02  # share of proposals
-_EFFECTIVE_A_CHAIN = 100
-_MOVED, _HIGHER, _EFFECTIVE_DRAWS = 0.1, 1.0, 500  # deviations, nats, a number
-_LEFT_OUT = 0.05  # of the evaluations
 
 
-class Integration(NamedTuple):
-    """Record of the integration over hyper-parameters.
+@runtime_checkable
+class Finding(Protocol):
+    """What is said of a part of a fit besides.
 
     Attributes:
-        points: that the posterior is a mixture of.
-        effective_points: one over the sum of their squared weights.
-        evaluations: of the bound around the mode.
-        left_out: of these, those whose site updates did not converge.
-        drop: nats from the mode down to the lowest point of the mixture.
-        rise: nats by which the highest place that was seen is above the mode.
-        flat: number of directions in which the bound has no curvature at the mode.
-        moved: by how much the last further places, twice, moved the log evidence (nats), a
-            mean (deviations) or the logarithm of a deviation, whichever most.
-        effective_draws: of the weighted draws that marginals and evidence are made of.
-        without_prior: paths of hyper-parameters that have no prior.
+        verdict: a sentence.
+        warnings: one sentence each: what looks wrong and what to do.
     """
 
-    points: int
-    effective_points: float
-    evaluations: int
-    left_out: int
-    drop: float
-    rise: float
-    flat: int
-    moved: float
-    effective_draws: float
-    without_prior: tuple[str, ...]
+    @property
+    def verdict(self) -> str: ...
 
     @property
-    def is_trusted(self) -> bool:
-        """Whether the density is known well enough all over."""
-        known = self.moved <= _MOVED and self.effective_draws >= _EFFECTIVE_DRAWS
-        return known and self.rise <= _HIGHER and not self.lacks_many
+    def warnings(self) -> Sequence[str]: ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitDiagnostics:
+    """Diagnostics of a fit by any method.
+
+    Attributes:
+        converged: whether the result can be trusted.
+        method: the method used.
+        reason: why it was chosen.
+        jitter: added to the diagonal of the prior covariance; units of f squared.
+        seconds: of the whole fit, compilation included.
+        warnings: one sentence each: what looks wrong and what to do.
+        notes: sentences on how it was computed, if there are any.
+    """
+
+    converged: bool
+    method: Module
+    reason: str
+    jitter: float
+    seconds: float
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
-    def lacks_many(self) -> bool:
-        """Whether more than one in twenty evaluations were left out."""
-        return self.left_out > _LEFT_OUT * self.evaluations
-
-    @property
+    @abstractmethod
     def verdict(self) -> str:
-        """Summary in a sentence."""
-        return (
-            f"Hyper-parameters were integrated over {self.points} points "
-            f"({self.effective_points:.1f} effective, the lowest {self.drop:.1f} nats below the "
-            f"mode) of {self.evaluations} evaluations ({self.left_out} left out); the last "
-            f"moved means and log deviations by at most {self.moved:.2g} deviations."
-        )
-
-    @property
-    def warnings(self) -> list[str]:
-        """One sentence each: what looks wrong and what to do."""
-        sentences = []
-        if self.lacks_many:
-            sentences.append(
-                f"{self.left_out} of {self.evaluations} evaluations around the mode were left out, "
-                "as their site updates did not converge or the run was ended; give narrower "
-                'priors, or use hyperparameters="sample".'
-            )
-        if not self.moved <= _MOVED:
-            sentences.append(
-                "Means and deviations of the hyper-parameters still moved, by up to "
-                f"{self.moved:.2g} deviations, when the exploration ended; allow more time, give "
-                'narrower priors, or use hyperparameters="sample".'
-            )
-        elif self.effective_draws < _EFFECTIVE_DRAWS:
-            sentences.append(
-                f"Marginals of the hyper-parameters rest on {self.effective_draws:.0f} effective "
-                "draws only, as their density is far from normal; give narrower priors, or use "
-                'hyperparameters="sample".'
-            )
-        if self.rise > _HIGHER:
-            sentences.append(
-                f"The density of the hyper-parameters is {self.rise:.1f} nats higher than at the "
-                "mode that the search found; add restarts or raise max_evaluations."
-            )
-        if self.flat:
-            sentences.append(
-                f"In {self.flat} direction(s) the bound is flat at the mode, and the width of the "
-                "prior was guessed there; give priors to what the data do not determine."
-            )
-        if self.without_prior:
-            sentences.append(
-                f"{', '.join(self.without_prior)} had no prior, so that the unconstrained value "
-                "was taken as uniform and the log evidence has an arbitrary constant; give priors."
-            )
-        return sentences
+        """State of convergence and all warnings, in a few lines."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Diagnostics:
+@stored
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagnostics(FitDiagnostics):
     """Diagnostics of a fit by sites or batches.
 
     Attributes:
@@ -168,24 +115,17 @@ class Diagnostics:
             without workers.
     """
 
-    converged: bool
-    method: Module
-    reason: str
     ending: str
     evaluations: int
     site_updates: int
     site_change: float
-    jitter: float
     trace_term: float
-    seconds: float
-    warnings: tuple[str, ...]
-    integration: Integration | None = None
+    integration: Any = None
     evidence_error: float = 0.0
-    notes: tuple[str, ...] = ()
-    terms: MixtureTerms | None = None
-    asynchrony: Asynchrony | None = None
+    terms: Any = None
+    asynchrony: Finding | None = None
 
-    def by_workers(self, went: Asynchrony | None) -> "Diagnostics":
+    def by_workers(self, went: Finding | None) -> "Diagnostics":
         """These, completed by how the workers of the search went, if there were any."""
         if went is None:
             return self
@@ -209,190 +149,6 @@ class Diagnostics:
         lines += [] if self.asynchrony is None else [self.asynchrony.verdict]
         lines += [] if self.integration is None else [self.integration.verdict]
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
-
-
-def integrated(diagnostics: Diagnostics, integration: Integration, seconds: float) -> Diagnostics:
-    """Diagnostics of the mode, completed by those of the integration around it."""
-    return dataclasses.replace(
-        diagnostics,
-        converged=diagnostics.converged and integration.is_trusted,
-        seconds=seconds,
-        warnings=(*diagnostics.warnings, *integration.warnings),
-        integration=integration,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class ChainDiagnostics:
-    """Diagnostics of a fit by Markov chains.
-
-    Attributes:
-        converged: whether R-hat and the effective sample sizes are good enough to be trusted
-            (Vehtari et al. 2021: below 1.01, and 100 a chain), and at most one draw in a
-            thousand came by a trajectory that diverged.
-        method: the method used.
-        reason: why it was chosen.
-        summary: the worst R-hat and effective sample sizes.
-        acceptance: mean rate of accept-reject steps, one where all steps are exact.
-        divergences: draws on the way to which a Hamiltonian trajectory diverged.
-        operations: factorisations of matrices of N rows, or M inducing points, on the way from the
-            warm-up to the last draw, of all chains; None where they are not counted.
-        jitter: added to the diagonal of the prior covariance; units of f squared.
-        seconds: of the whole fit, compilation included.
-        warnings: one sentence each: what looks wrong and what to do.
-        langevin: how the steps of stochastic gradient Langevin dynamics went; None of others.
-        notes: on how it was computed, such as what neighbours were found by.
-    """
-
-    converged: bool
-    method: Module
-    reason: str
-    summary: ChainSummary
-    acceptance: float
-    divergences: int
-    jitter: float
-    seconds: float
-    warnings: tuple[str, ...]
-    operations: int | None = None
-    langevin: LangevinPhase | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def effective_an_operation(self) -> float:
-        """The smallest effective sample size by the number of factorisations; NaN if unknown."""
-        if not self.operations:
-            return float("nan")
-        return self.summary.least / self.operations
-
-    @property
-    def effective_a_second(self) -> float:
-        """The smallest effective sample size by the seconds of the whole fit."""
-        return self.summary.least / self.seconds
-
-    @property
-    def verdict(self) -> str:
-        """State of convergence and all warnings, in a few lines."""
-        state = "Chains agree" if self.converged else "Chains have not converged"
-        lines = [
-            f"{state} after {self.seconds:.1f} s with {type(self.method).__name__} "
-            f"({self.reason}): R-hat at most {self.summary.r_hat:.3f}, at least "
-            f"{self.summary.ess_bulk:.0f} effective draws of the bulk and "
-            f"{self.summary.ess_tail:.0f} of the tails, {self.effective_a_second:.2g} a second."
-        ]
-        if self.langevin is not None:
-            lines.append(self.langevin.verdict)
-        lines += self.notes
-        return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
-
-
-def with_phase(diagnostics: ChainDiagnostics, phase: LangevinPhase) -> ChainDiagnostics:
-    """Diagnostics of chains, completed by those of their Langevin steps."""
-    return dataclasses.replace(
-        diagnostics,
-        converged=diagnostics.converged and not phase.warnings,
-        warnings=(*diagnostics.warnings, *phase.warnings),
-        langevin=phase,
-    )
-
-
-def diagnose_chains(
-    *,
-    method: Any,
-    reason: str,
-    chains: Chains,
-    summary: ChainSummary,
-    seconds: float,
-    prior_variance: float,
-    notes: tuple[str, ...] = (),
-) -> ChainDiagnostics:
-    """Diagnose Markov chains: convergence, effective sample sizes, divergences.
-
-    Args:
-        method: the method used.
-        reason: why it was chosen.
-        chains: the draws.
-        summary: their R-hat and effective sample sizes.
-        seconds: of the whole fit.
-        prior_variance: of f, or of what else has the chains' jitter; their mean over rows.
-        notes: on how it was computed.
-    """
-    number = len(chains.f)
-    needed = _EFFECTIVE_A_CHAIN * number
-    warnings = []
-    if number == 1:
-        warnings.append("One chain cannot show whether it has converged; run at least four.")
-    if not summary.r_hat <= _R_HAT and number > 1:
-        warnings.append(
-            f"R-hat is {summary.r_hat:.3f}, above {_R_HAT}: the chains have not mixed; raise "
-            "warmup and draws."
-        )
-    least = summary.least
-    if not least >= needed:
-        warnings.append(
-            f"The smallest effective sample size is {least:.0f}, below {needed} "
-            f"({_EFFECTIVE_A_CHAIN} a chain); use more draws, or a larger thin."
-        )
-    diverged, draws = chains.divergences, chains.f.shape[0] * chains.f.shape[1]
-    if diverged:
-        warnings.append(
-            f"{diverged} of {draws:,} draws ({diverged / draws:.2%}) came by a trajectory that "
-            f"diverged{_where_diverged(chains)}, so parts of the posterior may be missing; raise "
-            "target_acceptance of NUTS, or choose other moves of MCMC."
-        )
-    warnings += _refusals(chains)
-    warnings += [*chains.complaints, *about_jitter(chains.jitter, prior_variance)]
-    trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed
-    return ChainDiagnostics(
-        converged=bool(trusted and diverged <= _DIVERGED * draws and not chains.complaints)
-        and not is_ruinous(chains.jitter, prior_variance),
-        method=method,
-        reason=reason,
-        summary=summary,
-        acceptance=float(np.mean(chains.acceptance)),
-        divergences=chains.divergences,
-        jitter=chains.jitter,
-        seconds=seconds,
-        warnings=tuple(warnings),
-        operations=_counted(chains),
-        notes=(*chains.notes, *notes),
-    )
-
-
-def _counted(chains: Chains) -> int | None:
-    """Factorisations between the draws; slices do not tell how many they made."""
-    counted = chains.statistics.get("factorisations")
-    if counted is None or not np.isfinite(counted).all():
-        return None
-    return int(counted.sum())
-
-
-def _refusals(chains: Chains) -> list[str]:
-    """Sentences about proposals of hyper-parameters that are hardly ever accepted."""
-    moves = chains.statistics.get("hyperparameter_acceptance_rate")
-    spread = chains.statistics.get("evidence_error")
-    said = []
-    if spread is not None and np.median(spread) > _EVIDENCE_ERROR:
-        said.append(
-            f"The relative error of the evidence's estimate is {np.median(spread):.2g}: it hangs "
-            "on few of its samples, and chains wait for lucky ones; raise samples, or use "
-            'coupling="sites".'
-        )
-    if moves is not None and np.mean(moves) < _STUCK:
-        said.append(
-            f"{np.mean(moves):.1%} of the proposed hyper-parameters were accepted; raise warmup, "
-            'or use hyperparameters="random-walk".'
-        )
-    return said
-
-
-def _where_diverged(chains: Chains) -> str:
-    """Quantiles of the divergent draws' log densities among those of all draws, in words."""
-    density = chains.statistics.get("lp")
-    if density is None:
-        return ""
-    own = density[chains.statistics["diverging"].astype(bool)]
-    below = [float(np.mean(density < value)) for value in (own.min(), own.max())]
-    return f" (log densities at the {below[0]:.0%} to {below[1]:.0%} quantiles of all draws)"
 
 
 def diagnose(

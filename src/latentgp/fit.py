@@ -11,14 +11,13 @@ from jaxtyping import Key
 from numpyro.distributions import Distribution
 
 from latentgp.choosing.choice import Choice, Hyperparameters, choose_for, treating
-from latentgp.extensions.black_box.calls import run_with_calls_told
-from latentgp.extensions.flows.base import Approximation
-from latentgp.extensions.inter_domain.sums import RowSums
-from latentgp.methods.base import Method, as_method, check_method
+from latentgp.methods.base import Method, StandsForMethod, check_method
+from latentgp.methods.calls import run_with_calls_told
 from latentgp.methods.problem import Problem, checked_rows
 from latentgp.methods.result import Fit
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
+from latentgp.representations.summary import RowsAsSums
 from latentgp.rows import RowSource
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runs import supervised
@@ -37,10 +36,10 @@ from latentgp.validation import as_key, check_arguments
 @one_blas_thread()
 def fit(
     model: LatentGP,
-    data: Data | MergedRows | RowSource | RowSums,
+    data: Data | MergedRows | RowSource | RowsAsSums,
     *,
     key: Key[Array, ""],
-    method: Method | Approximation | Literal["auto"] = "auto",
+    method: Method | StandsForMethod | Literal["auto"] = "auto",
     hyperparameters: Hyperparameters = "optimise",
     learn_hyperparameters: bool = True,
     priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -123,7 +122,8 @@ def fit(
         searched = learn_hyperparameters and not restarts and hyperparameters == "optimise"
         chosen = choose_for(model, rows.merged.X.shape, source, searched, max_seconds)
     else:
-        chosen = Choice(as_method(method), "asked for")
+        own = method.as_method() if isinstance(method, StandsForMethod) else method
+        chosen = Choice(own, "asked for")
     method, reason, _ = treating(hyperparameters, chosen, model, learn_hyperparameters)
     check_method(method, model, source is not None, restarts, devices is not None)
     problem = Problem(

@@ -10,7 +10,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,6 +20,19 @@ from jax.core import Tracer
 from latentgp.errors import InputError
 
 _MOST_NUMBERS = 6  # of an array that is written out in full
+# Classes that files may hold, by name.
+STORED: dict[str, type] = {}
+StoredT = TypeVar("StoredT", bound=type)
+
+
+def stored(cls: StoredT) -> StoredT:
+    """Let files hold a class of latentgp under its name, wherever it is defined.
+
+    Subclasses of `Module` are among them without it.
+    """
+    known = STORED.setdefault(cls.__name__, cls)
+    assert known.__module__ == cls.__module__, f"{cls} and {known} have one name in files"
+    return cls
 
 
 class Module(eqx.Module):
@@ -36,6 +49,8 @@ class Module(eqx.Module):
         own = cls.__dict__.get("__orig_bases__", ())
         if own and isinstance(own[0], _Fields):
             own[0].put_into(cls)
+        elif cls.__module__.partition(".")[0] == "latentgp" and cls.__qualname__ == cls.__name__:
+            STORED.setdefault(cls.__name__, cls)
         elif cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
             cls.__orig_bases__ = (_Fields(cls),)
 

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import importlib
 import json
+import pkgutil
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,11 +23,12 @@ from numpyro.distributions import Distribution
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-import latentgp
+import latentgp.extensions
+import latentgp.surfaces
 from latentgp._version import __version__
 from latentgp.choosing.registry import METHODS
 from latentgp.errors import InputError, in_a_line, warn_user
-from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.modules import STORED
 from latentgp.parameters.networks import name_of, named_functions
 from latentgp.posteriors.components import Draws
 from latentgp.posteriors.posterior import Posterior
@@ -37,98 +39,6 @@ SCHEMA_VERSION = 2
 # Classes whose fields mean something else since: by the schema that came with it.
 _CHANGED = {2: {"CoupledDensePosterior", "FixedFunctions", "FunctionsOfParts", "Layout"}}
 
-# Files name our classes latentgp.RBF, wherever the class is defined. Where those are that users do
-# not import:
-_INTERNAL = {
-    "latentgp.extensions.flows": (
-        "AdaGrad Adam BatchAndMatch BayesianLearningRule Descent EfficientLowRank FactorCovariance "
-        "FullRank LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG "
-        "VariationalOnlineNewton"
-    ),
-    "latentgp.sites.augmentations.automatic": "Automatic",
-    "latentgp.sites.augmentations.conjugate": "Conjugate",
-    "latentgp.sites.augmentations.heteroscedastic": "HeteroscedasticAugmentation",
-    "latentgp.sites.augmentations.polya_gamma": "PolyaGamma PoissonPolyaGamma",
-    "latentgp.diagnostics": "ChainDiagnostics Diagnostics Integration",
-    "latentgp.surfaces.evaluation.certificate": "Difference",
-    "latentgp.surfaces.evaluation.comparison": "Compared Comparison",
-    "latentgp.surfaces.evaluation.metrics": "ReliabilityCurve",
-    "latentgp.extensions.batches.staleness": "Asynchrony",
-    "latentgp.extensions.black_box.mixtures.summary": "MixtureTerms",
-    "latentgp.extensions.iterative.gradients.phase": "LangevinPhase",
-    "latentgp.methods.result": "History",
-    "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",
-    "latentgp.kernels.graphs": "GraphMatrix",
-    "latentgp.kernels.directions": "DirectionMatrix HadamardDirections",
-    "latentgp.kernels.per_latent": "KernelGroup",
-    "latentgp.likelihoods.base": "Marginals",
-    "latentgp.likelihoods.multiclass": "SomeOfLogisticSoftmax",
-    "latentgp.numerics.cholesky": "Factor",
-    "latentgp.extensions.iterative.solvers.structured": "Axes Lattice",
-    "latentgp.parameters.networks": "Network",
-    "latentgp.parameters.penalised_share": "PenalisedShare",
-    "latentgp.extensions.chains.draws": "ChainSummary",
-    "latentgp.posteriors.components": "Draws Gaussians Mixture OneGaussian",
-    "latentgp.extensions.deep.posterior": "DeepComponents ProcessComponents",
-    "latentgp.extensions.state_space.conditioned_draws": "ConditionedDraws",
-    "latentgp.extensions.neighbours.near_draws": "NearDraws",
-    "latentgp.posteriors.evidence": "Evidence",
-    "latentgp.representations.coupled": "CoupledDensePosterior",
-    "latentgp.representations.dense": "DensePosterior",
-    "latentgp.representations.inducing.coupled": "CoupledInducingPosterior",
-    "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
-    "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
-    "latentgp.representations.inducing.stream": "StreamingPrior",
-    "latentgp.extensions.inter_domain.banded_posterior": "BandedPosterior",
-    "latentgp.extensions.inter_domain.base": "FixedFunctions FunctionsOfParts",
-    "latentgp.extensions.inter_domain.fourier": "Waves",
-    "latentgp.extensions.inter_domain.harmonics": "Harmonics",
-    "latentgp.extensions.inter_domain.hilbert": "Eigenfunctions",
-    "latentgp.extensions.inter_domain.multi_scale": "Windows",
-    "latentgp.extensions.inter_domain.per_part": "Coordinates GroupMembers Points",
-    "latentgp.extensions.inter_domain.splines": "Splines",
-    "latentgp.extensions.deep.random_features": "FeatureWeights",
-    "latentgp.extensions.deep.layers": "LastLayer LayerDraw Layout",
-    "latentgp.extensions.state_space.lanes": "Unrolled",
-    "latentgp.extensions.state_space.kernels": (
-        "ConstantSpace LinearSpace MaternSpace Modes Oscillations ProductSpace ScaledSpace "
-        "SumSpace Truncation WhiteSpace"
-    ),
-    "latentgp.extensions.state_space.markov.beliefs": "Adjoint Belief Filter Starts",
-    "latentgp.extensions.state_space.markov.filtering": "Filtered Smoothed",
-    "latentgp.extensions.state_space.markov.posterior": "MarkovPosterior",
-    "latentgp.extensions.state_space.markov.processes": "Conditioned",
-    "latentgp.extensions.state_space.markov.remembered": "RememberedRows",
-    "latentgp.extensions.state_space.markov.series": "Lanes RowOrder Series",
-    "latentgp.extensions.iterative.matrix_free.posterior": "MatrixFreePosterior Report",
-    "latentgp.extensions.iterative.matrix_free.solves": "MatrixFreeSolves",
-    "latentgp.extensions.neighbours.conditionals": "Conditionals ScaledSites",
-    "latentgp.extensions.neighbours.full_scale": "LowRank Whitener",
-    "latentgp.extensions.neighbours.near": "NearRows",
-    "latentgp.extensions.neighbours.latent_posterior": (
-        "LatentNeighboursPosterior Solved Whitened"
-    ),
-    "latentgp.extensions.neighbours.posterior": "NeighboursPosterior",
-    "latentgp.extensions.neighbours.prior": "Regression SparseFactor",
-    "latentgp.extensions.neighbours.sweeps": "Sweep Swept",
-    "latentgp.extensions.state_space.space_time.posterior": "SpaceTimePosterior",
-    "latentgp.extensions.state_space.space_time.slots": "Slots",
-    "latentgp.extensions.state_space.space_time.stacked": "Beliefs",
-    "latentgp.rows.functionals": "Regions",
-    "latentgp.sites.copies": "Copies",
-    "latentgp.sites.coupled": "CoupledSites",
-    "latentgp.sites.gaussian": "GaussianSites",
-    "latentgp.surfaces.tables.columns": "CategoryColumn NumberColumn SeriesColumn",
-    "latentgp.surfaces.tables.encoder": "TableEncoder",
-    "latentgp.surfaces.tables.formula.coding": "FixedColumn LevelColumn",
-    "latentgp.surfaces.tables.formula.encoder": "FormulaEncoder",
-    "latentgp.surfaces.tables.formula.terms": "TermFactor",
-    "latentgp.setup.additive": "AdditiveTerms Groups Smooth",
-    "latentgp.setup.shared_log_normal": "SharedLogNormal",
-    "latentgp.surfaces.tables.notation": "DateNotation DurationNotation NumberNotation",
-}
-_PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
-_PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")
 _FORMER_NAMES = {"Remembered": "StreamingPrior"}
 _FORMER_FIELDS: dict[str, dict[str, str]] = {
     "DensePosterior": {"deficit": "trace_term"},
@@ -140,6 +50,8 @@ _FORMER_FIELDS: dict[str, dict[str, str]] = {
 }
 
 _HEADER = "latentgp"
+# No class that is stored is in them, and they need more to be imported.
+_COMMANDS = tuple(f"latentgp.surfaces.{name}" for name in ("cli", "demo", "report"))
 _WIDE_TEXT = 4_000  # bytes
 _PLAIN = bool, int, float, str
 _REGISTERED: dict[str, Any] = {}
@@ -373,7 +285,7 @@ def _gaussian_of_before(fields: dict[str, Any]) -> Any:
 def _draws_of_before(fields: dict[str, Any]) -> Any:
     model, drawn, own = (fields.pop(name) for name in ("model", "sampled", "has_sampled_models"))
     draws = Draws(model, drawn["models"], own, drawn["centres"], drawn["white"], None)
-    return SampledPosterior(draws, **fields)
+    return _resolve("latentgp.SampledPosterior")(draws, **fields)
 
 
 # Classes whose fields have changed since: by their name and the fields that they had.
@@ -388,6 +300,17 @@ _FORMER_CLASSES: dict[tuple[str, ...], Callable[[dict[str, Any]], Any]] = {
 }
 
 
+def stored_class(name: str) -> type | None:
+    """The class that files name so, imported if it has not been; None if there is none."""
+    for package in (latentgp.extensions, latentgp.surfaces):
+        if name in STORED:
+            break
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.startswith(_COMMANDS):
+                importlib.import_module(module.name)
+    return STORED.get(name)
+
+
 def _class_name(name: str) -> str:
     return name.replace(":", ".").rpartition(".")[2]
 
@@ -400,25 +323,19 @@ def _resolve(name: str) -> type:
     if module.partition(".")[0] == "latentgp":  # before public names, files held the module's too
         attribute = attribute or module.removeprefix("latentgp.")
         attribute = _FORMER_NAMES.get(attribute, attribute)
-        if attribute not in _PLACES:
+        if (cls := stored_class(attribute)) is None:
             raise InputError(
                 f"The file is damaged or of another version of latentgp: it names {name}, which "
                 f"this one ({__version__}) does not have."
             )
-        module = _PLACES[attribute]
-    elif not module.startswith(("equinox.nn.", "numpyro.distributions.")):
+        return cls
+    if not module.startswith(("equinox.nn.", "numpyro.distributions.")):
         raise InputError(
             f"The file holds a {attribute} of {module}, which is not part of latentgp; pass the "
             "class to latentgp.persistence.register first."
         )
     cls = getattr(importlib.import_module(module), attribute)
-    storable = isinstance(cls, type) and (
-        issubclass(cls, eqx.Module | Distribution)
-        or hasattr(cls, "_fields")
-        or dataclasses.is_dataclass(cls)
-        or _is_estimator(cls)
-    )
-    if not storable:
+    if not (isinstance(cls, type) and issubclass(cls, eqx.Module | Distribution)):
         raise InputError(f"The file names {name}, which is not a class that latentgp saves.")
     return cls
 
@@ -426,7 +343,7 @@ def _resolve(name: str) -> type:
 def _name(thing: Any) -> str:
     """The public name of a class of ours; module and name of any other."""
     name, module = thing.__qualname__, thing.__module__
-    if module.partition(".")[0] == "latentgp" and name in _PLACES:
+    if module.partition(".")[0] == "latentgp" and STORED.get(name) is thing:
         return f"latentgp.{name}"
     return f"{module}:{name}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,10 @@ from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
 from latentgp.errors import InputError
-from latentgp.extensions.deep.layers import Layout
 from latentgp.likelihoods.base import Likelihood, Targets
 from latentgp.model_checks import check_model
-from latentgp.models import DeepGP, LatentGP
+from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_lower
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
@@ -29,6 +29,7 @@ from latentgp.validation import as_key, check_arguments, check_data
 _OF_HIDDEN = 1 << 20  # folded into a key; smaller numbers are what it is split into
 
 
+@stored
 class PriorDraws(NamedTuple):
     """Draws of hyper-parameters, latent functions and targets before the data.
 
@@ -91,7 +92,7 @@ def sample_prior(
     space = space_of(model, scales(model, data), priors, frozen)
     drawn = space.prior_draws(key_vectors, number)
     keys = jax.random.split(key_rows, number)
-    f, y = _draws(model, layout_of(model, data), data.to_device(), drawn, keys)
+    f, y = _draws(model, model.layout(data.X), data.to_device(), drawn, keys)
     f = f[..., 0] if model.likelihood.latent_size == 1 else f
     held = tuple(path for path in parameters(model) if path not in drawn)
     return PriorDraws(drawn, np.asarray(f), np.asarray(y), held, model.likelihood.targets)
@@ -100,7 +101,7 @@ def sample_prior(
 @jax.jit
 def _draws(
     model: LatentGP,
-    layout: Layout | None,
+    layout: Any,
     data: Data,
     drawn: dict[str, Array],
     keys: Key[Array, "S"],
@@ -113,13 +114,8 @@ def _draws(
     return jax.lax.map(one, (drawn, keys))
 
 
-def layout_of(model: LatentGP, data: Data) -> Layout | None:
-    """Fixed parts between the layers of a deep model of these rows; None for other models."""
-    return Layout.of(model, data.X) if isinstance(model, DeepGP) else None
-
-
 def moments_before(
-    model: LatentGP, layout: Layout | None, data: Data, key: Key[Array, ""]
+    model: LatentGP, layout: Any, data: Data, key: Key[Array, ""]
 ) -> tuple[Float[Array, "N Q"], Float[Array, "#Q N N"]]:
     """Prior mean of the latent functions at the rows, and lower factors of their covariances.
 
@@ -127,7 +123,7 @@ def moments_before(
     """
     seen = data.X
     if layout is not None:
-        seen = layout.from_prior(cast(DeepGP, model), data.X, jax.random.fold_in(key, _OF_HIDDEN))
+        seen = layout.from_prior(model, data.X, jax.random.fold_in(key, _OF_HIDDEN))
     grams = latent_grams(model.kernel, seen)
     lower = vmap_latents(jittered_lower, grams)
     return prior_mean(model, data), lower

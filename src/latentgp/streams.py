@@ -10,8 +10,6 @@ from jaxtyping import Key
 
 from latentgp.choosing.choice import choose_method, usual_number_of_points
 from latentgp.errors import InputError, warn_user
-from latentgp.extensions.state_space.markov.posterior import MarkovPosterior
-from latentgp.extensions.state_space.markov.window import Window, window_of
 from latentgp.fit import fit
 from latentgp.methods.base import Method
 from latentgp.posteriors.posterior import Posterior
@@ -50,9 +48,9 @@ def updated(
 
 
 @double_precision
-def _window(posterior: Posterior, data: Data, lag: float) -> Window:
-    latent = posterior.latent
-    if not isinstance(latent, MarkovPosterior):
+def _window(posterior: Posterior, data: Data, lag: float) -> tuple[DataSummary, Data | None]:
+    latent: Any = posterior.latent
+    if not hasattr(latent, "window"):
         raise InputError(
             "lag is for posteriors through Markov(), whose rows are in the order of time; leave it "
             "out, or fit with Markov()."
@@ -64,7 +62,7 @@ def _window(posterior: Posterior, data: Data, lag: float) -> Window:
             f"The posterior is of {latent.X.shape[1]} input columns, but the further rows have "
             f"{data.X.shape[1]}; give rows with the same columns."
         )
-    found = window_of(latent, lag, data.X, float(posterior.log_evidence))
+    found = latent.window(lag, data.X, float(posterior.log_evidence))
     return jax.tree.map(np.asarray, found)
 
 

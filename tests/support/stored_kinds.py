@@ -21,10 +21,12 @@ from numpyro.distributions import Normal as NormalLaw
 from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
-from latentgp import approximations, persistence
+from latentgp import persistence
+from latentgp.extensions import flows as approximations
 from latentgp.extensions.batches.staleness import Asynchrony
+from latentgp.extensions.state_space import kernels as state_space
 from latentgp.extensions.state_space.lanes import Unrolled
-from latentgp.kernels import directions, per_latent, state_space
+from latentgp.kernels import directions, per_latent
 from latentgp.likelihoods.multiclass import SomeOfLogisticSoftmax
 from latentgp.parameters.penalised_share import PenalisedShare
 from latentgp.representations.inducing import natural_parameters

@@ -6,34 +6,19 @@ import dataclasses
 from typing import Any, Literal, NamedTuple, get_args
 
 from latentgp.errors import InputError
-from latentgp.extensions.batches.method import Stochastic
-from latentgp.extensions.black_box.method import BlackBoxVI
-from latentgp.extensions.chains.methods.gibbs import GibbsSampling
-from latentgp.extensions.chains.methods.mcmc import MCMC
-from latentgp.extensions.chains.methods.nuts import NUTS
-from latentgp.extensions.deep.methods.random_feature_vi import RandomFeatureVI
-from latentgp.extensions.integrated.method import NOTHING_TO_INTEGRATE, Integrated, check_integrable
-from latentgp.extensions.state_space.kernels import has_small_state_space
+from latentgp.extensions import offers
 from latentgp.kernels import has_effects, is_tabulated
 from latentgp.kernels.areal import areas_alone
-from latentgp.likelihoods import Gaussian, LeastSquares
+from latentgp.likelihoods import LeastSquares
 from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
 from latentgp.models import LatentGP
-from latentgp.representations import (
-    Dense,
-    Inducing,
-    Markov,
-    Neighbours,
-    PerPart,
-    Representation,
-)
+from latentgp.representations import Dense, Inducing, Representation
 from latentgp.rows import RowSource
 from latentgp.site_inference.methods.augmented import AugmentedVI
 from latentgp.site_inference.methods.base import ShortSearch
 from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
 from latentgp.site_inference.methods.expectation_propagation import ExpectationPropagation
 from latentgp.site_inference.methods.variational import VariationalInference
-from latentgp.sites.augmentations import augmentation_of
 
 _DENSE_REGRESSION = 2_000
 DENSE_OTHERWISE = 400
@@ -41,16 +26,32 @@ DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there 
 # Estimates for two cores: a default takes the same way on every machine.
 _BUDGET = 60.0  # seconds, where nothing is said
 _SECONDS = 4e-11  # of a product in a pass over the rows
-_MOST_BY_NEIGHBOURS = 100_000  # rows, all of which a prediction looks at
 _EVALUATIONS, _EVALUATIONS_AN_INPUT = 30, 3  # of a search
 _PASSES, _FINAL_PASSES = (
     3,
     15,
 )  # of an evaluation, until sites converge; one each if sites are known
 _FEWEST_ROWS_A_POINT = 20
-_MOST_STATES = 12  # of a series, whose cost grows with their cube
 
 Hyperparameters = Literal["optimise", "integrate", "sample"]
+
+
+class Offer(NamedTuple):
+    """A representation for all rows of a model, as an extension offers it to "auto".
+
+    Attributes:
+        rank: the smallest is taken: 0 of what is exact, and above the more is approximated.
+        representation: the representation.
+        why: what it is of, in words.
+        exactness: what Gaussian noise makes of it, in words.
+        for_gaussian_noise_alone: whether other likelihoods take the usual one.
+    """
+
+    rank: int
+    representation: Representation
+    why: str
+    exactness: str = ""
+    for_gaussian_noise_alone: bool = False
 
 
 class Choice(NamedTuple):
@@ -95,7 +96,7 @@ class Choice(NamedTuple):
         batches = own.works_in_batches and not own.representation.one_coefficient_a_row
         if final > budget / 2 and batches:
             why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
-            return Choice(Stochastic.of(own), f"{self.reason}; {why}")
+            return Choice(_answer("batches")(own), f"{self.reason}; {why}")
         part = max(int(rows * (budget - final) / search), _FEWEST_ROWS_A_POINT * number)
         if part >= rows:
             return self
@@ -123,40 +124,23 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
     check_method(choice.method, model, False, 0, False)
     if hyperparameters != "optimise" and choice.otherwise is not None:
         choice = choice.otherwise
-    if hyperparameters == "integrate" and not isinstance(choice.method, Integrated):
-        if not learned:
-            raise InputError(NOTHING_TO_INTEGRATE)
-        check_integrable(choice.method)
-        method: Any = choice.method
-        return Choice(Integrated(method), f"{choice.reason}; hyper-parameters integrated over")
+    if hyperparameters == "integrate":
+        return _answer("integrate")(choice, learned)
     if hyperparameters == "sample" and not choice.method.samples_hyperparameters:
-        return _sampler(choice, model)
+        return _answer("sample")(choice, model)
     return choice
 
 
-def _sampler(choice: Choice, model: LatentGP) -> Choice:
-    """The sampler with the representation of a method by sites."""
-    own: Any = choice.method
-    if not own.makes_sites:
-        raise InputError(
-            f"{type(own).__name__} cannot sample hyper-parameters; use MCMC or GibbsSampling."
-        )
-    likelihood, representation = model.likelihood, own.representation
-    if not likelihood.is_positive:
-        method, why = GibbsSampling(representation), "Gibbs sampling, as the likelihood can be zero"
-    elif not representation.has_coordinates_of_sites and augmentation_of(likelihood) is not None:
-        method, why = GibbsSampling(representation), "Gibbs sampling, given sites f integrated out"
-    elif not representation.has_coordinates_of_sites and likelihood.has_gradient:
-        method, why = (
-            NUTS(representation=representation),
-            "NUTS, as Markov has no coordinates of sites",
-        )
-    elif likelihood.is_continuous and likelihood.has_gradient:
-        method, why = MCMC(representation), "MCMC in coordinates of sites"
-    else:
-        method = MCMC(representation, latents="elliptical-slice", coupling="whitened")
-        why = "MCMC by elliptical slices, as the likelihood has no gradient to follow"
-    return Choice(method, f"{choice.reason}; hyper-parameters sampled by {why}")
+def _answer(asked: str) -> Any:
+    """What the one extension that can do it says.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = offers(asked)
+    if not found:
+        raise InputError(f"No part of this installation does {asked}; install latentgp whole.")
+    return found[0]
 
 
 def choose_for(
@@ -182,13 +166,12 @@ def choose_for(
         return choice.within(seconds, model, shape) if searched else choice
     choice = choose_method(model, source.size, usual_number_of_points(model))
     why = f"{choice.reason}; batches of rows that are read"
-    return Choice(Stochastic.of(choice.method), why)
+    return Choice(_answer("batches")(choice.method), why)
 
 
 def deep_choice(model: LatentGP) -> Choice:
     """The method for a model with hidden layers."""
-    why = f"{model.depth} layers of functions, the hidden ones by random features"
-    return Choice(RandomFeatureVI(), why)
+    return _answer("layers")(model)
 
 
 def choose_method(
@@ -202,40 +185,31 @@ def choose_method(
         n_inducing: asks for so many inducing points whatever N is.
         inputs: number of input columns D; None where it is not known.
     """
-    representation: Representation = usual_representation(model, rows, n_inducing)
-    if inputs is not None and is_long_series(model, rows, n_inducing, inputs):
-        representation = Markov()
     usual = usual_method(model.likelihood)
-    if isinstance(representation, Inducing):
-        features: Any = representation.features
-        number = (representation if features is None else features).number
-        why = f"{rows} rows through {number} inducing points"
-        why += "" if features is None else " and the coefficients of the other parts"
-        if usual == "ExactGP":
-            why = f"{why}: Gaussian noise needs no iterations"
-            points = Choice(CollapsedVI(representation), why)
-            if n_inducing is not None or rows > _MOST_BY_NEIGHBOURS or not _has_neighbours(model):
-                return points
-            near = Neighbours()
-            why = f"{rows} rows, each given its {near.number} nearest, which say more than points"
-            return Choice(ExactGP(near), why, points)
-    elif isinstance(representation, Markov):
-        why = f"{rows} rows of one time-like column, in state-space form"
-        if usual == "ExactGP":
-            return Choice(ExactGP(representation), f"{why}: the posterior is exact in O(N)")
-    else:
-        why = f"{rows} rows are few enough for one coefficient a row"
-        if isinstance(model.likelihood, LeastSquares):
-            return Choice(
-                ExactGP(search=ShortSearch()),
-                f"{why}: the posterior is exact, one factorisation for all classes; "
-                "hyper-parameters are those of a short search",
+    exact = usual == "ExactGP"
+    own = _of_core(model, rows, n_inducing)
+    asked = (offer(model, rows, inputs, n_inducing) for offer in offers("rows"))
+    known = (o for o in asked if o is not None and (exact or not o.for_gaussian_noise_alone))
+    chosen = min([*own, *known], key=lambda offer: offer.rank)
+    representation, why = chosen.representation, chosen.why
+    if exact and isinstance(representation, Inducing):
+        return Choice(CollapsedVI(representation), f"{why}{chosen.exactness}")
+    if exact and isinstance(model.likelihood, LeastSquares) and isinstance(representation, Dense):
+        return Choice(
+            ExactGP(search=ShortSearch()),
+            f"{why}: the posterior is exact, one factorisation for all classes; "
+            "hyper-parameters are those of a short search",
+        )
+    if exact:
+        otherwise = None
+        if chosen.for_gaussian_noise_alone:
+            otherwise = Choice(
+                CollapsedVI(own[-1].representation), f"{own[-1].why}{own[-1].exactness}"
             )
-        if usual == "ExactGP":
-            return Choice(ExactGP(), f"{why}: the posterior is exact")
+        return Choice(ExactGP(representation), f"{why}{chosen.exactness}", otherwise)
     if not model.likelihood.has_gradient:
         why = f"{why}; expectations from values alone, as the likelihood has no gradient"
-        return Choice(BlackBoxVI(representation), why)
+        return Choice(_answer("values")(representation), why)
     if usual == "AugmentedVI":
         return Choice(AugmentedVI(representation), f"{why}; augmented updates suit its kink")
     if usual == "ExpectationPropagation":
@@ -248,17 +222,22 @@ def choose_method(
     )
 
 
+def _of_core(model: LatentGP, rows: int, n_inducing: int | None) -> list[Offer]:
+    """One coefficient a row, or inducing variables."""
+    representation = usual_representation(model, rows, n_inducing)
+    if isinstance(representation, Dense):
+        why = f"{rows} rows are few enough for one coefficient a row"
+        return [Offer(0, representation, why, ": the posterior is exact")]
+    features: Any = representation.features
+    number = (representation if features is None else features).number
+    why = f"{rows} rows through {number} inducing points"
+    why += "" if features is None else " and the coefficients of the other parts"
+    return [Offer(3, representation, why, ": Gaussian noise needs no iterations")]
+
+
 def is_long_series(model: LatentGP, rows: int, n_inducing: int | None, inputs: int = 1) -> bool:
-    """Whether "auto" takes the state-space form: exact, of few states, for many rows."""
-    many = n_inducing is None and isinstance(usual_representation(model, rows), Inducing)
-    one = model.likelihood.latent_size == 1
-    return many and one and has_small_state_space(model.kernel, inputs, _MOST_STATES)
-
-
-def _has_neighbours(model: LatentGP) -> bool:
-    """Whether the targets of the nearest rows are all that a row needs, for one output."""
-    known = is_tabulated(model.kernel) or has_effects(model.kernel)
-    return isinstance(model.likelihood, Gaussian) and not known
+    """Whether "auto" takes a state-space form: exact, of few states, for many rows."""
+    return any(offer(model, rows, inputs, n_inducing) for offer in offers("series"))
 
 
 def method_through(representation: Representation, model: LatentGP) -> Choice:
@@ -289,9 +268,8 @@ def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -
     Of each part of a kernel, where parts are coefficients or effects of groups.
     """
     number = min(rows, n_inducing or usual_number_of_points(model))
-    if has_effects(model.kernel):
-        return Inducing(features=PerPart(number))
-    return Inducing(number=number)
+    of_parts = offers("effects") if has_effects(model.kernel) else ()
+    return of_parts[0](number) if of_parts else Inducing(number=number)
 
 
 def usual_number_of_points(model: LatentGP) -> int:

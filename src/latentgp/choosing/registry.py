@@ -1,12 +1,12 @@
-"""The methods by name: one line each, from which choices, refusals and documents are derived.
+"""The methods by name, from which choices, refusals and documents are derived.
 
-A new method is a file with a subclass of `Method`, and a line here.
+A new method is a file with a subclass of `Method`, and an entry here or of its extension.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from latentgp.choosing.choice import (
     Choice,
@@ -17,21 +17,12 @@ from latentgp.choosing.choice import (
     usual_representation,
 )
 from latentgp.errors import InputError
-from latentgp.extensions.black_box.method import BlackBoxVI
-from latentgp.extensions.chains.methods.elliptical_slice import EllipticalSlice
-from latentgp.extensions.chains.methods.gibbs import GibbsSampling
-from latentgp.extensions.chains.methods.hmc import HMC
-from latentgp.extensions.chains.methods.mcmc import MCMC
-from latentgp.extensions.chains.methods.nuts import NUTS
-from latentgp.extensions.deep.methods.deep_mcmc import DeepMCMC
-from latentgp.extensions.deep.methods.random_feature_vi import RandomFeatureVI
-from latentgp.extensions.flows.method import DensityApproximation
-from latentgp.extensions.iterative.methods.sgld import SGLD
-from latentgp.extensions.iterative.methods.solves import SolvesGP
+from latentgp.extension import Entry
+from latentgp.extensions import present
 from latentgp.kernels import is_tabulated
 from latentgp.methods.base import Method
 from latentgp.models import LatentGP
-from latentgp.representations import Dense, LatentNeighbours, Neighbours, Representation
+from latentgp.representations import Dense, Representation
 from latentgp.site_inference.methods.augmented import AugmentedVI
 from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
 from latentgp.site_inference.methods.expectation_propagation import ExpectationPropagation
@@ -52,7 +43,6 @@ _ALL = (
     "log-normal, Tweedie, generalised Pareto, Weibull with censoring, beta, warped Gaussian, "
     "several outputs; zero-inflated, hurdle, zero-one-inflated and censored forms"
 )
-ChooseRepresentation = Callable[[LatentGP, int, int | None], Representation | None]
 
 
 def without_points(model: LatentGP, rows: int, n_inducing: int | None) -> None:
@@ -64,51 +54,15 @@ def without_points(model: LatentGP, rows: int, n_inducing: int | None) -> None:
         )
 
 
-def _for_samplers(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
+def for_samplers(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
     """One coefficient a row for more rows than is usual, as chains are exact there."""
     few = n_inducing is None and (rows <= _DENSE_SAMPLING or is_tabulated(model.kernel))
     return Dense() if few else usual_representation(model, rows, n_inducing)
 
 
-def _neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
-    """As many neighbours as is usual."""
-    without_points(model, rows, n_inducing)
-    return Neighbours()
-
-
-def _latent_neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> LatentNeighbours:
-    without_points(model, rows, n_inducing)
-    return LatentNeighbours()
-
-
-class Entry(NamedTuple):
-    """A method that has a name.
-
-    Attributes:
-        method: its class, made with `representation=`, or with nothing where there is none.
-        data_enter: how the data enter, in a few words.
-        likelihoods: which ones it takes, in words.
-        representation: gives the representation for a model, a number of rows and a number of
-            inducing points that was asked for.
-        compared_for: tasks for which `compare` takes it without being asked.
-    """
-
-    method: type[Method]
-    data_enter: str
-    likelihoods: str
-    representation: ChooseRepresentation = usual_representation
-    compared_for: tuple[str, ...] = ()
-
-
 METHODS: dict[str, Entry] = {
     "exact": Entry(ExactGP, "closed form", _GAUSSIAN, without_points),
     "collapsed": Entry(CollapsedVI, "closed-form bound", _GAUSSIAN, inducing_points),
-    "neighbours": Entry(
-        ExactGP, "closed form, each row given its nearest neighbours", _GAUSSIAN, _neighbours
-    ),
-    "solves": Entry(
-        SolvesGP, "closed form; hyper-parameters by stochastic gradients, from solves", "Gaussian"
-    ),
     "augmented": Entry(
         AugmentedVI,
         "expected sites of an augmentation",
@@ -121,62 +75,15 @@ METHODS: dict[str, Entry] = {
     "laplace": Entry(
         Laplace, "curvature at the mode", "all without kinks and steps", compared_for=_TASKS
     ),
-    "laplace-neighbours": Entry(
-        Laplace,
-        "curvature at the mode, each latent given its nearest neighbours",
-        "all without kinks and steps",
-        _latent_neighbours,
-    ),
-    "black-box": Entry(
-        BlackBoxVI,
-        "values of log p(y given f) alone, a mixture of Gaussians",
-        "all that are positive, external functions and programs among them",
-    ),
     "ep": Entry(
         ExpectationPropagation,
         "matched moments, any power",
         "all but the Bayesian SVM, with the Heaviside likelihood",
         compared_for=_TASKS,
     ),
-    "gibbs": Entry(
-        GibbsSampling, "sites drawn from an augmentation", "as AugmentedVI", _for_samplers
-    ),
-    "elliptical-slice": Entry(
-        EllipticalSlice,
-        "log density of white coefficients, hyper-parameters held",
-        "all that are positive",
-        _for_samplers,
-    ),
-    "mcmc": Entry(
-        MCMC,
-        "log density of coordinates by sites, and of hyper-parameters, in blocks",
-        "all that are positive; continuous ones by gradients",
-        _for_samplers,
-    ),
-    "hmc": Entry(HMC, "gradient of that log density", "all that are differentiable", _for_samplers),
-    "nuts": Entry(
-        NUTS, "gradient of that log density", "all that are differentiable", _for_samplers
-    ),
-    "particle-flow": Entry(
-        DensityApproximation,
-        "a Gaussian approximation of that log density, by particles that flow",
-        "all that are differentiable",
-        _for_samplers,
-    ),
-    "random-features": Entry(
-        RandomFeatureVI,
-        "gradients by batches through random features, of deep models too",
-        "all that are positive",
-        without_points,
-    ),
-    "deep-mcmc": Entry(
-        DeepMCMC,
-        "log density of the layers of a deep model, weights or hidden functions",
-        "all that are differentiable",
-        without_points,
-    ),
-    "sgld": Entry(SGLD, "stochastic gradients of the log evidence, by solves", "Gaussian"),
 }
+for _extension in present().values():
+    METHODS |= _extension.methods
 
 
 def of_name(method: str | Method) -> Any:
@@ -234,7 +141,7 @@ def names_in_words() -> str:
 def table_of_methods() -> str:
     """The methods by name, how data enter and for which likelihoods, as a table of Markdown."""
     rows = [
-        f"| `{entry.method.__name__}` (`{name}`) | {entry.data_enter} | {entry.likelihoods} |"
+        f"| `{entry.name}` (`{name}`) | {entry.data_enter} | {entry.likelihoods} |"
         for name, entry in METHODS.items()
     ]
     classes = dict.fromkeys(entry.method for entry in METHODS.values())

@@ -1,1 +1,40 @@
 """Capabilities beside the core, each one folder; the core knows none of them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from latentgp.extension import Extension, at
+
+if TYPE_CHECKING:  # what editors and type checkers see of them
+    from latentgp.extensions.batches import *
+    from latentgp.extensions.black_box import *
+    from latentgp.extensions.chains import *
+    from latentgp.extensions.deep import *
+    from latentgp.extensions.flows import *
+    from latentgp.extensions.integrated import *
+    from latentgp.extensions.inter_domain import *
+    from latentgp.extensions.iterative import *
+    from latentgp.extensions.neighbours import *
+    from latentgp.extensions.state_space import *
+
+
+@cache
+def present() -> dict[str, Extension]:
+    """The extensions that are there with all that they require, by name."""
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    found: dict[str, Extension] = {
+        name: importlib.import_module(f"{__name__}.{name}").EXTENSION for name in names
+    }
+    while lacking := [n for n, own in found.items() if not found.keys() >= {*own.requires}]:
+        for name in lacking:
+            del found[name]
+    return found
+
+
+def offers(asked: str) -> list[Any]:
+    """Functions of the extensions that answer what is asked for, such as "batches"."""
+    return [at(own.offers[asked]) for own in present().values() if asked in own.offers]

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 _LEAST_SIZE = 64  # of Hadamard matrices
@@ -36,6 +37,7 @@ class Directions(eqx.Module):
         """Inner products of every row with every direction."""
 
 
+@stored
 class DirectionMatrix(Directions):
     """Directions as rows of a matrix, which can be learned."""
 
@@ -49,6 +51,7 @@ class DirectionMatrix(Directions):
         return points @ self.matrix.T
 
 
+@stored
 class HadamardDirections(Directions):
     """Structured orthogonal directions, S H D_1 H D_2 H D_3 (Yu et al. 2016, section 4).
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.kernels.base import Kernel
+from latentgp.modules import stored
 from latentgp.parameters.base import OwnParts, Parametrised
 from latentgp.typing import Array
 
@@ -90,6 +91,7 @@ class PerLatent(OwnParts, OwnKernels):
 LatentKernel: TypeAlias = Kernel | OwnKernels  # shared by the latent functions, or one for each
 
 
+@stored
 class KernelGroup(NamedTuple):
     """Kernels of one structure, to be computed together.
 

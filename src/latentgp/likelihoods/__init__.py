@@ -1,6 +1,5 @@
 """Laws of a target given the latent functions: one file a family."""
 
-from latentgp.extensions.black_box.external import ExternalLikelihood, ExternalProgram
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.bernoulli import BayesianSVM, Bernoulli, BernoulliProbit
 from latentgp.likelihoods.beta_binomial import BetaBinomial
@@ -13,6 +12,7 @@ from latentgp.likelihoods.counts import (
     ScaledLogisticPoisson,
 )
 from latentgp.likelihoods.custom import CustomLikelihood
+from latentgp.likelihoods.external import ExternalLikelihood, ExternalProgram
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.heteroscedastic import (
     HeteroscedasticGaussian,

@@ -13,6 +13,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.numerics.quadrature import (
     expectation,
     log_expectation,
@@ -31,6 +32,7 @@ _SINGULAR = 1e2  # roundings of a variance by which covariances are kept from be
 SideInformation = Mapping[str, Float[Array, "..."]]
 
 
+@stored
 class Marginals(NamedTuple):
     """Independent Gaussian laws of the latent functions at rows: f ~ N(mean, diag(variance)).
 

@@ -17,6 +17,7 @@ from numpyro.distributions import Distribution
 
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 
@@ -39,6 +40,7 @@ class CompletelyMonotone(Likelihood):
         return TiltedScaleMixture(self.log_phi, r)
 
 
+@stored
 class Form(NamedTuple):
     """One row as C exp(g f) phi(alpha - beta f + gamma f^2), a function of f.
 

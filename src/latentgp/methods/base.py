@@ -6,17 +6,19 @@ import inspect
 import types
 from abc import abstractmethod
 from dataclasses import replace
-from functools import cache, singledispatch
+from functools import cache
 from numbers import Integral, Real
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
     Literal,
+    Protocol,
     Union,
     get_args,
     get_origin,
     get_type_hints,
+    runtime_checkable,
 )
 
 import equinox as eqx
@@ -210,10 +212,13 @@ def _in_words(kind: Any) -> str:
     return _EXAMPLES.get(kind.__name__, f"of class {kind.__name__}")
 
 
-@singledispatch
-def as_method(given: Any) -> Any:
-    """The method that a value stands for: itself, unless its type has one registered."""
-    return given
+@runtime_checkable
+class StandsForMethod(Protocol):
+    """A value that `fit` takes in place of a method, such as a Gaussian approximation."""
+
+    def as_method(self) -> Method:
+        """The method that it stands for."""
+        ...
 
 
 def check_method(

@@ -10,9 +10,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.diagnostics import ChainDiagnostics, Diagnostics
+from latentgp.diagnostics import FitDiagnostics
 from latentgp.errors import InputError
+from latentgp.extension import verb
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data, MergedRows
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
 
 
+@stored
 class History(NamedTuple):
     """Every evaluation of the bound while hyper-parameters were learned, in order.
 
@@ -52,6 +55,7 @@ class Asked(NamedTuple):
     frozen: tuple[str, ...] = ()
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class Fit:
     """The result of a fit.
@@ -73,7 +77,7 @@ class Fit:
     model: LatentGP
     posterior: Posterior
     history: History
-    diagnostics: Diagnostics | ChainDiagnostics
+    diagnostics: FitDiagnostics
     summary: str = ""
     sites: Any = dataclasses.field(default=None, repr=False)
     rows: MergedRows | None = dataclasses.field(default=None, repr=False, metadata={"saved": False})
@@ -88,11 +92,7 @@ class Fit:
         Args:
             data: the rows; None for those that were fitted.
         """
-        from latentgp.surfaces.evaluation.leave_one_out import (
-            leave_one_out,  # it knows all posteriors
-        )
-
-        return leave_one_out(self, data)
+        return verb("leave_one_out")(self, data)
 
     def hyperparameter_marginals(self) -> dict[str, HyperparameterMarginal]:
         """Posterior of every learned hyper-parameter, with its prior, by path.
@@ -114,10 +114,6 @@ class Fit:
             >>> bool(lower < fit.model.kernel.lengthscale < upper)
             True
         """
-        from latentgp.extensions.integrated.at_optimum import (
-            marginals_at_optimum,  # it knows all methods
-        )
-
         own = getattr(self.posterior, "hyperparameter_marginals", None)
         if own is not None:
             return own
@@ -126,7 +122,9 @@ class Fit:
                 "The rows of this fit are not in memory (files, sums, or a saved model); fit again."
             )
         method: Any = self.diagnostics.method
-        return marginals_at_optimum(self.posterior, method, self.rows, self.priors or {})
+        return verb("hyperparameter_marginals")(
+            self.posterior, method, self.rows, self.priors or {}
+        )
 
     def certify(
         self, seconds: float = 60.0, *, key: Key[Array, ""] | None = None, **settings: Any
@@ -138,10 +136,8 @@ class Fit:
             key: random key; one of its own unless given.
             settings: as `latentgp.certify` takes them.
         """
-        from latentgp.surfaces.evaluation.certificate import certify  # it knows all methods
-
         key = jax.random.key(0) if key is None else key
-        return certify(self, key=key, seconds=seconds, **settings)
+        return verb("certify")(self, key=key, seconds=seconds, **settings)
 
     def noted(self, sentences: Sequence[str]) -> "Fit":
         """The same result with further notes before its own."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from latentgp.modules import stored
 from latentgp.numerics.devices import is_leaf, one_after_another
 from latentgp.numerics.triangular import (
     inverse_of_lower,
@@ -25,6 +26,7 @@ _MAXIMAL_JITTER = 1e-2
 Result = TypeVar("Result")
 
 
+@stored
 class Factor(NamedTuple):
     """A lower Cholesky factor L and its inverse.
 

@@ -13,6 +13,7 @@ from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 # Logarithms of the concentration at which it is summed over.
@@ -70,6 +71,7 @@ def _(support: Any) -> _BrokenSticks:
     return _BrokenSticks()
 
 
+@stored
 class HierarchicalDirichlet(Distribution):
     """Weights w_q ~ Dirichlet(a, ..., a) of each latent function q, with a ~ Exponential(rate).
 

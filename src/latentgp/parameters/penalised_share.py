@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Key
 from numpyro.distributions import Distribution, constraints
 
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 # Logits at which draws are interpolated, and the least share that the density tells from zero.
@@ -17,6 +18,7 @@ _LOGITS = np.linspace(-25.0, 36.0, 2049)
 _LEAST = 1e-9
 
 
+@stored
 class PenalisedShare(Distribution):
     """Prior of rho in the covariance (1 - rho) I + rho R, that falls with its distance from I.
 

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood, Marginals
+from latentgp.modules import stored
 from latentgp.numerics.quadrature import Nodes, expectation, sobol_nodes, trapezoidal_nodes
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.coupled import CoupledPosterior
@@ -28,6 +29,7 @@ _NODES = {1: 2001, 2: 81}
 _SOBOL_NODES = 4096
 
 
+@stored
 class AugmentationGap(NamedTuple):
     """The gap of a posterior over some rows, in nats.
 

@@ -22,6 +22,7 @@ from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_cholesky, jittered_lower
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import LatentPosterior
@@ -152,6 +153,7 @@ class Components(eqx.Module):
         return np.asarray(jax.random.categorical(key, log_weights, shape=(number,)))
 
 
+@stored
 class OneGaussian(Components):
     """The posterior that Gaussian sites imply.
 
@@ -211,6 +213,7 @@ class OneGaussian(Components):
         return OneGaussian(model, self.latent.telling_parts(number))
 
 
+@stored
 class Mixture(Components):
     """A few weighted posteriors side by side.
 
@@ -314,6 +317,7 @@ class Mixture(Components):
         return Mixture(parts, np.exp(self.log_weights))
 
 
+@stored
 class Gaussians(Components):
     """Weighted Gaussian posteriors of one kind, stacked: each has hyper-parameters of its own.
 
@@ -460,6 +464,7 @@ class DrawnComponents(Components):
         )
 
 
+@stored
 class Draws(DrawnComponents):
     """Draws of white coefficients.
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+from latentgp.modules import stored
+
 EvidenceKind = Literal["exact", "lower bound", "approximation"]
 
 
+@stored
 class Evidence(float):
     """Log evidence of the model, in nats, total over rows, with its kind.
 

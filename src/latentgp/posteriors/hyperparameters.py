@@ -1,4 +1,4 @@
-"""The posterior with hyper-parameters integrated over, and their marginals."""
+"""Marginal posteriors of hyper-parameters, and models of many draws of them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.posteriors.components import Components
-from latentgp.posteriors.evidence import Evidence
-from latentgp.posteriors.posterior import Posterior
+from latentgp.kernels import Precomputed
+from latentgp.kernels.graphs import GraphMatrix
+from latentgp.models import LatentGP
+from latentgp.modules import stored
+from latentgp.parameters.space import ParameterSpace
+from latentgp.typing import Array
 from latentgp.validation import checked_levels, interval_levels
 
 _NARROWER = 0.9  # Silverman's rule
 
 
+@stored
 class HyperparameterMarginal(eqx.Module):
     """Marginal posterior of one hyper-parameter on its own scale, from weighted draws.
 
@@ -137,26 +143,22 @@ def marginals_of(
     return found
 
 
-class IntegratedPosterior(Posterior):
-    """Posterior of weighted components with different hyper-parameters.
+@jax.jit
+def stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
+    """The model of every draw, S first in every leaf; 1 in matrices that all share."""
+    leaves, structure = jax.tree.flatten(space.model, is_leaf=_is_shared)
 
-    Attributes:
-        hyperparameter_marginals: of every hyper-parameter that was integrated over, by path; of an
-            array one for each entry, such as "kernel.lengthscale[0]".
-    """
+    def drawn(vector: Float[Array, "P"]) -> list[Array]:
+        own = jax.tree.leaves(space.to_model(vector), is_leaf=_is_shared)
+        return [leaf for leaf in own if not _is_shared(leaf)]
 
-    hyperparameter_marginals: dict[str, HyperparameterMarginal]
+    each = iter(jax.vmap(drawn)(vectors))
+    stacked = [
+        jax.tree.map(lambda a: jnp.asarray(a)[None], leaf) if _is_shared(leaf) else next(each)
+        for leaf in leaves
+    ]
+    return jax.tree.unflatten(structure, stacked)
 
-    def __init__(
-        self,
-        components: Components,
-        evidence: Evidence,
-        hyperparameter_marginals: dict[str, HyperparameterMarginal],
-    ):
-        super().__init__(components, evidence)
-        self.hyperparameter_marginals = hyperparameter_marginals
 
-    def shifted(self, centre: float) -> "IntegratedPosterior":
-        return IntegratedPosterior(
-            self.components.shifted(centre), self.log_evidence, self.hyperparameter_marginals
-        )
+def _is_shared(node: Any) -> bool:
+    return isinstance(node, Precomputed | GraphMatrix)

@@ -18,11 +18,12 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.extensions.chains.draws import watched_rows
+from latentgp.extension import at, verb
 from latentgp.kernels.parts import names_of_parts
 from latentgp.likelihoods import Likelihood, Marginals, SideInformation
 from latentgp.model_checks import check_points
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.parameters.base import parameters
 from latentgp.posteriors.coefficients import (
     Coefficients,
@@ -41,6 +42,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
+from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.mesh import gather, on_host
 from latentgp.runtime.x64 import double_precision, fresh
@@ -56,6 +58,7 @@ _PATH_COLUMNS = 2048
 _DRAWN_ROWS = 2_000  # at which f is drawn jointly
 
 
+@stored
 class Posterior(eqx.Module):
     """Posterior of the latent functions: weighted components.
 
@@ -240,9 +243,7 @@ class Posterior(eqx.Module):
             X: inputs, shape (N, D), or a data frame of such columns.
             settings: as `latentgp.surfaces.evaluation.effects.Effects` takes them.
         """
-        from latentgp.surfaces.evaluation.effects import Effects  # it asks a posterior
-
-        return Effects.of_posterior(self, X, **settings)
+        return verb("effects")(self, X, **settings)
 
     @double_precision
     def parts(self, X: Any, names: Sequence[str] | None = None) -> Parts:
@@ -422,9 +423,7 @@ class Posterior(eqx.Module):
         Raises:
             InputError: as `latentgp.export_predictor` does.
         """
-        from latentgp.surfaces.export import export_predictor
-
-        return export_predictor(self, folder, **settings)
+        return verb("export")(self, folder, **settings)
 
     def update(
         self,
@@ -476,10 +475,8 @@ class Posterior(eqx.Module):
             >>> after.predict_f([0.5, 1.5]).mean.round(2)
             array([0.39, 0.91])
         """
-        from latentgp.streams import updated  # it fits, and so makes posteriors
-
         data = Data(X, y, weights=weights, **side_information)
-        return updated(
+        return at("latentgp.streams:updated")(
             self,
             data,
             key=key,

@@ -11,6 +11,7 @@ from jaxtyping import Float, Key
 
 from latentgp.likelihoods.joint import jointly
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.prior_paths import PosteriorPaths, posterior_paths
 from latentgp.representations.variables import Centres
@@ -19,6 +20,7 @@ from latentgp.typing import Array
 
 
 # No modules of Equinox: bound methods of theirs cannot be hashed, so jax.jit(pure.mean) would fail.
+@stored
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class PurePosterior:

@@ -365,23 +365,10 @@ class Representation(Module):
         """
         return self.whitening(kernel, X).conditional(white)
 
-    def rows_seen(self, X: Float[Array, "N D"]) -> Any:
-        """The rows, `NearRows`, of which a new input sees the nearest; None where it sees all.
-
-        Args:
-            X: inputs of the rows.
-        """
-        return None
-
     @property
     def has_coordinates_of_sites(self) -> bool:
         """Whether chains can move in coordinates in which the posterior by sites is white."""
         return self.has_coefficients
-
-    @property
-    def conditions_on_rows(self) -> bool:
-        """Whether draws of chains are predicted by conditioning on latents at all rows."""
-        return False
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from latentgp.errors import warn_user
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import JointMarginals
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky, jittered_lower
 from latentgp.numerics.small_matrices import small_eigh
 from latentgp.representations.base import LatentPosterior
@@ -122,6 +123,7 @@ class WhiteMoments(NamedTuple):
     signed: bool
 
 
+@stored
 class CoupledDensePosterior(CoupledPosterior):
     """Posterior with coefficients at the rows, the latents of a row coupled.
 

@@ -16,6 +16,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import AnyMarginals, Marginals
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations import sharded
@@ -50,6 +51,7 @@ _WEAK_SITE = 1e-6
 _MOST_ROWS = 30_000
 
 
+@stored
 class DensePosterior(LatentPosterior):
     """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
 

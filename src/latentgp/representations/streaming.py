@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any
 
-from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
-from latentgp.extensions.state_space.markov.remembered import RememberedRows
-from latentgp.extensions.state_space.markov.representation import Markov
 from latentgp.representations.base import Representation
-from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.protocols import Streams
 from latentgp.representations.summary import DataSummary
 
 
@@ -31,17 +27,8 @@ def going_on(
         usual: the number where there is none.
         selection: how points are chosen among rows and earlier points.
     """
-    if isinstance(remembered, RememberedRows) or (remembered is None and isinstance(own, Markov)):
-        series = own if isinstance(own, Markov) else Markov()
-        if remembered is None:
-            return dataclasses.replace(series, remembered=None)
-        states, harmonics = remembered.truncation
-        return dataclasses.replace(
-            series, remembered=remembered, rbf_states=states, harmonics=harmonics
-        )
-    assert isinstance(remembered, StreamingPrior | None)
-    weights = remembered is not None and isinstance(remembered.centres, FeatureWeights)
-    if isinstance(own, ByVariables) and weights == isinstance(own, RandomFeatures):
-        return own.extended(number, selection, remembered)
-    started = RandomFeatures() if weights else Inducing(number=usual)
-    return started.extended(number, selection, remembered)
+    streams: Any = own
+    if not (isinstance(own, Streams) and own.continues(remembered)):
+        usual_of_kind = None if remembered is None else remembered.usual_representation
+        streams = usual_of_kind or Inducing(number=usual)
+    return streams.extended(number, selection, remembered)

@@ -1,13 +1,16 @@
 # ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
-"""Summary of the data seen so far, to which further rows are added."""
+"""Summaries that stand for rows: of data seen so far, and sums over all rows."""
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 from jaxtyping import Float
 
+from latentgp.models import LatentGP
 from latentgp.modules import Module
 from latentgp.representations.variables import Centres
+from latentgp.rows.data import Data
 from latentgp.typing import Array
 
 
@@ -25,6 +28,29 @@ class DataSummary(Module):
     signed: eqx.AbstractVar[bool]
 
     @property
+    def usual_representation(self) -> Any:
+        """The representation that goes on from it; None where it is of inducing points."""
+        return None
+
+    @property
     @abstractmethod
     def latents(self) -> int:
         """Number of latent functions Q."""
+
+
+class RowsAsSums(Module):
+    """Sums over rows that `fit` takes in place of them.
+
+    Attributes:
+        features: the kind of inducing variables that they are of.
+        variables: these.
+        sample: some of the rows, with the weight of all.
+    """
+
+    features: eqx.AbstractVar[Any]
+    variables: eqx.AbstractVar[Any]
+    sample: eqx.AbstractVar[Data]
+
+    @abstractmethod
+    def check(self, model: LatentGP) -> None:
+        """Raise InputError unless the sums stand for rows of the model."""

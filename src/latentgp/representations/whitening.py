@@ -60,6 +60,26 @@ class Whitening(eqx.Module):
         """Log-determinant of the map to g at the rows of so many latent functions."""
 
 
+class WhiteningBySolves(Whitening):
+    """That map by a sparse root, whose posterior given sites is found by solves."""
+
+    @abstractmethod
+    def posterior(
+        self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"], tolerance: float
+    ) -> tuple[Any, Float[Array, "N Q"]]:
+        """A root near one of the posterior covariance, and the mean of g given sites.
+
+        Args:
+            linear: of the sites, as functions of g.
+            precision: of the sites, none negative.
+            tolerance: relative residual of the mean's solve.
+        """
+
+    @abstractmethod
+    def attached_root(self, root: Any) -> Any:
+        """Such a root with what the map holds of the rows, whatever the kernel."""
+
+
 class DenseWhitening(Whitening):
     """That map by matrices.
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights
 from latentgp.rows.merging import _distinct
 from latentgp.rows.spread import robust_spread
@@ -21,6 +22,7 @@ from latentgp.typing import Array
 _MERGED_AT_MOST = 200_000
 
 
+@stored
 class Data(eqx.Module):
     """A table of observations.
 

@@ -10,9 +10,11 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from latentgp.errors import RunAborted
+from latentgp.modules import stored
 from latentgp.runtime.interrupts import current_interrupts
 
 
+@stored
 class RunProgress(NamedTuple):
     """Progress of a run.
 

@@ -27,6 +27,7 @@ from latentgp.kernels import (
     SameGroup,
 )
 from latentgp.kernels.sphere import EARTH_RADIUS
+from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.setup.priors import Scales
 from latentgp.setup.typical import median_distance
@@ -45,6 +46,7 @@ _VAGUE = 10.0  # deviations of the latent function that a deviation of a column 
 _SHARE = 0.5  # of the latent function's spread that an effect of groups has at the start
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class Smooth:
     """A Gaussian process of some columns: gp(x1, x2).
@@ -62,6 +64,7 @@ class Smooth:
     by: int | None = None
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class Groups:
     """Random intercepts and slopes: (1 + x | g), or (1 + x || g) without correlation.
@@ -79,6 +82,7 @@ class Groups:
     correlated: bool = True
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class AdditiveTerms:
     """A sum of terms in place of a kernel, whose typical sizes follow from the data.

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Float
 from numpyro.distributions import Distribution, constraints
 
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 
+@stored
 class SharedLogNormal(Distribution):
     """Logarithms loc_d + shared_scale m + own_scale e_d, with m and all e_d standard normal.
 

@@ -9,10 +9,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 
+@stored
 class Copies(NamedTuple):
     """Rows repeated as often as their weights say, and whose copies they are.
 

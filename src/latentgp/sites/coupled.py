@@ -9,11 +9,13 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import JointMarginals
+from latentgp.modules import stored
 from latentgp.numerics.small_matrices import small_eigh, small_with_values
 from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
 
 
+@stored
 class CoupledSites(NamedTuple):
     """Factors exp(linear' f - f' precision f / 2 + log_constant), one a row.
 

@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.likelihoods.base import Marginals, SideInformation
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 Block = tuple[int, ...]
 
 
+@stored
 class GaussianSites(NamedTuple):
     """Factors exp(linear f - precision f^2 / 2 + log_constant), one a row and latent.
 
@@ -124,6 +126,7 @@ class GaussianSites(NamedTuple):
         )
 
 
+@stored
 class Rows(NamedTuple):
     """Rows as a site rule needs them: targets, weights, side information; no inputs."""
 

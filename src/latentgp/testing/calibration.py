@@ -24,7 +24,7 @@ from latentgp.fit import fit
 from latentgp.methods.base import Method
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, variances_of
-from latentgp.prior import draw_rows, layout_of, moments_before
+from latentgp.prior import draw_rows, moments_before
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.base import SiteMethod
@@ -111,9 +111,7 @@ def simulate_calibration(
     given = Data(X, np.zeros((size, *model.likelihood.output_shape)), **side).merged()
     require(given.size == size, "Inputs of simulate_calibration have equal rows.")
     key_data, key_fits, key_ties = jax.random.split(key, 3)
-    f, y = from_prior(
-        model, layout_of(model, given), given, jax.random.split(key_data, replications)
-    )
+    f, y = from_prior(model, model.layout(given.X), given, jax.random.split(key_data, replications))
     keys = jax.random.split(key_fits, replications)
     if method.makes_sites:
         settled = cast(SiteMethod, method).settled(model, size)

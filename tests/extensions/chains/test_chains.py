@@ -15,10 +15,11 @@ from scipy.stats import gamma, kstest, norm
 
 import latentgp as lgp
 from arviz_figures import loo_of, waic_of
-from latentgp.diagnostics import diagnose_chains
-from latentgp.extensions.chains.draws import Chains, summarise, watched_rows
+from latentgp.extensions.chains.diagnostics import diagnose_chains
+from latentgp.extensions.chains.draws import Chains, summarise
 from latentgp.extensions.chains.slice_sampling import metropolis_update, slice_update
 from latentgp.posteriors.arviz_versions import has_data_trees, import_arviz
+from latentgp.rows.subsets import watched_rows
 from problems import BINARY, KERNEL, SMOOTH, X, mean_and_error, regression
 from slow import slow_parameters
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.extensions.neighbours.latent import LatentNeighbours
 from latentgp.extensions.neighbours.search import earlier_neighbours, order_of
 from latentgp.extensions.neighbours.sweeps import Swept, sweeps_of
-from latentgp.representations import LatentNeighbours, log_evidence
+from latentgp.representations import log_evidence
 from latentgp.sites.gaussian import GaussianSites
 from slow import slow_parameters
 

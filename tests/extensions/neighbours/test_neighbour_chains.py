@@ -13,9 +13,9 @@ from latentgp.errors import InputError
 from latentgp.extensions.chains.coordinates import coordinates_at, coordinates_at_centre
 from latentgp.extensions.chains.couplings.base import Place, log_joint, no_others
 from latentgp.extensions.chains.target import Position, WhiteTarget
+from latentgp.extensions.neighbours.latent import LatentNeighbours
 from latentgp.extensions.neighbours.near_draws import NearDraws
 from latentgp.parameters.space import ParameterSpace
-from latentgp.representations import LatentNeighbours
 from latentgp.sites.gaussian import GaussianSites
 
 ROWS = 30

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from latentgp.modules import stored
 
+
+@stored
 class Asynchrony(NamedTuple):
     """Record of an asynchronous search.
 

@@ -13,12 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.extensions.neighbours.root import SparseRoot, SparseWhitening
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.representations.whitening import DenseWhitening, Whitening
+from latentgp.representations.whitening import DenseWhitening, Whitening, WhiteningBySolves
 from latentgp.typing import Array
 
 
@@ -125,9 +124,9 @@ class SparseCoordinates(Coordinates):
         at_centre: log likelihood at the centre, in nats.
     """
 
-    whitening: SparseWhitening
+    whitening: WhiteningBySolves
     centre: Float[Array, "N Q"]
-    root: SparseRoot
+    root: Any
     white_centre: Float[Array, "Q N"]
     at_centre: Float[Array, ""]
     precision: Float[Array, "N Q"]
@@ -136,8 +135,8 @@ class SparseCoordinates(Coordinates):
     factorisations: Float[Array, ""]
 
     def attached(self, target: WhiteTarget) -> "SparseCoordinates":
-        whitening = self.whitening.attached(target.representation)
-        root = self.root.attached(whitening.root.neighbours, whitening.sweeps)
+        whitening: Any = self.whitening.attached(target.representation)
+        root = whitening.attached_root(self.root)
         return dataclasses.replace(self, whitening=whitening, root=root)
 
     def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:

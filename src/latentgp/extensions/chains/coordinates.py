@@ -43,13 +43,12 @@ from latentgp.extensions.chains.coordinate_maps import (
     WhiteCoordinates,
 )
 from latentgp.extensions.chains.target import Position, WhiteTarget, from_prior
-from latentgp.extensions.neighbours.root import SparseWhitening
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
-from latentgp.representations.whitening import DenseWhitening, Whitening
+from latentgp.representations.whitening import DenseWhitening, Whitening, WhiteningBySolves
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.sites.gaussian import GaussianSites
@@ -141,7 +140,7 @@ def _around(target: WhiteTarget, about: _Mode) -> Coordinates:
     """Coordinates by the sites that are made at a mode."""
     model, whitening, offset, *_ = about
     linear, precision = _sites_about(target, about)
-    if isinstance(whitening, SparseWhitening):
+    if isinstance(whitening, WhiteningBySolves):
         found = _sparse_coordinates(target, model, whitening, linear, precision)
         return dataclasses.replace(found, decrement=about.decrement)
     assert isinstance(whitening, DenseWhitening)
@@ -201,7 +200,7 @@ def coordinates_of_sites(
 def _sparse_coordinates(
     target: WhiteTarget,
     model: LatentGP,
-    whitening: SparseWhitening,
+    whitening: WhiteningBySolves,
     linear: Float[Array, "N Q"],
     precision: Float[Array, "N Q"],
 ) -> SparseCoordinates:
@@ -245,7 +244,7 @@ def _conditioning(
     target: WhiteTarget, model: LatentGP, whitening: Whitening
 ) -> Callable[[Array, Array], tuple[Array, Array]]:
     """The function from sites to the mean of g and alpha, by the smaller of two factors."""
-    if isinstance(whitening, SparseWhitening):
+    if isinstance(whitening, WhiteningBySolves):
 
         def by_solves(linear: Array, precision: Array) -> tuple[Array, Array]:
             _, g = whitening.posterior(linear, precision, _CLOSELY)
@@ -503,7 +502,7 @@ def starting_point(target: WhiteTarget, key: Key[Array, ""]) -> Position:
     about = _start(target, start)
     if about is None:
         return start
-    if isinstance(about.whitening, DenseWhitening | SparseWhitening):
+    if isinstance(about.whitening, DenseWhitening | WhiteningBySolves):
         return Position(start.vector, _around(target, about).white(start.white))
     model = target.space.to_model(start.vector)
     sampler = target.representation.sampler(model.kernel, target.data.X)

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 
+from latentgp.modules import stored
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.representations.variables import Centres
-
-_WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
-
+from latentgp.rows.subsets import evenly
 
 _SUMMARISED_ROWS, _FEW_ROWS = 200, 8
 _TAILS = 0.05, 0.95  # version 1 of ArviZ has others unless told
@@ -60,6 +59,7 @@ class Chains(eqx.Module):
         return int(np.sum(self.statistics.get("diverging", 0)))
 
 
+@stored
 class ChainSummary(NamedTuple):
     """The worst figures over everything watched (Vehtari et al. 2021).
 
@@ -79,24 +79,9 @@ class ChainSummary(NamedTuple):
         return min(self.ess_bulk, self.ess_tail)
 
 
-def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
-    """Evenly spaced rows whose latents are kept draw by draw; all rows if that is cheap.
-
-    Args:
-        size: number of rows.
-        numbers: kept of each row. Rows are at least 200, more while these are no more than eight
-            million in all.
-    """
-    return _evenly(size, max(_WATCHED_ROWS, _WATCHED_NUMBERS // numbers))
-
-
-def _evenly(size: int, at_most: int) -> Int[np.ndarray, "W"]:
-    return np.unique(np.linspace(0, size - 1, min(size, at_most)).astype(int))
-
-
 def summarise(chains: Chains) -> ChainSummary:
     """R-hat and effective sample sizes, the worst of hyper-parameters and (200) watched latents."""
-    f = chains.f[:, :, _evenly(chains.f.shape[2], _SUMMARISED_ROWS)]
+    f = chains.f[:, :, evenly(chains.f.shape[2], _SUMMARISED_ROWS)]
     if f.shape[1] < FEWEST_DRAWS:
         return ChainSummary(np.nan, np.nan, np.nan)
     arviz = import_arviz()
@@ -109,7 +94,7 @@ def summarise(chains: Chains) -> ChainSummary:
 
 def few_latents(f: Float[np.ndarray, "C S W Q"]) -> Float[np.ndarray, "C S K Q"]:
     """Latent functions at eight of the watched rows, evenly spaced."""
-    return f[:, :, _evenly(f.shape[2], _FEW_ROWS)]
+    return f[:, :, evenly(f.shape[2], _FEW_ROWS)]
 
 
 def largest_r_hat(vector: Float[np.ndarray, "C S P"], f: Float[np.ndarray, "C S K Q"]) -> float:

@@ -13,20 +13,21 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.extensions.chains.draws import Chains, ChainSummary, summarise
-from latentgp.extensions.neighbours.near_draws import near_draws
-from latentgp.extensions.state_space.conditioned_draws import conditioned_draws
-from latentgp.kernels import Precomputed
-from latentgp.kernels.graphs import GraphMatrix
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import from_groups
 from latentgp.posteriors.components import DrawnComponents, Draws, Gaussians
-from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.posteriors.hyperparameters import (
+    HyperparameterMarginal,
+    marginals_of,
+    stacked_models,
+)
 from latentgp.posteriors.inference_data import inference_data, log_likelihoods, replicates
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
-from latentgp.representations.variables import places_of
+from latentgp.representations.protocols import HoldsRows
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
@@ -34,6 +35,7 @@ from latentgp.typing import Array
 _MODELS = 500  # draws that predictions average over, at most, if each has its own model
 
 
+@stored
 class SampledPosterior(Posterior):
     """Posterior whose components are draws of Markov chains, with the chains' statistics.
 
@@ -198,11 +200,8 @@ def sampled_posterior(
     if space.size and count > _MODELS:
         # Each draw has a prior covariance of its own to factorise in every prediction.
         draws = draws.thinned(_MODELS)
-    seen = representation.rows_seen(places_of(chains.centres))
-    if seen is not None:
-        draws = near_draws(cast(Draws, draws), seen, representation)
-    elif representation.conditions_on_rows:
-        draws = conditioned_draws(cast(Draws, draws), representation)
+    if isinstance(representation, HoldsRows):
+        draws = representation.draws_at_rows(draws)
     return posterior_of_chains(space, chains, draws, watched, rows)
 
 
@@ -246,24 +245,3 @@ def models_of(
     named = {path: np.asarray(known[path].value) for path in space.paths}
     named = {path: v.reshape(*chains.vector.shape[:2], *v.shape[1:]) for path, v in named.items()}
     return space.to_model(jnp.asarray(flat.mean(axis=0))), models, named
-
-
-@jax.jit
-def stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
-    """The model of every draw, S first in every leaf; 1 in matrices that all share."""
-    leaves, structure = jax.tree.flatten(space.model, is_leaf=_is_shared)
-
-    def drawn(vector: Float[Array, "P"]) -> list[Array]:
-        own = jax.tree.leaves(space.to_model(vector), is_leaf=_is_shared)
-        return [leaf for leaf in own if not _is_shared(leaf)]
-
-    each = iter(jax.vmap(drawn)(vectors))
-    stacked = [
-        jax.tree.map(lambda a: jnp.asarray(a)[None], leaf) if _is_shared(leaf) else next(each)
-        for leaf in leaves
-    ]
-    return jax.tree.unflatten(structure, stacked)
-
-
-def _is_shared(node: Any) -> bool:
-    return isinstance(node, Precomputed | GraphMatrix)

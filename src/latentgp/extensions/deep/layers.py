@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.likelihoods.base import Marginals
-from latentgp.models import DeepGP
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_lower
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
@@ -23,6 +24,7 @@ from latentgp.typing import Array
 _COMPILED_EACH = 3  # layers of one structure
 
 
+@stored
 class LayerDraw(eqx.Module):
     """A draw of the functions of a hidden layer, phi(h)' w.
 
@@ -35,6 +37,7 @@ class LayerDraw(eqx.Module):
     weights: Float[Array, "*S R W"]
 
 
+@stored
 class LastLayer(NamedTuple):
     """Posterior of the last layer's weights.
 
@@ -70,6 +73,7 @@ class LastLayer(NamedTuple):
         return vmap_latents(lambda block, w: w @ block, blocks, drawn).T
 
 
+@stored
 class Layout(eqx.Module):
     """Fixed parts between the layers of a deep model.
 

@@ -13,10 +13,12 @@ import numpy as np
 from jaxtyping import Float, Int, Key, UInt32
 
 from latentgp.extensions.deep.layers import LastLayer, LayerDraw, Layout
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.processes import ProcessLayers
 from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.likelihoods.base import Marginals
-from latentgp.models import DeepGP, LatentGP
+from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.posteriors.components import DrawnComponents, Spread, over_draws, taken
 from latentgp.representations.base import LatentPosterior
 from latentgp.sites.gaussian import GaussianSites
@@ -102,6 +104,7 @@ class LayeredComponents(DrawnComponents):
         return over_draws(one, (self.models if self.own else None, self.parts, keys))
 
 
+@stored
 class DeepComponents(LayeredComponents):
     """Draws of the weights of hidden layers of random features.
 
@@ -160,6 +163,7 @@ class WeightsAt(NamedTuple):
         return self.last.draw(key, self.blocks)
 
 
+@stored
 class ProcessComponents(LayeredComponents):
     """Draws of the hidden functions of two layers of processes at the rows.
 

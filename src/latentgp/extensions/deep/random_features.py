@@ -16,6 +16,7 @@ from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.directions import DirectionKind, Directions
 from latentgp.kernels.features import Features, Spectrum, draw_spectra, features_of
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.posterior import Covariance, Prior
@@ -27,6 +28,7 @@ _PLACES = 64  # rows at which the covariances of features are compared with the 
 _STRUCTURED_FROM = 256  # input columns
 
 
+@stored
 class FeatureWeights(InducingVariables):
     """Weights w ~ N(0, I) of random features, f(x) = phi(x)' w.
 
@@ -39,6 +41,11 @@ class FeatureWeights(InducingVariables):
         number: R, of weights of a latent function; features that a kernel lacks are zero.
         seeds: of the mixing variables of each group.
     """
+
+    @property
+    def usual_representation(self) -> Any:
+        """The representation that goes on from a summary of them."""
+        return RandomFeatures()
 
     directions: tuple[tuple[Directions, ...], ...]
     sample: Float[Array, "P D"]
@@ -156,6 +163,9 @@ class RandomFeatures(ByVariables):
         kinds = (None, *get_args(DirectionKind))
         check_choices(self, kind=kinds, covariance=get_args(Covariance))
 
+    def continues(self, remembered: Any) -> bool:
+        return remembered is not None and isinstance(remembered.centres, FeatureWeights)
+
     def initialise(
         self,
         X: Float[Array, "N D"],
@@ -212,7 +222,7 @@ class RandomFeatures(ByVariables):
         return jnp.ones(1, self.centres.dtype)
 
     def at(self, centres: Centres) -> "RandomFeatures":
-        return eqx.tree_at(lambda r: r.weights, self, centres)
+        return eqx.tree_at(lambda r: r.weights, self, centres, is_leaf=lambda leaf: leaf is None)
 
     def prior(self, kernel: LatentKernel) -> Prior:
         identity = self.centres.covariance(kernel)

@@ -1,44 +1,74 @@
-"""Gaussian approximations of a log density: one file a method, and what they share."""
+"""Gaussian approximations of log densities, by flows and other ascents."""
 
-from latentgp.extensions.flows.at_mode import LaplaceApproximation, Pathfinder
-from latentgp.extensions.flows.base import Approximation, Stepwise
-from latentgp.extensions.flows.batch_and_match import BatchAndMatch
-from latentgp.extensions.flows.bayesian_learning_rule import BayesianLearningRule
-from latentgp.extensions.flows.covariance import Covariance
-from latentgp.extensions.flows.front import gaussian_approximation
-from latentgp.extensions.flows.full_rank import FullRank
-from latentgp.extensions.flows.gaussian_flow import GaussianFlow
-from latentgp.extensions.flows.low_rank import EfficientLowRank, FactorCovariance
-from latentgp.extensions.flows.mean_field import MeanField
-from latentgp.extensions.flows.online_newton import VariationalOnlineNewton
-from latentgp.extensions.flows.optimisers import AdaGrad, Adam, Descent, Optimiser, RMSProp
-from latentgp.extensions.flows.particle_flow import GaussianParticleFlow
-from latentgp.extensions.flows.result import GaussianApproximation
-from latentgp.extensions.flows.stein import SteinVariational
-from latentgp.extensions.flows.swag import SWAG
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "SWAG",
-    "AdaGrad",
-    "Adam",
-    "Approximation",
-    "BatchAndMatch",
-    "BayesianLearningRule",
-    "Covariance",
-    "Descent",
-    "EfficientLowRank",
-    "FactorCovariance",
-    "FullRank",
-    "GaussianApproximation",
-    "GaussianFlow",
-    "GaussianParticleFlow",
-    "LaplaceApproximation",
-    "MeanField",
-    "Optimiser",
-    "Pathfinder",
-    "RMSProp",
-    "SteinVariational",
-    "Stepwise",
-    "VariationalOnlineNewton",
-    "gaussian_approximation",
-]
+from latentgp.extension import Entry, Extension
+
+if TYPE_CHECKING:
+    from latentgp.extensions.flows.at_mode import LaplaceApproximation as LaplaceApproximation
+    from latentgp.extensions.flows.at_mode import Pathfinder as Pathfinder
+    from latentgp.extensions.flows.base import Approximation as Approximation
+    from latentgp.extensions.flows.base import Stepwise as Stepwise
+    from latentgp.extensions.flows.batch_and_match import BatchAndMatch as BatchAndMatch
+    from latentgp.extensions.flows.bayesian_learning_rule import (
+        BayesianLearningRule as BayesianLearningRule,
+    )
+    from latentgp.extensions.flows.covariance import Covariance as Covariance
+    from latentgp.extensions.flows.front import gaussian_approximation as gaussian_approximation
+    from latentgp.extensions.flows.full_rank import FullRank as FullRank
+    from latentgp.extensions.flows.gaussian_flow import GaussianFlow as GaussianFlow
+    from latentgp.extensions.flows.low_rank import EfficientLowRank as EfficientLowRank
+    from latentgp.extensions.flows.low_rank import FactorCovariance as FactorCovariance
+    from latentgp.extensions.flows.mean_field import MeanField as MeanField
+    from latentgp.extensions.flows.method import DensityApproximation as DensityApproximation
+    from latentgp.extensions.flows.online_newton import (
+        VariationalOnlineNewton as VariationalOnlineNewton,
+    )
+    from latentgp.extensions.flows.optimisers import AdaGrad as AdaGrad
+    from latentgp.extensions.flows.optimisers import Adam as Adam
+    from latentgp.extensions.flows.optimisers import Descent as Descent
+    from latentgp.extensions.flows.optimisers import Optimiser as Optimiser
+    from latentgp.extensions.flows.optimisers import RMSProp as RMSProp
+    from latentgp.extensions.flows.particle_flow import GaussianParticleFlow as GaussianParticleFlow
+    from latentgp.extensions.flows.result import GaussianApproximation as GaussianApproximation
+    from latentgp.extensions.flows.stein import SteinVariational as SteinVariational
+    from latentgp.extensions.flows.swag import SWAG as SWAG
+
+_METHODS = {
+    "particle-flow": Entry(
+        f"{__name__}.method:DensityApproximation",
+        "a Gaussian approximation of the log density of coordinates, by particles that flow",
+        "all that are differentiable",
+        "latentgp.choosing.registry:for_samplers",
+    ),
+}
+EXTENSION = Extension(
+    __name__,
+    names={
+        "at_mode": "LaplaceApproximation Pathfinder",
+        "base": "Approximation Stepwise",
+        "batch_and_match": "BatchAndMatch",
+        "bayesian_learning_rule": "BayesianLearningRule",
+        "covariance": "Covariance",
+        "front": "gaussian_approximation",
+        "full_rank": "FullRank",
+        "gaussian_flow": "GaussianFlow",
+        "low_rank": "EfficientLowRank FactorCovariance",
+        "mean_field": "MeanField",
+        "method": "DensityApproximation",
+        "online_newton": "VariationalOnlineNewton",
+        "optimisers": "AdaGrad Adam Descent Optimiser RMSProp",
+        "particle_flow": "GaussianParticleFlow",
+        "result": "GaussianApproximation",
+        "stein": "SteinVariational",
+        "swag": "SWAG",
+    },
+    methods=_METHODS,
+    requires=("chains",),
+    apart=(
+        "LaplaceApproximation Pathfinder Approximation Stepwise BatchAndMatch "
+        "BayesianLearningRule Covariance FullRank EfficientLowRank FactorCovariance MeanField "
+        "VariationalOnlineNewton AdaGrad Adam Descent Optimiser RMSProp SteinVariational SWAG"
+    ),
+)
+__getattr__ = EXTENSION.attribute

@@ -142,6 +142,12 @@ class Approximation(Module):
                 "MeanField, GaussianFlow or GaussianParticleFlow for one with a key."
             )
 
+    def as_method(self) -> Any:
+        """The method that `fit` takes it for."""
+        from latentgp.extensions.flows.method import DensityApproximation  # of approximations
+
+        return DensityApproximation(approximation=self)
+
     def _check_least(self, **least: int) -> None:
         """Raise InputError if a setting, by its name, is below the least that it may be."""
         for name, lowest in least.items():

@@ -28,7 +28,7 @@ from latentgp.extensions.flows import (
 from latentgp.extensions.flows.base import LogDensity, Start
 from latentgp.extensions.flows.front import finished
 from latentgp.extensions.flows.pieces import approximate_in_pieces
-from latentgp.methods.base import as_method, usual_method
+from latentgp.methods.base import usual_method
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import smoothed_log_weights
@@ -181,11 +181,6 @@ def _from_best_end(
 def _coordinates(target: WhiteTarget, latents: Float[Array, "N Q"]) -> Coordinates:
     """Those by sites at the mode next to some latents, under the space's model."""
     return coordinates_at(target, target.space.model, "sites", latents)
-
-
-@as_method.register
-def _(given: Approximation) -> DensityApproximation:
-    return DensityApproximation(approximation=given)
 
 
 class FlatDensity(eqx.Module):

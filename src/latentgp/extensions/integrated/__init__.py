@@ -1,1 +1,20 @@
-"""Integration over hyper-parameters: designs around the mode, and the density between points."""
+"""Integration over hyper-parameters."""
+
+from typing import TYPE_CHECKING
+
+from latentgp.extension import Extension
+
+if TYPE_CHECKING:
+    from latentgp.extensions.integrated.method import Integrated as Integrated
+    from latentgp.extensions.integrated.posterior import IntegratedPosterior as IntegratedPosterior
+
+EXTENSION = Extension(
+    __name__,
+    names={
+        "method": "Integrated",
+        "posterior": "IntegratedPosterior",
+    },
+    offers={"integrate": f"{__name__}.offers:integrating"},
+    verbs={"hyperparameter_marginals": f"{__name__}.at_optimum:marginals_at_optimum"},
+)
+__getattr__ = EXTENSION.attribute

@@ -29,7 +29,7 @@ from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Inducing, RandomFeatures
+from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.rows.data import MergedRows
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl
@@ -129,10 +129,8 @@ def _space(model: LatentGP, priors: Mapping[str, Distribution | None]) -> Parame
 def _through_same_points(method: Any, posterior: Posterior) -> SiteMethod:
     """The method with the points or frequencies that the fit had, and no search of its own."""
     own, centres = method.representation, posterior.latent.centres
-    if isinstance(own, Inducing) and own.features is None:
-        own = dataclasses.replace(own, points=centres)
-    elif isinstance(own, RandomFeatures):
-        own = dataclasses.replace(own, weights=centres)
+    if isinstance(own, ByVariables) and getattr(own, "features", None) is None:
+        own = own.at(centres)
     return dataclasses.replace(method, representation=own, search=None)
 
 

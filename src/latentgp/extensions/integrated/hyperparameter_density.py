@@ -13,12 +13,11 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.extensions.chains.posterior import stacked_models
 from latentgp.extensions.integrated.exploration import Evaluated, Explored, Places
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.components import Gaussians
-from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of, stacked_models
 from latentgp.representations import LatentPosterior
 from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, Step
 from latentgp.runtime.threads import on_all_cores

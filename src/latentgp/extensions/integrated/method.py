@@ -9,20 +9,20 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from latentgp.diagnostics import Integration, integrated
 from latentgp.errors import InputError
 from latentgp.extensions.integrated.design import design
+from latentgp.extensions.integrated.diagnostics import Integration, integrated
 from latentgp.extensions.integrated.exploration import Explored, explore
 from latentgp.extensions.integrated.hyperparameter_density import (
     HyperparameterDensity,
     marginals_in,
 )
+from latentgp.extensions.integrated.posterior import IntegratedPosterior
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
-from latentgp.posteriors.hyperparameters import IntegratedPosterior
 from latentgp.representations.summary import DataSummary
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference

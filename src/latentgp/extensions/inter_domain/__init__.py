@@ -1,19 +1,33 @@
 """Inter-domain inducing variables: one file a kind."""
 
-from latentgp.extensions.inter_domain.base import InterDomain
-from latentgp.extensions.inter_domain.fourier import FourierFeatures
-from latentgp.extensions.inter_domain.harmonics import SphericalHarmonics
-from latentgp.extensions.inter_domain.hilbert import HilbertSpace
-from latentgp.extensions.inter_domain.multi_scale import MultiScale
-from latentgp.extensions.inter_domain.per_part import PerPart
-from latentgp.extensions.inter_domain.splines import BSplines
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BSplines",
-    "FourierFeatures",
-    "HilbertSpace",
-    "InterDomain",
-    "MultiScale",
-    "PerPart",
-    "SphericalHarmonics",
-]
+from latentgp.extension import Extension
+
+if TYPE_CHECKING:
+    from latentgp.extensions.inter_domain.base import InterDomain as InterDomain
+    from latentgp.extensions.inter_domain.fourier import FourierFeatures as FourierFeatures
+    from latentgp.extensions.inter_domain.harmonics import SphericalHarmonics as SphericalHarmonics
+    from latentgp.extensions.inter_domain.hilbert import HilbertSpace as HilbertSpace
+    from latentgp.extensions.inter_domain.multi_scale import MultiScale as MultiScale
+    from latentgp.extensions.inter_domain.per_part import PerPart as PerPart
+    from latentgp.extensions.inter_domain.splines import BSplines as BSplines
+    from latentgp.extensions.inter_domain.sums import RowSums as RowSums
+    from latentgp.extensions.inter_domain.sums import summarise as summarise
+
+EXTENSION = Extension(
+    __name__,
+    names={
+        "base": "InterDomain",
+        "fourier": "FourierFeatures",
+        "harmonics": "SphericalHarmonics",
+        "hilbert": "HilbertSpace",
+        "multi_scale": "MultiScale",
+        "per_part": "PerPart",
+        "splines": "BSplines",
+        "sums": "RowSums summarise",
+    },
+    offers={"effects": f"{__name__}.offers:of_each_part"},
+    apart="InterDomain",
+)
+__getattr__ = EXTENSION.attribute

@@ -13,6 +13,7 @@ from latentgp.extensions.inter_domain import banded
 from latentgp.extensions.inter_domain.base import FixedFunctions
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.variables import (
@@ -23,6 +24,7 @@ from latentgp.representations.variables import (
 from latentgp.typing import Array
 
 
+@stored
 class BandedPosterior(LatentPosterior):
     """Posterior of M splines of one column: O(M) memory, and for marginals O(M) time a row.
 

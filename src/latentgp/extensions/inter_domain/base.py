@@ -31,41 +31,28 @@ from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, parts_of, whole_of
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.kernels.terms import Part, Term, terms_of
-from latentgp.modules import Module
+from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
+from latentgp.representations.summary import RowsAsSums
 from latentgp.representations.variables import InducingVariables
+from latentgp.rows import RowsInMemory
+from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 
 _PLACES = 64  # rows at which the variance that is left open is looked at
+_ROUNDING = 1e-10  # a share of the prior variance
 _TWICE, _NOTHING = 2.0, 1e-7  # shares of it
 _USUAL = 0.1  # of the range of a column: length-scales that a search may well come to
 _MOST = 10_000
 MOST_FUNCTIONS = 1_000  # of a term, where no number is given
 
 
-class InterDomain(Module):
+class InterDomain(InducingFeatures):
     """A kind of inter-domain inducing variables, as `Inducing(features=...)` takes it."""
-
-    @abstractmethod
-    def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
-    ) -> InducingVariables:
-        """The inducing variables for some rows and a kernel, at whose values a search starts.
-
-        Raises:
-            InputError: the kernel is none that the kind has variables for.
-        """
-
-    @property
-    def evidence_is_bound(self) -> bool:
-        """Whether the evidence that they give is a lower bound on that of the kernel."""
-        return True
 
 
 class InterDomainVariables(InducingVariables):
@@ -201,6 +188,7 @@ class Basis(eqx.Module):
         return jnp.ones(self.number)
 
 
+@stored
 class FixedFunctions(InterDomainVariables):
     """Variables of functions that do not depend on hyper-parameters, K_uf = scales * functions.
 
@@ -397,6 +385,7 @@ class FixedFunctions(InterDomainVariables):
         return in_latent_order([group.latents for group in groups], values)
 
 
+@stored
 class FunctionsOfParts(InducingVariables):
     """`FixedFunctions` of rows whose last columns are shares of the kernel's parts.
 
@@ -477,6 +466,28 @@ class FixedFeatures(InterDomain):
         key: Key[Array, ""],
     ) -> FixedFunctions:
         return self.functions_for(X, weights, kernel, _USUAL)
+
+    def renewed(
+        self,
+        variables: Any,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        share: float,
+    ) -> FixedFunctions | None:
+        left = max(share * float(np.mean(variables.left_open(kernel))), _ROUNDING)
+        others = self.functions_for(X, weights, kernel, left=left)
+        return None if variables.serve_as(others, kernel) else others
+
+    def has_sums(self, variables: Any) -> bool:
+        return isinstance(variables, FixedFunctions) and variables.are_fixed
+
+    def sums(self, model: LatentGP, data: Data, variables: Any) -> RowsAsSums | None:
+        from latentgp.extensions.inter_domain.sums import is_summable, sums_of  # of these variables
+
+        if not is_summable(model, data):
+            return None
+        return sums_of(model, RowsInMemory(data), variables, self)
 
     def functions_for(
         self,

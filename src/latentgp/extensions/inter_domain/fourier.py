@@ -27,6 +27,7 @@ from latentgp.extensions.inter_domain.matern import (
 from latentgp.extensions.inter_domain.operators import DiagonalPlusLowRank
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import Part
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 # Margins that are tried: in length-scales, and at least in ranges of the column.
@@ -90,6 +91,7 @@ class FourierFeatures(FixedFeatures):
         return as_needed(of_times, part, columns, shortest, left)
 
 
+@stored
 class Waves(Basis):
     """A constant, cosines and sines of whole numbers of periods in an interval."""
 

@@ -18,6 +18,7 @@ from latentgp.errors import InputError
 from latentgp.extensions.inter_domain.base import Basis, FixedFeatures, check_number, refused
 from latentgp.kernels import ArcCosine, Kernel
 from latentgp.kernels.terms import Part
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 _MOST_COLUMNS = 8
@@ -82,6 +83,7 @@ class SphericalHarmonics(FixedFeatures):
         return Harmonics(kernel.order, tuple(degrees), dimension)
 
 
+@stored
 class Harmonics(Basis):
     """Orthonormal harmonics of some degrees times a power of the length, the kernel's order."""
 

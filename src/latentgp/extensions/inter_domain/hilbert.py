@@ -22,6 +22,7 @@ from latentgp.extensions.inter_domain.base import (
 from latentgp.kernels import RBF, Kernel
 from latentgp.kernels.spectral import has_density, unit_density
 from latentgp.kernels.terms import Part
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 # Boxes that are tried: half-ranges and so many length-scales; the most that a search starts with.
@@ -113,6 +114,7 @@ class HilbertSpace(FixedFeatures):
         return as_needed(of_times, part, columns, shortest, left)
 
 
+@stored
 class Eigenfunctions(Basis):
     """Products of sines that are zero at the sides of a box, and of norm one in it."""
 

@@ -16,6 +16,7 @@ from latentgp.extensions.inter_domain.base import (
     check_number,
 )
 from latentgp.kernels import RBF, Kernel, LatentKernel
+from latentgp.modules import stored
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.typing import Array
@@ -71,6 +72,7 @@ class MultiScale(InterDomain):
         return Windows(sample=points, log_widths=np.log(widths).astype(points.dtype))
 
 
+@stored
 class Windows(InterDomainVariables):
     """Averages under Gaussian windows; centres and widths can be learned.
 

@@ -15,6 +15,7 @@ from latentgp.extensions.inter_domain.base import Basis, FixedFeatures, check_nu
 from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup, White
 from latentgp.kernels.effects import with_ones
 from latentgp.kernels.terms import Part, Term
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.inducing.selection import select_points
@@ -105,6 +106,7 @@ class WhiteFunctions(Basis):
         raise InputError("PerPart has no sums over rows; fit the rows themselves.")
 
 
+@stored
 class Coordinates(WhiteFunctions):
     """The columns themselves, whose coefficients a linear kernel has; ones first where asked."""
 
@@ -122,6 +124,7 @@ class Coordinates(WhiteFunctions):
         return (jnp.sqrt(own.variance) * centred).T
 
 
+@stored
 class GroupMembers(WhiteFunctions):
     """One function a group, which is zero at other groups' rows; groups seen later have none."""
 
@@ -137,6 +140,7 @@ class GroupMembers(WhiteFunctions):
         return jnp.where(same, jnp.sqrt(jnp.asarray(variance, x.dtype)), 0.0)
 
 
+@stored
 class Points(WhiteFunctions):
     """Whitened values at inducing points, of a kernel without a form of its own."""
 

@@ -29,6 +29,7 @@ from latentgp.extensions.inter_domain.matern import (
 from latentgp.extensions.inter_domain.operators import Banded, Full, Operator
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import Part
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 _CLOSEST = 1e-6  # in the range, places of rows that have a knot each
@@ -99,6 +100,7 @@ class BSplines(FixedFeatures):
         return Splines(lower, _knots(about, weights, width, cells, p), degree, p)
 
 
+@stored
 class Splines(Basis):
     """B-splines of a degree, those that are not zero in an interval.
 

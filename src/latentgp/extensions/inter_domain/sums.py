@@ -21,11 +21,11 @@ from latentgp.kernels.terms import terms_of
 from latentgp.likelihoods import Gaussian
 from latentgp.means import ConstantMean, LinearMean, ZeroMean
 from latentgp.models import LatentGP
-from latentgp.modules import Module
 from latentgp.numerics.cholesky import cholesky
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.natural_parameters import Statistics
 from latentgp.representations.inducing.posterior import posterior_given
+from latentgp.representations.summary import RowsAsSums
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -36,7 +36,7 @@ _BLOCK = 1 << 15  # rows that are read at a time
 _SAMPLE = 4_096
 
 
-class RowSums(Module):
+class RowSums(RowsAsSums):
     """Sums over rows of products of fixed functions, targets, ones and inputs.
 
     They hold all that a fit with Gaussian noise needs of the rows, whatever the hyper-parameters:

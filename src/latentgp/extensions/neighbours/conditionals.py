@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.search import NOBODY
 from latentgp.kernels import LatentKernel, OwnKernels
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
@@ -23,6 +24,7 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
 
 
+@stored
 class ScaledSites(NamedTuple):
     """Sites as pseudo-targets of unit noise.
 
@@ -35,6 +37,7 @@ class ScaledSites(NamedTuple):
     target: Float[Array, "Q N"]
 
 
+@stored
 class Conditionals(NamedTuple):
     """Law of each row's pseudo-target given those of its neighbours.
 

@@ -27,6 +27,7 @@ from latentgp.extensions.neighbours.conditionals import (
     whitening_rows,
 )
 from latentgp.kernels import LatentKernel
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, differentiable_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
@@ -34,6 +35,7 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
 
 
+@stored
 class LowRank(NamedTuple):
     """Features of the rows, and the posterior of their weights v.
 
@@ -58,6 +60,7 @@ class LowRank(NamedTuple):
         return features_given(kernel, self.points, self.inverse, X)
 
 
+@stored
 class Whitener(NamedTuple):
     """Rows of U: with them pseudo-targets are white, given what the low rank says of them."""
 

@@ -22,6 +22,7 @@ from latentgp.extensions.neighbours.latent_posterior import (
     with_draws,
 )
 from latentgp.extensions.neighbours.near import NearRows
+from latentgp.extensions.neighbours.near_draws import NearDraws, near_draws
 from latentgp.extensions.neighbours.preconditioner import posterior_regression
 from latentgp.extensions.neighbours.prior import (
     Regression,
@@ -204,8 +205,13 @@ class LatentNeighbours(NearestRows):
         return NeighbourSampler(whitening.centres, whitening.jitter, whitening)
 
     def rows_seen(self, X: Float[Array, "N D"]) -> NearRows:
+        """The rows, of which a new input sees the nearest."""
         assert self.real is not None
         return NearRows(np.asarray(X), ~np.asarray(self.real), self._seen, len(self._sweeps) > 1)
+
+    def draws_at_rows(self, draws: Any) -> NearDraws:
+        """Draws of the coefficients as draws of g at the rows."""
+        return near_draws(draws, self.rows_seen(draws.centres), self)
 
     @property
     def _seen(self) -> int:

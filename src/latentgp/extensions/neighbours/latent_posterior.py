@@ -35,6 +35,7 @@ from latentgp.extensions.neighbours.posterior import with_diagonals
 from latentgp.extensions.neighbours.prior import Regression, SparseFactor
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import cholesky
 from latentgp.representations.latent_axis import over_sharing
 from latentgp.runtime.row_scan import scan_rows
@@ -47,6 +48,7 @@ _COLUMNS = 16  # of draws that are solved for together
 _PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-5, 200  # errors of estimates are of its square
 
 
+@stored
 class Whitened(LinearOperator):
     """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C.
 
@@ -97,6 +99,7 @@ class Whitened(LinearOperator):
         return self.own.transposed_times(cut / self.root[..., None])
 
 
+@stored
 class Solved(NamedTuple):
     """Solves with the posterior precision A.
 
@@ -248,6 +251,7 @@ def diagonal_of(
     return sums.T + precision
 
 
+@stored
 class LatentNeighboursPosterior(NearPosterior):
     """Posterior of latents at the rows; a new one is conditioned on those at the nearest rows.
 

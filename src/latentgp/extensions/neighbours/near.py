@@ -15,6 +15,7 @@ from latentgp.extensions.neighbours.prior import nugget_of
 from latentgp.extensions.neighbours.search import NOBODY, coordinates
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
@@ -66,6 +67,7 @@ class Sight(NamedTuple):
     variance: Float[Array, "Q B"]
 
 
+@stored
 class NearRows(eqx.Module):
     """Rows of which a new input sees the nearest.
 

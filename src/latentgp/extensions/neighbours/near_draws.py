@@ -9,19 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
-from latentgp.extensions.chains.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.extensions.neighbours.conditionals import Block
 from latentgp.extensions.neighbours.near import NearRows, latents_given, weighted_rows
 from latentgp.extensions.neighbours.posterior import with_diagonals
 from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_lower
 from latentgp.posteriors.components import Draws, Spread, over_draws
+from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.typing import Array
 
 
+@stored
 class NearDraws(DrawsAtRows):
     """Draws of g at the rows, in O(S N) memory.
 

@@ -25,6 +25,7 @@ from latentgp.extensions.neighbours.full_scale import (
 )
 from latentgp.extensions.neighbours.near import NearPosterior, Sight
 from latentgp.kernels import LatentKernel
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.inducing.stream import StreamingPrior
@@ -35,6 +36,7 @@ from latentgp.typing import Array
 _REMEMBERED_POINTS = 500
 
 
+@stored
 class NeighboursPosterior(NearPosterior):
     """Posterior in which each new input sees the targets of the nearest of all rows.
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at
 from latentgp.extensions.neighbours.sweeps import Sweeps, Swept
 from latentgp.kernels import LatentKernel
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, over_sharing, vmap_latents
@@ -22,6 +23,7 @@ from latentgp.typing import Array
 _NUGGET = {jnp.dtype("float64"): 1e-9, jnp.dtype("float32"): 1e-4}
 
 
+@stored
 class Regression(NamedTuple):
     """Each row's latent given its neighbours': g_i ~ N(A_i g_c(i), D_i).
 
@@ -130,6 +132,7 @@ def _backward(kept: Any, slope: Any) -> Any:
 regression.defvjp(_forward, _backward)
 
 
+@stored
 class SparseFactor(NamedTuple):
     """B, ones on its diagonal and -A beside it, ready for products and solves.
 

@@ -22,7 +22,7 @@ from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.samplers import Drawn, SiteSampler
-from latentgp.representations.whitening import Whitening
+from latentgp.representations.whitening import WhiteningBySolves
 from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
 
@@ -78,7 +78,7 @@ class SparseRoot(NamedTuple):
         return vmap_latents(of_latent, self.law.weights, jnp.moveaxis(self.neighbours, 1, 0), g.T).T
 
 
-class SparseWhitening(Whitening):
+class SparseWhitening(WhiteningBySolves):
     """The map from white coefficients to g at the rows, which are the centres.
 
     Attributes:
@@ -111,6 +111,9 @@ class SparseWhitening(Whitening):
         sweeps, later = representation.sweeps, jnp.asarray(representation.later)
         root = self.root.attached(neighbours, sweeps)
         return dataclasses.replace(self, root=root, sweeps=sweeps, later=later)
+
+    def attached_root(self, root: SparseRoot) -> SparseRoot:
+        return root.attached(self.root.neighbours, self.sweeps)
 
     def posterior(
         self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"], tolerance: float

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.neighbours.search import NOBODY
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 _WIDTH = 64  # rows of a step: steps of fewer are padded
@@ -23,6 +24,7 @@ _UNROLLED = 8  # terms that are one loop over what is gathered
 _GRANULARITY = 8  # numbers of steps are rounded up to an eighth of a power of two
 
 
+@stored
 class Sweep(NamedTuple):
     """Slots, one a row or one a partial sum, in steps: a slot needs those of earlier steps alone.
 
@@ -154,6 +156,7 @@ def _packed(
     )
 
 
+@stored
 class Swept(NamedTuple):
     """A sweep with its weights, shape (T, W, F)."""
 

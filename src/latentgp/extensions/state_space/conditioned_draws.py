@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
-from latentgp.extensions.chains.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.posteriors.components import Draws, Spread, over_draws
+from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import LatentPosterior, Representation
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.sites.gaussian import GaussianSites
@@ -20,6 +21,7 @@ from latentgp.typing import Array
 _CLOSE = 1e-10  # variance, over the prior's, that latents at the rows are known to
 
 
+@stored
 class ConditionedDraws(DrawsAtRows):
     """Draws of g at the rows; a latent elsewhere is conditioned on all of them in O(N).
 

@@ -46,6 +46,7 @@ from latentgp.kernels.stationary import (
     Periodic,
 )
 from latentgp.kernels.weighted import WeightedSum
+from latentgp.modules import stored
 from latentgp.numerics.incomplete_gamma import lower_gammas
 from latentgp.typing import Array
 
@@ -56,6 +57,7 @@ _KNOWN = (
 )
 
 
+@stored
 class Truncation(NamedTuple):
     """Where the state-space form of a kernel is a series or an approximation, how long it is.
 
@@ -95,6 +97,7 @@ class StateSpace(eqx.Module):
         return len(self.measurement)
 
 
+@stored
 class MaternSpace(StateSpace):
     """Matérn of order p + 1/2: f and its p derivatives, in units of 1 / rate.
 
@@ -176,6 +179,7 @@ def _matern_constants(degree: int) -> _MaternConstants:
     return _MaternConstants(powers, (whole / whole[0, 0]).tolist(), noise / whole[0, 0])
 
 
+@stored
 class Modes(StateSpace):
     """Damped oscillations driven by one white noise, f their sum: an approximate RBF.
 
@@ -244,6 +248,7 @@ def _rbf_constants(order: int) -> _RBFConstants:
     return _RBFConstants([(-r.real, r.imag) for r in roots], P.tolist(), error)
 
 
+@stored
 class Oscillations(StateSpace):
     """Undamped oscillations at multiples of a frequency, and a constant.
 
@@ -284,6 +289,7 @@ class Oscillations(StateSpace):
         return self._blocks(block), _zeros(self.size)
 
 
+@stored
 class LinearSpace(StateSpace):
     """A straight line through the origin: its height and its slope."""
 
@@ -303,6 +309,7 @@ class LinearSpace(StateSpace):
         return Unrolled([[1.0, gap], [0.0, 1.0]]), _zeros(2)
 
 
+@stored
 class ConstantSpace(StateSpace):
     """A constant."""
 
@@ -321,6 +328,7 @@ class ConstantSpace(StateSpace):
         return identity(1), _zeros(1)
 
 
+@stored
 class WhiteSpace(ConstantSpace):
     """An independent value at every distinct time."""
 
@@ -331,6 +339,7 @@ class WhiteSpace(ConstantSpace):
         return Unrolled([[same]]), Unrolled([[self.variance * (1 - same)]])
 
 
+@stored
 class ScaledSpace(StateSpace):
     """A process times the root of a number."""
 
@@ -351,6 +360,7 @@ class ScaledSpace(StateSpace):
         return A, scaled(Q, self.factor)
 
 
+@stored
 class SumSpace(StateSpace):
     """Independent processes, f their sum."""
 
@@ -370,6 +380,7 @@ class SumSpace(StateSpace):
         return block_diagonal(moves), block_diagonal(noises)
 
 
+@stored
 class ProductSpace(StateSpace):
     """Products of the states of two independent processes, whose covariances multiply."""
 

@@ -15,9 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from latentgp.modules import stored
+
 MOST_UNROLLED = 4  # rows
 
 
+@stored
 class Unrolled(eqx.Module):
     """A matrix as rows of entries.
 

@@ -117,6 +117,10 @@ class ByVariables(Representation):
             InputError: they have not been chosen yet.
         """
 
+    def continues(self, remembered: Any) -> bool:
+        """Whether a summary is of its kind, so that further rows can be added to it."""
+        return remembered is None or remembered.usual_representation is None
+
     @abstractmethod
     def at(self, centres: Centres) -> "ByVariables":
         """The same with other inducing variables of the same kind."""

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Key
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import JointMarginals
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
 from latentgp.representations.base import SiteUpdate
@@ -36,6 +37,7 @@ from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
 
+@stored
 class CoupledInducingPosterior(CoupledPosterior):
     """Posterior N(white_mean, (I + A)^-1) of the white inducing variables of all latents.
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.triangular import congruence, lower_product
 from latentgp.representations.latent_axis import vmap_latents
@@ -43,6 +44,7 @@ class Statistics(NamedTuple):
         return Statistics(*map(jnp.add, self, vmap_latents(sums, blocks, linear, precision, loss)))
 
 
+@stored
 class WhiteSites(NamedTuple):
     """Gaussian factor of white inducing variables v: exp(linear'v - v' precision v / 2).
 
@@ -142,6 +144,7 @@ class WhiteSites(NamedTuple):
         return vmap_latents(lambda A: cholesky(identity + A), self.precision)
 
 
+@stored
 class Memory(NamedTuple):
     """Factor of white inducing variables from earlier rows: exp(constant) times white sites.
 
@@ -166,6 +169,7 @@ class Memory(NamedTuple):
         return jnp.sum(vmap_latents(worth, self.white, mean, root)) + self.constant
 
 
+@stored
 class Seen(NamedTuple):
     """Streaming prior projected on other inducing points.
 

@@ -11,7 +11,6 @@ from jax.core import Tracer
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
-from latentgp.extensions.iterative.solvers.preconditioners.roots import blocks_of_rows
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
@@ -20,6 +19,7 @@ from latentgp.representations.inducing.natural_parameters import Statistics
 from latentgp.representations.inducing.posterior import InducingPosterior, Prior, no_rows
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.rows.spread import robust_spread
+from latentgp.rows.subsets import blocks_of_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 

@@ -14,6 +14,7 @@ from jaxtyping import Float, Key
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, climb_jitter, is_safe
 from latentgp.numerics.sums import sum_over_first
 from latentgp.numerics.triangular import lower_product
@@ -37,6 +38,7 @@ _SAFE_PIVOT = 0.95
 Covariance = Literal["full", "diagonal"]
 
 
+@stored
 class InducingPosterior(LatentPosterior):
     """Posterior N(white_mean, S) of white inducing variables v = L^-1 u, K_mm = L L'.
 
@@ -165,6 +167,7 @@ class InducingPosterior(LatentPosterior):
         )
 
 
+@stored
 class Prior(NamedTuple):
     """K_mm with its jitter, factorised."""
 

@@ -12,23 +12,22 @@ from jax.core import Tracer
 from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError, check_choices
-from latentgp.extensions.inter_domain.base import FixedFeatures, FixedFunctions, InterDomain
-from latentgp.extensions.inter_domain.sums import RowSums
 from latentgp.kernels import LatentKernel, is_tabulated
 from latentgp.representations.base import Pullback, SiteUpdate
 from latentgp.representations.inducing import pitc
 from latentgp.representations.inducing.algebra import ByVariables, RowsOrBlocks
 from latentgp.representations.inducing.coupled import CoupledInducingPosterior
+from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.inducing.posterior import Covariance, InducingPosterior
 from latentgp.representations.inducing.selection import Selection, select_points
 from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.summary import RowsAsSums
 from latentgp.representations.variables import Centres, InducingVariables
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _AN_INPUT = 20  # distances along an input, in products of a row of M
-_ROUNDING = 1e-9  # share of the prior variance that is left open by rounding
 _COARSE_POINTS = 128
 
 
@@ -84,9 +83,9 @@ class Inducing(ByVariables):
     approximation: Approximation | None = eqx.field(static=True, default=None, kw_only=True)
     block_size: int | None = eqx.field(static=True, default=None, kw_only=True)
     blocks: Int[Array, "K B"] | None = eqx.field(default=None, kw_only=True)
-    features: InterDomain | None = eqx.field(default=None, kw_only=True)
+    features: InducingFeatures | None = eqx.field(default=None, kw_only=True)
     variables: InducingVariables | None = eqx.field(default=None, kw_only=True)
-    sums: RowSums | None = eqx.field(default=None, kw_only=True)
+    sums: RowsAsSums | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
         if self.features is not None:
@@ -116,7 +115,7 @@ class Inducing(ByVariables):
         )
 
     def _check_features(self) -> None:
-        if not isinstance(self.features, InterDomain):
+        if not isinstance(self.features, InducingFeatures):
             raise InputError(
                 "Inducing.features must be inter-domain variables such as BSplines(100), got "
                 f"{self.features!r}."
@@ -202,15 +201,10 @@ class Inducing(ByVariables):
         share: float = 1.0,
     ) -> "Inducing | None":
         """As for any representation; at most so great a share of what is open is to be left so."""
-        if not isinstance(self.features, FixedFeatures):
+        if self.features is None or self.remembered is not None or self.variables is None:
             return None
-        if self.remembered is not None or not isinstance(self.variables, FixedFunctions):
-            return None
-        left = max(share * float(np.mean(self.variables.left_open(kernel))), _ROUNDING)
-        others = self.features.functions_for(X, weights, kernel, left=left)
-        if self.variables.serve_as(others, kernel):
-            return None
-        return dataclasses.replace(self, variables=others, sums=None)
+        others = self.features.renewed(self.variables, X, weights, kernel, share)
+        return None if others is None else dataclasses.replace(self, variables=others, sums=None)
 
     def configured_for(self, *, signed: bool, power: float) -> "Inducing":
         if power and self.approximation == "vfe":
@@ -286,12 +280,12 @@ class Inducing(ByVariables):
     @property
     def has_sums(self) -> bool:
         """Whether sums over rows can be made once for all hyper-parameters, under this bound."""
-        fixed = isinstance(self.variables, FixedFunctions) and self.variables.are_fixed
+        fixed = self.features is not None and self.features.has_sums(self.variables)
         whole = self.is_one_gaussian and self.covariance == "full"
         return fixed and whole and self.remembered is None
 
     @property
-    def row_sums(self) -> RowSums | None:
+    def row_sums(self) -> RowsAsSums | None:
         return self.sums
 
     def of_latents(self) -> "Inducing":
@@ -366,4 +360,8 @@ class Inducing(ByVariables):
 
     def at(self, centres: Centres) -> "Inducing":
         place = "points" if self.variables is None else "variables"
-        return eqx.tree_at(lambda r: getattr(r, place), self, centres)
+        return eqx.tree_at(lambda r: getattr(r, place), self, centres, is_leaf=_is_none)
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Float
@@ -34,6 +36,10 @@ class StreamingPrior(DataSummary):
     white: WhiteSites
     constant: Float[Array, ""]
     signed: bool = eqx.field(static=True, default=False)
+
+    @property
+    def usual_representation(self) -> Any:
+        return getattr(self.centres, "usual_representation", None)
 
     @property
     def latents(self) -> int:

@@ -19,6 +19,7 @@ from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
@@ -64,6 +65,7 @@ _LOST, _LOST_A_ROW = 0.1, 0.002  # nats that inducing functions may leave
 _MOST_COUPLED = 1_500  # rows times latent functions
 
 
+@stored
 class ShortSearch(eqx.Module):
     """Search for hyper-parameters on part of the rows; the posterior has all.
 

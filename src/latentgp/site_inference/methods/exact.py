@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from latentgp.errors import InputError
-from latentgp.extensions.inter_domain import InterDomain
-from latentgp.extensions.inter_domain.sums import RowSums, is_summable, sums_of
 from latentgp.methods.base import usual_method
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.streaming import going_on
-from latentgp.representations.summary import DataSummary
-from latentgp.rows import RowsInMemory
+from latentgp.representations.summary import DataSummary, RowsAsSums
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.site_inference.methods.base import SiteMethod
@@ -73,10 +70,11 @@ class CollapsedVI(SiteMethod):
         own = algorithm.representation
         if not isinstance(own, Inducing) or own.sums is not None:
             return algorithm, data
-        if not own.has_sums or number_of_shards() > 1 or not is_summable(model, data):
+        if own.features is None or not own.has_sums or number_of_shards() > 1:
             return algorithm, data
-        variables: Any = own.variables
-        sums = sums_of(model, RowsInMemory(data), variables, cast(InterDomain, own.features))
+        sums = own.features.sums(model, data, own.variables)
+        if sums is None:
+            return algorithm, data
         own = dataclasses.replace(own, sums=sums)
         return dataclasses.replace(algorithm, representation=own), sums.sample
 
@@ -103,7 +101,7 @@ def through_sums(model: Any, data: Any, method: Any) -> tuple[Any, Any]:
     Raises:
         InputError: sums for another model, or with another method, which needs the rows.
     """
-    if not isinstance(data, RowSums) or not isinstance(model, LatentGP):
+    if not isinstance(data, RowsAsSums) or not isinstance(model, LatentGP):
         return method, data
     data.check(model)
     if method != "auto" and not isinstance(method, CollapsedVI):

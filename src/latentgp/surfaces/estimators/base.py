@@ -31,6 +31,7 @@ from latentgp.choosing.choice import (
 )
 from latentgp.choosing.registry import method_from_name, names_in_words
 from latentgp.errors import InputError, warn_user
+from latentgp.extension import verb
 from latentgp.extensions.batches.method import Stochastic
 from latentgp.fit import fit
 from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
@@ -64,7 +65,6 @@ from latentgp.runtime.x64 import interruptible, public
 from latentgp.setup.additive import AdditiveTerms
 from latentgp.setup.initial_model import (
     as_series,
-    deepened,
     starting_model,
     with_nuggets,
 )
@@ -228,6 +228,8 @@ class GPEstimator(BaseEstimator):
                     "depth has layers with kernels and features of their own; leave kernel, "
                     "n_inducing and representation out, or call latentgp.fit with a DeepGP."
                 )
+            from latentgp.extensions.deep.initial_model import deepened
+
             model = deepened(model, self.depth, merged)
         asked, method, own = self.hyperparameters, self.method, self._own_representation()
         if isinstance(method, str):
@@ -526,13 +528,13 @@ class GPEstimator(BaseEstimator):
             >>> bool(np.mean(np.abs(y - found.mean) < 1.96 * found.std) > 0.9)
             True
         """
-        from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
-
         check_is_fitted(self)
         self._need_inputs("leave_one_out")
         side = given(**side_information)
         self._check_sides(side, "leave_one_out")
-        return leave_one_out(self.posterior_, self._rows(X, y, sample_weight, side, reset=False))
+        return verb("leave_one_out")(
+            self.posterior_, self._rows(X, y, sample_weight, side, reset=False)
+        )
 
     def report(self, X: Any, y: Any, path: str | Path, **side_information: Any) -> Path:
         """Write a page about the fitted model: what it is, whether to trust it, what inputs do.
@@ -549,11 +551,9 @@ class GPEstimator(BaseEstimator):
         Raises:
             InputError: rows that do not fit the model, or a path that cannot be written.
         """
-        from latentgp.surfaces.report import as_table_model, write_report
-
         check_is_fitted(self)
         self._need_inputs("report")
-        return write_report(*as_table_model(self, X, y, **side_information), path)
+        return verb("report")(self, path, X, y, **side_information)
 
     def export(self, folder: str | Path, **settings: Any) -> Exported:
         """Write the predictions as files that need no latentgp: a Python file, StableHLO.
@@ -565,12 +565,10 @@ class GPEstimator(BaseEstimator):
         Raises:
             InputError: as `latentgp.export_predictor` does.
         """
-        from latentgp.surfaces.export import export_predictor
-
         check_is_fitted(self)
         self._need_inputs("export")
         classes = getattr(self, "classes_", None)
-        return export_predictor(self.posterior_, folder, classes=classes, **settings)
+        return verb("export")(self.posterior_, folder, classes=classes, **settings)
 
     @abstractmethod
     def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:

@@ -27,6 +27,7 @@ from latentgp.likelihoods import (
     ScaledLogisticSoftmax,
     Softmax,
 )
+from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
 from latentgp.surfaces.estimators.base import GPEstimator, check_known, row_weights
@@ -192,6 +193,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         return order[np.searchsorted(self.classes_, labels, sorter=order)].astype(np.float64)
 
 
+@stored
 class GPClassifier(LabelEstimator):
     """Gaussian-process classification into two classes or more, with labels of any kind.
 

@@ -21,6 +21,7 @@ from latentgp.likelihoods import (
     ScaledLogisticPoisson,
     ZeroInflated,
 )
+from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
 from latentgp.setup.priors import spread_of
@@ -43,6 +44,7 @@ COUNTS: dict[str, Callable[[], Likelihood]] = {
 SIDES = "exposure", "trials"
 
 
+@stored
 class GPCountRegressor(RegressorMixin, GPEstimator):
     """Gaussian-process regression of counts, with exposures or numbers of trials.
 

@@ -13,6 +13,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Likelihood, Ordinal
 from latentgp.methods.base import Method
+from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import Callback
 from latentgp.surfaces.estimators.base import GPEstimator
@@ -20,6 +21,7 @@ from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.estimators.terms import GroupColumns
 
 
+@stored
 class GPOrdinalClassifier(LabelEstimator):
     """Gaussian-process classification into ordered classes, such as grades.
 

@@ -37,6 +37,7 @@ from latentgp.likelihoods import (
     Weibull,
     ZeroOneInflated,
 )
+from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.arrays import unmasked
@@ -83,6 +84,7 @@ SIDES = "noise_variance", "censored", "upper"
 _SHARED = {LinearCoregionalisation: 4, GPRegressionNetwork: 1}
 
 
+@stored
 class GPRegressor(RegressorMixin, GPEstimator):
     """Gaussian-process regression with calibrated intervals.
 

@@ -18,6 +18,7 @@ from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.fit import fit
 from latentgp.methods.base import Method
 from latentgp.methods.result import Fit
+from latentgp.modules import stored
 from latentgp.parameters.base import parameters
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.representations import Dense
@@ -40,6 +41,7 @@ _CONFIDENCE = 0.95  # that all claims hold together
 _FEWEST_EFFECTIVE, _LARGEST_R_HAT = 100, 1.05
 
 
+@stored
 class Difference(NamedTuple):
     """A quantity of the fast posterior and of the exact one.
 
@@ -61,6 +63,7 @@ class Difference(NamedTuple):
         return self.fast - self.exact
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class Certificate:
     """Errors of a fit, with Monte Carlo errors; `str` gives them in words.

@@ -13,6 +13,7 @@ import numpy as np
 from latentgp.choosing.registry import METHODS
 from latentgp.errors import InputError, ProcessLost
 from latentgp.extensions.deep.depth import verdict
+from latentgp.modules import stored
 from latentgp.runtime.apart import apart
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.estimators import (
@@ -43,6 +44,7 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
 }
 
 
+@stored
 class Compared(NamedTuple):
     """Scores of one likelihood and method on the held-out rows.
 
@@ -84,6 +86,7 @@ class Compared(NamedTuple):
     note: str = ""
 
 
+@stored
 class Comparison(NamedTuple):
     """Comparison of contenders, best first, and what data it is of.
 

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int, Key
 from latentgp.errors import InputError
 from latentgp.fit import fit
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import stepwise
 from latentgp.runtime.x64 import public
@@ -20,6 +21,7 @@ from latentgp.typing import Array
 from latentgp.validation import as_key
 
 
+@stored
 class CrossValidation(RowPredictions):
     """Predictions of every row by a fit without its fold; NaN for rows in no fold.
 

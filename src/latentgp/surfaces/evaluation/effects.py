@@ -469,3 +469,6 @@ def _sobol_indices(draws: Float[np.ndarray, "S J n"]) -> Float[np.ndarray, "2 S 
     return np.stack(
         [np.reshape(a, (len(draws), -1)) for a in (found.first_order, found.total_order)]
     )
+
+
+effects_of_posterior = Effects.of_posterior

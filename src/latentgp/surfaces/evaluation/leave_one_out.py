@@ -19,6 +19,7 @@ from latentgp.likelihoods.joint import jointly
 from latentgp.methods.base import sites_are_known
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.numerics.quadrature import expectation, prediction_nodes
 from latentgp.parameters.summary import aligned
 from latentgp.posteriors.components import Components, Gaussians, Law, Mixture, OneGaussian
@@ -62,6 +63,7 @@ _ROUGH = 0.05  # nats, of a row by held sites
 _CONCENTRATED = 0.9  # weight of one component without a row
 
 
+@stored
 class LeaveOneOut(RowPredictions):
     """Predictions of every row given all others; arrays have the order of the rows as given.
 

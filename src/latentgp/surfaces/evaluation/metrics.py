@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, xlogy
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
 SUM_TOLERANCE = 1e-4
 
 
+@stored
 class ReliabilityCurve(NamedTuple):
     """Stated probability against observed frequency, one entry a bin that holds any row.
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.parameters.summary import aligned
 from latentgp.surfaces.evaluation.row_scores import RowPredictions, standard_error, total
 
@@ -69,6 +70,7 @@ def stacking_weights(log_densities: Any, *, sample_weight: Any = None) -> Float[
     return weights / weights.sum()
 
 
+@stored
 class ModelComparison(eqx.Module):
     """Models from best to worst by log densities of held-out rows.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from latentgp.errors import InputError
-from latentgp.representations import Dense, Inducing, Neighbours, Representation
+from latentgp.extensions.neighbours.representation import Neighbours
+from latentgp.representations import Dense, Inducing, Representation
 
 if TYPE_CHECKING:
     from latentgp.surfaces.evaluation.comparison import Compared

@@ -14,6 +14,7 @@ from latentgp.errors import InputError
 from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.likelihoods.base import Targets
 from latentgp.methods.result import Fit
+from latentgp.modules import stored
 from latentgp.parameters.summary import aligned
 from latentgp.posteriors.posterior import Posterior
 from latentgp.prior import PriorDraws
@@ -27,6 +28,7 @@ _CLASSES = 10
 Statistic = Callable[[Any], Any]
 
 
+@stored
 class PredictiveCheck(eqx.Module):
     """Statistics of the observed targets and of replicates; `str` makes a table.
 

@@ -11,12 +11,14 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.chains.posterior import SampledPosterior
+from latentgp.extensions.integrated.posterior import IntegratedPosterior
+from latentgp.modules import stored
 from latentgp.parameters.summary import aligned
-from latentgp.posteriors.hyperparameters import IntegratedPosterior
 from latentgp.posteriors.posterior import Posterior
 from latentgp.validation import interval_levels
 
 
+@stored
 class KernelWeights(eqx.Module):
     """Posterior of the weights of kernels: means, standard deviations, central intervals.
 

@@ -16,6 +16,7 @@ from jax.extend.core import jaxpr_as_fun
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
 from latentgp.runtime.writing import writing, written_whole
 from latentgp.runtime.x64 import double_precision
@@ -29,6 +30,7 @@ _TEST_ROWS = 12
 _TEST_LEVELS = (0.05, 0.5, 0.95)
 
 
+@stored
 class Exported(NamedTuple):
     """Files written by an export.
 

@@ -126,3 +126,10 @@ def as_table_model(
     given = {"spreads": tuple(spreads), "made_by": f"{estimator!r}.fit(X, y)"}
     model = TableModel(estimator, encoder, target, (), sides, **given)  # type: ignore
     return model, frame
+
+
+def report_of_estimator(
+    estimator: GPEstimator, path: str | Path, X: Any, y: Any, **side: Any
+) -> Path:
+    """Write a page about an estimator of arrays: `write_report` of it as a table's model."""
+    return write_report(*as_table_model(estimator, X, y, **side), path)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.surfaces.tables.notation import DurationNotation, Notation, Recognised, plain
 from latentgp.surfaces.tables.values import (
     Tell,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 30
 
 
+@stored
 @dataclass(frozen=True)
 class NumberColumn:
     """Encoding of a column as a number, with a 0/1 column for gaps if training had any.
@@ -149,6 +151,7 @@ def as_read(frame: pd.DataFrame, columns: Iterable[Any]) -> pd.DataFrame:
     return frame.assign(**{own.name: own.read(column_of(frame, own.name)) for own in numbers})
 
 
+@stored
 @dataclass(frozen=True)
 class CategoryColumn:
     """Encoding of a column of categories as 0/1 columns, one a category.
@@ -220,6 +223,7 @@ class CategoryColumn:
         return encoded
 
 
+@stored
 @dataclass(frozen=True)
 class SeriesColumn:
     """Encoding of a column that tells series apart as their numbers.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.surfaces.tables.columns import CategoryColumn, NumberColumn, SeriesColumn, as_read
 from latentgp.surfaces.tables.notation import stays_text
 from latentgp.surfaces.tables.values import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@stored
 @dataclass(frozen=True)
 class TableEncoder:
     """Encoding of tables as numbers, learned from a training table.

@@ -18,10 +18,12 @@ from scipy.special import ndtri
 
 from latentgp.choosing.registry import of_name
 from latentgp.errors import InputError
+from latentgp.extension import verb
 from latentgp.extensions.batches.method import Stochastic
 from latentgp.extensions.deep.methods.random_feature_vi import RandomFeatureVI
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
+from latentgp.modules import stored
 from latentgp.posteriors.coefficients import Coefficients, GroupEffects
 from latentgp.posteriors.predictive import Predictive
 from latentgp.rows.data import Data
@@ -82,6 +84,7 @@ def _recorded(fit: Callable[_Given, _Model]) -> Callable[_Given, _Model]:
     return recorded
 
 
+@stored
 @dataclasses.dataclass(frozen=True)
 class TableModel:
     """A fitted estimator with the encoding of its columns.
@@ -545,9 +548,7 @@ class TableModel:
         Raises:
             InputError: as `latentgp.export_predictor` does.
         """
-        from latentgp.surfaces.export.tables import export_table_model
-
-        return export_table_model(self, folder, **settings)
+        return verb("export_table")(self, folder, **settings)
 
     def evaluate(self, frame: "pd.DataFrame", *, tell: Tell = warn) -> dict[str, float]:
         """Scores on rows whose target is known, by name.

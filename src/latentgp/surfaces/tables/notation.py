@@ -10,6 +10,7 @@ from functools import cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from latentgp.modules import stored
 from latentgp.rows.csv import CODE
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ _MOST_OF_THEM, _FEW_CATEGORIES, _FEWEST_MONTHS = 0.5, 10, 3
 _TIMELY = re.compile("date|day|month|week|year|time|period|datum|monat|^y?y?ym", re.IGNORECASE)
 
 
+@stored
 @dataclass(frozen=True)
 class NumberNotation:
     """Notation of the numbers in a column of text.
@@ -126,6 +128,7 @@ class NumberNotation:
         return f"number{f' in {self.unit}' if self.unit else ''}, written with {marks}"
 
 
+@stored
 @dataclass(frozen=True)
 class DateNotation:
     """Notation of the dates in a column, other than ISO 8601.
@@ -204,6 +207,7 @@ def _iso(found: dict[str, str | None]) -> str | None:
     return f"{date}T{hour:02}:{minute}{second}" if has_time else date.isoformat()
 
 
+@stored
 @dataclass(frozen=True)
 class DurationNotation:
     """Notation of durations, and of times of day as the time since midnight.

@@ -10,7 +10,6 @@ import numpy as np
 from latentgp.errors import InputError
 from latentgp.kernels import Matern52, White
 from latentgp.likelihoods import Likelihood, Ordinal
-from latentgp.representations import Markov
 from latentgp.surfaces.estimators import (
     BINARY,
     COUNTS,
@@ -243,6 +242,8 @@ def _of_series(X: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
             found["frozen"] = (*frozen, "kernel.parts[1].kernel.variance")
         found["kernel"] = kernel
     if settings.get("representation") is None and settings.get("n_inducing") is None:
+        from latentgp.extensions.state_space.markov.representation import Markov
+
         found["representation"] = Markov()
     return found
 

@@ -22,9 +22,9 @@ from latentgp.extensions.iterative.solvers.preconditioners.pitc import Pitc
 from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
 from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
 from latentgp.extensions.iterative.solvers.preconditioners.regularised import Regularised
-from latentgp.extensions.iterative.solvers.preconditioners.roots import blocks_of_rows
 from latentgp.extensions.iterative.solvers.preconditioners.spectral import Spectral
 from latentgp.kernels.features import random_features
+from latentgp.rows.subsets import blocks_of_rows
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.extensions.iterative.solvers.preconditioners.roots import blocks_of_rows
+from latentgp.rows.subsets import blocks_of_rows
 
 _rng = np.random.default_rng(0)
 X = _rng.uniform(-2, 2, (23, 2))

@@ -14,6 +14,7 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound, Terms
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.own_points import OwnPoints, among_all
 from latentgp.models import LatentGP
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.triangular import inverse_of_lower, solve_lower
 from latentgp.representations.inducing.posterior import (
@@ -29,6 +30,7 @@ from latentgp.typing import Array
 _DRAWS, _FINER = 512, 4
 
 
+@stored
 class MixtureTerms(NamedTuple):
     """The bound of a mixture at the end, in nats, and the bound by draws.
 

@@ -9,9 +9,10 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Int, Key
 
-from latentgp.diagnostics import diagnose_chains, mean_prior_variances
+from latentgp.diagnostics import mean_prior_variances
 from latentgp.errors import InputError
-from latentgp.extensions.chains.draws import Chains, watched_rows
+from latentgp.extensions.chains.diagnostics import diagnose_chains
+from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import Sampler, run_chains
 from latentgp.extensions.chains.posterior import sampled_posterior
 from latentgp.extensions.chains.target import WhiteTarget
@@ -22,6 +23,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.rows.data import Data
+from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.progress import RunControl
 from latentgp.setup.priors import search_bounds

@@ -29,10 +29,10 @@ from latentgp.extensions.deep.layers import (
     features_at,
     through_layers,
 )
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.directions import DirectionKind
-from latentgp.models import DeepGP
 from latentgp.typing import Array
 
 Frequencies = Literal["fixed", "variational", "resampled"]

@@ -15,8 +15,8 @@ from latentgp.extensions.batches.step_sizes import Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Learned
 from latentgp.extensions.deep.inference.weights import Factors, entropy
 from latentgp.extensions.deep.layers import LastLayer
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.likelihoods.base import Marginals
-from latentgp.models import DeepGP
 from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.finite import all_finite
 from latentgp.parameters.space import ParameterSpace

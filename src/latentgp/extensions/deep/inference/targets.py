@@ -19,9 +19,9 @@ from latentgp.extensions.chains.target import (
 )
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.layers import LastLayer, LayerDraw, Layout
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.processes import ProcessLayers
 from latentgp.likelihoods.base import Marginals
-from latentgp.models import DeepGP
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.parameters.space import ParameterSpace

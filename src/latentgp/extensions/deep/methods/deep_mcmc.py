@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Key
 
-from latentgp.diagnostics import diagnose_chains, mean_prior_variances
+from latentgp.diagnostics import mean_prior_variances
 from latentgp.errors import InputError, check_choices
+from latentgp.extensions.chains.diagnostics import diagnose_chains
 from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import run_chains
 from latentgp.extensions.chains.methods.sampling import check_chains, watched_of
@@ -21,6 +22,7 @@ from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.inference.samplers import HiddenSlices, ScaledSGHMC, WeightNUTS
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
 from latentgp.extensions.deep.layers import LastLayer, LayerDraw, Layout
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.posterior import DeepComponents, LayeredComponents, ProcessComponents
 from latentgp.extensions.deep.processes import PATH_FEATURES
 from latentgp.extensions.deep.random_features import RandomFeatures
@@ -29,7 +31,6 @@ from latentgp.kernels.directions import DirectionKind
 from latentgp.methods.base import Method, sites_are_known
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
-from latentgp.models import DeepGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data

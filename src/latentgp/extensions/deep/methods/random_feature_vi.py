@@ -21,6 +21,7 @@ from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
 from latentgp.extensions.deep.layers import Layout
 from latentgp.extensions.deep.methods.start import best_start, from_shallow, last_layer_at_modes
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.posterior import DeepComponents
 from latentgp.extensions.deep.random_features import RandomFeatures
 from latentgp.kernels.directions import DirectionKind
@@ -28,7 +29,7 @@ from latentgp.likelihoods.row_modes import is_concave
 from latentgp.methods.base import Method, check_workers
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
-from latentgp.models import DeepGP, LatentGP
+from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
 from latentgp.means import ConstantMean, ZeroMean
 from latentgp.methods.problem import Problem
-from latentgp.models import DeepGP, LatentGP
+from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor
 from latentgp.parameters.base import _is_under, parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace

@@ -6,9 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from latentgp.modules import stored
+
 _OFTEN = 0.01  # share of draws
 
 
+@stored
 class LangevinPhase(NamedTuple):
     """Record of the steps of stochastic gradient Langevin dynamics.
 

@@ -18,6 +18,7 @@ from latentgp.extensions.iterative.solvers.solution import Solution
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
@@ -31,6 +32,7 @@ _COLUMNS = (1 << 18) // _AT_ONCE
 _WEAK_SITE = 1e-6
 
 
+@stored
 class Report(NamedTuple):
     """Certificates of the solves of every system with its probe vectors.
 
@@ -58,6 +60,7 @@ class Report(NamedTuple):
         return Solution(nothing, residual, code, steps, np.asarray(0)).complaint
 
 
+@stored
 class MatrixFreePosterior(LatentPosterior):
     """Posterior with coefficients at the rows, of which no matrix is kept.
 

@@ -42,6 +42,7 @@ from latentgp.extensions.iterative.solvers.refinement import in_single_precision
 from latentgp.extensions.iterative.solvers.solution import CONVERGED, STALLED, Solution
 from latentgp.extensions.iterative.solvers.structured import Grid
 from latentgp.kernels import Kernel
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 SolverName = Literal["block", "conjugate-gradients"]
@@ -74,6 +75,7 @@ class Probed(NamedTuple):
     solution: Solution
 
 
+@stored
 class MatrixFreeSolves(eqx.Module):
     """Settings of solves, and what is known of the rows.
 

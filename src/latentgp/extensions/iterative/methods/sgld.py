@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.diagnostics import diagnose_chains, mean_prior_variances, with_phase
+from latentgp.diagnostics import mean_prior_variances
 from latentgp.errors import InputError
+from latentgp.extensions.chains.diagnostics import diagnose_chains, with_phase
 from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import Draw, collect, divide_chains, join_chains
 from latentgp.extensions.chains.posterior import posterior_of_chains

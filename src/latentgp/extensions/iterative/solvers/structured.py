@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from latentgp.extensions.iterative.solvers.operators import Covariance, Tiled
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.stationary import RBF, Periodic, Stationary
+from latentgp.modules import stored
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
 
@@ -140,6 +141,7 @@ class Grid(eqx.Module):
         return jax.grad(form)(kernel)
 
 
+@stored
 class Lattice(Grid):
     """Regularly spaced points along every input.
 
@@ -172,6 +174,7 @@ class Lattice(Grid):
         return f"Toeplitz products on {across or '1'} regularly spaced points"
 
 
+@stored
 class Axes(Grid):
     """All combinations of points of groups of inputs.
 

@@ -18,11 +18,13 @@ from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.kernels import StateSpace
 from latentgp.extensions.state_space.lanes import Matrix, Unrolled, number, scaled
 from latentgp.extensions.state_space.markov.series import Lanes
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 _FEW_STATES = 2
 
 
+@stored
 class Belief(NamedTuple):
     """N(mean, P) of a state.
 
@@ -35,6 +37,7 @@ class Belief(NamedTuple):
     spread: Matrix
 
 
+@stored
 class Adjoint(NamedTuple):
     """Dependence of later rows on a state."""
 
@@ -42,6 +45,7 @@ class Adjoint(NamedTuple):
     N: Matrix
 
 
+@stored
 class Starts(NamedTuple):
     """Known states from which series go on, in place of the prior.
 
@@ -54,6 +58,7 @@ class Starts(NamedTuple):
     covariance: Float[Array, "Q K d d"]
 
 
+@stored
 class Filter(eqx.Module):
     """The arithmetic of one process.
 

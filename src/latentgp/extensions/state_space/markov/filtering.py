@@ -32,9 +32,11 @@ from latentgp.extensions.state_space.markov.beliefs import (
 )
 from latentgp.extensions.state_space.markov.elements import elements_of, joined
 from latentgp.extensions.state_space.markov.series import Series
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 
+@stored
 class Filtered(NamedTuple):
     """Filter's results for the smoother.
 
@@ -56,6 +58,7 @@ class Filtered(NamedTuple):
     log_evidence: Float[Array, "*Q"]
 
 
+@stored
 class Smoothed(NamedTuple):
     """Marginals of f at the rows, and the adjoint before each row's update, in lanes."""
 

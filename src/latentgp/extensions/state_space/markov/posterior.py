@@ -41,6 +41,7 @@ from latentgp.extensions.state_space.markov.simulation import posterior_draws
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.rows.data import Data, padded_size
@@ -50,6 +51,7 @@ from latentgp.typing import Array
 _COLUMNS = 64  # of a joint covariance that are found together
 
 
+@stored
 class MarkovPosterior(LatentPosterior):
     """Posterior of latent functions that are state-space processes.
 
@@ -251,6 +253,12 @@ class MarkovPosterior(LatentPosterior):
             left = 1 - precision * variance
             cavity = (mean - variance * linear) / left
             return linear / precision - cavity, variance / left
+
+    def window(self, lag: float, new: Float[np.ndarray, "N D"], log_evidence: float) -> Any:
+        """Rows within a lag of the newest one, and all not before the oldest of further rows."""
+        from latentgp.extensions.state_space.markov.window import window_of  # of posteriors
+
+        return window_of(self, lag, new, log_evidence)
 
     def remembered(self, log_evidence: float) -> RememberedRows:
         """In one of few numbers of rows: those without a site are left out, others fill up."""

@@ -21,9 +21,11 @@ from latentgp.extensions.state_space.markov.filtering import Filtered, Smoothed,
 from latentgp.extensions.state_space.markov.series import Series
 from latentgp.kernels import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 
+@stored
 class Conditioned(NamedTuple):
     """The posterior of some latent functions of one structure, in lanes."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
@@ -31,6 +33,12 @@ class RememberedRows(DataSummary):
     signed: bool = eqx.field(static=True, default=False)
     truncation: Truncation = eqx.field(static=True, default=Truncation())
     starts: tuple[Starts, ...] = ()
+
+    @property
+    def usual_representation(self) -> Any:
+        from latentgp.extensions.state_space.markov.representation import Markov  # it holds this
+
+        return Markov()
 
     @property
     def latents(self) -> int:

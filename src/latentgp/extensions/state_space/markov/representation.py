@@ -12,6 +12,10 @@ from jax.core import Tracer
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
+from latentgp.extensions.state_space.conditioned_draws import (
+    ConditionedDraws,
+    conditioned_draws,
+)
 from latentgp.extensions.state_space.kernels import Truncation, time_columns
 from latentgp.extensions.state_space.markov.beliefs import Filter
 from latentgp.extensions.state_space.markov.filtering import filtered, smoothed
@@ -287,9 +291,22 @@ class Markov(Representation):
     def has_coordinates_of_sites(self) -> bool:
         return False
 
-    @property
-    def conditions_on_rows(self) -> bool:
-        return True
+    def draws_at_rows(self, draws: Any) -> ConditionedDraws:
+        """Draws of the coefficients as draws of g at the rows."""
+        return conditioned_draws(draws, self)
+
+    def continues(self, remembered: Any) -> bool:
+        """Whether a summary is of its kind, so that further rows can be added to it."""
+        return isinstance(remembered, RememberedRows | None)
+
+    def extended(self, number: int | None, selection: str, remembered: Any) -> "Markov":
+        """The same with a summary of the rows so far, exact whatever the number and selection."""
+        if remembered is None:
+            return dataclasses.replace(self, remembered=None)
+        states, harmonics = remembered.truncation
+        return dataclasses.replace(
+            self, remembered=remembered, rbf_states=states, harmonics=harmonics
+        )
 
     @property
     def has_dense_factors(self) -> bool:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.state_space.kernels import Columns
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 _FEWEST_ROWS, _ROWS_A_LANE, _MOST_LANES = 2_048, 256, 4_096
@@ -27,6 +28,7 @@ def usual_lanes(rows: int) -> int:
     return min(_MOST_LANES, max(rows // _ROWS_A_LANE, isqrt(rows)))
 
 
+@stored
 class RowOrder(NamedTuple):
     """The order of rows by series and time.
 
@@ -49,6 +51,7 @@ def order_of(X: Any, columns: Columns, numpy: Any = jnp) -> RowOrder:
     return RowOrder(rows, ranks)
 
 
+@stored
 class Lanes(NamedTuple):
     """One step of all lanes, or all steps with an axis in front.
 
@@ -65,6 +68,7 @@ class Lanes(NamedTuple):
     start: Int[Array, "*L C"] | None = None
 
 
+@stored
 class Series(eqx.Module):
     """Rows of one or several series in lanes: L steps of C lanes, each of consecutive rows.
 

@@ -39,6 +39,7 @@ from latentgp.extensions.state_space.space_time.stacked import (
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.projected import Projected, row_marginals
 from latentgp.representations.latent_axis import (
@@ -76,6 +77,7 @@ class Prepared(NamedTuple):
         return cls(groups, priors, slots.at_rows(left))
 
 
+@stored
 class SpaceTimePosterior(LatentPosterior):
     """Posterior given sites of rows at places and times.
 

@@ -16,12 +16,12 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.state_space.kernels import StateSpace, Truncation, state_space
 from latentgp.extensions.state_space.lanes import Unrolled
+from latentgp.extensions.state_space.separable import SeparableTerm, separable_terms
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.stacked import Blocks, Layout
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
-from latentgp.kernels.separable import SeparableTerm, separable_terms
 from latentgp.numerics.cholesky import differentiable_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents

@@ -13,6 +13,7 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.extensions.state_space.kernels import Truncation, state_space
+from latentgp.extensions.state_space.separable import separable_terms
 from latentgp.extensions.state_space.space_time.posterior import Prepared, SpaceTimePosterior
 from latentgp.extensions.state_space.space_time.prior import (
     SpaceTimePrior,
@@ -21,7 +22,6 @@ from latentgp.extensions.state_space.space_time.prior import (
 )
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.kernels import LatentKernel
-from latentgp.kernels.separable import separable_terms
 from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.inducing.projected import Projected
 from latentgp.representations.inducing.selection import select_points

@@ -8,12 +8,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.state_space.space_time.stacked import segments_for
+from latentgp.modules import stored
 from latentgp.typing import Array
 
 _WIDEST = 128
 _A_STEP = 6  # slots that take as long as a step without any
 
 
+@stored
 class Slots(eqx.Module):
     """K steps of B slots; rows of one time and place share one.
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.devices import one_after_another
 from latentgp.representations.latent_axis import split_linear
@@ -104,6 +105,7 @@ class Layout(NamedTuple):
         return tuple(found)
 
 
+@stored
 class Beliefs(NamedTuple):
     """N(mean, covariance) of the state, one mean for each of S linear terms."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
 from latentgp.surfaces.tables.values import Tell, in_order, listed, texts_in, warn
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _MOST_COLUMNS = 2_000
 
 
+@stored
 @dataclass(frozen=True)
 class LevelColumn:
     """A column of categories with fixed effects, which are differences from the first level.
@@ -59,6 +61,7 @@ class LevelColumn:
         return np.array([number_of.get(text, 0) for text in texts], np.int64)
 
 
+@stored
 @dataclass(frozen=True)
 class FixedColumn:
     """A product that has a fixed effect.

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
+from latentgp.modules import stored
 from latentgp.setup.additive import AdditiveTerms, Groups, Smooth
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn, as_read
 from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
@@ -40,6 +41,7 @@ _DEPENDENT = 1e-12  # of a column's length, what is left of it beside the column
 _FAR = 10.0  # deviations from zero at which intercepts of groups say little
 
 
+@stored
 @dataclass(frozen=True)
 class FormulaEncoder:
     """Encoding of tables as the columns of a formula's terms, learned from a training table.

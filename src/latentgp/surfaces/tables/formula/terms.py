@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from latentgp.modules import stored
 
+
+@stored
 @dataclass(frozen=True)
 class TermFactor:
     """Factor of a term.

@@ -7,7 +7,6 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.iterative.solvers.operators import System
@@ -96,31 +95,3 @@ def block_root(
         return lower_cholesky(scale[:, None] * K * scale + jnp.diag(added))
 
     return BlockRoot(rows, jax.lax.map(of_block, rows))
-
-
-def blocks_of_rows(X: Float[np.ndarray, "N D"], size: int) -> Int[np.ndarray, "K B"]:
-    """Rows near each other, at most so many in a block: halves of the widest column, repeated.
-
-    Args:
-        X: inputs, in length-scales if columns differ.
-        size: the most rows of a block.
-
-    Returns:
-        Rows of each block, in which N fills up the short ones.
-
-    Example:
-        >>> blocks_of_rows(np.array([[3.0], [0.0], [2.0], [1.0], [4.0]]), 3).tolist()
-        [[1, 3, 5], [2, 0, 4]]
-    """
-    done: list[np.ndarray] = []
-    waiting = [np.arange(len(X))]
-    while waiting:
-        rows = waiting.pop(0)
-        if len(rows) <= size:
-            done.append(rows)
-            continue
-        widest = np.argmax(np.ptp(X[rows], axis=0))
-        rows = rows[np.argsort(X[rows, widest], kind="stable")]
-        waiting += [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
-    width = max(map(len, done))
-    return np.stack([np.pad(r, (0, width - len(r)), constant_values=len(X)) for r in done])

@@ -1,0 +1,43 @@
+"""Representations by neighbours, as named methods and "auto" take them."""
+
+from __future__ import annotations
+
+from latentgp.choosing.choice import Offer, usual_representation
+from latentgp.choosing.registry import without_points
+from latentgp.kernels import has_effects, is_tabulated
+from latentgp.likelihoods import Gaussian
+from latentgp.models import LatentGP
+from latentgp.representations import Inducing, Representation
+
+_MOST_ROWS = 100_000  # all of which a prediction looks at
+
+
+def of_targets(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
+    """As many neighbours as is usual."""
+    from latentgp.extensions.neighbours.representation import Neighbours
+
+    without_points(model, rows, n_inducing)
+    return Neighbours()
+
+
+def of_latents(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
+    """As many neighbours of latents as is usual."""
+    from latentgp.extensions.neighbours.latent import LatentNeighbours
+
+    without_points(model, rows, n_inducing)
+    return LatentNeighbours()
+
+
+def nearest_rows(
+    model: LatentGP, rows: int, inputs: int | None, n_inducing: int | None
+) -> Offer | None:
+    """The offer where the targets of the nearest rows are all that a row needs, of one output."""
+    many = isinstance(usual_representation(model, rows), Inducing) and rows <= _MOST_ROWS
+    known = is_tabulated(model.kernel) or has_effects(model.kernel)
+    if n_inducing is not None or not many or known or not isinstance(model.likelihood, Gaussian):
+        return None
+    from latentgp.extensions.neighbours.representation import Neighbours  # where rows are many
+
+    near = Neighbours()
+    why = f"{rows} rows, each given its {near.number} nearest, which say more than points"
+    return Offer(2, near, why, for_gaussian_noise_alone=True)

@@ -1,0 +1,66 @@
+"""What `Inducing(features=...)` takes: kinds of inducing variables that are no points."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from jaxtyping import Float, Key
+
+from latentgp.kernels import LatentKernel
+from latentgp.models import LatentGP
+from latentgp.modules import Module
+from latentgp.representations.summary import RowsAsSums
+from latentgp.representations.variables import InducingVariables
+from latentgp.rows.data import Data
+from latentgp.typing import Array
+
+
+class InducingFeatures(Module):
+    """A kind of inducing variables, made for rows and a kernel."""
+
+    @abstractmethod
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> InducingVariables:
+        """The inducing variables for some rows and a kernel, at whose values a search starts.
+
+        Raises:
+            InputError: the kernel is none that the kind has variables for.
+        """
+
+    def renewed(
+        self,
+        variables: Any,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        share: float,
+    ) -> InducingVariables | None:
+        """The variables for another kernel; None where those that there are do as well.
+
+        Args:
+            variables: that there are.
+            X: inputs of the rows.
+            weights: of the rows; None for ones.
+            kernel: the other one.
+            share: of what is left open that may still be.
+        """
+        return None
+
+    def sums(self, model: LatentGP, data: Data, variables: Any) -> RowsAsSums | None:
+        """Sums that stand for the rows of a model; None where there are none."""
+        return None
+
+    def has_sums(self, variables: Any) -> bool:
+        """Whether sums over rows can be made once for all hyper-parameters."""
+        return False
+
+    @property
+    def evidence_is_bound(self) -> bool:
+        """Whether the evidence that they give is a lower bound on that of the kernel."""
+        return True
