@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DIST := dist
 
-.PHONY: demo quick test test-slow test-wheels check format docs wheel dist clean
+.PHONY: demo quick test test-all test-optimised test-wheels check format docs wheel dist clean
 demo: .venv/installed
 	$(BIN)/latentgp demo
 
@@ -13,8 +13,13 @@ quick: .venv/installed-dev
 test: .venv/installed-dev
 	$(BIN)/python -m pytest
 
-test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -m slow
+test-all: .venv/installed-dev
+	$(BIN)/python tests/support/all_cases.py
+
+test-optimised: .venv/installed-dev
+	OPTIMISED=1 $(BIN)/python -m pytest -m "slow or not slow" tests/surfaces/test_demo.py \
+	  tests/statistical/test_gold_standard.py::test_every_method_by_name_is_near_long_chains \
+	  tests/extensions/deep/test_deep_chains.py::test_one_layer_with_gaussian_noise_is_bayesian_linear_regression
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

@@ -10,13 +10,15 @@ from pathlib import Path
 # Most of the time of the tests goes into compiling programs that then run for milliseconds: little
 # optimisation, and what one process has compiled the others take over. Before JAX is imported.
 QUICK_TO_COMPILE = "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
+AS_USERS_HAVE_THEM = "OPTIMISED" in os.environ  # `make test-optimised`
 os.environ |= {
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
-if "XLA_FLAGS" not in os.environ:  # the first process finds out, those it starts inherit
+if not AS_USERS_HAVE_THEM:
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+if not AS_USERS_HAVE_THEM and "XLA_FLAGS" not in os.environ:  # those it starts inherit them
     # A compiler that does not know one of them ends the process.
     flags = {**os.environ, "XLA_FLAGS": QUICK_TO_COMPILE}
     known = subprocess.run(
@@ -42,13 +44,18 @@ _CORE = (
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "type_check.check")
 
 from latentgp.runtime import compilation_cache  # noqa: E402
-from slow import thin_out  # noqa: E402
+from slow import in_turn, turn_of_commit  # noqa: E402
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Before markers select: an ordinary run takes some of many cases of a kind."""
-    thin_out(items)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Cases whose turn it is, unless they are chosen by marker, word or name."""
+    asked = config.option
+    if not (asked.markexpr or asked.keyword or any("::" in name for name in config.args)):
+        taken = list(in_turn(items, turn_of_commit()))
+        left = [item for item, is_taken in zip(items, taken, strict=True) if not is_taken]
+        items[:] = [item for item, is_taken in zip(items, taken, strict=True) if is_taken]
+        config.hook.pytest_deselected(items=left)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,6 +9,8 @@ import pytest
 
 import latentgp as lgp
 from gold_standard import FILE, LOG_CONCAVE
+from latentgp.choosing.registry import METHODS as BY_NAME
+from latentgp.choosing.registry import method_from_name
 from latentgp.parameters.base import parameters
 from likelihood_cases import AT_EVERY_CHANGE
 from simulated import INPUTS, model_of
@@ -73,6 +75,33 @@ def test_posterior_is_near_long_chains(name, label):
     assert off.max() <= bounds.mean
     assert ratio.min() >= bounds.smallest
     assert ratio.max() <= bounds.largest
+
+
+# With one layer in `test_deep_chains.py`.
+NAMES = sorted(set(BY_NAME) - {"deep-mcmc"})
+# Methods for Gaussian noise, and one whose hundred features stand for the kernel.
+FOR_NOISE = {"exact", "collapsed", "neighbours", "solves", "sgld", "random-features"}
+BY_METHOD = {
+    "laplace": Bounds(mean=0.2),  # the mode of skewed marginals
+    "laplace-neighbours": Bounds(mean=0.2),
+    "random-features": Bounds(mean=0.5, smallest=0.65),
+    "sgld": Bounds(mean=0.6, smallest=0.8, largest=1.3),  # of chains over hyper-parameters
+    "elliptical-slice": Bounds(mean=0.2, largest=1.1),
+}
+
+
+@pytest.mark.slow  # `make test-optimised` runs it at every commit
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_by_name_is_near_long_chains(name):
+    kind = "Gaussian" if name in FOR_NOISE else "Bernoulli"
+    model, data = model_of(LOG_CONCAVE[kind][0]), lgp.Data(INPUTS, GOLD[kind]["y"])
+    method = method_from_name(name, model, len(INPUTS)).method
+    held = {"learn_hyperparameters": False} if name != "sgld" else {}
+    fit = lgp.fit(model, data, key=jax.random.key(0), method=method, **held)
+    off, ratio = differences(fit.posterior, GOLD[kind])
+    bounds = BY_METHOD.get(name, Bounds(largest=1.1))
+    assert off.max() <= bounds.mean
+    assert bounds.smallest <= ratio.min() <= ratio.max() <= bounds.largest
 
 
 def test_exceptions_are_needed():

@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 # Blocks that run whole conformance suites, long chains or many fits.
 LONG = (
-    *("CONTRIBUTING.md", "elsewhere.md", "estimators.md", "from-stan-and-inla.md", "maps.md"),
-    *("own-likelihood.md", "priors-to-loo.md", "sampling.md", "scale.md"),
-    *("deep.md", "time-series.md"),
+    *("elsewhere.md", "estimators.md", "from-stan-and-inla.md", "maps.md", "own-likelihood.md"),
+    *("priors-to-loo.md", "sampling.md", "scale.md", "deep.md", "time-series.md"),
 )
+MARKS = {"CONTRIBUTING.md": pytest.mark.always} | dict.fromkeys(LONG, pytest.mark.slow)
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 PAGES = [
     *sorted(ROOT.glob("*.md")),
@@ -50,7 +50,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     "document",
-    [pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG)) for path in DOCUMENTS],
+    [pytest.param(path, marks=MARKS.get(path.name, ())) for path in DOCUMENTS],
     ids=lambda path: path.name,
 )
 def test_blocks_run(document, run, tmp_path):

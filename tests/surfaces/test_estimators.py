@@ -86,6 +86,7 @@ class LevelsOfChecks(GPOrdinalClassifier):
             self.order = order
 
 
+@pytest.mark.always
 @parametrize_with_checks([GPRegressor(), GPClassifier(), CountsOfChecks(), LevelsOfChecks()])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)

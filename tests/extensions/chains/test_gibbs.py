@@ -1,6 +1,6 @@
 """Gibbs sampling: the right joint law, and the posteriors that other exact routes give.
 
-Every statistical check comes short, and long for `make test-slow`.
+Every statistical check comes short, and long under the slow marker.
 """
 
 from fractions import Fraction
