@@ -167,8 +167,11 @@ def _taken(module: str, names: set[str]) -> str:
         if isinstance(node, ast.Assign):
             own = {getattr(target, "id", None) for target in node.targets}
         if own & names:
-            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-            found.append("\n".join(lines[first - 1 : node.end_lineno]))
+            decorators = getattr(node, "decorator_list", [])
+            first = min([node.lineno, *(d.lineno for d in decorators)])
+            own_lines = lines[first - 1 : node.end_lineno]
+            # A predictor reads no stored files.
+            found.append("\n".join(line for line in own_lines if line != "@stored"))
             names = names - own
     if names:
         raise LookupError(f"{module} does not define {sorted(names)}")
