@@ -46,6 +46,8 @@ jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "t
 from latentgp.runtime import compilation_cache  # noqa: E402
 from slow import in_turn, turn_of_commit  # noqa: E402
 
+pytest_plugins = ["without"]
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):

@@ -58,10 +58,10 @@ def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
 
     Example:
         >>> import latentgp as lgp
-        >>> lgp.HMC(tuning="hand")
+        >>> lgp.Inducing(4, covariance="some")
         Traceback (most recent call last):
             ...
-        latentgp.errors.InputError: HMC.tuning must be one of windows, jumps, got 'hand'.
+        latentgp.errors.InputError: Inducing.covariance must be one of full, diagonal, got 'some'.
     """
     for name, known in choices.items():
         value, known = getattr(owner, name), tuple(known)

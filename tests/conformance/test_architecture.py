@@ -62,6 +62,7 @@ LEVELS = {
             "surfaces.report",
             "surfaces.demo",
             "surfaces.cli testing",
+            "extensions.chains.testing",
         ]
     )
     for room in rooms.split()

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,33 +17,7 @@ from latentgp.extensions import present
 
 SOURCE = Path(lgp.__file__).parent
 EXTENSIONS = present()
-# Fits, predictions and choices of the core alone, in a process without an extension.
-PROGRAM = """
-import jax, numpy as np, latentgp as lgp
-from latentgp.choosing.registry import METHODS
-from latentgp.extensions import present
-
-assert not present().keys() & {gone}, present().keys()
-X = np.linspace(0, 6, 30)[:, None]
-counts = np.random.default_rng(0).poisson(np.exp(np.sin(X[:, 0])))
-regression = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
-rows = lgp.Data(X, np.sin(X[:, 0]))
-for name in ("exact", "collapsed", "augmented", "variational", "laplace", "ep"):
-    method = METHODS[name].method
-    model, data = regression, rows
-    if name in ("variational", "laplace", "ep"):
-        model, data = lgp.LatentGP(lgp.RBF(), lgp.Poisson()), lgp.Data(X, counts)
-    fit = lgp.fit(
-        model, data, key=jax.random.key(0), method=method(), learn_hyperparameters=False
-    )
-    assert np.isfinite(fit.posterior.predict(X).mean).all(), name
-fit = lgp.fit(regression, rows, key=jax.random.key(0), max_evaluations=3)
-after = fit.posterior.update([[7.0]], [0.6], key=jax.random.key(1))
-assert np.isfinite(after.predict_f(X).mean).all()
-assert lgp.GPRegressor(random_state=0).fit(X, rows.y).predict(X).shape == (30,)
-for name in lgp.__all__:
-    getattr(lgp, name)
-"""
+CORE = "tests/unit", "tests/conformance"  # whose quick cases pass without any extension
 
 
 def lost_with(name):
@@ -53,18 +28,38 @@ def lost_with(name):
     return lost
 
 
+def asked_of(names):
+    """Public names and names of methods of extensions, by which a test asks for one."""
+    for own in (EXTENSIONS[name] for name in names):
+        yield from (own.package.rpartition(".")[2], *own.places, *own.methods)
+
+
+@pytest.mark.tenth
 @pytest.mark.parametrize("name", sorted(EXTENSIONS))
 def test_the_core_stands_without(name, tmp_path):
     lost = lost_with(name)
     shutil.copytree(SOURCE, tmp_path / "latentgp", ignore=shutil.ignore_patterns("__pycache__"))
     for own in lost:
         shutil.rmtree(tmp_path / "latentgp" / "extensions" / own)
-    program = PROGRAM.format(gone=lost)
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    gone = " ".join(asked_of(lost))
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "WITHOUT": gone}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n0",
+        "-m",
+        "quick",
+        "-p",
+        "no:cacheprovider",
+        *CORE,
+    ]
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+        command, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2]
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout
+    found = re.search(r"(\d+) passed", done.stdout)
+    assert int(found[1]) > 1000, done.stdout
 
 
 @pytest.mark.quick

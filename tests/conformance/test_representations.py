@@ -11,21 +11,27 @@ from latentgp.representations import Representation
 from latentgp.testing import check_representation
 from problems import BINARY, KERNEL, X, classification
 from slow import slow_parameters
+from without import available
 
-REPRESENTATIONS = {
-    "dense": (lgp.Dense(), None),
-    "inducing, every row": (lgp.Inducing(points=X), True),
-    "inducing, chosen": (lgp.Inducing(number=4), False),
-    "inducing, diagonal": (lgp.Inducing(number=4, covariance="diagonal"), False),
-    "matrix-free, few rows": (lgp.MatrixFree(tolerance=1e-12), True),
-    "neighbours, every row": (lgp.Neighbours(len(X) - 1), True),
-    "neighbours, few": (lgp.Neighbours(3), False),
-    "neighbours of residuals, every row": (lgp.Neighbours(len(X) - 1, inducing=3), True),
-    "neighbours of residuals, few": (lgp.Neighbours(3, inducing=3), False),
-    "neighbours of latents, every row": (lgp.LatentNeighbours(len(X) - 1), True),
-    "neighbours of latents, few": (lgp.LatentNeighbours(3), False),
-    "random features": (lgp.RandomFeatures(20), None),
-}
+REPRESENTATIONS = available(
+    {
+        "dense": lambda: (lgp.Dense(), None),
+        "inducing, every row": lambda: (lgp.Inducing(points=X), True),
+        "inducing, chosen": lambda: (lgp.Inducing(number=4), False),
+        "inducing, diagonal": lambda: (lgp.Inducing(number=4, covariance="diagonal"), False),
+        "matrix-free, few rows": lambda: (lgp.MatrixFree(tolerance=1e-12), True),
+        "neighbours, every row": lambda: (lgp.Neighbours(len(X) - 1), True),
+        "neighbours, few": lambda: (lgp.Neighbours(3), False),
+        "neighbours of residuals, every row": lambda: (
+            lgp.Neighbours(len(X) - 1, inducing=3),
+            True,
+        ),
+        "neighbours of residuals, few": lambda: (lgp.Neighbours(3, inducing=3), False),
+        "neighbours of latents, every row": lambda: (lgp.LatentNeighbours(len(X) - 1), True),
+        "neighbours of latents, few": lambda: (lgp.LatentNeighbours(3), False),
+        "random features": lambda: (lgp.RandomFeatures(20), None),
+    }
+)
 LINE = {  # of one column, for representations that take no other
     "shared": lgp.Matern32(variance=1.3).on(0) + lgp.Constant(0.4),
     "own, alike": lgp.PerLatent(
@@ -59,17 +65,22 @@ PAIRS = [
 
 
 ADDITIVE = lgp.Matern32(0.6, 1.5).on(0) + 0.7 * lgp.Matern52(1.1).on(1) + lgp.Constant(0.3)
-FEATURES = {
-    "splines": (lgp.BSplines(8), ADDITIVE),
-    "splines, own": (lgp.BSplines(8), lgp.PerLatent(ADDITIVE, lgp.Matern12(0.8).on(0))),
-    "Fourier": (lgp.FourierFeatures(7), ADDITIVE),
-    "eigenfunctions": (lgp.HilbertSpace(5), KERNELS["own, different"]),
-    "windows": (lgp.MultiScale(5), lgp.RBF([0.7, 1.1], 1.3)),
-    "windows, own": (lgp.MultiScale(5), lgp.PerLatent(lgp.RBF(0.7, 1.3), lgp.RBF(0.5))),
-    "harmonics": (lgp.SphericalHarmonics(20), lgp.ArcCosine()),
-    "per part": (lgp.PerPart(8), ADDITIVE + lgp.FixedEffects(4.0, 0.5).on(0)),
-    "per part, own": (lgp.PerPart(5), lgp.PerLatent(lgp.RBF(0.7, 1.3), lgp.Linear(0.5))),
-}
+FEATURES = available(
+    {
+        "splines": lambda: (lgp.BSplines(8), ADDITIVE),
+        "splines, own": lambda: (lgp.BSplines(8), lgp.PerLatent(ADDITIVE, lgp.Matern12(0.8).on(0))),
+        "Fourier": lambda: (lgp.FourierFeatures(7), ADDITIVE),
+        "eigenfunctions": lambda: (lgp.HilbertSpace(5), KERNELS["own, different"]),
+        "windows": lambda: (lgp.MultiScale(5), lgp.RBF([0.7, 1.1], 1.3)),
+        "windows, own": lambda: (lgp.MultiScale(5), lgp.PerLatent(lgp.RBF(0.7, 1.3), lgp.RBF(0.5))),
+        "harmonics": lambda: (lgp.SphericalHarmonics(20), lgp.ArcCosine()),
+        "per part": lambda: (lgp.PerPart(8), ADDITIVE + lgp.FixedEffects(4.0, 0.5).on(0)),
+        "per part, own": lambda: (
+            lgp.PerPart(5),
+            lgp.PerLatent(lgp.RBF(0.7, 1.3), lgp.Linear(0.5)),
+        ),
+    }
+)
 
 
 @pytest.mark.slow

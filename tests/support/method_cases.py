@@ -11,9 +11,8 @@ _CLASSES = {
 }
 _CHAINS = {"draws": 120, "warmup": 10, "chains": 1}
 _SHORT = {
-    lgp.GibbsSampling: _CHAINS | {"warmup": 0},
-    lgp.EllipticalSlice: _CHAINS | {"warmup": 0},
-    **dict.fromkeys([lgp.MCMC, lgp.HMC, lgp.NUTS, lgp.DeepMCMC, lgp.SGLD], _CHAINS),
+    **dict.fromkeys(["gibbs", "elliptical-slice"], _CHAINS | {"warmup": 0}),
+    **dict.fromkeys(["mcmc", "hmc", "nuts", "deep-mcmc", "sgld"], _CHAINS),
 }
 _REGRESSORS = {
     "stochastic": lambda: lgp.Stochastic(lgp.CollapsedVI(_points()), batch_size=4, epochs=50),
@@ -60,7 +59,7 @@ def case_of(name):
     if known is not None:
         return model, data, known()
     kind = METHODS[name].method
-    settings = dict(_SHORT.get(kind, {}))
+    settings = dict(_SHORT.get(name, {}))
     if "neighbours" in name:
         settings["representation"] = METHODS[name].representation(regression(), len(X), None)
     return model, data, kind(**settings)

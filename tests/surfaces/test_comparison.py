@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from latentgp import GPCountRegressor
 from latentgp.errors import InputError
-from latentgp.extensions.deep.depth import verdict
 from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.cli.report import comparison_picture, print_comparison
 from latentgp.surfaces.evaluation import comparison
@@ -22,6 +21,7 @@ from latentgp.surfaces.evaluation.comparison import (
     compare,
     interval_coverages,
 )
+from latentgp.surfaces.evaluation.depth import verdict
 
 pytestmark = pytest.mark.quick
 

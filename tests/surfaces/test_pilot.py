@@ -209,7 +209,9 @@ def test_the_command(here, monkeypatch, capsys, tmp_path):
 
 @pytest.mark.quick
 def test_batches_keep_nothing_of_every_row():
-    with pytest.raises(InputError, match=r"representation=Neighbours\(number=9\) keeps coefficients of"):
+    with pytest.raises(
+        InputError, match=r"representation=Neighbours\(number=9\) keeps coefficients of"
+    ):
         TableModel.fit_files("t.csv", "y", representation=lgp.Neighbours(9))
 
 

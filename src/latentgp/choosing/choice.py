@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Literal, NamedTuple, get_args
 
 from latentgp.errors import InputError
-from latentgp.extensions import offers
+from latentgp.extensions import answer, offers
 from latentgp.kernels import has_effects, is_tabulated
 from latentgp.kernels.areal import areas_alone
 from latentgp.likelihoods import LeastSquares
@@ -96,7 +96,7 @@ class Choice(NamedTuple):
         batches = own.works_in_batches and not own.representation.one_coefficient_a_row
         if final > budget / 2 and batches:
             why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
-            return Choice(_answer("batches")(own), f"{self.reason}; {why}")
+            return Choice(answer("batches")(own), f"{self.reason}; {why}")
         part = max(int(rows * (budget - final) / search), _FEWEST_ROWS_A_POINT * number)
         if part >= rows:
             return self
@@ -125,22 +125,10 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
     if hyperparameters != "optimise" and choice.otherwise is not None:
         choice = choice.otherwise
     if hyperparameters == "integrate":
-        return _answer("integrate")(choice, learned)
+        return answer("integrate")(choice, learned)
     if hyperparameters == "sample" and not choice.method.samples_hyperparameters:
-        return _answer("sample")(choice, model)
+        return answer("sample")(choice, model)
     return choice
-
-
-def _answer(asked: str) -> Any:
-    """What the one extension that can do it says.
-
-    Raises:
-        InputError: there is none.
-    """
-    found = offers(asked)
-    if not found:
-        raise InputError(f"No part of this installation does {asked}; install latentgp whole.")
-    return found[0]
 
 
 def choose_for(
@@ -166,12 +154,12 @@ def choose_for(
         return choice.within(seconds, model, shape) if searched else choice
     choice = choose_method(model, source.size, usual_number_of_points(model))
     why = f"{choice.reason}; batches of rows that are read"
-    return Choice(_answer("batches")(choice.method), why)
+    return Choice(answer("batches")(choice.method), why)
 
 
 def deep_choice(model: LatentGP) -> Choice:
     """The method for a model with hidden layers."""
-    return _answer("layers")(model)
+    return answer("layers")(model)
 
 
 def choose_method(
@@ -209,7 +197,7 @@ def choose_method(
         return Choice(ExactGP(representation), f"{why}{chosen.exactness}", otherwise)
     if not model.likelihood.has_gradient:
         why = f"{why}; expectations from values alone, as the likelihood has no gradient"
-        return Choice(_answer("values")(representation), why)
+        return Choice(answer("values")(representation), why)
     if usual == "AugmentedVI":
         return Choice(AugmentedVI(representation), f"{why}; augmented updates suit its kink")
     if usual == "ExpectationPropagation":

@@ -7,6 +7,7 @@ import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from latentgp.errors import InputError
 from latentgp.extension import Extension, at
 
 if TYPE_CHECKING:  # what editors and type checkers see of them
@@ -38,3 +39,15 @@ def present() -> dict[str, Extension]:
 def offers(asked: str) -> list[Any]:
     """Functions of the extensions that answer what is asked for, such as "batches"."""
     return [at(own.offers[asked]) for own in present().values() if asked in own.offers]
+
+
+def answer(asked: str) -> Any:
+    """The function of the one extension that can do what is asked for.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = offers(asked)
+    if not found:
+        raise InputError(f"No part of this installation does {asked}; install latentgp whole.")
+    return found[0]

@@ -10,12 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from numpyro.distributions import Distribution, constraints
 
 from latentgp.kernels import Precomputed
 from latentgp.kernels.graphs import GraphMatrix
 from latentgp.models import LatentGP
 from latentgp.modules import stored
+from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
+from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 from latentgp.validation import checked_levels, interval_levels
 
@@ -141,6 +144,27 @@ def marginals_of(
                 values[:, *place], weights, positive=logarithmic, prior=before
             )
     return found
+
+
+@double_precision
+def prior_marginals(
+    model: LatentGP, priors: Mapping[str, Distribution | None]
+) -> dict[str, HyperparameterMarginal]:
+    """Marginals of the priors of a model's hyper-parameters, of those that have one, by path."""
+    space = space_of_priors(model, priors)
+    drawn = space.prior_draws(jax.random.key(0))
+    return marginals_of(drawn, positive=positive_paths(space), prior={})
+
+
+def space_of_priors(model: LatentGP, priors: Mapping[str, Distribution | None]) -> ParameterSpace:
+    """The hyper-parameters that have an entry among the priors."""
+    held = tuple(path for path in parameters(model) if path not in priors)
+    return ParameterSpace(model, frozen=held, priors=priors)
+
+
+def positive_paths(space: ParameterSpace) -> list[str]:
+    """Paths of what is smoothed on the scale of its logarithm."""
+    return [p for p in space.paths if space.supports[p] is constraints.positive]
 
 
 @jax.jit

@@ -9,6 +9,9 @@ Example:
     >>> check_kernel(2.0 * RBF(lengthscale=0.5), np.random.default_rng(0).normal(size=(5, 2)))
 """
 
+from typing import TYPE_CHECKING, Any
+
+from latentgp.extensions import present
 from latentgp.testing.augmentations import check_augmentation
 from latentgp.testing.calibration import check_calibration, simulate_calibration
 from latentgp.testing.evidence import check_evidence
@@ -18,7 +21,9 @@ from latentgp.testing.methods import check_copies, check_method
 from latentgp.testing.posteriors import check_posterior
 from latentgp.testing.representations import check_representation
 from latentgp.testing.rules import check_rule
-from latentgp.testing.samplers import check_sampler
+
+if TYPE_CHECKING:
+    from latentgp.extensions.chains.testing import check_sampler as check_sampler
 
 __all__ = [
     "check_augmentation",
@@ -34,3 +39,11 @@ __all__ = [
     "check_sampler",
     "simulate_calibration",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A suite that an extension brings."""
+    for own in present().values():
+        if own.places.get(name) == f"{own.package}.testing":
+            return own.attribute(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,12 +18,11 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Bool, Float, Key
 
-from latentgp.extensions.chains.posterior import SampledPosterior
-from latentgp.extensions.deep.layers import Layout
 from latentgp.fit import fit
 from latentgp.methods.base import Method
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, variances_of
+from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.prior import draw_rows, moments_before
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
@@ -125,7 +124,7 @@ def simulate_calibration(
     for own_f, own_y, own_ties, own_key in zip(f, y, ties, keys, strict=True):
         data = Data(given.X, own_y, **side)
         result = fit(model, data, key=own_key, method=method, learn_hyperparameters=False)
-        if isinstance(result.posterior, SampledPosterior):
+        if isinstance(result.posterior, HoldsDraws):
             draws = result.posterior.f.reshape(-1, *own_f.shape)
             below.append((np.sum(draws < own_f, axis=0) + own_ties) / (len(draws) + 1))
         else:
@@ -209,7 +208,7 @@ def check_ranks(found: Calibration, name: str, *, standard_errors: float = 4.5) 
 
 @jax.jit
 def from_prior(
-    model: LatentGP, layout: Layout | None, given: Data, keys: Key[Array, "R"]
+    model: LatentGP, layout: Any, given: Data, keys: Key[Array, "R"]
 ) -> tuple[Float[Array, "R N Q"], Float[Array, "R N *P"]]:
     """Latents drawn from the prior at the rows of `given`, and targets given them."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from latentgp.extensions.chains.methods.nuts import NUTS as NUTS
     from latentgp.extensions.chains.methods.sampling import SamplingMethod as SamplingMethod
     from latentgp.extensions.chains.posterior import SampledPosterior as SampledPosterior
+    from latentgp.extensions.chains.testing import check_sampler as check_sampler
 
 _FOR_SAMPLERS = "latentgp.choosing.registry:for_samplers"
 _METHODS = {
@@ -62,9 +63,10 @@ EXTENSION = Extension(
         "methods.sampling": "SamplingMethod",
         "posterior": "SampledPosterior",
         "measures": "Ranking r_hat_at rank_samplers",
+        "testing": "check_sampler",
     },
     methods=_METHODS,
     offers={"sample": f"{__name__}.offers:sampler"},
-    apart="Ranking r_hat_at rank_samplers",
+    apart="Ranking r_hat_at rank_samplers check_sampler",
 )
 __getattr__ = EXTENSION.attribute

@@ -36,7 +36,10 @@ EXTENSION = Extension(
         "random_features": "RandomFeatures",
     },
     methods=_METHODS,
-    offers={"layers": f"{__name__}.offers:of_layers"},
+    offers={
+        "layers": f"{__name__}.offers:of_layers",
+        "hidden layers": f"{__name__}.initial_model:deepened",
+    },
     requires=(
         "batches",
         "chains",

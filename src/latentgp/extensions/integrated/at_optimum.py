@@ -18,16 +18,13 @@ from latentgp.extensions.integrated.exploration import axes_at_mode
 from latentgp.extensions.integrated.hyperparameter_density import (
     HyperparameterDensity,
     marginals_in,
-    positive_paths,
 )
 from latentgp.extensions.integrated.method import check_integrable
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.models import LatentGP, without_constant
 from latentgp.numerics.quadrature import sobol_nodes
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal, space_of_priors
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.rows.data import MergedRows
@@ -73,7 +70,7 @@ def marginals_at_optimum(
     if "mean.value" not in priors:  # squares of targets far from zero would lose their digits
         model, centre = without_constant(model)
         rows = rows.centred(centre)
-    space = _space(model, priors)
+    space = space_of_priors(model, priors)
     if space.size > _MOST:
         raise InputError(
             f"{space.size} hyper-parameters are too many for a Hessian by differences, at most "
@@ -108,22 +105,6 @@ def _normal_draws(axes: Float[np.ndarray, "P P"]) -> Float[np.ndarray, "S P"]:
     nodes, _ = sobol_nodes(len(axes), _DRAWS)
     ranks = np.argsort(np.argsort(nodes @ axes.T, axis=0), axis=0)
     return ndtri((ranks + 0.5) / _DRAWS) * np.linalg.norm(axes, axis=1)
-
-
-@double_precision
-def prior_marginals(
-    model: LatentGP, priors: Mapping[str, Distribution | None]
-) -> dict[str, HyperparameterMarginal]:
-    """Marginals of the priors of a model's hyper-parameters, of those that have one, by path."""
-    space = _space(model, priors)
-    drawn = space.prior_draws(jax.random.key(0))
-    return marginals_of(drawn, positive=positive_paths(space), prior={})
-
-
-def _space(model: LatentGP, priors: Mapping[str, Distribution | None]) -> ParameterSpace:
-    """The hyper-parameters that have an entry among the priors."""
-    held = tuple(path for path in parameters(model) if path not in priors)
-    return ParameterSpace(model, frozen=held, priors=priors)
 
 
 def _through_same_points(method: Any, posterior: Posterior) -> SiteMethod:

@@ -10,14 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.extensions.integrated.exploration import Evaluated, Explored, Places
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.components import Gaussians
-from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of, stacked_models
+from latentgp.posteriors.hyperparameters import (
+    HyperparameterMarginal,
+    marginals_of,
+    positive_paths,
+    stacked_models,
+)
 from latentgp.representations import LatentPosterior
 from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, Step
 from latentgp.runtime.threads import on_all_cores
@@ -158,8 +162,3 @@ def marginals_in(
     values = {path: np.asarray(known[path].value) for path in space.paths}
     prior = space.prior_draws(jax.random.key(0))
     return marginals_of(values, weights, positive=positive_paths(space), prior=prior)
-
-
-def positive_paths(space: ParameterSpace) -> list[str]:
-    """Paths of what is smoothed on the scale of its logarithm."""
-    return [p for p in space.paths if space.supports[p] is constraints.positive]

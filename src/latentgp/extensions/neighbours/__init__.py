@@ -29,7 +29,10 @@ EXTENSION = Extension(
         "representation": "Neighbours",
     },
     methods=_METHODS,
-    offers={"rows": f"{__name__}.offers:nearest_rows"},
+    offers={
+        "rows": f"{__name__}.offers:nearest_rows",
+        "pilot": f"{__name__}.offers:candidates",
+    },
     requires=("iterative",),
 )
 __getattr__ = EXTENSION.attribute

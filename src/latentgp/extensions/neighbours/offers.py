@@ -41,3 +41,11 @@ def nearest_rows(
     near = Neighbours()
     why = f"{rows} rows, each given its {near.number} nearest, which say more than points"
     return Offer(2, near, why, for_gaussian_noise_alone=True)
+
+
+def candidates() -> dict[str, tuple[Representation, int | None, bool]]:
+    """What a pilot tries: by name, for so many rows at most, for any likelihood."""
+    from latentgp.extensions.neighbours.representation import Neighbours
+
+    near, both = Neighbours(20), Neighbours(20, inducing=200)
+    return {"neighbours-20": (near, None, True), "both": (both, None, False)}

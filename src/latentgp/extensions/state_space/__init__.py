@@ -17,6 +17,7 @@ EXTENSION = Extension(
     offers={
         "rows": f"{__name__}.offers:long_series",
         "series": f"{__name__}.offers:is_long_series",
+        "series of a table": f"{__name__}.markov.representation:Markov",
     },
 )
 __getattr__ = EXTENSION.attribute

@@ -32,7 +32,7 @@ from latentgp.choosing.choice import (
 from latentgp.choosing.registry import method_from_name, names_in_words
 from latentgp.errors import InputError, warn_user
 from latentgp.extension import verb
-from latentgp.extensions.batches.method import Stochastic
+from latentgp.extensions import answer
 from latentgp.fit import fit
 from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
@@ -228,9 +228,7 @@ class GPEstimator(BaseEstimator):
                     "depth has layers with kernels and features of their own; leave kernel, "
                     "n_inducing and representation out, or call latentgp.fit with a DeepGP."
                 )
-            from latentgp.extensions.deep.initial_model import deepened
-
-            model = deepened(model, self.depth, merged)
+            model = answer("hidden layers")(model, self.depth, merged)
         asked, method, own = self.hyperparameters, self.method, self._own_representation()
         if isinstance(method, str):
             plain = kernel is None and self.depth == 1 and own is None and method == "auto"
@@ -330,7 +328,7 @@ class GPEstimator(BaseEstimator):
             if own is None or own.one_coefficient_a_row:
                 number, usual = self._number_of_points(), usual_number_of_points(self.model_)
                 method = method.through_points(None, number, usual, selection="k-means++")
-            batches = Stochastic.of(method, batch_size=batch_size or 1000, epochs=epochs or 20)
+            batches = answer("batches")(method, batch_size=batch_size or 1000, epochs=epochs or 20)
         model, centre = without_constant(self.model_)
         result = self._run(
             model,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Key
@@ -13,14 +13,13 @@ from scipy.special import ndtri
 
 from latentgp.choosing.choice import Choice, choose_method, treating
 from latentgp.errors import InputError
-from latentgp.extensions.chains.draws import ChainSummary
-from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.fit import fit
 from latentgp.methods.base import Method
 from latentgp.methods.result import Fit
 from latentgp.modules import stored
 from latentgp.parameters.base import parameters
 from latentgp.posteriors.arviz_versions import import_arviz
+from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.representations import Dense
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import Callback
@@ -33,6 +32,9 @@ from latentgp.surfaces.evaluation.draws import (
 )
 from latentgp.typing import Array
 from latentgp.validation import interval_levels
+
+if TYPE_CHECKING:
+    from latentgp.extensions.chains.draws import ChainSummary
 
 _DENSE_ROWS = 500  # up to which chains have one coefficient a row, whatever the fit had
 _ROWS = 200  # that are compared
@@ -226,7 +228,7 @@ def certify(
             verbose=verbose,
         )
     exact: Any = chains.posterior
-    if not isinstance(exact, SampledPosterior) or exact.f.shape[2] == 0:
+    if not isinstance(exact, HoldsDraws) or exact.f.shape[2] == 0:
         raise InputError(f"{sampler!r} keeps no draws of f to compare with; use MCMC.")
     places = np.linspace(0, exact.f.shape[2] - 1, min(_ROWS, exact.f.shape[2])).astype(int)
     seen = exact.rows.select(places)
@@ -297,7 +299,7 @@ def _difference(fast: Any, draws: Float[np.ndarray, "C S *P"]) -> Difference:
 
 
 def _predicted(
-    result: Fit, exact: SampledPosterior, seen: Data, places: Int[np.ndarray, "W"]
+    result: Fit, exact: HoldsDraws, seen: Data, places: Int[np.ndarray, "W"]
 ) -> Difference | None:
     """Class probabilities or means of y, under each draw and under the fit."""
     chains, draws = exact.f.shape[:2]
@@ -315,7 +317,7 @@ def _predicted(
 
 
 def _hyperparameters(
-    result: Fit, exact: SampledPosterior
+    result: Fit, exact: HoldsDraws
 ) -> tuple[tuple[str, ...], dict[str, Difference]]:
     """Fitted values, or means where the fit integrates, and those of the chains."""
     known = parameters(exact.model)

@@ -12,7 +12,6 @@ import numpy as np
 
 from latentgp.choosing.registry import METHODS
 from latentgp.errors import InputError, ProcessLost
-from latentgp.extensions.deep.depth import verdict
 from latentgp.modules import stored
 from latentgp.runtime.apart import apart
 from latentgp.runtime.progress import stepwise
@@ -23,6 +22,7 @@ from latentgp.surfaces.estimators import (
     GPRegressor,
 )
 from latentgp.surfaces.evaluation import metrics, pilot
+from latentgp.surfaces.evaluation.depth import verdict
 from latentgp.surfaces.tables import split_target
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import distances, uncensored

@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Float, Key
 from scipy.special import logsumexp
 
-from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.likelihoods.base import JointMarginals, Likelihood, SideInformation
 from latentgp.parameters.base import replace_unchecked
 from latentgp.posteriors.arviz_versions import import_arviz, smoothed_log_weights
 from latentgp.posteriors.components import Components, Law, covariances_of
 from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
 from latentgp.surfaces.evaluation.row_scores import (
@@ -55,7 +55,7 @@ def draws_at(posterior: Posterior, X: Any, key: Key[Array, ""], number: int) -> 
     return Drawn(np.moveaxis(f, 1, 0), _picked(law, picked), law.own)
 
 
-def draws_of_chains(posterior: SampledPosterior, places: Any) -> Drawn:
+def draws_of_chains(posterior: HoldsDraws, places: Any) -> Drawn:
     """Draws that chains made at some of the rows that they watched, counted among these."""
     f = posterior.f[:, :, places]
     own = {
@@ -167,7 +167,7 @@ def smoothed(
     return found.T - logsumexp(found.T, axis=0), np.atleast_1d(k)
 
 
-def efficiency_of(posterior: SampledPosterior) -> float:
+def efficiency_of(posterior: HoldsDraws) -> float:
     """Mean effective sample size of everything in the chains over the number of draws."""
     arviz = import_arviz()
     chains, draws = posterior.f.shape[:2]

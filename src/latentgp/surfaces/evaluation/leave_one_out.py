@@ -13,7 +13,6 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from latentgp.errors import InputError
-from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly
 from latentgp.methods.base import sites_are_known
@@ -25,6 +24,7 @@ from latentgp.parameters.summary import aligned
 from latentgp.posteriors.components import Components, Gaussians, Law, Mixture, OneGaussian
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import Predictive
+from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.rows.data import Data, MergedRows
@@ -153,7 +153,7 @@ def leave_one_out(fitted: Fit | Posterior, data: Data | None = None) -> LeaveOne
     rows = _rows_of(fitted, posterior, data)
     merged, model = rows.merged, posterior.model
     check_data(model.likelihood, merged)
-    if isinstance(posterior, SampledPosterior) and posterior.f.shape[2]:
+    if isinstance(posterior, HoldsDraws) and posterior.f.shape[2]:
         found = _of_chains(posterior, rows, data is None)
     else:
         found = _by_sites(fitted, posterior, merged)
@@ -176,7 +176,7 @@ def _rows_of(fitted: Any, posterior: Posterior, data: Data | None) -> MergedRows
         return data.merged_rows()
     if isinstance(fitted, Fit) and fitted.rows is not None:
         return fitted.rows
-    if isinstance(posterior, SampledPosterior) and len(posterior.watched):
+    if isinstance(posterior, HoldsDraws) and len(posterior.watched):
         return posterior.rows.merged_rows()
     raise InputError("The rows are not in memory; give them: leave_one_out(fitted, data).")
 
@@ -578,7 +578,7 @@ def _by_draws(posterior: Posterior, data: Data) -> _Found:
     return _reweighted(drawn, data, 1.0)
 
 
-def _of_chains(posterior: SampledPosterior, rows: MergedRows, own: bool) -> _Found:
+def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Found:
     """By importance sampling under the chains' draws at the rows that they watched."""
     merged, watched = rows.merged, np.arange(len(posterior.rows.y)) if own else posterior.watched
     if not own and (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from latentgp.errors import InputError
-from latentgp.extensions.neighbours.representation import Neighbours
+from latentgp.extensions import offers
 from latentgp.representations import Dense, Inducing, Representation
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ REPRESENTATIONS: dict[str, Candidate] = {
     "inducing-200": Candidate(Inducing(200)),
     "inducing-500": Candidate(Inducing(500)),
     "dense": Candidate(Dense(), most_rows=4_000),
-    "neighbours-20": Candidate(Neighbours(20)),
-    "both": Candidate(Neighbours(20, inducing=200), of_any_likelihood=False),
 }
+for _candidates in offers("pilot"):
+    REPRESENTATIONS |= {name: Candidate(*own) for name, own in _candidates().items()}
 # Rows to a second of the budget; a latent given its neighbours takes solves.
 _GAUSSIAN_ROWS, _OTHER_ROWS = 100, 14
 

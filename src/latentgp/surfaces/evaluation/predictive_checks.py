@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.likelihoods.base import Targets
 from latentgp.methods.result import Fit
 from latentgp.modules import stored
 from latentgp.parameters.summary import aligned
 from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.prior import PriorDraws
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import public
@@ -139,8 +139,8 @@ def _replicated(
     posterior: Posterior, data: Data, key: Key[Array, ""], number: int
 ) -> tuple[Any, Any, Any]:
     """Numbers of rows, their targets, and replicates of these."""
-    watches = isinstance(posterior, SampledPosterior) and len(posterior.watched)
-    if isinstance(posterior, SampledPosterior) and watches and posterior.rows.weights is None:
+    watches = isinstance(posterior, HoldsDraws) and len(posterior.watched)
+    if isinstance(posterior, HoldsDraws) and watches and posterior.rows.weights is None:
         drawn = posterior.sample_watched(key=key)
         drawn = drawn.reshape(-1, *drawn.shape[2:])
         kept = np.linspace(0, len(drawn) - 1, min(number, len(drawn))).astype(int)

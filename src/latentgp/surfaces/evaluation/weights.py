@@ -10,11 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.extensions.chains.posterior import SampledPosterior
-from latentgp.extensions.integrated.posterior import IntegratedPosterior
 from latentgp.modules import stored
 from latentgp.parameters.summary import aligned
 from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.protocols import HoldsDraws, HoldsMarginals
 from latentgp.validation import interval_levels
 
 
@@ -96,13 +95,13 @@ def kernel_weights(
         True
     """
     tail = interval_levels(level)
-    if isinstance(posterior, SampledPosterior):
+    if isinstance(posterior, HoldsDraws):
         draws = _draws(posterior)
         if shares:
             draws = draws / draws.sum(axis=-1, keepdims=True)
         mean, std = draws.mean(axis=0), draws.std(axis=0)
         lower, upper = np.quantile(draws, tail, axis=0)
-    elif isinstance(posterior, IntegratedPosterior) and not shares:
+    elif isinstance(posterior, HoldsMarginals) and not shares:
         mean, std, lower, upper = _of_marginals(posterior, level)
     else:
         raise InputError(
@@ -121,7 +120,7 @@ def kernel_weights(
     return KernelWeights(named[0], named[1], mean, std, lower, upper, level)
 
 
-def _draws(posterior: SampledPosterior) -> Float[np.ndarray, "S Q M"]:
+def _draws(posterior: HoldsDraws) -> Float[np.ndarray, "S Q M"]:
     """Draws of the weights, all chains together."""
     found = [
         np.reshape(values, (-1, *values.shape[2:]))
@@ -136,9 +135,7 @@ def _draws(posterior: SampledPosterior) -> Float[np.ndarray, "S Q M"]:
     return found[0] if found[0].ndim == 3 else np.stack(found, axis=1)
 
 
-def _of_marginals(
-    posterior: IntegratedPosterior, level: float
-) -> tuple[Float[np.ndarray, "Q M"], ...]:
+def _of_marginals(posterior: HoldsMarginals, level: float) -> tuple[Float[np.ndarray, "Q M"], ...]:
     kernel: Any = posterior.model.kernel
     shape = np.atleast_2d(getattr(kernel, "weights", np.zeros(0))).shape
     found = [

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from latentgp.errors import InputError
-from latentgp.extensions.chains.posterior import SampledPosterior
-from latentgp.extensions.integrated.at_optimum import marginals_at_optimum, prior_marginals
+from latentgp.extension import verb
 from latentgp.parameters.base import parameters
-from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.posteriors.hyperparameters import (
+    HyperparameterMarginal,
+    marginals_of,
+    prior_marginals,
+)
+from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
@@ -34,7 +38,7 @@ def hyperparameters(judged: Judged) -> Section:
     posterior, names = judged.model.estimator.posterior_, names_of(judged.model)
     found = getattr(posterior, "hyperparameter_marginals", None)
     if found is not None:
-        how = "by chains" if isinstance(posterior, SampledPosterior) else "by integration"
+        how = "by chains" if isinstance(posterior, HoldsDraws) else "by integration"
         caption = f"Posterior of the hyper-parameters, {how}."
         blocks = [_table(found, caption, names), *_figures(found, names)]
     else:
@@ -101,7 +105,7 @@ def _around_optimum(judged: Judged) -> Marginals:
         each = float(history.seconds[-1] - history.seconds[0]) / (len(history.seconds) - 1)
         if (seconds := _EVALUATIONS * count * each) > _MOST_SECONDS:
             raise InputError(f"That would take about {seconds:.0f} seconds.")
-    return marginals_at_optimum(
+    return verb("hyperparameter_marginals")(
         estimator.posterior_,
         estimator.method_,
         judged.data.merged_rows(),

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from latentgp._version import __version__
-from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.kernels.base import ActiveDimensions, Scaled
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
+from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.evaluation import metrics, plots
 from latentgp.surfaces.evaluation.comparison import LEVELS
@@ -326,7 +326,7 @@ def search(model: TableModel) -> Section | None:
     """The course of the chains, or of the search."""
     estimator, posterior = model.estimator, model.estimator.posterior_
     blocks: list[Block] = []
-    if isinstance(posterior, SampledPosterior):
+    if isinstance(posterior, HoldsDraws):
         for number, (path, draws) in enumerate(_scalars(posterior.hyperparameters)):
             axes = plots.traces(new_axes(2.8), draws, y_label=path)
             blocks.append(

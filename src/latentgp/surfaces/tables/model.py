@@ -19,8 +19,7 @@ from scipy.special import ndtri
 from latentgp.choosing.registry import of_name
 from latentgp.errors import InputError
 from latentgp.extension import verb
-from latentgp.extensions.batches.method import Stochastic
-from latentgp.extensions.deep.methods.random_feature_vi import RandomFeatureVI
+from latentgp.extensions import answer
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
 from latentgp.modules import stored
@@ -255,7 +254,7 @@ class TableModel:
                 "a fit in batches takes the most probable hyper-parameters: leave hyperparameters "
                 "out, or fit one file without batches"
             )
-        Stochastic().continued(batch_size, epochs)  # refuses what it cannot be
+        answer("batches")().continued(batch_size, epochs)  # refuses what it cannot be
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
         started = start(
@@ -284,7 +283,7 @@ class TableModel:
         )
         asked = {name: getattr(estimator, name) for name in names}
         estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
-        by_itself = method if isinstance(method, Method) else RandomFeatureVI()
+        by_itself = method if isinstance(method, Method) else of_name("random-features")()
         if deep:  # its own search starts at what a few rows say
             estimator.set_params(method=dataclasses.replace(by_itself, epochs=1))
         began = time.monotonic()

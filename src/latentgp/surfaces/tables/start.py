@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from latentgp.errors import InputError
+from latentgp.extensions import answer
 from latentgp.kernels import Matern52, White
 from latentgp.likelihoods import Likelihood, Ordinal
 from latentgp.surfaces.estimators import (
@@ -242,9 +243,7 @@ def _of_series(X: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
             found["frozen"] = (*frozen, "kernel.parts[1].kernel.variance")
         found["kernel"] = kernel
     if settings.get("representation") is None and settings.get("n_inducing") is None:
-        from latentgp.extensions.state_space.markov.representation import Markov
-
-        found["representation"] = Markov()
+        found |= {"representation": answer("series of a table")()}
     return found
 
 

@@ -1,0 +1,48 @@
+"""What some posteriors have besides: protocols, asked for by `isinstance`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int, Key, Shaped
+
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal
+from latentgp.rows.data import Data
+from latentgp.typing import Array
+
+
+@runtime_checkable
+class HoldsDraws(Protocol):
+    """Draws of hyper-parameters and of the latents at some rows, chain by chain.
+
+    Attributes:
+        hyperparameters: draws by path, shape (C, S, ...); empty if they were fixed.
+        f: draws of the latent functions at the rows in `watched`, shape (C, S, W, Q).
+        watched: places of these rows among those that were given, shape (W,).
+        rows: the data of these rows.
+        summary: the worst R-hat and effective sample sizes.
+    """
+
+    hyperparameters: dict[str, Float[np.ndarray, "C S *P"]]
+    f: Float[np.ndarray, "C S W Q"]
+    watched: Int[np.ndarray, "W"]
+    rows: Data
+    summary: Any
+    model: Any
+
+    def sample_watched(self, *, key: Key[Array, ""]) -> Shaped[np.ndarray, "C S W *P"]:
+        """A draw of y at every watched row from every draw of f."""
+        ...
+
+
+@runtime_checkable
+class HoldsMarginals(Protocol):
+    """Marginal posteriors of the hyper-parameters."""
+
+    model: Any
+
+    @property
+    def hyperparameter_marginals(self) -> dict[str, HyperparameterMarginal]:
+        """By path, a marginal an entry."""
+        ...
