@@ -57,11 +57,12 @@ def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
     """Raise InputError if an attribute, by its name, is none of its choices.
 
     Example:
-        >>> import latentgp as lgp
-        >>> lgp.Inducing(4, covariance="some")
+        >>> class Search:
+        ...     order = "random"
+        >>> check_choices(Search(), order=("ascending", "given"))
         Traceback (most recent call last):
             ...
-        latentgp.errors.InputError: Inducing.covariance must be one of full, diagonal, got 'some'.
+        latentgp.errors.InputError: Search.order must be one of ascending, given, got 'random'.
     """
     for name, known in choices.items():
         value, known = getattr(owner, name), tuple(known)
