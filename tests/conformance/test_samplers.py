@@ -10,10 +10,8 @@ import pytest
 
 import latentgp as lgp
 from latentgp.extensions.chains.couplings.ancillary import Sites
-from latentgp.extensions.chains.methods.elliptical_slice import (
-    EllipticalSliceSampler,
-    EllipticalSliceState,
-)
+from latentgp.extensions.chains.latents.base import Valued
+from latentgp.extensions.chains.methods.elliptical_slice import EllipticalSliceSampler
 from latentgp.testing import check_sampler
 
 POINTS = lgp.Inducing(points=np.array([[0.0], [0.8], [1.6], [2.4], [3.0]]))
@@ -114,7 +112,7 @@ class TiltedSampler(EllipticalSliceSampler):
 
     def step(self, state, key):
         after, told = super().step(state, key)
-        return EllipticalSliceState(0.97 * after.white, after.log_likelihood), told
+        return Valued(0.97 * after.eps, after.value), told
 
 
 class Tilted(lgp.EllipticalSlice):

@@ -1,7 +1,8 @@
-"""Elliptical slice moves."""
+"""Elliptical slice moves, and chains of them at fixed hyper-parameters."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import jax
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, Valued
+from latentgp.extensions.chains.loop import Sampler
+from latentgp.extensions.chains.target import Position
 from latentgp.typing import Array
 
 _MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
@@ -51,3 +54,35 @@ class EllipticalSlice(LatentMove):
         moved = there.value > level
         state = jax.tree.map(lambda new, old: jnp.where(moved, new, old), there, state)
         return state, Info(jnp.ones((), dtype), shrinks + 1.0)
+
+
+class EllipticalSampler(Sampler):
+    """Chains of white coefficients at fixed hyper-parameters."""
+
+    @abstractmethod
+    def start(self, key: Key[Array, ""]) -> Float[Array, "K M"]:
+        """White coefficients where a chain starts."""
+
+    @abstractmethod
+    def log_likelihood(self, white: Float[Array, "K M"]) -> Float[Array, ""]:
+        """Log likelihood of white coefficients, in nats."""
+
+    def init(self, key: Key[Array, ""]) -> Valued:
+        return Valued.at(self.log_likelihood, self.start(key))
+
+    def step(self, state: Valued, key: Key[Array, ""]) -> tuple[Valued, dict[str, Array]]:
+        one = jnp.ones((), state.eps.dtype)
+        after, info = EllipticalSlice().step(self.log_likelihood, state, one, key)
+        statistics = {
+            "acceptance_rate": info.acceptance,
+            "diverging": jnp.zeros((), bool),
+            "n_steps": info.evaluations.astype(int),
+            "lp": after.value - 0.5 * jnp.sum(after.eps**2),
+        }
+        return after, statistics
+
+    def position(self, state: Valued) -> Position:
+        return Position(jnp.zeros(0, state.eps.dtype), state.eps)
+
+    def moved(self, state: Valued, position: Position) -> Valued:
+        return Valued.at(self.log_likelihood, position.white)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.extensions.chains.coordinates import starting_point
-from latentgp.extensions.chains.loop import Sampler
+from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
-from latentgp.extensions.chains.target import Position, WhiteTarget
+from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.methods.base import usual_method
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.typing import Array
-
-_MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
 
 
 class EllipticalSlice(SamplingMethod):
@@ -75,63 +71,13 @@ class EllipticalSlice(SamplingMethod):
         return VariationalInference(self.representation)
 
 
-class EllipticalSliceState(NamedTuple):
-    """A chain's state: white coefficients, and the log likelihood there."""
-
-    white: Float[Array, "Q M"]
-    log_likelihood: Float[Array, ""]
-
-
-class EllipticalSliceSampler(Sampler):
-    """The transition at fixed hyper-parameters."""
+class EllipticalSliceSampler(EllipticalSampler):
+    """Chains of the white coefficients of latent functions."""
 
     target: WhiteTarget
 
-    def init(self, key: Key[Array, ""]) -> EllipticalSliceState:
-        white = starting_point(self.target, key).white
-        return EllipticalSliceState(white, self._log_likelihood(white))
+    def start(self, key: Key[Array, ""]) -> Float[Array, "Q M"]:
+        return starting_point(self.target, key).white
 
-    def step(
-        self, state: EllipticalSliceState, key: Key[Array, ""]
-    ) -> tuple[EllipticalSliceState, dict[str, Array]]:
-        key_prior, key_level, key_angle, key_shrink = jax.random.split(key, 4)
-        white, dtype = state.white, state.white.dtype
-        other = jax.random.normal(key_prior, white.shape, dtype)
-        level = state.log_likelihood + jnp.log(jax.random.uniform(key_level, dtype=dtype))
-        first = jax.random.uniform(key_angle, dtype=dtype, maxval=2 * jnp.pi)
-
-        def at(angle: Array) -> EllipticalSliceState:
-            there = white * jnp.cos(angle) + other * jnp.sin(angle)
-            return EllipticalSliceState(there, self._log_likelihood(there))
-
-        def is_below(carry: tuple) -> Array:
-            there, *_, shrinks = carry
-            return ~(there.log_likelihood > level) & (shrinks < _MOST_SHRINKS)
-
-        def shrink(carry: tuple) -> tuple:
-            _, angle, low, high, shrinks = carry
-            low, high = jnp.where(angle < 0, angle, low), jnp.where(angle < 0, high, angle)
-            own = jax.random.fold_in(key_shrink, shrinks)
-            angle = jax.random.uniform(own, dtype=dtype, minval=low, maxval=high)
-            return at(angle), angle, low, high, shrinks + 1
-
-        bracket = (at(first), first, first - 2 * jnp.pi, first, 0)
-        there, *_, shrinks = jax.lax.while_loop(is_below, shrink, bracket)
-        moved = there.log_likelihood > level
-        after = jax.tree.map(lambda new, old: jnp.where(moved, new, old), there, state)
-        statistics = {
-            "acceptance_rate": jnp.ones((), dtype),
-            "diverging": jnp.zeros((), bool),
-            "n_steps": shrinks + 1,
-            "lp": after.log_likelihood - 0.5 * jnp.sum(after.white**2),
-        }
-        return after, statistics
-
-    def position(self, state: EllipticalSliceState) -> Position:
-        return Position(jnp.zeros(0, state.white.dtype), state.white)
-
-    def moved(self, state: EllipticalSliceState, position: Position) -> EllipticalSliceState:
-        return EllipticalSliceState(position.white, self._log_likelihood(position.white))
-
-    def _log_likelihood(self, white: Float[Array, "Q M"]) -> Float[Array, ""]:
+    def log_likelihood(self, white: Float[Array, "Q M"]) -> Float[Array, ""]:
         return self.target.log_likelihood(self.target.space.model, white)

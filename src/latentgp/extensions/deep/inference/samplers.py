@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.extensions.chains.joint import JointState
-from latentgp.extensions.chains.latents.base import Valued
-from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
+from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
 from latentgp.extensions.chains.loop import Draw, Sampler
 from latentgp.extensions.chains.nuts import no_u_turn, of_trajectories, warmed_up
 from latentgp.extensions.chains.target import Position, around
@@ -179,30 +178,15 @@ class ScaledSGHMC(WeightSampler):
         return Position(place[: len(place) - weights], place[None, len(place) - weights :])
 
 
-class HiddenSlices(Sampler):
+class HiddenSlices(EllipticalSampler):
     """Elliptical slices of hidden functions at the rows (Murray, Adams & MacKay 2010)."""
 
     target: ProcessTarget
 
-    def init(self, key: Key[Array, ""]) -> Valued:
+    def start(self, key: Key[Array, ""]) -> Float[Array, "K N"]:
         target = self.target
         shape = (target.space.model.layers[0].width, target.data.size)
-        white = jax.random.normal(key, shape, target.data.X.dtype)
-        return Valued.at(target.log_likelihood, white)
+        return jax.random.normal(key, shape, target.data.X.dtype)
 
-    def step(self, state: Valued, key: Key[Array, ""]) -> tuple[Valued, dict[str, Array]]:
-        one = jnp.ones((), state.eps.dtype)
-        after, info = EllipticalSlice().step(self.target.log_likelihood, state, one, key)
-        statistics = {
-            "acceptance_rate": info.acceptance,
-            "diverging": jnp.zeros((), bool),
-            "n_steps": info.evaluations,
-            "lp": after.value - 0.5 * jnp.sum(after.eps**2),
-        }
-        return after, statistics
-
-    def position(self, state: Valued) -> Position:
-        return Position(jnp.zeros(0, state.eps.dtype), state.eps)
-
-    def moved(self, state: Valued, position: Position) -> Valued:
-        return Valued.at(self.target.log_likelihood, position.white)
+    def log_likelihood(self, white: Float[Array, "K N"]) -> Float[Array, ""]:
+        return self.target.log_likelihood(white)
