@@ -47,7 +47,7 @@ from latentgp.setup.priors import scales, search_bounds, weak_priors
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.hyperparameters import THINNED_RUN, Learned, learn, thinned
 from latentgp.site_inference.search.profiled_bound import converge_at, evaluate, initial_sites
-from latentgp.site_inference.search.search import EndFit, Progress, Record, Search
+from latentgp.site_inference.search.search import EndFit, Record, Search
 from latentgp.sites.gaussian import GaussianSites
 
 KEY = jax.random.key(0)
@@ -316,7 +316,7 @@ def evidence_fit(
         )
         return fitted.posterior
 
-    def note(progress: Progress) -> None:
+    def note(progress: lgp.RunProgress) -> None:
         if progress.restart != THINNED_RUN:
             with contextlib.suppress(TimeIsUp):  # the fit stops by itself
                 trace.note(progress.bound)

@@ -80,10 +80,8 @@ def fit(
             "auto" chooses what is likely to be done in that time, or in a minute if None.
         tolerance: nats a row by which an iteration must raise the bound for a run to go on;
             `Stochastic` has one of its own.
-        callback: called, in every process, with a `Progress` after every evaluation, a
-            `BatchProgress` after every round, or a `ChainProgress`, `MixtureProgress` or
-            `ApproximationProgress` now and then; true ends the search or the sampling with what
-            there is.
+        callback: called, in every process, with a `RunProgress` after every step; true ends the
+            search or the sampling with what there is.
         checkpoint: a file kept up to date while learning or sampling, and resumed from if it is
             there; `max_evaluations`, `max_seconds`, and of `Stochastic` the epochs, tolerance and
             patience may then be others.

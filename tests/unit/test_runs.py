@@ -67,7 +67,8 @@ def test_a_run_in_the_background_is_one_in_the_foreground(whole):
     run, gate = begun()
     assert not run.done
     told = run.progress
-    assert told[:3] == ("learning hyper-parameters in a first run", 1, 8)
+    assert told.phase == "learning hyper-parameters in a first run"
+    assert (told.step, told.total) == (1, 8)
     gate.step()
     gate.step()
     assert run.progress.step == 3
@@ -229,7 +230,8 @@ class TestLogs:
             [line["values"]["bound"] for line in steps], found.history.bound
         )
         assert lines[-1]["ending"] == "max_evaluations=3 were made"
-        assert lines[-1]["log_evidence"] == [*found.posterior.log_evidence]
+        evidence = found.posterior.log_evidence
+        assert lines[-1]["log_evidence"] == [evidence.value, evidence.kind]
         assert lines[-2]["message"] == found.diagnostics.warnings[0]
         assert all(line["time"].endswith("+00:00") for line in lines)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -19,13 +21,12 @@ from latentgp.runtime.processes import broadcast_from_first, is_first_process
 from latentgp.runtime.run_log import current_log
 from latentgp.runtime.switch import RunProgress, current_switch
 
-# Told of a `Progress`, a `BatchProgress` or a `ChainProgress`.
-Callback = Callable[[Any], bool | None]
+Callback = Callable[[RunProgress], Any]
 ItemT = TypeVar("ItemT")
 
-
 _SILENT_SECONDS, _SECONDS_A_LINE = 1.0, 10.0
-_IN_NATS = {"bound", "best", "free energy"}
+
+_LOGGED = "phase", "step", "total", "seconds", "seconds_left"
 
 ASKED = "the callback asked for it"
 ABORTED = "it was aborted"
@@ -103,52 +104,38 @@ class ProgressLine:
             self._status = None
 
 
-class Step(NamedTuple):
-    """A step of a run, as it is shown and logged.
-
-    Attributes:
-        phase: what is running.
-        unit: what a step is, such as "evaluation".
-        made: steps made so far.
-        total: steps that there are, or at most are; None if that is not known.
-        values: called for what is reported of the step, by name, where somebody asks.
-        at_most: whether there may be fewer.
-    """
-
-    phase: str
-    unit: str
-    made: int
-    total: int | None = None
-    values: Callable[[], Mapping[str, float]] = dict
-    at_most: bool = False
-
-    def in_words(self, seconds: float, left: float | None) -> str:
-        """Phase, step, values and seconds."""
-        parts = [f"{self.phase}: {self.unit} {self.made:,}"]
-        if self.total is not None:
-            parts[0] += f" of {'at most ' if self.at_most else ''}{self.total:,}"
-        for name, value in self.values().items():
-            if np.isfinite(value):
-                nats = name in _IN_NATS
-                parts.append(f"{name} {value:,.2f} nats" if nats else f"{name} {value:.3f}")
-        parts.append(f"{seconds:.0f} s")
-        if left is not None:
-            parts.append(f"{'at most ' if self.at_most else ''}about {left:.0f} s left")
-        return ", ".join(parts)
+StateT = TypeVar("StateT")
 
 
-class Run:
+class Resumable(ABC, Generic[StateT]):
+    """Work whose state can be written to a checkpoint and read from it."""
+
+    @abstractmethod
+    def to_tensors(self, state: StateT) -> dict[str, np.ndarray]:
+        """What is written of a state; empty where there is nothing to keep."""
+
+    @abstractmethod
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> StateT:
+        """The state of a checkpoint, whose seconds count for the run by `went_on_after`.
+
+        Raises:
+            KeyError, ValueError: the tensors are not those of such a state.
+        """
+
+
+class Run(Generic[StateT]):
     """A run of chains, batches or evaluations: shown, logged, saved, and ended by what controls it.
 
     Args:
         control: callback, limit, progress line, checkpoint.
+        resumable: makes tensors of the states that steps end with; None for work that is not saved.
 
     Raises:
         RunAborted: the run is aborted, or interrupted, before its first step.
     """
 
-    def __init__(self, control: RunControl):
-        self.control = control
+    def __init__(self, control: RunControl, resumable: Resumable[StateT] | None = None):
+        self.control, self._resumable = control, resumable
         self._interrupts = current_interrupts()
         self._line, self._before = ProgressLine(control.verbose), 0.0
         self._switch, self._log = current_switch(), current_log()
@@ -184,9 +171,25 @@ class Run:
         if self._switch is not None:
             self._switch.begins(RunProgress(phase, made, None, self.seconds, None))
 
-    def made(
-        self, step: Step, progress: Any = None, save: Callable[[], None] | None = None
-    ) -> str | None:
+    def resumed(self) -> StateT | None:
+        """The state that the checkpoint has; None without one.
+
+        Raises:
+            InputError: it cannot be read, or was made with something else.
+        """
+        assert self._resumable is not None
+        return self.control.checkpoint.read(partial(self._resumable.from_tensors, run=self))
+
+    def save(self, state: StateT | None) -> None:
+        """Write the checkpoint, whole or not at all, if there is something to keep."""
+        checkpoint, resumable = self.control.checkpoint, self._resumable
+        if checkpoint.path is None or resumable is None or state is None:
+            return
+        tensors = resumable.to_tensors(state)
+        if tensors:
+            checkpoint.write({"seconds": np.array([self.seconds]), **tensors})
+
+    def made(self, step: RunProgress, state: StateT | None = None) -> str | None:
         """Why the run is to end after a step, in words; None if it goes on.
 
         The step is shown and logged, the callback told, and the checkpoint written if it is due;
@@ -194,35 +197,35 @@ class Run:
 
         Args:
             step: what was made.
-            progress: passed to the callback.
-            save: writes the checkpoint.
+            state: after it.
         """
         if step.phase != self._phase:
             self._phase, self._since = step.phase, None
-        left = self._seconds_left(step)
-        self._line.show(partial(step.in_words, self.seconds, left), self.seconds)
-        told = RunProgress(step.phase, step.made, step.total, self.seconds, left)
+        seconds, left = self.seconds, self._seconds_left(step)
+        step = dataclasses.replace(step, seconds=seconds, seconds_left=left)
+        self._line.show(step.in_words, seconds)
         self._interrupts.steps += 1
         if self._switch is not None:
-            self._switch.stepped(told)
+            self._switch.stepped(dataclasses.replace(step, values=dict, details={}))
         if self._log is not None:
-            self._log.add("step", **told._asdict(), values=step.values())
-        limit, asked = self.control.max_seconds, self._told(progress)
-        self._wait(save)
+            told = {name: getattr(step, name) for name in _LOGGED}
+            self._log.add("step", **told, values=step.values())
+        limit, asked = self.control.max_seconds, self._told(step)
+        self._wait(state)
         over = limit is not None and self.seconds > limit
-        due = save is not None and self.control.checkpoint.is_due()
+        due = state is not None and self.control.checkpoint.is_due()
         asked, over, due, aborted = map(
             bool, broadcast_from_first((asked, over, due, self.aborted))
         )
-        if due and save is not None:
-            save()
+        if due:
+            self.save(state)
         if asked:
             return ASKED
         if aborted:
             return INTERRUPTED if self._interrupts.happened else ABORTED
         return f"max_seconds={limit:g} were over" if over else None
 
-    def _told(self, progress: Any) -> bool:
+    def _told(self, progress: RunProgress) -> bool:
         """Tell the callback; gives whether it asks for the end."""
         callback = self.control.callback
         try:
@@ -233,34 +236,33 @@ class Run:
             self._interrupts.happened = True
             return False
 
-    def _seconds_left(self, step: Step) -> float | None:
+    def _seconds_left(self, step: RunProgress) -> float | None:
         """Seconds of the steps that are left, were they as long as those so far.
 
         The first step compiles programs: it counts for as long as there is no other.
         """
-        now, since = (step.made, self.seconds), self._since
+        now, since = (step.step, self.seconds), self._since
         if since is None or not self._compiled:
             self._since, self._compiled = now, True
-        if step.total is None or since is None or step.made <= since[0]:
+        if step.total is None or since is None or step.step <= since[0]:
             return None
         each = (now[1] - since[1]) / (now[0] - since[0])
-        left = max(0.0, each * (step.total - step.made))
+        left = max(0.0, each * (step.total - step.step))
         limit = self.control.max_seconds
         return left if limit is None else min(left, max(0.0, limit - self.seconds))
 
-    def _wait(self, save: Callable[[], None] | None) -> None:
+    def _wait(self, state: StateT | None) -> None:
         """Where the switch says pause, save what there is and wait."""
         if self._switch is None or not self._switch.paused:
             return
-        if save is not None:
-            save()
+        self.save(state)
         if self._log is not None:
             self._log.add("pause", seconds=self.seconds)
         self._switch.wait()
         if self._log is not None:
             self._log.add("resume", seconds=self.seconds)
 
-    def passed(self, step: Step) -> None:
+    def passed(self, step: RunProgress) -> None:
         """A step is made, after which there is no result yet.
 
         Raises:
@@ -268,7 +270,7 @@ class Run:
         """
         if self.made(step) in (ABORTED, INTERRUPTED):
             raise RunAborted(
-                f"The run was aborted while {step.phase}, after {step.unit} {step.made:,}, so "
+                f"The run was aborted while {step.phase}, after {step.unit} {step.step:,}, so "
                 "there is no result; start it again."
             )
 
@@ -298,6 +300,6 @@ def stepwise(items: Sequence[ItemT], phase: str, unit: str, verbose: int = 0) ->
     try:
         for made, item in enumerate(items, 1):
             yield item
-            run.passed(Step(phase, unit, made, len(items)))
+            run.passed(RunProgress(phase, made, len(items), unit=unit))
     finally:
         run.close()

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from latentgp.errors import RunAborted
 from latentgp.modules import stored
 from latentgp.runtime.interrupts import current_interrupts
 
+_IN_NATS = {"bound", "best", "free energy"}
+_UNSAVED = {"saved": False}
+
 
 @stored
-class RunProgress(NamedTuple):
-    """Progress of a run.
+@dataclass(frozen=True)
+class RunProgress:
+    """Progress of a run, passed to the callback after every step.
 
     Attributes:
         phase: what is running, such as "learning hyper-parameters".
@@ -24,13 +32,47 @@ class RunProgress(NamedTuple):
         total: steps that it has, or at most has; None if that is not known.
         seconds: since the start, pauses left out.
         seconds_left: of the phase, estimated from the steps made; None before there are any.
+        unit: what a step is, such as "evaluation".
+        at_most: whether there may be fewer than `total` steps.
+        has_result: whether the run can end after this one.
+        values: gives the numbers that are shown, by name; attributes too, such as `r_hat`.
+        details: further attributes, by name.
     """
 
     phase: str
     step: int
-    total: int | None
-    seconds: float
-    seconds_left: float | None
+    total: int | None = None
+    seconds: float = 0.0
+    seconds_left: float | None = None
+    unit: str = field(default="step", repr=False, metadata=_UNSAVED)
+    at_most: bool = field(default=False, repr=False, metadata=_UNSAVED)
+    has_result: bool = field(default=True, repr=False, metadata=_UNSAVED)
+    values: Callable[[], Mapping[str, float]] = field(default=dict, repr=False, metadata=_UNSAVED)
+    details: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata=_UNSAVED)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            if name in self.details:
+                return self.details[name]
+            for known, value in self.values().items():
+                if re.sub(r"\W", "_", known).lower() == name:
+                    return value
+        raise AttributeError(f"Progress of {self.phase} has no {name}.")
+
+    def in_words(self) -> str:
+        """Phase, step, values and seconds."""
+        parts = [f"{self.phase}: {self.unit} {self.step:,}"]
+        if self.total is not None:
+            parts[0] += f" of {'at most ' if self.at_most else ''}{self.total:,}"
+        for name, value in self.values().items():
+            if np.isfinite(value):
+                nats = name in _IN_NATS
+                parts.append(f"{name} {value:,.2f} nats" if nats else f"{name} {value:.3f}")
+        parts.append(f"{self.seconds:.0f} s")
+        if self.seconds_left is not None:
+            left = f"about {self.seconds_left:.0f} s left"
+            parts.append(f"{'at most ' if self.at_most else ''}{left}")
+        return ", ".join(parts)
 
 
 class Switch:
@@ -87,7 +129,7 @@ class Switch:
         told, since = self._told
         gone, left = self._clock() - since, told.seconds_left
         left = None if left is None else max(0.0, left - gone)
-        return told._replace(seconds=told.seconds + gone, seconds_left=left)
+        return replace(told, seconds=told.seconds + gone, seconds_left=left)
 
     @property
     def seconds_paused(self) -> float:

@@ -6,8 +6,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from latentgp import InputError
-from latentgp.extensions.chains.loop import Draw, collect
+from latentgp.extensions.chains.loop import ChainLoop, Draw
 from latentgp.runtime.checkpoint import Checkpoint, checksum
+from latentgp.runtime.loop import run_loop
 from latentgp.runtime.progress import RunControl
 from latentgp.runtime.x64 import double_precision
 
@@ -39,9 +40,8 @@ def run(path, ends_after=None):
         return made == ends_after
 
     control = RunControl(0.0, callback=callback, checkpoint=Checkpoint(path))
-    return collect(
-        piece, lambda: jnp.zeros(CHAINS), lambda: drawn(0), (COLD, WARM), NUMBER, control
-    )
+    loop = ChainLoop(piece, lambda: jnp.zeros(CHAINS), lambda: drawn(0), (COLD, WARM), NUMBER)
+    return run_loop(loop, control)[0]
 
 
 def forged(path, **tensors):
@@ -58,7 +58,7 @@ def path(tmp_path):
 
 
 def test_chains_go_on_with_the_draws_of_their_checkpoint(path):
-    columns, told = run(path).joined(NUMBER * WARM)
+    columns, told = run(path).joined()
     whole = [drawn(index)[0] for index in range(COLD, COLD + WARM)]
     for own, other in zip(columns, zip(*whole, strict=True), strict=True):
         np.testing.assert_array_equal(own, np.concatenate(other, axis=1))

@@ -293,7 +293,7 @@ class TestDiagnostics:
         seen = []
 
         def callback(progress):
-            if type(progress).__name__ == "ExplorationProgress":
+            if progress.phase == "integrating over hyper-parameters":
                 seen.append(progress)
             return len(seen) >= 30
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -28,9 +29,10 @@ from latentgp.extensions.batches.staleness import Asynchrony
 from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.typing import Array
 
 _FEW_BATCHES, _MANY_BATCHES = 8, 100
@@ -73,29 +75,6 @@ class Round(NamedTuple):
     def restart(self) -> int:
         """Always 0: a search by batches has no restarts."""
         return 0
-
-
-class BatchProgress(NamedTuple):
-    """Progress of a search by batches, passed to the callback after every round.
-
-    Attributes:
-        steps: so far.
-        epochs: passes over the rows so far, with the part of the present one.
-        bound: of this round, in nats.
-        best: of all rounds, in nats.
-        held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
-            any.
-        seconds: since the fit began.
-        posterior: gives the posterior of this moment when called.
-    """
-
-    steps: int
-    epochs: float
-    bound: float
-    best: float
-    held_out: float
-    seconds: float
-    posterior: Callable[[], Any]
 
 
 class Plan(NamedTuple):
@@ -176,7 +155,7 @@ class Searched(NamedTuple):
     asynchrony: Asynchrony | None = None
 
 
-class BatchSearch:
+class BatchSearch(Algorithm[Any]):
     """Runs the search.
 
     Args:
@@ -191,6 +170,8 @@ class BatchSearch:
             parts; 0 makes the steps here, in turn.
     """
 
+    phase: ClassVar[str] = "learning from batches"
+
     def __init__(
         self,
         inference: BatchInference,
@@ -204,7 +185,7 @@ class BatchSearch:
         workers: int = 0,
     ):
         self.inference, self.source, self.plan = inference, source, plan
-        self.control, self._run = control, Run(control)
+        self.control = control
         self.view, self.held_out = view or (lambda state: state), held_out
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
         self.server: ParameterServer | None = None
@@ -212,29 +193,33 @@ class BatchSearch:
             assert isinstance(inference, TwoPartInference)
             self.server = ParameterServer(inference, source, plan, self.seed, workers)
         self.rounds: list[Round] = []
-        self._state: Any
 
     def run(self, state: Any) -> Searched:
         """Search from a state, or from where the checkpoint is."""
-        self._state = self._recall(state)
-        reason, take = self._stop_if_still(), self.server or self
-        steps = take.steps(self._state, len(self.rounds))
+        self._first = state
+        state, reason = run_loop(self, self.control)
+        reason = reason or self._ending
+        went = self.server and self.server.went
+        return Searched(state, self.rounds, reason == self._still, reason, went)
+
+    def init(self) -> Any:
+        return self._first
+
+    def steps(self, state: Any, run: Run) -> Steps[Any]:
+        self._ending = self._stop_if_still() or ""
+        take = self.server.steps if self.server else self._steps
         try:
-            while reason is None and (taken := next(steps, None)) is not None:
-                reason = self._report(*taken)
+            with closing(take(state, len(self.rounds))) as rounds:
+                while not self._ending and (taken := next(rounds, None)) is not None:
+                    yield taken[0], self._report(*taken, run.seconds)
+                    self._ending = self._stop_if_still() or ""
         except ProcessLost as lost:
             if not self.rounds:
                 raise
-            reason = f"{lost}"
-        finally:
-            steps.close()
-            self._save()
-            self._run.close()
-        reason = reason or f"epochs={self.plan.epochs} were made"
-        went = self.server and self.server.went
-        return Searched(self._state, self.rounds, reason == self._still, reason, went)
+            self._ending = f"{lost}"
+        self._ending = self._ending or f"epochs={self.plan.epochs} were made"
 
-    def steps(self, state: Any, done: int) -> Rounds:
+    def _steps(self, state: Any, done: int) -> Rounds:
         """State and information after each of the rounds that are left, with its epoch."""
         blocks = self._blocks(done)
         following = next(blocks, None)
@@ -256,8 +241,8 @@ class BatchSearch:
             for block in blocks:
                 yield block, epoch
 
-    def _report(self, state: Any, info: Any, epoch: int) -> str | None:
-        """Keep a round; gives the reason if the search is to end here."""
+    def _report(self, state: Any, info: Any, epoch: int, seconds: float) -> RunProgress:
+        """Keep a round; its `posterior`, when called, is that of this moment."""
         # Every message is waited for: all goes in one.
         bounds, shares, held, held_out = broadcast_from_first(
             (*map(np.asarray, (info.bound, info.share, info.held)), self._score(state))
@@ -272,24 +257,34 @@ class BatchSearch:
             float(real.mean()),
             float(np.nanmean(shares)),
             float(held_out),
-            self._run.seconds,
+            seconds,
             int(state.steps),
             epoch,
             int(np.sum(shares == 0)),
             int(np.sum(held)),
         )
-        self._state = state
         self.rounds.append(this)
-        progress = BatchProgress(
+        epochs = this.steps / self.plan.batches
+        values = {
+            "epoch": epochs,
+            "bound": this.bound,
+            "best": max(r.bound for r in self.rounds),
+            "held-out log density": this.held_out,
+        }
+        details = {
+            "steps": this.steps,
+            "epochs": epochs,
+            "held_out": this.held_out,
+            "posterior": partial(self.view, state),
+        }
+        return RunProgress(
+            self.phase,
             this.steps,
-            this.steps / self.plan.batches,
-            this.bound,
-            max(r.bound for r in self.rounds),
-            this.held_out,
-            this.seconds,
-            partial(self.view, state),
+            self.plan.epochs * self.plan.batches,
+            at_most=True,
+            values=partial(dict, values),
+            details=details,
         )
-        return self._run.made(self._step(progress), progress, self._save) or self._stop_if_still()
 
     def _score(self, state: Any) -> float:
         """Score of the held-out targets, at this state or when it was last computed."""
@@ -329,40 +324,16 @@ class BatchSearch:
             return "most steps on batches could not move the hyper-parameters"
         return self._still
 
-    def _recall(self, state: Any) -> Any:
-        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], Any]:
-            table = [row.tolist() for row in stored["rounds"]]
-            rounds = [Round(*row[:4], *map(int, row[4:])) for row in table]
-            return rounds, state_in(stored, state)
+    def to_tensors(self, state: Any) -> dict[str, np.ndarray]:
+        if not self.rounds:
+            return {}
+        return {**tensors_of(state), "rounds": np.array(self.rounds, np.float64)}
 
-        found = self.control.checkpoint.read(understand)
-        if found is None:
-            return state
-        self.rounds, recalled = found
-        self._run.went_on_after(self.rounds[-1].seconds)
-        return recalled
-
-    def _save(self) -> None:
-        """Write the checkpoint, whole or not at all."""
-        if not self.rounds or self.control.checkpoint.path is None:
-            return
-        rounds = np.array(self.rounds, np.float64)
-        self.control.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
-
-    def _step(self, progress: BatchProgress) -> Step:
-        return Step(
-            "learning from batches",
-            "step",
-            progress.steps,
-            self.plan.epochs * self.plan.batches,
-            lambda: {
-                "epoch": progress.epochs,
-                "bound": progress.bound,
-                "best": progress.best,
-                "held-out log density": progress.held_out,
-            },
-            at_most=True,
-        )
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Any:
+        table = [row.tolist() for row in stored["rounds"]]
+        self.rounds = [Round(*row[:4], *map(int, row[4:])) for row in table]
+        run.went_on_after(self.rounds[-1].seconds)
+        return state_in(stored, self._first)
 
 
 def stands_still(values: Float[np.ndarray, "R"], tolerance: float, fall: float) -> bool:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import time
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.extensions.chains.coordinates import starting_sites
-from latentgp.extensions.chains.draws import Chains
-from latentgp.extensions.chains.loop import Draw, collect, divide_chains, groups_of, join_chains
+from latentgp.extensions.chains.loop import Draw, Transition
 from latentgp.extensions.chains.slice_sampling import metropolis_update, slice_update
 from latentgp.extensions.chains.slow_rows import rows_at, slowest_rows, update_some_rows
-from latentgp.extensions.chains.target import WhiteTarget, from_prior
+from latentgp.extensions.chains.target import Coefficients, WhiteTarget, from_prior
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.representations.samplers import SiteSampler
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import RunControl
-from latentgp.runtime.threads import on_all_cores
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import prior_mean, rows_of
 from latentgp.sites.augmentations import Automatic
@@ -35,7 +31,6 @@ from latentgp.sites.copies import Copies, copies_of
 from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
 
-_PIECE = 50
 _SLICE_WIDTH = 1.5
 _TARGET_ACCEPTANCE = 0.3
 _FIRST_SCALE = 0.3
@@ -301,151 +296,93 @@ class Gibbs(eqx.Module):
         return self.representation.sampler(model.kernel, data.X, self.power)
 
 
-def run_gibbs(
-    algorithm: Gibbs,
-    data: Data,
-    *,
-    chains: int,
-    warmup: int,
-    draws: int,
-    thin: int,
-    watched: Int[np.ndarray, "W"],
-    key: Key[Array, ""],
-    control: RunControl,
-) -> Chains:
-    """Run chains from over-dispersed starts.
+class GibbsChain(NamedTuple):
+    """A chain's state, and sums for `slowest_rows` over the second half of the warm-up."""
+
+    state: GibbsState
+    moments: Float[Array, "3 N Q"]
+
+
+class GibbsSampler(Transition):
+    """Sweeps of a chain.
 
     Args:
         algorithm: what makes a sweep.
         data: the rows, on the device.
-        chains: how many, side by side.
-        warmup: sweeps of each that are thrown away, at least so many.
-        draws: that are kept of each chain.
-        thin: keeps every `thin`-th state.
-        watched: rows whose latents are kept.
-        key: random key.
-        control: callback, limit, progress line, checkpoint.
+        copies: the rows repeated by their weights.
+        known: sampler of the latents, if the hyper-parameters are fixed.
+        centre: unconstrained hyper-parameters that chains start around, shape (P,).
+        slow: rows that are updated more often, until the chains say which; None for none.
+        adapt: how much the random walk's step size may change.
+        counts: whether moments are summed.
     """
-    started = time.perf_counter()
-    key_init, key_run = jax.random.split(key)
-    copies = copies_of(rows_of(data))
-    fixed = algorithm.space.size == 0
-    centre = jnp.asarray(algorithm.space.to_vector())
-    keys = jax.random.split(key_init, chains)
-    sampler, states = _start(algorithm, data, centre, keys, fixed)
-    number = min(_PIECE, draws)
-    cold, warm = -(-warmup // (number * thin)), -(-draws // number)
-    slow = algorithm.first_slow_rows(copies, data.size)
-    moments = jnp.zeros((chains, 3, *states.f.shape[1:]), states.f.dtype)
 
-    groups = groups_of(chains)
-    calls = count()
+    algorithm: Gibbs
+    data: Data
+    copies: Copies
+    known: SiteSampler | None
+    centre: Float[Array, "P"]
+    slow: Int[Array, "S"] | None
+    adapt: float = 0.0
+    counts: bool = False
 
-    def piece(state: Any, index: int) -> tuple[Any, Draw | None, dict[str, np.ndarray]]:
-        states, slow, moments = state
-        warming = index < cold
-        adapt = 1 / (1 + index) ** 0.5 if warming else 0.0
+    @classmethod
+    def of(cls, algorithm: Gibbs, data: Data) -> GibbsSampler:
+        """With the latents' sampler worked out once if the hyper-parameters are fixed."""
+        copies = copies_of(rows_of(data))
+        known = None if algorithm.space.size else _known_sampler(algorithm, data)
+        centre = jnp.asarray(algorithm.space.to_vector())
+        slow = algorithm.first_slow_rows(copies, data.size)
+        return cls(algorithm, data, copies, known, centre, slow)
 
-        def run(group: tuple[Any, Key[Array, "C"]]) -> Any:
-            (own, own_keys), settings = group, (number, thin)
-            result = _piece(
-                algorithm, data, copies, sampler, own, watched, adapt, own_keys, slow, settings
-            )
-            return jax.block_until_ready(result)
+    def init(self, key: Key[Array, ""]) -> GibbsChain:
+        state = self.algorithm.init(self.data, self.known, self.centre, key)
+        return GibbsChain(state, jnp.zeros((3, *state.f.shape), state.f.dtype))
 
-        members = divide_chains(states, jax.random.fold_in(key_run, index), groups)
-        results = on_all_cores(run, members, alone=int(next(calls) == 0))
-        after, kept, acceptance, sums = zip(*results, strict=True)
-        if slow is not None and cold // 2 <= index < cold:  # chosen in the warm-up, then held
-            moments = moments + join_chains(sums)
-            sweeps = (index - cold // 2 + 1) * number * thin
-            slow = jnp.asarray(slowest_rows(np.asarray(moments), sweeps, copies, len(slow)))
-        draw = None if warming else Draw(*map(np.concatenate, zip(*kept, strict=True)))
-        return (
-            (join_chains(after), slow, moments),
-            draw,
-            {"acceptance_rate": np.concatenate(acceptance)},
+    def step(self, state: GibbsChain, key: Key[Array, ""]) -> tuple[GibbsChain, dict[str, Array]]:
+        before, moments = state
+        after, info = self.algorithm.step(
+            before, self.data, self.copies, self.known, self.adapt, key, self.slow
         )
+        new = jnp.stack([after.f, after.f**2, after.f * before.f])
+        moments = moments + jnp.where(self.counts, new, 0.0)
+        return GibbsChain(after, moments), {"acceptance_rate": info.acceptance}
 
-    def drawn() -> tuple[Draw, dict[str, Any]]:
-        _, draw, acceptance, _ = _piece(
-            algorithm, data, copies, sampler, states, watched, 0.0, keys, slow, (number, thin)
-        )
-        return draw, {"acceptance_rate": acceptance}
+    def within_piece(
+        self, states: GibbsChain, piece: int, warmup: int, sweeps: int
+    ) -> GibbsSampler:
+        half, warming, slow = warmup // 2, piece < warmup, self.slow
+        seen = min(piece, warmup) - half  # pieces in the sums
+        if slow is not None and seen > 0:
+            moments = np.asarray(states.moments)
+            slow = jnp.asarray(slowest_rows(moments, seen * sweeps, self.copies, len(slow)))
+        adapt = 1 / (1 + piece) ** 0.5 if warming else 0.0
+        return dataclasses.replace(self, slow=slow, adapt=adapt, counts=half <= piece and warming)
 
-    sampled = collect(
-        piece, lambda: (states, slow, moments), drawn, (cold, warm), number * thin, control
-    )
-    columns, statistics = sampled.joined(draws)
-    last = _sampler_at(algorithm, sampled.state[0].vector[0], data, sampler)
-    return Chains(
-        *columns,
-        centres=jax.tree.map(np.asarray, last.centres),
-        statistics=statistics,
-        jitter=float(last.jitter),
-        seconds=time.perf_counter() - started,
-        notes=sampled.notes(draws),
-    )
+    def keys(self, key: Key[Array, ""], thin: int) -> tuple[Key[Array, "T"], Key[Array, ""]]:
+        return jax.random.split(key, thin), key  # nothing is random in a draw
 
+    def record(self, state: GibbsChain, key: Key[Array, ""], watched: Int[Array, "W"]) -> Draw:
+        own = state.state
+        coefficients = own.coefficients
+        if self.known is None:
+            coefficients = self.algorithm._white(own.vector, self.data, coefficients)
+        return Draw(own.vector, coefficients, own.f[watched])
 
-@partial(Program, static_argnums=(4,))
-def _start(
-    algorithm: Gibbs,
-    data: Data,
-    centre: Float[Array, "P"],
-    keys: Key[Array, "C"],
-    fixed: bool,
-) -> tuple[SiteSampler | None, GibbsState]:
-    sampler = None
-    if fixed:
-        sampler = algorithm._sampler(algorithm.space.model, data, None)
-    return sampler, jax.vmap(lambda key: algorithm.init(data, sampler, centre, key))(keys)
+    def draw(self, record: Draw, watched: Int[Array, "W"]) -> Draw:
+        # One factor for all draws: their white coefficients at once.
+        known = self.known
+        return record if known is None else record._replace(white=known.white(record.white))
+
+    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
+        return {name: jnp.mean(values) for name, values in steps.items()}
+
+    def coefficients(self, state: GibbsChain) -> Coefficients:
+        model = self.algorithm.space.to_model(state.state.vector)
+        own = self.algorithm._sampler(model, self.data, self.known)
+        return Coefficients(own.centres, own.jitter)
 
 
 @Program
-def _sampler_at(
-    algorithm: Gibbs, vector: Float[Array, "P"], data: Data, known: SiteSampler | None
-) -> SiteSampler:
-    return algorithm._sampler(algorithm.space.to_model(vector), data, known)
-
-
-@partial(Program, static_argnums=(9,))
-def _piece(
-    algorithm: Gibbs,
-    data: Data,
-    copies: Copies,
-    sampler: SiteSampler | None,
-    states: GibbsState,
-    watched: Int[Array, "W"],
-    adapt: float | Float[Array, ""],
-    keys: Key[Array, "C"],
-    slow: Int[Array, "S"] | None,
-    settings: tuple[int, int],
-) -> tuple[GibbsState, Draw, Float[Array, "C _"], Float[Array, "C 3 N Q"]]:
-    """Sweeps of all chains in one loop; keeps every `thin`-th, and sums for `slowest_rows`."""
-    number, thin = settings
-
-    def chain(state: GibbsState, key: Key[Array, ""]) -> Any:
-        def sweep(carry, key):
-            state, sums = carry
-            after, info = algorithm.step(state, data, copies, sampler, adapt, key, slow)
-            sums = sums + jnp.stack([after.f, after.f**2, after.f * state.f])
-            return (after, sums), info.acceptance
-
-        def keep(carry, key):
-            (state, sums), acceptance = jax.lax.scan(sweep, carry, jax.random.split(key, thin))
-            coefficients = state.coefficients
-            if sampler is None:
-                coefficients = algorithm._white(state.vector, data, coefficients)
-            kept = Draw(state.vector, coefficients, state.f[watched])
-            return (state, sums), (kept, jnp.mean(acceptance))
-
-        start = state, jnp.zeros((3, *state.f.shape), state.f.dtype)
-        (state, sums), (kept, acceptance) = jax.lax.scan(keep, start, jax.random.split(key, number))
-        return state, kept, acceptance, sums
-
-    states, kept, acceptance, sums = jax.vmap(chain)(states, keys)
-    if sampler is not None:  # one factor for all draws: their white coefficients at once
-        white = jnp.moveaxis(sampler.white(jnp.moveaxis(kept.white, 2, 0)), 0, 2)
-        kept = kept._replace(white=white)
-    return states, kept, acceptance, sums
+def _known_sampler(algorithm: Gibbs, data: Data) -> SiteSampler:
+    return algorithm._sampler(algorithm.space.model, data, None)

@@ -19,13 +19,13 @@ from jaxtyping import Float, Int, Key, Shaped
 from latentgp.errors import RunAborted
 from latentgp.extensions.chains.draws import Chains, few_latents, largest_r_hat
 from latentgp.extensions.chains.target import Coefficients, Position
-from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
+from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.runtime.threads import cores, on_all_cores
 from latentgp.typing import Array
 
-_PIECE = 50  # draws of each chain in a compiled call
 _REPORTED = "acceptance_rate", "step_size", "lp", "diverging"
 _DRAWS_OF_R_HAT = 500  # of each chain, that progress is judged by
 
@@ -45,28 +45,6 @@ class Draw(NamedTuple):
     f: Float[Array, "*C S W Q"]
 
 
-@dataclasses.dataclass(frozen=True)
-class ChainProgress:
-    """Progress of the chains, passed to the callback.
-
-    Attributes:
-        sweeps: made by every chain so far, the warm-up's included.
-        total: that will be made.
-        seconds: since the start of the fit.
-        draws: so far; none in the warm-up.
-    """
-
-    sweeps: int
-    total: int
-    seconds: float
-    draws: tuple[Draw, ...] = dataclasses.field(default=(), repr=False)
-
-    @property
-    def r_hat(self) -> float:
-        """The largest of hyper-parameters and some latent functions; NaN in the warm-up."""
-        return _r_hat(self.draws)
-
-
 def groups_of(chains: int) -> int:
     """Number of equal groups of chains: at most one a core, one on a GPU.
 
@@ -83,44 +61,24 @@ class Sampled(NamedTuple):
         pieces: how many were made, those of the warm-up included.
         draws: of every piece after it.
         statistics: of the draws of every piece.
-        reason: why they ended before all were made, in words; None if they did not.
     """
 
     state: Any
-    pieces: int
-    draws: tuple[Draw, ...]
-    statistics: tuple[dict[str, np.ndarray], ...]
-    reason: str | None = None
+    pieces: int = 0
+    draws: tuple[Draw, ...] = ()
+    statistics: tuple[dict[str, np.ndarray], ...] = ()
 
-    def notes(self, draws: int) -> tuple[str, ...]:
-        """A note where the chains ended before so many draws of each."""
-        if self.reason is None:
-            return ()
-        made = min(draws, sum(part.f.shape[1] for part in self.draws))
-        return (f"The chains ended after {made:,} of {draws:,} draws because {self.reason}.",)
-
-    def joined(self, draws: int) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-        """The first so many draws of each chain, field by field, and their statistics."""
-        fields = zip(*self.draws, strict=True)
-        columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in fields]
-        return columns, {name: all[:, :draws] for name, all in _joined(self.statistics).items()}
+    def joined(self) -> tuple[Draw, dict[str, np.ndarray]]:
+        """All draws of each chain, and their statistics."""
+        parts = zip(self.draws, self.statistics, strict=True)
+        return jax.tree.map(lambda *pieces: np.concatenate(pieces, axis=1), *parts)
 
 
-def _joined(pieces: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([p[name] for p in pieces], axis=1) for name in pieces[0]}
+@dataclasses.dataclass
+class ChainLoop(Algorithm[Sampled]):
+    """Pieces of the warm-up and of draws.
 
-
-def collect(
-    piece: Callable[[Any, int], tuple[Any, Draw | None, dict[str, Any]]],
-    start: Callable[[], Any],
-    drawn: Callable[[], tuple[Draw, dict[str, Any]]],
-    pieces: tuple[int, int],
-    piece_size: int,
-    control: RunControl,
-) -> Sampled:
-    """Run pieces in turn until all are done, or a callback or the time limit ends the run.
-
-    Args:
+    Attributes:
         piece: makes `piece_size` sweeps of all chains from a state, with what is random by its
             number; gives the new state, draws (None in the warm-up) and statistics of each.
         start: gives the state where the chains start.
@@ -128,44 +86,66 @@ def collect(
             read from a checkpoint, and never run.
         pieces: how many, those of the warm-up and those after it.
         piece_size: sweeps a piece.
-        control: callback, limit, progress line, checkpoint.
     """
-    run = Run(control)
-    run.begins("sampling")
-    recalled = _recalled(control.checkpoint, start, drawn, pieces)
-    sampled, total = recalled or Sampled(start(), 0, (), ()), sum(pieces)
-    reason = None
-    try:
-        for index in range(sampled.pieces, total):
-            if run.aborted and not sampled.draws:
+
+    phase: ClassVar[str] = "sampling"
+
+    piece: Callable[[Any, int], tuple[Any, Draw | None, dict[str, Any]]]
+    start: Callable[[], Any]
+    drawn: Callable[[], tuple[Draw, dict[str, Any]]]
+    pieces: tuple[int, int]
+    piece_size: int
+
+    def init(self) -> Sampled:
+        return Sampled(self.start())
+
+    def steps(self, state: Sampled, run: Run) -> Steps[Sampled]:
+        for index in range(state.pieces, sum(self.pieces)):
+            if run.aborted and not state.draws:
                 raise RunAborted(_NO_DRAWS)
-            state, new, told = piece(sampled.state, index)
-            draws, statistics = sampled.draws, sampled.statistics
+            chains, new, told = self.piece(state.state, index)
+            draws, statistics = state.draws, state.statistics
             if new is not None:
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
-            sampled = Sampled(state, index + 1, draws, statistics)
-            progress = ChainProgress(
-                (index + 1) * piece_size, total * piece_size, run.seconds, draws
+            state = Sampled(chains, index + 1, draws, statistics)
+            sweeps = (index + 1) * self.piece_size
+            step = RunProgress(
+                self.phase,
+                sweeps,
+                sum(self.pieces) * self.piece_size,
+                unit="sweep",
+                has_result=bool(draws),
+                values=partial(_values, draws, told),
+                details={"sweeps": sweeps, "draws": draws},
             )
-            step = Step(
-                "sampling",
-                "sweep",
-                progress.sweeps,
-                progress.total,
-                partial(_values, progress, told),
-            )
-            reason = run.made(step, progress, partial(_save, control.checkpoint, sampled))
-            if reason is not None and sampled.draws:
-                break
-    finally:
-        run.close()
-        _save(control.checkpoint, sampled)
-    return sampled._replace(reason=reason if sampled.pieces < total else None)
+            yield state, step
+
+    def to_tensors(self, state: Sampled) -> dict[str, np.ndarray]:
+        tensors = {**tensors_of(state.state), "pieces": np.array([state.pieces])}
+        if not state.draws:
+            return tensors
+        draw, told = state.joined()
+        tensors |= {f"draws.{name}": values for name, values in draw._asdict().items()}
+        return tensors | {f"statistics.{name}": values for name, values in told.items()}
+
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Sampled:
+        made, (cold, warm) = int(stored["pieces"][0]), self.pieces
+        if not 0 <= made <= cold + warm:
+            raise ValueError(f"it says that {made:,} of {cold + warm:,} pieces were made")
+        state = state_in(stored, jax.eval_shape(self.start))
+        if made <= cold:
+            return Sampled(state, made)
+
+        draw, told = jax.eval_shape(self.drawn)
+        read = partial(_of_pieces, stored, made - cold)
+        draws = Draw(*(read(f"draws.{name}", one) for name, one in draw._asdict().items()))
+        statistics = {name: read(f"statistics.{name}", one) for name, one in told.items()}
+        return Sampled(state, made, (draws,), (statistics,))
 
 
 def _r_hat(draws: Sequence[Draw]) -> float:
-    """R-hat so far, of draws that are evenly spaced and few enough to be cheap."""
+    """R-hat of evenly spaced draws, few enough to be cheap; NaN in the warm-up."""
     if not draws:
         return float("nan")
     step = max(1, sum(part.f.shape[1] for part in draws) // _DRAWS_OF_R_HAT)
@@ -179,47 +159,10 @@ _NO_DRAWS = (
 )
 
 
-def _values(progress: ChainProgress, told: dict[str, Any]) -> dict[str, float]:
+def _values(draws: Sequence[Draw], told: dict[str, Any]) -> dict[str, float]:
     """Reported values of a piece; R-hat, which takes time, only if wanted."""
-    values = {"R-hat": progress.r_hat}
+    values = {"R-hat": _r_hat(draws)}
     return values | {name: float(np.mean(told[name])) for name in _REPORTED if name in told}
-
-
-def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:
-    if checkpoint.path is None:
-        return
-    tensors = {**tensors_of(sampled.state), "pieces": np.array([sampled.pieces])}
-    for name, parts in zip(Draw._fields, zip(*sampled.draws, strict=True), strict=False):
-        tensors[f"draws.{name}"] = np.concatenate(parts, axis=1)
-    if sampled.statistics:
-        known = _joined(sampled.statistics)
-        tensors |= {f"statistics.{name}": values for name, values in known.items()}
-    checkpoint.write(tensors)
-
-
-def _recalled(
-    checkpoint: Checkpoint,
-    start: Callable[[], Any],
-    drawn: Callable[[], tuple[Draw, dict[str, Any]]],
-    pieces: tuple[int, int],
-) -> Sampled | None:
-    """Contents of the checkpoint, None without one; the functions give the shapes of `collect`."""
-
-    def understand(stored: dict[str, np.ndarray]) -> Sampled:
-        made, (cold, warm) = int(stored["pieces"][0]), pieces
-        if not 0 <= made <= cold + warm:
-            raise ValueError(f"it says that {made:,} of {cold + warm:,} pieces were made")
-        state = state_in(stored, jax.eval_shape(start))
-        if made <= cold:
-            return Sampled(state, made, (), ())
-
-        draw, told = jax.eval_shape(drawn)
-        read = partial(_of_pieces, stored, made - cold)
-        draws = Draw(*(read(f"draws.{name}", one) for name, one in draw._asdict().items()))
-        statistics = {name: read(f"statistics.{name}", one) for name, one in told.items()}
-        return Sampled(state, made, (draws,), (statistics,))
-
-    return checkpoint.read(understand)
 
 
 def _of_pieces(
@@ -235,17 +178,20 @@ def _of_pieces(
     return array
 
 
-class Sampler(eqx.Module):
-    """Markov transition that leaves a target invariant, as `init` and `step` of one chain.
+class Transition(eqx.Module):
+    """Markov transition of one chain, as `init` and `step`.
+
+    Defaults for overriding: `within_piece`, `keys`, `draw`, `tuned`, `told`.
 
     Attributes:
-        target: a `Target`, the log density and the map to the rows.
         adapts_in_init: the whole warm-up is made by `init`.
+        draws_a_piece: of each chain in a compiled call.
+        one_by_one: whether a call has one chain, so that of branches only one is taken.
     """
 
     adapts_in_init: ClassVar[bool] = False
-
-    target: eqx.AbstractVar[Any]
+    draws_a_piece: ClassVar[int] = 50
+    one_by_one: ClassVar[bool] = False
 
     @property
     def shares_work(self) -> bool:
@@ -258,31 +204,35 @@ class Sampler(eqx.Module):
 
     @abstractmethod
     def step(self, state: Any, key: Key[Array, ""]) -> tuple[Any, dict[str, Array]]:
-        """The next state, and statistics of the step by ArviZ's names.
-
-        "acceptance_rate" and "diverging" are among them.
-        """
+        """The next state, and statistics of the step by ArviZ's names."""
 
     @abstractmethod
-    def position(self, state: Any) -> Position:
-        """Position of a chain."""
-
-    def f_at_rows(self, state: Any, key: Key[Array, ""]) -> Float[Array, "N Q"]:
-        """A draw of f at the rows given a state."""
-        return self.target.latents(self.position(state), key)
-
     def record(self, state: Any, key: Key[Array, ""], watched: Int[Array, "W"]) -> Any:
-        """Record of a state within the loop: the draw, unless overridden."""
-        position = self.position(state)
-        return Draw(position.vector, position.white, self.f_at_rows(state, key)[watched])
+        """Record of a state within the loop, of which a draw is made."""
+
+    @abstractmethod
+    def coefficients(self, state: Any) -> Coefficients:
+        """Coefficients' context for one chain."""
+
+    def within_piece(self, states: Any, piece: int, warmup: int, sweeps: int) -> "Transition":
+        """The transition in a piece, after so many others of so many sweeps, by what all have seen.
+
+        Args:
+            states: of all chains.
+            piece: its number.
+            warmup: number of pieces of the warm-up.
+            sweeps: of each piece.
+        """
+        return self
+
+    def keys(self, key: Key[Array, ""], thin: int) -> tuple[Key[Array, "T"], Key[Array, ""]]:
+        """Keys of the steps between two draws, and of what is random in the draw."""
+        key_steps, key_draw = jax.random.split(key)
+        return jax.random.split(key_steps, thin), key_draw
 
     def draw(self, record: Any, watched: Int[Array, "W"]) -> Draw:
         """The draw that a record stands for, worked out for many at once after the loop."""
         return record
-
-    @abstractmethod
-    def moved(self, state: Any, position: Position) -> Any:
-        """State at another position, or under a changed target, with its adaptation kept."""
 
     def tuned(self, states: Any) -> Any:
         """States of all chains after a piece of the warm-up, by what all have seen."""
@@ -293,8 +243,40 @@ class Sampler(eqx.Module):
         return {name: values[-1] for name, values in steps.items()}
 
 
+class Sampler(Transition):
+    """Transition that leaves a target invariant.
+
+    "acceptance_rate" and "diverging" are among the statistics of a step.
+
+    Attributes:
+        target: a `Target`, the log density and the map to the rows.
+    """
+
+    target: eqx.AbstractVar[Any]
+
+    @abstractmethod
+    def position(self, state: Any) -> Position:
+        """Position of a chain."""
+
+    @abstractmethod
+    def moved(self, state: Any, position: Position) -> Any:
+        """State at another position, or under a changed target, with its adaptation kept."""
+
+    def f_at_rows(self, state: Any, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        """A draw of f at the rows given a state."""
+        return self.target.latents(self.position(state), key)
+
+    def record(self, state: Any, key: Key[Array, ""], watched: Int[Array, "W"]) -> Any:
+        """The draw, unless overridden."""
+        position = self.position(state)
+        return Draw(position.vector, position.white, self.f_at_rows(state, key)[watched])
+
+    def coefficients(self, state: Any) -> Coefficients:
+        return self.target.coefficients(self.position(state))
+
+
 def run_chains(
-    sampler: Sampler,
+    sampler: Transition,
     *,
     chains: int,
     warmup: int,
@@ -319,15 +301,17 @@ def run_chains(
     started = time.perf_counter()
     key_init, key_run = jax.random.split(key)
     keys = jax.random.split(key_init, chains)
-    number = min(_PIECE, draws)
+    number = min(sampler.draws_a_piece, draws)
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
     groups = 1 if sampler.shares_work else groups_of(chains)
+    groups = chains if sampler.one_by_one else groups
     calls = count()
 
     def piece(states: Any, index: int) -> tuple[Any, Draw | None, dict[str, Any]]:
+        own = sampler.within_piece(states, index, cold, number * thin)
 
         def run(group: tuple[Any, Key[Array, "C"]]) -> Any:
-            result = _piece(sampler, group[0], watched, group[1], (number, thin))
+            result = _piece(own, group[0], watched, group[1], (number, thin))
             return jax.block_until_ready(result)
 
         members = divide_chains(states, jax.random.fold_in(key_run, index), groups)
@@ -342,17 +326,21 @@ def run_chains(
     def drawn() -> tuple[Draw, dict[str, Any]]:
         return _piece(sampler, start(), watched, keys, (number, thin))[1:]
 
-    sampled = collect(piece, start, drawn, (cold, warm), number * thin, control)
-    columns, statistics = sampled.joined(draws)
+    loop = ChainLoop(piece, start, drawn, (cold, warm), number * thin)
+    sampled, reason = run_loop(loop, control)
+    kept, statistics = jax.tree.map(lambda values: values[:, :draws], sampled.joined())
     last = jax.tree.map(lambda leaf: leaf[0], sampled.state)
-    coefficients = _coefficients(sampler, last)
+    coefficients, notes = _coefficients(sampler, last), ()
+    if reason is not None and sampled.pieces < cold + warm:
+        made = kept.f.shape[1]
+        notes = (f"The chains ended after {made:,} of {draws:,} draws because {reason}.",)
     return Chains(
-        *columns,
+        *kept,
         centres=jax.tree.map(np.asarray, coefficients.centres),
         statistics=statistics,
         jitter=float(coefficients.jitter),
         seconds=time.perf_counter() - started,
-        notes=sampled.notes(draws),
+        notes=notes,
     )
 
 
@@ -375,19 +363,18 @@ def join_chains(groups: Sequence[Any]) -> Any:
 
 
 @Program
-def _start(sampler: Sampler, keys: Key[Array, "C"]) -> Any:
+def _start(sampler: Transition, keys: Key[Array, "C"]) -> Any:
     return jax.vmap(lambda key: sampler.init(key))(keys)
 
 
 @Program
-def _coefficients(sampler: Sampler, state: Any) -> Coefficients:
-    """Coefficients' context for one chain."""
-    return sampler.target.coefficients(sampler.position(state))
+def _coefficients(sampler: Transition, state: Any) -> Coefficients:
+    return sampler.coefficients(state)
 
 
 @partial(Program, static_argnums=(4,))
 def _piece(
-    sampler: Sampler,
+    sampler: Transition,
     states: Any,
     watched: Int[Array, "W"],
     keys: Key[Array, "C"],
@@ -397,8 +384,7 @@ def _piece(
     number, thin = counts
 
     def keep(state: Any, key: Key[Array, ""]) -> tuple[Any, Any]:
-        key_steps, key_f = jax.random.split(key)
-        step_keys = jax.random.split(key_steps, thin)
+        step_keys, key_f = sampler.keys(key, thin)
         state, steps = jax.lax.scan(lambda s, k: sampler.step(s, k), state, step_keys)
         return state, (sampler.record(state, key_f, watched), sampler.told(steps))
 
@@ -406,6 +392,17 @@ def _piece(
         state, (records, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
         return state, records, told
 
-    states, records, told = jax.vmap(chain)(states, keys)
+    alone = sampler.one_by_one and len(keys) == 1
+    states, records, told = (_only if alone else jax.vmap)(chain)(states, keys)
     of_chain = jax.vmap(lambda record: sampler.draw(record, watched))
     return states, jax.vmap(of_chain)(records), told
+
+
+def _only(chain: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for one chain, as `jax.vmap` has it for several."""
+
+    def call(*arguments: Any) -> Any:
+        own = jax.tree.map(lambda leaf: leaf[0], arguments)
+        return jax.tree.map(lambda leaf: leaf[None], chain(*own))
+
+    return call

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from functools import partial
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -13,28 +15,11 @@ from jaxtyping import Int, Key
 from latentgp.extensions.flows.base import Approximation, LogDensity, Loop, Outcome, Start, Stepwise
 from latentgp.extensions.flows.front import approximate
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.typing import Array
 
 _PIECE = 20  # steps in a compiled call
-
-
-class ApproximationProgress(NamedTuple):
-    """Progress of an approximation, passed to the callback after every 20 steps.
-
-    Attributes:
-        steps: that were made.
-        total: that will be made at most.
-        free_energy: before the last step, in nats.
-        change: how far that was from standing still, without units; NaN where it is noise.
-        seconds: since the start of the fit.
-    """
-
-    steps: int
-    total: int
-    free_energy: float
-    change: float
-    seconds: float
 
 
 def approximate_in_pieces(
@@ -50,59 +35,45 @@ def approximate_in_pieces(
     """
     if not isinstance(method, Stepwise):
         return approximate(method, target, start, key), None
-    run, reason = Run(control), None
-    run.begins("approximating")
-    loop = _recalled(method, target, start, key, run) or _begun(method, target, start, key)
-
-    def save() -> None:
-        if control.checkpoint.path is not None:
-            seconds = np.array([run.seconds])
-            control.checkpoint.write({**tensors_of(loop), "seconds": seconds})
-
-    try:
-        while (made := int(loop.steps)) < method.steps and not loop.has_ended and reason is None:
-            until = jnp.asarray(min(made + _PIECE, method.steps))
-            loop = jax.block_until_ready(_advanced(method, target, loop, key, until))
-            progress = _progress(method, loop, run.seconds)
-            reason = run.made(_step(progress), progress, save)
-    finally:
-        run.close()
-        save()
-    complete = int(loop.steps) == method.steps
-    return _outcome(method, loop), None if complete else reason
+    loop, reason = run_loop(_ApproximationLoop(method, target, start, key), control)
+    return _outcome(method, loop), None if int(loop.steps) == method.steps else reason
 
 
-def _step(progress: ApproximationProgress) -> Step:
-    return Step(
-        "approximating",
-        "step",
-        progress.steps,
-        progress.total,
-        lambda: {"free energy": progress.free_energy, "change": progress.change},
-        at_most=True,
-    )
+@dataclasses.dataclass
+class _ApproximationLoop(Algorithm[Loop]):
+    """Pieces of 20 steps, from a start."""
 
+    phase: ClassVar[str] = "approximating"
 
-def _progress(method: Stepwise, loop: Loop, seconds: float) -> ApproximationProgress:
-    steps = int(loop.steps)
-    last = np.asarray(loop.traces)[:, steps - 1]
-    return ApproximationProgress(steps, method.steps, float(last[0]), float(last[1]), seconds)
+    method: Stepwise
+    target: LogDensity
+    start: Start
+    key: Key[Array, ""]
 
+    def init(self) -> Loop:
+        return _begun(self.method, self.target, self.start, self.key)
 
-def _recalled(
-    method: Stepwise, target: LogDensity, start: Start, key: Key[Array, ""], run: Run
-) -> Loop | None:
-    """The loop of the checkpoint; None without one."""
+    def steps(self, state: Loop, run: Run) -> Steps[Loop]:
+        loop, total = state, self.method.steps
+        while (made := int(loop.steps)) < total and not loop.has_ended:
+            until = jnp.asarray(min(made + _PIECE, total))
+            loop = jax.block_until_ready(_advanced(self.method, self.target, loop, self.key, until))
+            made = int(loop.steps)
+            energy, change = np.asarray(loop.traces)[:2, made - 1].tolist()
+            values = partial(dict, {"free energy": energy, "change": change})
+            details = {"steps": made}
+            step = RunProgress(
+                self.phase, made, total, at_most=True, values=values, details=details
+            )
+            yield loop, step
 
-    def understand(stored: dict[str, np.ndarray]) -> tuple[Loop, float]:
-        like = eqx.filter_eval_shape(_begun, method, target, start, key)
-        return state_in(stored, like), float(stored["seconds"][0])
+    def to_tensors(self, state: Loop) -> dict[str, np.ndarray]:
+        return tensors_of(state)
 
-    found = run.control.checkpoint.read(understand)
-    if found is None:
-        return None
-    run.went_on_after(found[1])
-    return found[0]
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Loop:
+        like = eqx.filter_eval_shape(_begun, self.method, self.target, self.start, self.key)
+        run.went_on_after(float(stored["seconds"][0]))
+        return state_in(stored, like)
 
 
 @eqx.filter_jit

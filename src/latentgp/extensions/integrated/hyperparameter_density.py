@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from latentgp.posteriors.hyperparameters import (
     stacked_models,
 )
 from latentgp.representations import LatentPosterior
-from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, Step
+from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, RunProgress
 from latentgp.runtime.threads import on_all_cores
 from latentgp.site_inference.methods.base import Searched, sites_of_rows
 from latentgp.site_inference.search.profiled_bound import converge_at, evaluate, model_at
@@ -33,20 +34,6 @@ from latentgp.typing import Array
 
 _TOLERANCE = 1e-6  # relative, of site updates on the way
 _CONVERGED = 1e-4  # relative change of the bound in the last site update
-
-
-class ExplorationProgress(NamedTuple):
-    """Progress of an exploration around the mode, passed to the callback.
-
-    Attributes:
-        evaluations: around the mode so far.
-        bound: of this evaluation, in nats.
-        seconds: since the start of the fit.
-    """
-
-    evaluations: int
-    bound: float
-    seconds: float
 
 
 _Known = tuple[Float[np.ndarray, "P"], Sites]
@@ -96,7 +83,7 @@ class HyperparameterDensity:
                 self._known.append((result.vector, sites))
             results.append(result)
             bound = np.nan if result is None else result.value
-            self._report(ExplorationProgress(self._count, bound, self.run.seconds))
+            self._report(bound)
             if self._asked_to_end:  # what has not begun is not evaluated
                 break
         return results + [None] * (len(places) - len(results))
@@ -138,14 +125,15 @@ class HyperparameterDensity:
         stacked = jax.tree.map(lambda *parts: np.stack(parts), *own)
         return Gaussians.of(models, latents, explored.weights), stacked
 
-    def _report(self, progress: ExplorationProgress) -> None:
-        step = Step(
+    def _report(self, bound: float) -> None:
+        step = RunProgress(
             "integrating over hyper-parameters",
-            "evaluation",
-            progress.evaluations,
-            values=lambda: {"bound": progress.bound},
+            self._count,
+            unit="evaluation",
+            values=partial(dict, bound=bound),
+            details={"evaluations": self._count},
         )
-        self._asked_to_end = self.run.made(step, progress) in (ASKED, ABORTED, INTERRUPTED)
+        self._asked_to_end = self.run.made(step) in (ASKED, ABORTED, INTERRUPTED)
 
 
 def marginals_in(

@@ -130,11 +130,11 @@ def learn(
         pass
     except BaseException:
         if jax.process_count() == 1:  # of several each has a part of the sites
-            search.save(runs.sites)
+            search.run.save(runs.sites)
         raise
     finally:
-        search.close()
-    search.save(runs.sites)
+        search.run.close()
+    search.run.save(runs.sites)
     best = search.best()
     return Learned(best.vector, runs.sites, *runs.endings[best.restart])
 

@@ -9,6 +9,7 @@ exactly as it would have done.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.runtime.mesh import gather
-from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.runtime.progress import Resumable, Run, RunControl, RunProgress
 from latentgp.sites.coupled import sites_of
 from latentgp.sites.gaussian import GaussianSites
 
@@ -33,26 +34,6 @@ class Record(NamedTuple):
     restart: int
 
 
-class Progress(NamedTuple):
-    """Progress of the search, passed to the callback after every evaluation.
-
-    Attributes:
-        evaluations: so far, all restarts together.
-        bound: of this evaluation, in nats.
-        best: the bound at the best hyper-parameters of this run so far (those of the greatest
-            bound plus log prior), in nats.
-        seconds: since the start of the fit.
-        restart: 0 for the first run, below for those that go before it, on a part of the rows or
-            with one component.
-    """
-
-    evaluations: int
-    bound: float
-    best: float
-    seconds: float
-    restart: int
-
-
 class EndRun(Exception):
     """Raised inside a run at its limit of evaluations."""
 
@@ -61,7 +42,7 @@ class EndFit(Exception):
     """Raised inside a run when a callback or a limit asks for the end of the whole search."""
 
 
-class Search:
+class Search(Resumable[Any]):
     """Keeps the history of evaluations; shows it, saves it, and stops the search.
 
     With it is saved where the next evaluation starts, a named tuple of arrays: sites, or what else
@@ -74,8 +55,8 @@ class Search:
 
     def __init__(self, *, max_evaluations: int, control: RunControl):
         self.max_evaluations = max_evaluations
-        self.control, self._run = control, Run(control)
-        self._run.begins("learning hyper-parameters")
+        self.control, self.run = control, Run(control, self)
+        self.run.begins("learning hyper-parameters")
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
         self._since: dict[int, int] = {}  # from which record on those of a run can be compared
@@ -86,30 +67,31 @@ class Search:
         fields: tuple[str, ...] = GaussianSites._fields,
         make: Callable[..., Any] = sites_of,
     ) -> Any:
-        """Read the checkpoint, if there is one; gives what was saved last, the sites.
+        """The checkpoint's sites, or what `make` makes of its fields; None without a checkpoint."""
+        self._kept = fields, make
+        return self.run.resumed()
 
-        Args:
-            fields: of what is saved.
-            make: makes it of them.
-        """
-
-        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Record], Any]:
-            columns = [stored[name] for name in Record._fields]
-            kept = make(*(stored[f"kept.{name}"] for name in fields))
-            records = [
-                Record(v, float(f), float(b), g, float(s), int(r))
-                for v, f, b, g, s, r in zip(*columns, strict=True)
-            ]
-            return records, kept
-
-        found = self.control.checkpoint.read(understand)
-        if found is None:
-            return None
-        self.records, kept = found
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Any:
+        fields, make = self._kept
+        columns = [stored[name] for name in Record._fields]
+        kept = make(*(stored[f"kept.{name}"] for name in fields))
+        self.records = [
+            Record(v, float(f), float(b), g, float(s), int(r))
+            for v, f, b, g, s, r in zip(*columns, strict=True)
+        ]
         self._recalled = len(self.records)
         if self.records:
-            self._run.went_on_after(self.records[-1].seconds)
+            run.went_on_after(self.records[-1].seconds)
         return kept
+
+    def to_tensors(self, state: Any) -> dict[str, np.ndarray]:
+        if len(self.records) == self._recalled:
+            return {}
+        columns = {
+            name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
+            for name in Record._fields
+        }
+        return columns | {f"kept.{name}": a for name, a in gather(state)._asdict().items()}
 
     def fitting(self, kept: Any, like: Any) -> Any:
         """Saved arrays, if they have the expected shapes and types.
@@ -164,17 +146,22 @@ class Search:
 
     def report(self, record: Record, kept: Any) -> Record:
         """Keep an evaluation, and what to save with it; raises EndFit if the search ends here."""
-        record = record._replace(seconds=self._run.seconds)
+        record = record._replace(seconds=self.run.seconds)
         self.records.append(record)
         self._replayed += 1
-        progress = Progress(
-            len(self.records),
-            record.bound,
-            self.best(record.restart).bound,
-            record.seconds,
-            record.restart,
+        run = record.restart
+        stage = " in a first run" if run < 0 else ""
+        values = {"bound": record.bound, "best": self.best(run).bound}
+        step = RunProgress(
+            "learning hyper-parameters" + (f" in restart {run}" if run > 0 else stage),
+            self._made(run),
+            self._limit,
+            unit="evaluation",
+            at_most=True,
+            values=partial(dict, values),
+            details={"evaluations": len(self.records), "restart": run},
         )
-        reason = self._run.made(self._step(progress), progress, lambda: self.save(kept))
+        reason = self.run.made(step, kept)
         if reason is not None:
             raise EndFit(reason)
         return record
@@ -201,34 +188,3 @@ class Search:
         else:
             candidates = [record for record in known if record.restart >= 0]
         return max(candidates or known, key=lambda record: record.value)
-
-    def save(self, kept: Any) -> None:
-        """Write the checkpoint, whole or not at all, if there is anything new."""
-        if (
-            self.control.checkpoint.path is None
-            or kept is None
-            or len(self.records) == self._recalled
-        ):
-            return
-        columns = {
-            name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
-            for name in Record._fields
-        }
-        tensors = {f"kept.{name}": a for name, a in gather(kept)._asdict().items()}
-        self.control.checkpoint.write({**columns, **tensors})
-
-    def close(self) -> None:
-        """Clear the progress line."""
-        self._run.close()
-
-    def _step(self, progress: Progress) -> Step:
-        stage = " in a first run" if progress.restart < 0 else ""
-        stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
-        return Step(
-            f"learning hyper-parameters{stage}",
-            "evaluation",
-            self._made(progress.restart),
-            self._limit,
-            lambda: {"bound": progress.bound, "best": progress.best},
-            at_most=True,
-        )

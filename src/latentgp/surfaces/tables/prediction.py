@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from latentgp._version import __version__
 from latentgp.errors import InputError
 from latentgp.rows.pieces import TableFiles
 from latentgp.runtime.hashing import digest
-from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.runtime.progress import Callback, Run, RunControl, RunProgress
 from latentgp.runtime.writing import writing, written_whole
 from latentgp.surfaces.tables import check_table_path, once, write_table
 from latentgp.surfaces.tables.model import TableModel
@@ -27,18 +26,6 @@ _MARK = "made-of.txt"
 _LARGE_BYTES, _LARGE_NUMBERS = 50_000_000, 10_000_000
 
 
-class PredictionProgress(NamedTuple):
-    """Progress of a prediction, passed to the callback after every part.
-
-    Attributes:
-        rows: predicted so far, those of an earlier run included.
-        total: rows in all.
-    """
-
-    rows: int
-    total: int
-
-
 def predict_files(
     model: TableModel,
     path: str | Path,
@@ -47,7 +34,7 @@ def predict_files(
     level: float = 0.95,
     mean_only: bool = False,
     with_inputs: bool = False,
-    callback: Callable[[PredictionProgress], Any] | None = None,
+    callback: Callback | None = None,
     verbose: int = 0,
 ) -> int:
     """Predict every row of tables that need not fit in memory, in their order.
@@ -81,7 +68,7 @@ def predict_files(
     files = _files_in(parts)
     done = int(files[-1].stem) if files else 0
     predict = partial(model.predict, level=level, mean_only=mean_only, tell=once())
-    run = Run(RunControl(time.perf_counter(), verbose=verbose))
+    run = Run(RunControl(time.perf_counter(), callback, verbose=verbose))
     run.begins("predicting", done)
     try:
         for part in frames.after(done):
@@ -90,9 +77,8 @@ def predict_files(
                 predictions = beside(_as_read(part.batch), predictions)
             # Its name says how many rows are done.
             write_table(predictions, parts / f"{part.done:012d}{out.suffix.lower()}")
-            run.passed(Step("predicting", "row", part.done, frames.size))
-            if callback is not None:
-                callback(PredictionProgress(part.done, frames.size))
+            made, details = part.done, {"rows": part.done}
+            run.passed(RunProgress("predicting", made, frames.size, unit="row", details=details))
     finally:
         run.close()
     with written_whole(out) as joined:

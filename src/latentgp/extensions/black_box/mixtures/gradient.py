@@ -25,18 +25,17 @@ from latentgp.extensions.black_box.mixtures.family import (
 )
 from latentgp.extensions.black_box.mixtures.search import (
     Found,
-    Looked,
-    MixtureProgress,
-    recalled,
-    save,
+    SlopeSearch,
+    search_along_slopes,
 )
 from latentgp.extensions.black_box.mixtures.walk import batch_of, batches
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.finite import all_finite
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
+from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl
 from latentgp.typing import Array
 
 _PIECE, _ITERATIONS, _ROUNDS = 20, 20, 200
@@ -218,87 +217,72 @@ def ascend(
         control: limits and callback.
         key: random key.
     """
-    run = Run(control)
-    state = recalled(found, run, Ascent(free, None if by_groups else _ADADELTA.init(free)))
-
-    def looked(after: Ascent, value: float, made: int, what: str) -> bool:
-        nonlocal state
-        state = after
-        found.records.append(Looked(value, value, run.seconds, 0))
-        progress = MixtureProgress(made, value, run.seconds)
-        total = _ROUNDS if by_groups else steps
-        step = Step("learning", what, made, total, lambda: {"bound": value}, at_most=by_groups)
-        reason = run.made(step, progress, lambda: save(found, run, after))
-        found.reason = reason or found.reason
-        return reason is not None
-
+    search = (
+        _AscentByGroups(found, Ascent(free, None), bound, tolerance, key)
+        if by_groups
+        else _AscentAtOnce(found, Ascent(free, _ADADELTA.init(free)), bound, steps, batch_size, key)
+    )
     found.converged = False
-    try:
-        if by_groups:
-            _by_groups(bound, state.free, tolerance, looked, found, key)
-        else:
-            _at_once(bound, state, steps, batch_size, looked, found, key)
-    finally:
-        run.close()
-        save(found, run, state)
+    state = search_along_slopes(search, None if by_groups else steps, control)
     bound = bound.with_points(state.free.points)
     found.vector = np.asarray(state.free.vector)
     found.mixture = mixture_of(bound, state.free)
     return bound
 
 
-def _by_groups(
-    bound: MixtureBound, free: Free, tolerance: float, looked: Any, found: Found, key: Any
-) -> None:
-    from scipy.optimize import minimize  # takes long to import
+class _AscentByGroups(SlopeSearch):
+    """Rounds over the groups."""
 
-    groups = [names for names in GROUPS.values() if _has(free, names)]
-    while len(values := [record.value for record in found.records]) < _ROUNDS:
-        if len(values) > 1 and values[-1] - values[-2] < tolerance:
-            found.converged, found.reason = True, f"a round gained less than {tolerance:.1e} nats"
-            return
-        value = -np.inf
-        for names in groups:
-            part = {name: getattr(free, name) for name in names}
-            start, whole = ravel_pytree(part)
+    def steps(self, state: Ascent, run: Run) -> Steps[Ascent]:
+        from scipy.optimize import minimize  # takes long to import
 
-            def slope(
-                vector: np.ndarray, free: Free = free, whole: Any = whole
-            ) -> tuple[float, np.ndarray]:
-                value, gradient = _value_and_gradient(bound, free, whole(jnp.asarray(vector)), key)
-                found.steps += 1
-                own = ravel_pytree(gradient)[0]
-                if not np.isfinite(value):
-                    return 1e300, np.zeros_like(vector)
-                return -float(value), -np.asarray(own)
+        found, free, (bound, tolerance, key) = self.found, state.free, self.settings
+        groups = [names for names in GROUPS.values() if _has(free, names)]
+        while len(values := [record.value for record in found.records]) < _ROUNDS:
+            if len(values) > 1 and values[-1] - values[-2] < tolerance:
+                found.converged = True
+                found.reason = f"a round gained less than {tolerance:.1e} nats"
+                return
+            value = -np.inf
+            for names in groups:
+                part = {name: getattr(free, name) for name in names}
+                start, whole = ravel_pytree(part)
 
-            options = {"maxiter": _ITERATIONS}
-            end = minimize(slope, np.asarray(start), jac=True, method="L-BFGS-B", options=options)
-            free, value = free._replace(**whole(jnp.asarray(end.x))), -float(end.fun)
-        if looked(Ascent(free, None), value, len(values) + 1, "round"):
-            return
-    found.reason = f"{_ROUNDS} rounds were made"
+                def slope(
+                    vector: np.ndarray, free: Free = free, whole: Any = whole
+                ) -> tuple[float, np.ndarray]:
+                    part = whole(jnp.asarray(vector))
+                    value, gradient = _value_and_gradient(bound, free, part, key)
+                    found.steps += 1
+                    own = ravel_pytree(gradient)[0]
+                    if not np.isfinite(value):
+                        return 1e300, np.zeros_like(vector)
+                    return -float(value), -np.asarray(own)
+
+                options = {"maxiter": _ITERATIONS}
+                end = minimize(
+                    slope, np.asarray(start), jac=True, method="L-BFGS-B", options=options
+                )
+                free, value = free._replace(**whole(jnp.asarray(end.x))), -float(end.fun)
+            made = len(values) + 1
+            yield Ascent(free, None), self.reported(value, "round", made, _ROUNDS, run)
+        found.reason = f"{_ROUNDS} rounds were made"
 
 
-def _at_once(
-    bound: MixtureBound,
-    state: Ascent,
-    steps: int,
-    batch_size: int | None,
-    looked: Any,
-    found: Found,
-    key: Any,
-) -> None:
-    draw = batches(len(bound.data.X), batch_size, key, found.steps)
-    while (made := found.steps) < steps:
-        number = min(_PIECE, steps - made)
-        keys = jax.random.split(jax.random.fold_in(key, made), number)
-        places = None if draw is None else jnp.asarray(draw(number))
-        state, values = _adadelta(bound, state, places, keys)
-        found.steps += number
-        if looked(state, float(np.mean(values)), found.steps, "step") and found.steps < steps:
-            return
-    found.converged, found.reason = True, f"all {steps} steps were made"
+class _AscentAtOnce(SlopeSearch):
+    """Pieces of 20 steps of Adadelta."""
+
+    def steps(self, state: Ascent, run: Run) -> Steps[Ascent]:
+        found, (bound, steps, batch_size, key) = self.found, self.settings
+        draw = batches(len(bound.data.X), batch_size, key, found.steps)
+        while (made := found.steps) < steps:
+            number = min(_PIECE, steps - made)
+            keys = jax.random.split(jax.random.fold_in(key, made), number)
+            places = None if draw is None else jnp.asarray(draw(number))
+            state, values = _adadelta(bound, state, places, keys)
+            found.steps += number
+            value = float(np.mean(values))
+            yield state, self.reported(value, "step", found.steps, steps, run)
 
 
 def _has(free: Free, names: tuple[str, ...]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,25 +14,12 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import profiled
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.progress import Run, RunControl
+from latentgp.runtime.loop import Algorithm, run_loop
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
 from latentgp.typing import Array
 
 _MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
-
-
-class MixtureProgress(NamedTuple):
-    """Progress along slopes, passed to the callback after some steps or a round.
-
-    Attributes:
-        made: steps, or rounds over mixture, hyper-parameters and points.
-        bound: the last one, or of draws or a batch its estimate, in nats.
-        seconds: since the start of the fit.
-    """
-
-    made: int
-    bound: float
-    seconds: float
 
 
 class Looked(NamedTuple):
@@ -70,28 +58,62 @@ class Found:
     converged: bool = False
 
 
-def recalled(found: Found, run: Run, like: Any) -> Any:
-    """The state that a checkpoint holds, and what was found by then; the given one without any."""
+class SlopeSearch(Algorithm[Any]):
+    """Steps along slopes.
 
-    def understand(stored: dict[str, np.ndarray]) -> tuple[list[Looked], list[int], Any]:
-        looked = [Looked(bound, bound, seconds, 0) for bound, seconds in stored["looked"].tolist()]
-        return looked, stored["counts"].tolist(), state_in(stored, like)
+    Args:
+        found: what is brought up to date.
+        first: state to start from.
+        settings: of the steps.
+    """
 
-    content = run.control.checkpoint.read(understand)
-    if content is None:
-        return like
-    found.records, (found.steps, found.passed_over, found.failed), state = content
-    run.went_on_after(found.records[-1].seconds)
+    phase: ClassVar[str] = "learning"
+
+    def __init__(self, found: Found, first: Any, *settings: Any):
+        self.found, self._first, self.settings = found, first, settings
+
+    def init(self) -> Any:
+        return self._first
+
+    def to_tensors(self, state: Any) -> dict[str, np.ndarray]:
+        found = self.found
+        if not found.records:
+            return {}
+        looked = np.array([(record.bound, record.seconds) for record in found.records])
+        counts = np.array([found.steps, found.passed_over, found.failed])
+        return {**tensors_of(state), "looked": looked, "counts": counts}
+
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Any:
+        found, state = self.found, state_in(stored, self._first)
+        looked = stored["looked"].tolist()
+        found.records = [Looked(bound, bound, seconds, 0) for bound, seconds in looked]
+        found.steps, found.passed_over, found.failed = stored["counts"].tolist()
+        run.went_on_after(found.records[-1].seconds)
+        return state
+
+    def reported(self, value: float, unit: str, made: int, total: int, run: Run) -> RunProgress:
+        """The step that ends at a value of the bound, which is kept."""
+        self.found.records.append(Looked(value, value, run.seconds, 0))
+        return RunProgress(
+            self.phase,
+            made,
+            total,
+            unit=unit,
+            at_most=unit == "round",
+            values=partial(dict, bound=value),
+            details={"made": made},
+        )
+
+
+def search_along_slopes(search: SlopeSearch, steps: int | None, control: RunControl) -> Any:
+    """The last state; `found` has why it is the last, after so many steps if they are counted."""
+    found = search.found
+    state, reason = run_loop(search, control)
+    if found.steps == steps:
+        found.converged, found.reason = True, f"all {steps} steps were made"
+    elif reason is not None:
+        found.converged, found.reason = False, reason
     return state
-
-
-def save(found: Found, run: Run, state: Any) -> None:
-    """Write the checkpoint of a walk along slopes, if there is anything to keep."""
-    if run.control.checkpoint.path is None or not found.records:
-        return
-    looked = np.array([(record.bound, record.seconds) for record in found.records])
-    counts = np.array([found.steps, found.passed_over, found.failed])
-    run.control.checkpoint.write({**tensors_of(state), "looked": looked, "counts": counts})
 
 
 class Reached(NamedTuple):
@@ -166,8 +188,8 @@ class ProfiledSearch:
             found.reason, goes_on = str(end), False
         finally:
             found.records = search.records
-            search.close()
-            search.save(self._reached())
+            search.run.close()
+            search.run.save(self._reached())
         return goes_on
 
     def _climb(self, number: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,15 +17,14 @@ from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import stepped
 from latentgp.extensions.black_box.mixtures.search import (
     Found,
-    Looked,
-    MixtureProgress,
-    recalled,
-    save,
+    SlopeSearch,
+    search_along_slopes,
 )
 from latentgp.numerics.finite import all_finite
 from latentgp.rows.data import Data
+from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl
 from latentgp.typing import Array
 
 _PIECE = 20  # steps in a compiled call
@@ -168,33 +166,28 @@ def walk(
         control: limits and callback.
         key: random key.
     """
-    run, rows = Run(control), len(bound.data.X)
     first = Walk.begun(jnp.asarray(found.vector), points, found.mixture)
-    state = recalled(found, run, first)
-    draw = batches(rows, batch_size, key, found.steps)
+    search = _WalkSearch(found, first, bound, lengths, steps, batch_size, key)
+    state = search_along_slopes(search, steps, control)
     found.vector, found.mixture = np.asarray(state.vector), state.mixture
-    found.converged, found.reason = True, f"all {steps} steps were made"
-    try:
+    return bound.with_points(state.points)
+
+
+class _WalkSearch(SlopeSearch):
+    """Pieces of 20 steps."""
+
+    def steps(self, state: Walk, run: Run) -> Steps[Walk]:
+        found, (bound, lengths, steps, batch_size, key) = self.found, self.settings
+        draw = batches(len(bound.data.X), batch_size, key, found.steps)
         while (made := int(state.made)) < steps:
             number = min(_PIECE, steps - made)
             keys = jax.random.split(jax.random.fold_in(key, made), number)
             places = None if draw is None else jnp.asarray(draw(number))
             state, told = walked(bound, state, places, keys, lengths)
-            value = float(np.mean(told.bound))
             found.failed += int(np.sum(told.failed))
-            found.records.append(Looked(value, value, run.seconds, 0))
-            found.vector, found.mixture = np.asarray(state.vector), state.mixture
             found.steps, found.passed_over = int(state.made), int(state.passed_over)
-            progress = MixtureProgress(found.steps, value, run.seconds)
-            step = Step("learning", "step", found.steps, steps, partial(dict, bound=value))
-            reason = run.made(step, progress, partial(save, found, run, state))
-            if reason is not None and found.steps < steps:
-                found.converged, found.reason = False, reason
-                break
-    finally:
-        run.close()
-        save(found, run, state)
-    return bound.with_points(state.points)
+            value = float(np.mean(told.bound))
+            yield state, self.reported(value, "step", found.steps, steps, run)
 
 
 def batches(

@@ -5,24 +5,19 @@ from __future__ import annotations
 from typing import ClassVar
 
 import equinox as eqx
-import numpy as np
-from jaxtyping import Int, Key
 
 from latentgp.errors import InputError
-from latentgp.extensions.chains.draws import Chains
-from latentgp.extensions.chains.gibbs import Gibbs, HyperUpdate, run_gibbs
+from latentgp.extensions.chains.gibbs import Gibbs, GibbsSampler, HyperUpdate
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.methods.base import usual_method
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Dense, Representation
 from latentgp.rows.data import Data
-from latentgp.runtime.progress import RunControl
 from latentgp.site_inference.methods.augmented import AugmentedVI
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.sites.augmentations import Augmentation, augmentation_of
-from latentgp.typing import Array
 
 
 class GibbsSampling(SamplingMethod):
@@ -101,36 +96,19 @@ class GibbsSampling(SamplingMethod):
                 "to fit, or use Dense() with some thousand rows at most."
             )
 
-    def sample(
-        self,
-        representation: Representation,
-        space: ParameterSpace,
-        data: Data,
-        watched: Int[np.ndarray, "W"],
-        key: Key[Array, ""],
-        control: RunControl,
-    ) -> Chains:
-        rule = AugmentationRule(augmentation=self.augmentation)
+    def transition(
+        self, representation: Representation, space: ParameterSpace, data: Data
+    ) -> GibbsSampler:
         algorithm = Gibbs(
             representation,
-            rule,
+            AugmentationRule(augmentation=self.augmentation),
             space,
             self.hyperparameters,
             self.power,
             self.over_relaxation,
             self.slow_rows,
         )
-        return run_gibbs(
-            algorithm,
-            data,
-            chains=self.chains,
-            warmup=self.warmup,
-            draws=self.draws,
-            thin=self.thin,
-            watched=watched,
-            key=key,
-            control=control,
-        )
+        return GibbsSampler.of(algorithm, data)
 
     def starting_method(self) -> SiteMethod:
         return AugmentedVI(self.representation, self.augmentation)

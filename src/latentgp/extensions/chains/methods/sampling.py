@@ -13,7 +13,7 @@ from latentgp.diagnostics import mean_prior_variances
 from latentgp.errors import InputError
 from latentgp.extensions.chains.diagnostics import diagnose_chains
 from latentgp.extensions.chains.draws import Chains
-from latentgp.extensions.chains.loop import Sampler, run_chains
+from latentgp.extensions.chains.loop import Sampler, Transition, run_chains
 from latentgp.extensions.chains.posterior import sampled_posterior
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.methods.base import Method
@@ -69,9 +69,15 @@ class SamplingMethod(Method):
     def sampler(self, target: WhiteTarget) -> Sampler:
         """The transition for a target of white coefficients.
 
-        A method whose chains have other states overrides `sample` instead.
+        A method whose chains have other states overrides `transition` or `sample` instead.
         """
-        raise NotImplementedError(f"{type(self).__name__} has neither sampler nor sample.")
+        raise NotImplementedError(f"{type(self).__name__} has no sampler, transition or sample.")
+
+    def transition(
+        self, representation: Representation, space: ParameterSpace, data: Data
+    ) -> Transition:
+        """The transition of the chains, with arguments as those of `sample`."""
+        return self.sampler(WhiteTarget.of(space, representation, data))
 
     def sample(
         self,
@@ -92,7 +98,7 @@ class SamplingMethod(Method):
             key: random key.
             control: callback, limit, progress line, checkpoint.
         """
-        sampler = self.sampler(WhiteTarget.of(space, representation, data))
+        sampler = self.transition(representation, space, data)
         return run_chains(
             sampler,
             chains=self.chains,

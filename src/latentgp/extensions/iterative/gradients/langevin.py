@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Key, Shaped
 
+from latentgp.extensions.chains.loop import Draw, Transition
+from latentgp.extensions.chains.target import Coefficients
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
-from latentgp.modules import Module
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
 _FARTHEST = 1.0  # deviations of the metric that the drift of one step may go
@@ -42,7 +41,7 @@ class LangevinState(NamedTuple):
     frozen: Bool[Array, ""]
 
 
-class Langevin(Module):
+class LangevinSampler(Transition):
     """theta += (e / 2) M g + N(0, e M), with no refusals (Filippone & Engler 2015, eq. 5-7).
 
     The step size e = scale (delay + t)^-power falls until the variance that the noise of the
@@ -51,6 +50,7 @@ class Langevin(Module):
 
     Args:
         evidence: gives the gradients.
+        mode: where chains start around, shape (P,).
         root: L with M = L L', shape (P, P).
         scale: of the step sizes.
         delay: iterations.
@@ -60,7 +60,11 @@ class Langevin(Module):
         threshold: of the monitor.
     """
 
+    draws_a_piece: ClassVar[int] = 20
+    one_by_one: ClassVar[bool] = True
+
     evidence: SolvedEvidence
+    mode: Float[Array, "P"]
     root: Float[Array, "P P"]
     scale: Float[Array, ""]
     delay: Float[Array, ""]
@@ -69,12 +73,12 @@ class Langevin(Module):
     batch: Int[Array, ""]
     threshold: Float[Array, ""]
 
-    def init(self, vector: Float[Array, "P"], key: Key[Array, ""]) -> LangevinState:
-        """A chain that starts at a vector."""
+    def init(self, key: Key[Array, ""]) -> LangevinState:
+        vector = self.mode + self.root @ jax.random.normal(key, self.mode.shape)
         nothing = jnp.zeros_like(self.root)
         return LangevinState(
             vector,
-            self.evidence.probes(key),
+            self.evidence.probes(jax.random.fold_in(key, 1)),
             self.evidence.no_solution(),
             jnp.asarray(0),
             nothing,
@@ -128,6 +132,20 @@ class Langevin(Module):
             "solved": slope.solved,
         }
 
+    def record(self, state: LangevinState, key: Key[Array, ""], watched: Int[Array, "W"]) -> Draw:
+        """A draw of hyper-parameters alone."""
+        vector = state.vector
+        return Draw(vector, jnp.zeros((1, 0), vector.dtype), jnp.zeros((0, 1), vector.dtype))
+
+    def keys(self, key: Key[Array, ""], thin: int) -> tuple[Key[Array, "T"], Key[Array, ""]]:
+        return jax.random.split(key, thin), key  # nothing is random in a draw
+
+    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
+        return {name: _over(name, values) for name, values in steps.items()}
+
+    def coefficients(self, state: LangevinState) -> Coefficients:
+        return Coefficients(jnp.zeros((0, self.evidence.data.X.shape[1])), jnp.zeros(()))
+
     def _looked(self, state: LangevinState, covariance: Any, size: Any) -> tuple[Any, Any, Any]:
         """Whether the monitor looks now, the covariances summed, and the ratio that they give."""
         spread = state.spread + covariance
@@ -135,22 +153,6 @@ class Langevin(Module):
         values, _ = eigenvectors(jnp.where(jnp.isfinite(inner), inner, 0.0))
         looks = (state.iteration + 1) % self.batch == 0
         return looks, spread, 0.25 * size * values[-1]
-
-
-@partial(Program, static_argnums=(3,))
-def langevin_piece(
-    sampler: Langevin, state: LangevinState, key: Key[Array, ""], counts: tuple[int, int]
-) -> tuple[LangevinState, Float[Array, "S P"], dict[str, Shaped[Array, "S"]]]:
-    """Draws of one chain and what was told on the way, one for every `thin` steps."""
-    number, thin = counts
-
-    def keep(state: Any, key: Any) -> Any:
-        keys = jax.random.split(key, thin)
-        state, told = jax.lax.scan(lambda s, k: sampler.step(s, k), state, keys)
-        return state, (state.vector, {name: _over(name, told[name]) for name in told})
-
-    state, (vectors, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
-    return state, vectors, told
 
 
 def _over(name: str, values: Any) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -16,10 +15,10 @@ from latentgp.diagnostics import mean_prior_variances
 from latentgp.errors import InputError
 from latentgp.extensions.chains.diagnostics import diagnose_chains, with_phase
 from latentgp.extensions.chains.draws import Chains
-from latentgp.extensions.chains.loop import Draw, collect, divide_chains, join_chains
+from latentgp.extensions.chains.loop import run_chains
 from latentgp.extensions.chains.posterior import posterior_of_chains
 from latentgp.extensions.iterative.gradients.gradient import SolvedEvidence
-from latentgp.extensions.iterative.gradients.langevin import Langevin, langevin_piece
+from latentgp.extensions.iterative.gradients.langevin import LangevinSampler
 from latentgp.extensions.iterative.gradients.metric import Metric, metric_at
 from latentgp.extensions.iterative.gradients.phase import LangevinPhase
 from latentgp.extensions.iterative.gradients.settings import Solves
@@ -31,7 +30,6 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.components import Gaussians
 from latentgp.representations import Dense, Representation
 from latentgp.rows.data import Data
-from latentgp.runtime.threads import on_all_cores
 from latentgp.setup.priors import search_bounds
 from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
 from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
@@ -43,9 +41,6 @@ from latentgp.site_inference.search.profiled_bound import (
     model_at,
 )
 from latentgp.sites.augmentations import augmentation_of
-from latentgp.typing import Array
-
-_PIECE = 20  # draws of each chain in a compiled call
 
 
 class SGLD(Method):
@@ -179,8 +174,9 @@ class SGLD(Method):
     def _sampled(
         self, problem: Problem, evidence: SolvedEvidence, metric: Metric, started: float
     ) -> Chains:
-        sampler = Langevin(
+        sampler = LangevinSampler(
             evidence,
+            jnp.asarray(evidence.space.to_vector()),
             root=jnp.asarray(metric.root),
             scale=jnp.asarray(float(self.scale)),
             delay=jnp.asarray(float(self.delay)),
@@ -189,56 +185,17 @@ class SGLD(Method):
             batch=jnp.asarray(self.batch),
             threshold=jnp.asarray(float(self.monitor)),
         )
-        key_start, key_run = jax.random.split(problem.key)
-        mode = evidence.space.to_vector()
-
-        def begun() -> Any:
-            keys = jax.random.split(key_start, self.chains)
-            states = [
-                sampler.init(
-                    mode + metric.root @ jax.random.normal(key, mode.shape),
-                    jax.random.fold_in(key, 1),
-                )
-                for key in keys
-            ]
-            return jax.tree.map(lambda *parts: jnp.stack(parts), *states)
-
-        number = min(_PIECE, self.draws)
-        cold, warm = -(-self.warmup // (number * self.thin)), -(-self.draws // number)
-        compiled: list[int] = []
-
-        def piece(states: Any, index: int) -> tuple[Any, Draw | None, dict[str, Any]]:
-            def run(group: tuple[Any, Any]) -> Any:
-                state, keys = jax.tree.map(lambda leaf: leaf[0], group)
-                found = langevin_piece(sampler, state, keys, (number, self.thin))
-                return jax.tree.map(lambda leaf: leaf[None], jax.block_until_ready(found))
-
-            members = divide_chains(states, jax.random.fold_in(key_run, index), self.chains)
-            found = list(on_all_cores(run, members, alone=int(not compiled)))
-            compiled.append(index)
-            after, vectors, told = join_chains(found)
-            if index < cold:
-                return after, None, told
-            return after, _without_latents(vectors), told
-
-        def drawn() -> tuple[Draw, dict[str, Any]]:
-            keys = jax.random.split(key_start, self.chains)
-            vectors, told = jax.vmap(
-                lambda state, key: langevin_piece(sampler, state, key, (number, self.thin))[1:]
-            )(begun(), keys)
-            return _without_latents(vectors), told
-
-        control = problem.control_with(self, self, evidence.space)
-        sampled = collect(piece, begun, drawn, (cold, warm), number * self.thin, control)
-        columns, statistics = sampled.joined(self.draws)
-        return Chains(
-            *columns,
-            centres=np.zeros((0, problem.data.X.shape[1])),
-            statistics=statistics,
-            jitter=0.0,
-            seconds=time.perf_counter() - started,
-            notes=sampled.notes(self.draws),
+        chains = run_chains(
+            sampler,
+            chains=self.chains,
+            warmup=self.warmup,
+            draws=self.draws,
+            thin=self.thin,
+            watched=np.zeros(0, int),
+            key=problem.key,
+            control=problem.control_with(self, self, evidence.space),
         )
+        return dataclasses.replace(chains, seconds=time.perf_counter() - started)
 
     def _components(
         self,
@@ -288,12 +245,6 @@ def site_method(representation: Representation) -> SiteMethod:
     """The method by the likelihood's own sites."""
     dense = representation.one_coefficient_a_row
     return ExactGP(representation) if dense else CollapsedVI(representation)
-
-
-def _without_latents(vectors: Float[Array, "C S P"]) -> Draw:
-    """Draws of hyper-parameters alone."""
-    nothing = jnp.zeros((*vectors.shape[:2], 0, 1))
-    return Draw(vectors, jnp.swapaxes(nothing, 2, 3), nothing)
 
 
 def _algorithm(model: LatentGP, representation: Representation) -> SiteInference:

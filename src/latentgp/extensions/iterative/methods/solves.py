@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
 from latentgp.errors import InputError, check_choices
 from latentgp.extensions.iterative.gradients.ascent import (
@@ -27,27 +27,13 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.representations import Dense, Representation
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.progress import Run, Step
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
+from latentgp.runtime.progress import Run, RunProgress
 from latentgp.setup.priors import search_bounds
+from latentgp.typing import Array
 
 _PIECE = 10  # iterations of a compiled call
 _MOVED = 0.1  # on the unconstrained scale
-
-
-class AscentProgress(NamedTuple):
-    """Progress of a search along stochastic gradients, passed to the callback.
-
-    Attributes:
-        iteration: how many were made.
-        total: that will be made.
-        vector: unconstrained hyper-parameters, shape (P,).
-        seconds: since the start of the fit.
-    """
-
-    iteration: int
-    total: int
-    vector: Float[np.ndarray, "P"]
-    seconds: float
 
 
 class SolvesGP(Method):
@@ -148,58 +134,68 @@ class SolvesGP(Method):
             lower=jnp.asarray(lower),
             upper=jnp.asarray(upper),
         )
-        run, size = Run(problem.control_with(self, self, space)), min(_PIECE, self.iterations)
-        first = search.init(jnp.asarray(space.to_vector()), problem.key)
-        state, told = _recalled(run, first, size)
-        ending = f"all {self.iterations} iterations were made"
-
-        def save() -> None:
-            if run.control.checkpoint.path is not None and told is not None:
-                kept = {f"told.{name}": values for name, values in told._asdict().items()}
-                seconds = np.array([run.seconds])
-                run.control.checkpoint.write({**tensors_of(state), **kept, "seconds": seconds})
-
-        try:
-            begun = 0 if told is None else len(told.steps) // size
-            for index in range(begun, -(-self.iterations // _PIECE)):
-                key = jax.random.fold_in(problem.key, index)
-                state, new = ascent_piece(search, state, key, size)
-                new = jax.tree.map(np.asarray, new)
-                told = new if told is None else jax.tree.map(_one_after_another, told, new)
-                made = min((index + 1) * _PIECE, self.iterations)
-                vector = np.asarray(state.vector)
-                progress = AscentProgress(made, self.iterations, vector, run.seconds)
-                step = Step("learning", "iteration", made, self.iterations)
-                reason = run.made(step, progress, save)
-                if reason is not None:
-                    ending = reason
-                    break
-        finally:
-            run.close()
-            save()
+        loop = _AscentLoop(search, space.to_vector(), problem.key, self.iterations)
+        (_, told), reason = run_loop(loop, problem.control_with(self, self, space))
+        ending = reason or f"all {self.iterations} iterations were made"
         return jax.tree.map(lambda part: part[: self.iterations], told), ending
+
+
+class _Iterations(NamedTuple):
+    """State of a search, and what its iterations told; None before there are any."""
+
+    state: AscentState
+    told: AscentTold | None
+
+
+@dataclasses.dataclass
+class _AscentLoop(Algorithm[_Iterations]):
+    """Pieces of ten iterations, or of all that there are."""
+
+    phase: ClassVar[str] = "learning"
+
+    search: Ascent
+    vector: Float[np.ndarray, "P"]
+    key: Key[Array, ""]
+    iterations: int
+
+    @property
+    def size(self) -> int:
+        return min(_PIECE, self.iterations)
+
+    def init(self) -> _Iterations:
+        return _Iterations(self.search.init(jnp.asarray(self.vector), self.key), None)
+
+    def steps(self, state: _Iterations, run: Run) -> Steps[_Iterations]:
+        own, told = state
+        begun = 0 if told is None else len(told.steps) // self.size
+        for index in range(begun, -(-self.iterations // _PIECE)):
+            key = jax.random.fold_in(self.key, index)
+            own, new = ascent_piece(self.search, own, key, self.size)
+            new = jax.tree.map(np.asarray, new)
+            told = new if told is None else jax.tree.map(_one_after_another, told, new)
+            made = min((index + 1) * _PIECE, self.iterations)
+            details = {"iteration": made, "vector": np.asarray(own.vector)}
+            step = RunProgress(self.phase, made, self.iterations, unit="iteration", details=details)
+            yield _Iterations(own, told), step
+
+    def to_tensors(self, state: _Iterations) -> dict[str, np.ndarray]:
+        if state.told is None:
+            return {}
+        kept = {f"told.{name}": values for name, values in state.told._asdict().items()}
+        return tensors_of(state.state) | kept
+
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> _Iterations:
+        told = AscentTold(*(stored[f"told.{name}"] for name in AscentTold._fields))
+        made = len(told.steps)
+        shapes = (made, len(self.vector)), (made,), (made,)
+        if tuple(part.shape for part in told) != shapes or not made or made % self.size:
+            raise ValueError("its iterations are of other shapes")
+        run.went_on_after(float(stored["seconds"][0]))
+        return _Iterations(state_in(stored, self.init().state), told)
 
 
 def _one_after_another(*parts: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
-
-
-def _recalled(run: Run, first: AscentState, size: int) -> tuple[AscentState, AscentTold | None]:
-    """State and what was told by then, of the checkpoint; those of the start without one."""
-
-    def understand(stored: dict[str, np.ndarray]) -> tuple[AscentState, AscentTold, float]:
-        told = AscentTold(*(stored[f"told.{name}"] for name in AscentTold._fields))
-        made, parameters = len(told.steps), len(first.vector)
-        shapes = (made, parameters), (made,), (made,)
-        if tuple(part.shape for part in told) != shapes or not made or made % size:
-            raise ValueError("its iterations are of other shapes")
-        return state_in(stored, first), told, float(stored["seconds"][0])
-
-    found = run.control.checkpoint.read(understand)
-    if found is None:
-        return first, None
-    run.went_on_after(found[2])
-    return found[:2]
 
 
 def _sentences(moved: float, told: Any) -> list[str]:
