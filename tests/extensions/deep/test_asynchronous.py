@@ -14,11 +14,11 @@ import pytest
 import latentgp as lgp
 from latentgp.errors import ProcessLost
 from latentgp.extensions.batches import asynchronous
+from latentgp.extensions.batches import workers as pool
 from latentgp.extensions.batches.asynchronous import BatchReader
 from latentgp.extensions.batches.natural_gradient import TwoPartInference
+from latentgp.extensions.batches.workers import Answer, Workers
 from latentgp.rows import RowsInMemory
-from latentgp.runtime import workers as pool
-from latentgp.runtime.workers import Answer, Workers
 from slow import slow_parameters
 
 KEY = jax.random.key(0)

@@ -20,10 +20,10 @@ import numpy as np
 from latentgp.errors import InputError, ProcessLost
 from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInference
 from latentgp.extensions.batches.staleness import Asynchrony
+from latentgp.extensions.batches.workers import Workers
 from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource
 from latentgp.runtime.mesh import number_of_shards
-from latentgp.runtime.workers import Workers
 
 if TYPE_CHECKING:
     from latentgp.extensions.batches.loop import Plan
