@@ -11,7 +11,7 @@ from latentgp.extensions.chains.target import Position
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.inference.samplers import HiddenSlices, ScaledSGHMC, WeightNUTS
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
-from latentgp.extensions.deep.layers import Layout
+from latentgp.extensions.deep.models import Layout
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.testing.calibration import Calibration, check_ranks

@@ -1,18 +1,27 @@
-"""Deep models: hidden layers of latent functions."""
+"""Deep models: hidden layers of latent functions, through random features."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
+from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.kernels import Kernel, LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
-from latentgp.modules import Module
+from latentgp.modules import Module, stored
+from latentgp.numerics.cholesky import jittered_lower
+from latentgp.numerics.sums import sum_over_first
+from latentgp.representations.latent_axis import latent_grams, vmap_latents
+from latentgp.typing import Array
 
 
 class Layer(Module):
@@ -98,9 +107,7 @@ class DeepGP(LatentGP):
     def of_inputs(self) -> LatentKernel:
         return self.layers[0].kernel if self.layers else self.kernel
 
-    def layout(self, X: Float[np.ndarray, "N D"]) -> Any:
-        from latentgp.extensions.deep.layers import Layout  # it is of models
-
+    def layout(self, X: Float[np.ndarray, "N D"]) -> "Layout":
         return Layout.of(self, X)
 
     def columns(self, inputs: int) -> tuple[int, ...]:
@@ -117,3 +124,172 @@ class DeepGP(LatentGP):
         functions = self.columns(len(inputs))[place] - len(fed)
         seen = np.concatenate([np.ones(functions), fed])
         return seen, np.ones(1) if hidden else latent
+
+
+_COMPILED_EACH = 3  # layers of one structure
+
+
+@stored
+class LayerDraw(eqx.Module):
+    """A draw of the functions of a hidden layer, phi(h)' w.
+
+    Attributes:
+        features: of the layer's kernel.
+        weights: shape (R, W); of several draws with S first.
+    """
+
+    features: FeatureWeights
+    weights: Float[Array, "*S R W"]
+
+
+@stored
+class LastLayer(NamedTuple):
+    """Posterior of the last layer's weights.
+
+    Attributes:
+        mean: shape (Q, R).
+        root: R with covariance R' R, shape (Q, R, R), or deviations, shape (Q, R).
+    """
+
+    mean: Float[Array, "*S Q R"]
+    root: Float[Array, "*S Q R *R"]
+
+    def means(self, blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
+        """Means of the latent functions at rows with these features."""
+        return vmap_latents(lambda block, mean: mean @ block, blocks, self.mean).T
+
+    def marginals(self, blocks: Float[Array, "#Q R B"]) -> Marginals:
+        """Means and variances there."""
+
+        def variance(block: Array, root: Array) -> Array:
+            half = root[:, None] * block if root.ndim == 1 else root @ block
+            return sum_over_first(half**2)
+
+        return Marginals(self.means(blocks), vmap_latents(variance, blocks, self.root).T)
+
+    def draw(self, key: Key[Array, ""], blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
+        """Latent functions by a draw of the weights."""
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+
+        def weights(mean: Array, root: Array, noise: Array) -> Array:
+            return mean + (noise * root if root.ndim == 1 else noise @ root)
+
+        drawn = vmap_latents(weights, self.mean, self.root, noise)
+        return vmap_latents(lambda block, w: w @ block, blocks, drawn).T
+
+
+@stored
+class Layout(eqx.Module):
+    """Fixed parts between the layers of a deep model.
+
+    Attributes:
+        centre: of the inputs, shape (D,).
+        spread: standard deviations of the inputs, shape (D,).
+        skips: maps from the functions of the layer below to the mean of each hidden layer, shape
+            (V, W); zero without skips.
+        feed_inputs: whether every layer sees the inputs.
+    """
+
+    centre: Float[Array, "D"]
+    spread: Float[Array, "D"]
+    skips: tuple[Float[Array, "_ _"], ...]
+    feed_inputs: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: DeepGP, X: Float[np.ndarray, "N D"]) -> "Layout":
+        """For the rows' inputs, or some of them."""
+        centre, spread = np.mean(X, axis=0), np.std(X, axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        below, skips = X.shape[1], []
+        for place, layer in enumerate(model.layers):
+            skip = np.eye(below, layer.width)
+            if place == 0 and below > layer.width:
+                found = np.linalg.svd((X - centre) / spread, full_matrices=False)[2].T
+                skip = np.zeros((below, layer.width))  # rows may be fewer than functions
+                skip[:, : found.shape[1]] = found[:, : layer.width]
+            skips.append(np.asarray(skip * model.skip, X.dtype))
+            below = layer.width
+        return cls(centre, spread, tuple(skips), model.feed_inputs)
+
+    def middle(self, columns: int, place: int) -> Float[np.ndarray, "1 E"]:
+        """The middle of so many columns that the kernel of a layer sees."""
+        fed = self.centre if self.feed_inputs or not place else self.centre[:0]
+        return np.concatenate([np.zeros(columns - len(fed)), fed])[None].astype(self.centre.dtype)
+
+    def standardised(self, X: Float[Array, "N D"]) -> Float[Array, "N D"]:
+        """Inputs in standard deviations, about their mean: prior means of hidden functions."""
+        return (X - self.centre) / self.spread
+
+    def seen(self, functions: Float[Array, "N W"], inputs: Float[Array, "N D"]) -> Array:
+        """Inputs of the layer above, from a layer's functions and the inputs."""
+        return jnp.concatenate([functions, inputs], axis=1) if self.feed_inputs else functions
+
+    def at_prior_mean(self, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+        """Inputs of the last layer if all hidden functions are their prior means."""
+        if not self.skips:
+            return X
+        return self.seen(reduce(jnp.matmul, self.skips, self.standardised(X)), X)
+
+    def from_prior(
+        self, model: DeepGP, X: Float[Array, "N D"], key: Key[Array, ""]
+    ) -> Float[Array, "N E"]:
+        """Inputs of the last layer for a joint draw of the hidden processes at the rows."""
+        below, seen = self.standardised(X), X
+        for place, (layer, skip) in enumerate(zip(model.layers, self.skips, strict=True)):
+            lower = jittered_lower(latent_grams(layer.kernel, seen)[0])
+            shape = len(X), layer.width
+            noise = jax.random.normal(jax.random.fold_in(key, place), shape, lower.dtype)
+            below = lower @ noise + below @ skip
+            seen = self.seen(below, X)
+        return seen
+
+    def under_last(
+        self, model: DeepGP, draws: Sequence[LayerDraw], X: Float[Array, "N D"]
+    ) -> Float[Array, "N E"]:
+        """Inputs of the last layer, given draws of the hidden ones."""
+
+        def step(state: tuple[Array, Array], layer: Any) -> tuple[Array, Array]:
+            below, seen = state
+            kernel, draw, skip = layer
+            below = features_at(kernel, draw.features, seen) @ draw.weights + below @ skip
+            return below, self.seen(below, X)
+
+        kernels = [layer.kernel for layer in model.layers]
+        parts = tuple(zip(kernels, draws, self.skips, strict=True))
+        return through_layers(step, (self.standardised(X), X), parts)[1]
+
+
+def through_layers(step: Callable[[Any, Any], Any], start: Any, layers: Sequence[Any]) -> Any:
+    """A state taken through layers by a step; those of one structure are compiled once.
+
+    Args:
+        step: gives the state above a layer from that below and the layer.
+        start: the state below the first layer.
+        layers: trees of arrays.
+    """
+    if len(layers) < _COMPILED_EACH + 1 or not _are_alike(layers[1:]):
+        return reduce(step, layers, start)
+    state = step(start, layers[0])
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers[1:])
+    return jax.lax.scan(lambda state, layer: (step(state, layer), None), state, stacked)[0]
+
+
+def _are_alike(layers: Sequence[Any]) -> bool:
+    kinds = {
+        (jax.tree.structure(layer), tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(layer)))
+        for layer in layers
+    }
+    return len(kinds) == 1
+
+
+def features_at(kernel: Any, features: FeatureWeights, seen: Float[Array, "N E"]) -> Array:
+    """Features that all functions of a layer share, shape (N, R)."""
+    return features.cross_covariance(kernel, seen)[0].T
+
+
+def drawn_features(
+    features: FeatureWeights, mean: Any, log_spread: Any, noise: Any
+) -> FeatureWeights:
+    """Features whose directions are Gaussian, given standard normal noise in their places."""
+    directions = jax.tree.map(lambda m, s, e: m + jnp.exp(s) * e, mean, log_spread, noise)
+    return eqx.tree_at(lambda f: f.directions, features, directions)

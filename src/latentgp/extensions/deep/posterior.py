@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, UInt32
 
-from latentgp.extensions.deep.layers import LastLayer, LayerDraw, Layout
-from latentgp.extensions.deep.models import DeepGP
+from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
 from latentgp.extensions.deep.processes import ProcessLayers
 from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.likelihoods.base import Marginals

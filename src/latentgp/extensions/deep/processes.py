@@ -7,8 +7,7 @@ from typing import cast
 import equinox as eqx
 from jaxtyping import Float, Key
 
-from latentgp.extensions.deep.layers import Layout
-from latentgp.extensions.deep.models import DeepGP
+from latentgp.extensions.deep.models import DeepGP, Layout
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.representations.dense import Dense, DensePosterior
 from latentgp.representations.latent_axis import block_means, latent_grams

@@ -64,6 +64,7 @@ EXTENSION = Extension(
         "swag": "SWAG",
     },
     methods=_METHODS,
+    offers={"approximation": f"{__name__}.method:DensityApproximation"},
     requires=("chains",),
     apart=(
         "LaplaceApproximation Pathfinder Approximation Stepwise BatchAndMatch "

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.errors import InputError
+from latentgp.extensions import answer
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
 from latentgp.numerics.finite import all_finite
@@ -144,9 +145,7 @@ class Approximation(Module):
 
     def as_method(self) -> Any:
         """The method that `fit` takes it for."""
-        from latentgp.extensions.flows.method import DensityApproximation  # of approximations
-
-        return DensityApproximation(approximation=self)
+        return answer("approximation")(approximation=self)
 
     def _check_least(self, **least: int) -> None:
         """Raise InputError if a setting, by its name, is below the least that it may be."""

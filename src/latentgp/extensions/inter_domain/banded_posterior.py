@@ -10,7 +10,7 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.extensions.inter_domain import banded
-from latentgp.extensions.inter_domain.base import FixedFunctions
+from latentgp.extensions.inter_domain.functions import FixedFunctions
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored

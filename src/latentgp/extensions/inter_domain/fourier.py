@@ -11,12 +11,12 @@ from jaxtyping import Float
 
 from latentgp.extensions.inter_domain.base import (
     MOST_FUNCTIONS,
-    Basis,
     FixedFeatures,
     as_needed,
     check_number,
     range_of,
 )
+from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.extensions.inter_domain.matern import (
     beyond,
     noise_density,

@@ -15,7 +15,8 @@ from scipy.linalg import block_diag
 from scipy.special import gammaln, roots_legendre
 
 from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.base import Basis, FixedFeatures, check_number, refused
+from latentgp.extensions.inter_domain.base import FixedFeatures, check_number, refused
+from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import ArcCosine, Kernel
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored

@@ -12,13 +12,13 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.extensions.inter_domain.base import (
     MOST_FUNCTIONS,
-    Basis,
     FixedFeatures,
     as_needed,
     check_number,
     range_of,
     refused,
 )
+from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import RBF, Kernel
 from latentgp.kernels.spectral import has_density, unit_density
 from latentgp.kernels.terms import Part

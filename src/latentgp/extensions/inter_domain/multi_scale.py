@@ -12,9 +12,9 @@ from jaxtyping import Float, Key
 from latentgp.errors import InputError
 from latentgp.extensions.inter_domain.base import (
     InterDomain,
-    InterDomainVariables,
     check_number,
 )
+from latentgp.extensions.inter_domain.functions import InterDomainVariables
 from latentgp.kernels import RBF, Kernel, LatentKernel
 from latentgp.modules import stored
 from latentgp.representations.inducing.selection import select_points

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.base import Basis, FixedFeatures, check_number
+from latentgp.extensions.inter_domain.base import FixedFeatures, check_number
+from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup, White
 from latentgp.kernels.effects import with_ones
 from latentgp.kernels.terms import Part, Term

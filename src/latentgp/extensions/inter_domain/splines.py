@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.extensions.inter_domain.base import (
-    Basis,
     FixedFeatures,
     check_number,
     range_of,
 )
+from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.extensions.inter_domain.matern import (
     beyond,
     noise_density,

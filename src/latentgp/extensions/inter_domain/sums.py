@@ -14,7 +14,7 @@ from scipy.linalg import block_diag
 from latentgp.errors import InputError
 from latentgp.extensions.inter_domain import banded
 from latentgp.extensions.inter_domain.banded_posterior import BandedPosterior
-from latentgp.extensions.inter_domain.base import FixedFunctions, InterDomain
+from latentgp.extensions.inter_domain.functions import FixedFunctions
 from latentgp.extensions.inter_domain.operators import Banded
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import terms_of
@@ -23,6 +23,7 @@ from latentgp.means import ConstantMean, LinearMean, ZeroMean
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import cholesky
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.inducing.natural_parameters import Statistics
 from latentgp.representations.inducing.posterior import posterior_given
 from latentgp.representations.summary import RowsAsSums
@@ -53,7 +54,7 @@ class RowSums(RowsAsSums):
         bands: lower diagonals of the sums of phi phi', of many splines of one column; else None.
     """
 
-    features: InterDomain
+    features: InducingFeatures
     variables: FixedFunctions
     sample: Data
     products: Float[Array, "S R"]
@@ -154,7 +155,7 @@ class _Terms(NamedTuple):
 
 @double_precision
 def summarise(
-    model: LatentGP, data: Data | RowSource, features: InterDomain, *, key: Key[Array, ""]
+    model: LatentGP, data: Data | RowSource, features: InducingFeatures, *, key: Key[Array, ""]
 ) -> RowSums:
     """Sums over rows that replace them in fits with Gaussian noise: one pass.
 
@@ -204,7 +205,7 @@ def summarise(
 
 
 def sums_of(
-    model: LatentGP, source: RowSource, variables: FixedFunctions, features: InterDomain
+    model: LatentGP, source: RowSource, variables: FixedFunctions, features: InducingFeatures
 ) -> RowSums:
     """The sums over the rows of a source, for functions that are known."""
     variables, sample = variables.in_bands(), source.sample(_SAMPLE)

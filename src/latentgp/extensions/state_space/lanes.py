@@ -149,13 +149,6 @@ def beside(left: Matrix, right: Matrix) -> Matrix:
     return jnp.concatenate(parts, -1)
 
 
-def columns_of(M: Matrix) -> list[Matrix]:
-    """Its columns, each of shape (I, 1)."""
-    if isinstance(M, Unrolled):
-        return [Unrolled([[entry] for entry in column]) for column in M.mT.rows]
-    return [M[..., j : j + 1] for j in range(M.shape[-1])]
-
-
 def symmetric(M: Matrix) -> Matrix:
     """A symmetric matrix from its lower half."""
     if isinstance(M, Unrolled):

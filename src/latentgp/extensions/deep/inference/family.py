@@ -22,14 +22,14 @@ from latentgp.extensions.deep.inference.weights import (
     standard_noise,
     total,
 )
-from latentgp.extensions.deep.layers import (
+from latentgp.extensions.deep.models import (
+    DeepGP,
     LayerDraw,
     Layout,
     drawn_features,
     features_at,
     through_layers,
 )
-from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.directions import DirectionKind

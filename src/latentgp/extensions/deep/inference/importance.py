@@ -12,7 +12,7 @@ from jaxtyping import Float, Key
 from latentgp.extensions.deep.inference.family import Learned
 from latentgp.extensions.deep.inference.steps import DeepInference, DeepState
 from latentgp.extensions.deep.inference.weights import total
-from latentgp.extensions.deep.layers import LayerDraw
+from latentgp.extensions.deep.models import LayerDraw
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.rows.data import Data

@@ -14,8 +14,7 @@ from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInfer
 from latentgp.extensions.batches.step_sizes import Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Learned
 from latentgp.extensions.deep.inference.weights import Factors, entropy
-from latentgp.extensions.deep.layers import LastLayer
-from latentgp.extensions.deep.models import DeepGP
+from latentgp.extensions.deep.models import DeepGP, LastLayer
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.finite import all_finite

@@ -18,8 +18,7 @@ from latentgp.extensions.chains.target import (
     log_likelihood_of_rows,
 )
 from latentgp.extensions.deep.inference.family import Architecture
-from latentgp.extensions.deep.layers import LastLayer, LayerDraw, Layout
-from latentgp.extensions.deep.models import DeepGP
+from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
 from latentgp.extensions.deep.processes import ProcessLayers
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky

@@ -21,8 +21,7 @@ from latentgp.extensions.chains.posterior import models_of, posterior_of_chains
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.inference.samplers import HiddenSlices, ScaledSGHMC, WeightNUTS
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
-from latentgp.extensions.deep.layers import LastLayer, LayerDraw, Layout
-from latentgp.extensions.deep.models import DeepGP
+from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
 from latentgp.extensions.deep.posterior import DeepComponents, LayeredComponents, ProcessComponents
 from latentgp.extensions.deep.processes import PATH_FEATURES
 from latentgp.extensions.deep.random_features import RandomFeatures

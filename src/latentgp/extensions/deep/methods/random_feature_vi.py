@@ -19,9 +19,8 @@ from latentgp.errors import InputError, check_choices
 from latentgp.extensions.batches.method import check_processes, mean_log_density
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
-from latentgp.extensions.deep.layers import Layout
 from latentgp.extensions.deep.methods.start import best_start, from_shallow, last_layer_at_modes
-from latentgp.extensions.deep.models import DeepGP
+from latentgp.extensions.deep.models import DeepGP, Layout
 from latentgp.extensions.deep.posterior import DeepComponents
 from latentgp.extensions.deep.random_features import RandomFeatures
 from latentgp.kernels.directions import DirectionKind

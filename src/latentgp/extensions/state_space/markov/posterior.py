@@ -38,6 +38,7 @@ from latentgp.extensions.state_space.markov.remembered import (
 )
 from latentgp.extensions.state_space.markov.series import Lanes, Series, order_of
 from latentgp.extensions.state_space.markov.simulation import posterior_draws
+from latentgp.extensions.state_space.markov.window import window_of
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import Marginals
@@ -256,8 +257,6 @@ class MarkovPosterior(LatentPosterior):
 
     def window(self, lag: float, new: Float[np.ndarray, "N D"], log_evidence: float) -> Any:
         """Rows within a lag of the newest one, and all not before the oldest of further rows."""
-        from latentgp.extensions.state_space.markov.window import window_of  # of posteriors
-
         return window_of(self, lag, new, log_evidence)
 
     def remembered(self, log_evidence: float) -> RememberedRows:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
+from latentgp.extensions import answer
 from latentgp.extensions.state_space.kernels import Columns, Truncation
 from latentgp.extensions.state_space.markov.beliefs import Starts
 from latentgp.representations.summary import DataSummary
@@ -36,9 +37,7 @@ class RememberedRows(DataSummary):
 
     @property
     def usual_representation(self) -> Any:
-        from latentgp.extensions.state_space.markov.representation import Markov  # it holds this
-
-        return Markov()
+        return answer("series of a table")()
 
     @property
     def latents(self) -> int:

@@ -17,7 +17,6 @@ from latentgp.extensions.state_space.kernels import time_columns
 from latentgp.extensions.state_space.lanes import Matrix, Unrolled
 from latentgp.extensions.state_space.markov.beliefs import Filter, Starts
 from latentgp.extensions.state_space.markov.filtering import filtered, from_lower
-from latentgp.extensions.state_space.markov.posterior import MarkovPosterior
 from latentgp.extensions.state_space.markov.processes import (
     Conditioned,
     in_groups,
@@ -44,12 +43,12 @@ class Window(NamedTuple):
 
 
 def window_of(
-    posterior: MarkovPosterior, lag: float, new: Float[np.ndarray, "N D"], log_evidence: float
+    posterior: Any, lag: float, new: Float[np.ndarray, "N D"], log_evidence: float
 ) -> Window:
     """Rows within a lag of the newest one, and all that are not before the oldest of further rows.
 
     Args:
-        posterior: of all rows so far.
+        posterior: of all rows so far, a `MarkovPosterior`.
         lag: in units of time.
         new: inputs of further rows.
         log_evidence: of all rows so far, in nats.
@@ -81,7 +80,7 @@ def window_of(
     return Window(held, rows.select(again[posterior.earlier :]))
 
 
-def _have_targets(posterior: MarkovPosterior) -> Any:
+def _have_targets(posterior: Any) -> Any:
     """Mask of rows kept with their targets that count."""
     have = np.zeros(len(posterior.X), bool)
     if posterior.rows is not None:

@@ -411,11 +411,6 @@ def segmented(values: Any, number: int) -> Any:
     return jax.tree.map(lambda a: a.reshape(number, -1, *a.shape[1:]), values)
 
 
-def in_one(values: Any) -> Any:
-    """The reverse."""
-    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), values)
-
-
 def segments_for(steps: int) -> int:
     """Number of segments: equally many as steps in each."""
     return max(1, int(np.ceil(np.sqrt(steps))))

@@ -1,0 +1,472 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""Inducing variables of functions that are fixed before anything is learned."""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.linalg import block_diag
+
+from latentgp.errors import InputError
+from latentgp.extensions.inter_domain.operators import (
+    BlockDiagonal,
+    Diagonal,
+    Kronecker,
+    Operator,
+)
+from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels.parts import as_wholes, parts_of, whole_of
+from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.kernels.terms import Part, Term, terms_of
+from latentgp.modules import stored
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
+from latentgp.representations.variables import InducingVariables
+from latentgp.runtime.x64 import double_precision
+from latentgp.typing import Array
+
+_TWICE, _NOTHING = 2.0, 1e-7  # shares of it
+
+
+class InterDomainVariables(InducingVariables):
+    """Inducing variables of an `InterDomain` kind.
+
+    Attributes:
+        sample: some of the rows, where the variance that is left open is looked at.
+        words: what they are of, such as "B-splines".
+    """
+
+    sample: eqx.AbstractVar[Float[Array, "P D"]]
+    words: eqx.AbstractVar[str]
+
+    @property
+    def dtype(self) -> Any:
+        return self.sample.dtype
+
+    @property
+    def places(self) -> Float[Array, "P D"]:
+        return self.sample
+
+    @property
+    def are_fixed(self) -> bool:
+        """Whether they are `FixedFunctions`, so that sums over rows can be made once for all."""
+        return False
+
+    def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q M M"]:
+        raise InputError(
+            "Variables of fixed functions depend on hyper-parameters and have no inputs, so they "
+            "take neither streams nor learn_points; use Inducing(number=...), or the sums of all "
+            "rows (summarise)."
+        )
+
+    @double_precision
+    def left_open(self, kernel: LatentKernel) -> Float[np.ndarray, "#Q P"]:
+        """Shares of the prior variance that are left open at the sample."""
+        places = jnp.asarray(self.sample)
+        blocks, prior = self.cross_covariance(kernel, places), latent_diagonals(kernel, places)
+        return np.asarray(vmap_latents(_shares_left, self.covariance(kernel), blocks, prior))
+
+    def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
+        return (self.note_of(self.left_open(kernel)),)
+
+    def note_of(self, left: Any) -> str:
+        """Note on the shares of the prior variance left open at the sample."""
+        return (
+            f"{self.shape[0]} inducing variables of {self.words} leave open {np.mean(left):.2g} of "
+            f"the prior variance (mean of {len(self.sample)} rows; at most {np.max(left):.2g})."
+        )
+
+
+class Basis(eqx.Module):
+    """Functions of some columns that stand for one part of a kernel.
+
+    Attributes:
+        is_white: whether the variables are standard normal and `scales` hold the hyper-parameters;
+            else these are in `operator`.
+        has_fixed_functions: whether `fixed` is there: no hyper-parameter is in the functions.
+    """
+
+    is_white: ClassVar[bool] = False
+    has_fixed_functions: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def number(self) -> int:
+        """Number of functions."""
+
+    @property
+    def bandwidth(self) -> int | None:
+        """Most by which numbers of functions differ that are not zero together; None for any."""
+        return None
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """Ends of the interval of functions of one column; none unless overridden."""
+        return -np.inf, np.inf
+
+    @property
+    def turn(self) -> Float[np.ndarray, "M M"] | None:
+        """Coefficients of the functions, a column each, in those that `local` gives, if others."""
+        return None
+
+    def in_bands(self) -> "Basis":
+        """The same with a `bandwidth`, where it has one and that pays."""
+        return self
+
+    def carries(self, kernel: Kernel) -> Bool[Array, ""]:
+        """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
+        return jnp.ones((), bool)
+
+    def serves_as(self, other: "Basis", kernel: Kernel, x: Float[np.ndarray, "N C"]) -> bool:
+        """Whether it does as well as another one for a kernel at rows, and for a smoother kernel.
+
+        Unless overridden, it is the same, or leaves at most twice as much open.
+        """
+        if self == other:
+            return True
+        kernels = (
+            kernel,
+            at_lengthscale(kernel, 2.0 * np.asarray(getattr(kernel, "lengthscale", 1.0))),
+        )
+        own, others = (sum(b.left_open(k, x) for k in kernels) for b in (self, other))
+        return own <= max(_TWICE * others, _NOTHING)
+
+    @double_precision
+    def left_open(self, kernel: Kernel, x: Float[np.ndarray, "N C"]) -> float:
+        """Mean share of the prior variance at rows that the functions leave open."""
+        values, prior = self.values(kernel, jnp.asarray(x)), kernel.diagonal(jnp.asarray(x))
+        if self.is_white:
+            half = values * self.scales(kernel)[:, None]
+            return float(jnp.mean(1 - jnp.sum(half**2, axis=0) / prior))
+        K = self.operator(kernel).matrix()
+        norms = jnp.sqrt(jnp.diagonal(K))
+        left = _shares_left(K / norms / norms[:, None], values / norms[:, None], prior)
+        return float(jnp.mean(left))
+
+    @abstractmethod
+    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+        """The functions at rows inside the domain, whatever the hyper-parameters."""
+
+    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+        """The same at rows anywhere, where a kernel says how they go on; without `scales`."""
+        return self.fixed(x)
+
+    def local(self, x: Float[Array, "N C"]) -> tuple[Int[Array, "N W"], Float[Array, "N W"]] | None:
+        """Numbers and values of the functions that are not zero; None where most are not."""
+        return None
+
+    def operator(self, kernel: Kernel) -> Operator:
+        """K_uu of the part."""
+        return Diagonal(jnp.ones(self.number))
+
+    def scales(self, kernel: Kernel) -> Float[Array, "M"]:
+        """Factors of the functions."""
+        return jnp.ones(self.number)
+
+
+@stored
+class FixedFunctions(InterDomainVariables):
+    """Variables of functions that do not depend on hyper-parameters, K_uf = scales * functions.
+
+    Attributes:
+        sample: some of the rows.
+        bases: of each part of each term of each group of kernels.
+        number: M, of variables of a latent function; those that a kernel lacks are zero.
+        words: what the functions are.
+    """
+
+    sample: Float[Array, "P D"]
+    bases: tuple[tuple[tuple[Basis, ...], ...], ...]
+    number: int = eqx.field(static=True)
+    words: str = eqx.field(static=True)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.number, self.sample.shape[1]
+
+    @property
+    def are_fixed(self) -> bool:
+        every = [basis for terms in self.bases for own in terms for basis in own]
+        return len(self.bases) == 1 and all(basis.has_fixed_functions for basis in every)
+
+    def operator(self, kernel: Kernel, group: int = 0) -> Operator:
+        """K_uu of a kernel of a group, without filling up."""
+        blocks = [
+            _operator(term, own)
+            for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
+        ]
+        return blocks[0] if len(blocks) == 1 else BlockDiagonal(tuple(blocks))
+
+    @property
+    def bandwidth(self) -> int | None:
+        """Bandwidth of K_uu and of sums over rows, for a single basis, such as splines."""
+        return self.bases[0][0][0].bandwidth if self._is_one else None
+
+    def in_bands(self) -> "FixedFunctions":
+        """The same with a `bandwidth`, where it has one and that pays."""
+        if not self._is_one:
+            return self
+        return dataclasses.replace(self, bases=(((self.bases[0][0][0].in_bands(),),),))
+
+    @property
+    def _is_one(self) -> bool:
+        return len(self.bases) == len(self.bases[0]) == len(self.bases[0][0]) == 1
+
+    def turn(self) -> Float[np.ndarray, "M M"] | None:
+        """Coefficients of the functions in those that `local` gives; None if they are these."""
+        turns = [[basis.turn for basis in own] for own in self.bases[0]]
+        if all(turn is None for own in turns for turn in own):
+            return None
+        blocks = []
+        for own, found in zip(self.bases[0], turns, strict=True):
+            each = [np.eye(b.number) if t is None else t for b, t in zip(own, found, strict=True)]
+            blocks.append(reduce(np.kron, each, np.ones((1, 1))))
+        return np.asarray(block_diag(*blocks))
+
+    def carries(self, kernel: Kernel) -> Bool[Array, ""]:
+        """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
+        return jnp.all(
+            jnp.stack(
+                [jnp.ones((), bool)]
+                + [
+                    basis.carries(part.kernel)
+                    for term, own in zip(self._terms(kernel), self.bases[0], strict=True)
+                    for part, basis in _pairs(term, own)
+                ]
+            )
+        )
+
+    def serve_as(self, others: "FixedFunctions", kernel: LatentKernel) -> bool:
+        """Whether they do as well as others that were made for a kernel."""
+        return all(
+            one.serves_as(other, part.kernel, np.asarray(_of(part, others.sample)))
+            for group, own, new in zip(groups_of(kernel), self.bases, others.bases, strict=True)
+            for term, ones, news in zip(self._terms(group), own, new, strict=True)
+            for part, one, other in zip(term.parts, ones, news, strict=True)
+        )
+
+    def clipped(self, X: Float[Array, "N D"], kernel: Kernel) -> Float[Array, "N D"]:
+        """Rows moved into the domain of the only basis."""
+        (term,), basis = self._terms(kernel), self.bases[0][0][0]
+        (column,) = term.parts[0].columns
+        return X.at[:, column].set(jnp.clip(X[:, column], *basis.domain))
+
+    def scales(self, kernel: Kernel, group: int = 0) -> Float[Array, "_"]:
+        """Factors of the functions of a kernel of a group."""
+        terms = zip(self._terms(kernel), self.bases[group], strict=True)
+        return jnp.concatenate([_scales(term, own) for term, own in terms])
+
+    def functions(self, X: Float[Array, "N D"], kernel: Kernel) -> Float[Array, "_ N"]:
+        """The functions at rows inside the domain; of the kernel its structure alone matters."""
+        terms = zip(self._terms(kernel), self.bases[0], strict=True)
+        blocks = [
+            _times_columns([b.fixed(_of(part, X)) for part, b in _pairs(term, own)], len(X))
+            for term, own in terms
+        ]
+        return jnp.concatenate(blocks).astype(X.dtype)
+
+    def local(
+        self, X: Float[Array, "N D"], kernel: Kernel
+    ) -> tuple[Int[Array, "N W"], Float[Array, "N W"]] | None:
+        """Numbers and values of the functions that are not zero at rows; None if most are not."""
+        start, numbers, values = 0, [], []
+        for term, own in zip(self._terms(kernel), self.bases[0], strict=True):
+            number, value = jnp.zeros((len(X), 1), int), jnp.ones((len(X), 1))
+            for part, basis in _pairs(term, own):
+                found = basis.local(_of(part, X))
+                if found is None:
+                    return None
+                number = number[:, :, None] * basis.number + found[0][:, None, :]
+                value = value[:, :, None] * found[1][:, None, :]
+                number, value = (a.reshape(len(X), -1) for a in (number, value))
+            numbers.append(start + number)
+            values.append(value)
+            start += number_of(own)
+        return jnp.concatenate(numbers, axis=1), jnp.concatenate(values, axis=1)
+
+    def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
+        def of_group(kernel: Kernel, group: int) -> Float[Array, "M M"]:
+            units, size = self.units(kernel, group), self._size(kernel)
+            own = units[:, None] * self.operator(kernel, group).matrix() * units
+            more = self.number - len(own)
+            filled = jnp.pad(own.astype(self.dtype), ((0, more), (0, more)))
+            return filled + jnp.diag(jnp.where(jnp.arange(self.number) >= len(own), size, 0.0))
+
+        return self._of_groups(kernel, of_group)
+
+    def cross_covariance(
+        self, kernel: LatentKernel, X: Float[Array, "N D"]
+    ) -> Float[Array, "#Q M N"]:
+        return self._of_groups(
+            kernel, lambda own, group: self._filled(self.blocks(own, group, X), own, group)
+        )
+
+    def units(self, kernel: Kernel, group: int = 0) -> Float[Array, "_"]:
+        """Factors that give each variable of a group the prior variance of f.
+
+        Inner products of functions differ by many orders of magnitude. In these units jitter is
+        what it is of values at points: a share of the prior variance, the same for every variable.
+        """
+        return jnp.sqrt(self._size(kernel) / jnp.diagonal(self.operator(kernel, group).matrix()))
+
+    def _size(self, kernel: Kernel) -> Float[Array, ""]:
+        return jnp.mean(kernel.diagonal(jnp.asarray(self.sample)))
+
+    def blocks(
+        self, kernel: Kernel, group: int, X: Float[Array, "N D"]
+    ) -> list[Float[Array, "_ N"]]:
+        """K_mn of a kernel of a group, term by term."""
+        return [
+            _times_columns(
+                [b.values(part.kernel, _of(part, X)) for part, b in _pairs(term, own)], len(X)
+            )
+            * _scales(term, own)[:, None]
+            for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
+        ]
+
+    def cross_covariance_of_parts(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], shares: Float[Array, "N J"]
+    ) -> Float[Array, "#Q M N"]:
+        """Covariances with sums of the kernel's parts, each times its share of a row."""
+
+        def of_group(kernel: Kernel, group: int) -> Float[Array, "M N"]:
+            each = [len(self._terms(part)) for part in parts_of(kernel)]
+            parts = np.repeat(np.arange(len(each)), each)
+            blocks = zip(self.blocks(kernel, group, X), parts, strict=True)
+            return self._filled([shares[:, part] * b for b, part in blocks], kernel, group)
+
+        return self._of_groups(kernel, of_group)
+
+    def telling_parts(self, number: int) -> "FunctionsOfParts":
+        return FunctionsOfParts(self, number)
+
+    def _filled(
+        self, blocks: list[Float[Array, "_ N"]], kernel: Kernel, group: int
+    ) -> Float[Array, "M N"]:
+        values = jnp.concatenate(blocks) * self.units(kernel, group)[:, None]
+        values = values.astype(self.dtype)
+        return jnp.pad(values, ((0, self.number - len(values)), (0, 0)))
+
+    def _terms(self, kernel: Kernel) -> tuple[Term, ...]:
+        return terms_of(kernel, tuple(range(self.sample.shape[1])))
+
+    def _of_groups(self, kernel: LatentKernel, function: Any) -> Float[Array, "#Q *S"]:
+        if isinstance(kernel, Kernel):
+            return function(kernel, 0)[None]
+        groups = kernel_groups(kernel, len(kernel.each))
+        values = [
+            jax.vmap(lambda own, index=index: function(own, index))(group.kernels)
+            for index, group in enumerate(groups)
+        ]
+        return in_latent_order([group.latents for group in groups], values)
+
+
+@stored
+class FunctionsOfParts(InducingVariables):
+    """`FixedFunctions` of rows whose last columns are shares of the kernel's parts.
+
+    Attributes:
+        functions: those of rows without shares.
+        number: of parts.
+    """
+
+    functions: FixedFunctions
+    number: int = eqx.field(static=True)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        own = self.functions.shape
+        return own[0], own[1] + self.number
+
+    @property
+    def dtype(self) -> Any:
+        return self.functions.dtype
+
+    @property
+    def places(self) -> Float[Array, "P D"]:
+        return as_wholes(jnp.asarray(self.functions.places), self.number)
+
+    def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
+        return self.functions.covariance(whole_of(kernel))
+
+    def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q M M"]:
+        return self.functions.between(whole_of(kernel), others)
+
+    def cross_covariance(
+        self, kernel: LatentKernel, X: Float[Array, "N D"]
+    ) -> Float[Array, "#Q M N"]:
+        rows, shares = X[:, : -self.number], X[:, -self.number :]
+        return self.functions.cross_covariance_of_parts(whole_of(kernel), rows, shares)
+
+
+def at_lengthscale(kernel: Any, lengthscale: Any) -> Any:
+    """A kernel at other length-scales, if it has any."""
+    if not hasattr(kernel, "lengthscale"):
+        return kernel
+    return eqx.tree_at(lambda k: k.lengthscale, kernel, lengthscale)
+
+
+@jax.jit
+def _shares_left(
+    K: Float[Array, "M M"], blocks: Float[Array, "M P"], prior: Float[Array, "P"]
+) -> Float[Array, "P"]:
+    """Shares of the prior variance that variables with this covariance leave open."""
+    return 1 - jnp.sum((jittered_cholesky(K).factor.inverse @ blocks) ** 2, axis=0) / prior
+
+
+def groups_of(kernel: LatentKernel) -> list[Kernel]:
+    """One kernel of each structure: of the shortest length-scales, so that one basis is enough."""
+    latents = 1 if isinstance(kernel, Kernel) else len(kernel.each)
+    return [
+        jax.tree.map(lambda leaf: np.min(leaf, axis=0), group.kernels)
+        for group in kernel_groups(kernel, latents)
+    ]
+
+
+def _pairs(term: Term, bases: tuple[Basis, ...]) -> list[tuple[Part, Basis]]:
+    return list(zip(term.parts, bases, strict=True))
+
+
+def _of(part: Part, X: Float[Array, "N D"]) -> Float[Array, "N C"]:
+    return X[:, np.array(part.columns)]
+
+
+def number_of(bases: tuple[Basis, ...]) -> int:
+    """How many functions products of bases are."""
+    return int(np.prod([basis.number for basis in bases], dtype=int))
+
+
+def _is_white(bases: tuple[Basis, ...]) -> bool:
+    return bool(bases) and all(basis.is_white for basis in bases)
+
+
+def _operator(term: Term, bases: tuple[Basis, ...]) -> Operator:
+    if _is_white(bases):
+        return Diagonal(jnp.ones(number_of(bases)))
+    operators = tuple(basis.operator(part.kernel) for part, basis in _pairs(term, bases))
+    if not operators:  # a constant function
+        return Diagonal(1 / jnp.reshape(term.scale, 1))
+    whole = operators[0] if len(operators) == 1 else Kronecker(operators)
+    return whole.over(term.scale)
+
+
+def _scales(term: Term, bases: tuple[Basis, ...]) -> Float[Array, "M"]:
+    if not _is_white(bases):
+        return jnp.ones(number_of(bases))
+    own = [basis.scales(part.kernel)[:, None] for part, basis in _pairs(term, bases)]
+    return jnp.sqrt(term.scale) * _times_columns(own, 1)[:, 0]
+
+
+def _times_columns(parts: Sequence[Float[Array, "_ N"]], rows: int) -> Float[Array, "M N"]:
+    """Products of each function of one part with each of the others, at every row."""
+    product = jnp.ones((1, rows))
+    for part in parts:
+        product = (product[:, None, :] * part[None, :, :]).reshape(-1, rows)
+    return product
