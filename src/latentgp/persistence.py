@@ -200,14 +200,14 @@ def _fields(value: Any) -> dict[str, Any] | None:
     """Fields of an object by name; None if it cannot be saved."""
     if hasattr(value, "_fields"):
         return {name: getattr(value, name) for name in value._fields}
+    if _is_estimator(type(value)):
+        own = vars(value) | {"callback": None}  # a function is for the session that has it
+        return own | ({"priors_": _savable(own["priors_"])} if "priors_" in own else {})
     if isinstance(value, eqx.Module) or dataclasses.is_dataclass(value):
         kept = (f.name for f in dataclasses.fields(value) if f.metadata.get("saved", True))
         return {name: getattr(value, name) for name in kept}
     if isinstance(value, Distribution):
         return {name: np.asarray(getattr(value, name)) for name in value.arg_constraints}
-    if _is_estimator(type(value)):
-        own = vars(value) | {"callback": None}  # a function is for the session that has it
-        return own | ({"priors_": _savable(own["priors_"])} if "priors_" in own else {})
     return None
 
 

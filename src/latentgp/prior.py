@@ -82,7 +82,7 @@ def sample_prior(
         >>> draws.y.shape, draws.hyperparameters["kernel.lengthscale"].shape
         ((50, 8), (50,))
     """
-    check_arguments(model, data, priors, 1, 0)
+    check_arguments(model, data, priors)
     if number < 1:
         raise InputError(f"number must be at least 1, got {number}.")
     check_data(model.likelihood, data)

@@ -7,17 +7,22 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial, wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from latentgp._version import __version__
+from latentgp.methods.options import completed, sections
 from latentgp.runtime.run_log import current_log, log_runs
 from latentgp.runtime.switch import RunProgress, Switch, obeying, within_a_fit
 from latentgp.runtime.x64 import interruptible
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Options = TypeVar("Options")
 Given = TypeVar("Given", covariant=True)
+Model = TypeVar("Model", contravariant=True)
+Rows = TypeVar("Rows", contravariant=True)
 
 
 class BackgroundRun(Generic[Result]):
@@ -137,15 +142,17 @@ def run_in_background(
     return BackgroundRun(partial(function, *args, **kwargs))
 
 
-class Supervised(Protocol[Parameters, Given]):
-    """A function that fits, here or in the background.
+class Supervised(Protocol[Model, Rows, Parameters, Given]):  # pyright: ignore
+    """A function that fits, here or in the background, and has its options as keywords.
 
     The handle is `Any` to type checkers: settings that are unpacked from a dict, of which they do
     not know whether `blocking` is among them, are then taken to give the result.
     """
 
     @overload
-    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Given: ...
+    def __call__(
+        self, model: Model, data: Rows, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Given: ...
 
     @overload
     def __call__(
@@ -157,20 +164,35 @@ class Supervised(Protocol[Parameters, Given]):
         ...
 
 
-def supervised(function: Callable[Parameters, Result]) -> Supervised[Parameters, Result]:
-    """Give a function that fits what its arguments `blocking` and `log` promise."""
+def supervised(
+    options: Callable[Parameters, Options],
+) -> Callable[
+    [Callable[[Model, Rows, Options], Result]], Supervised[Model, Rows, Parameters, Result]
+]:
+    """Give a function that fits its options as keywords, and what `blocking` and `log` promise."""
+    kind: Any = options
 
     @interruptible
     def logged(call: Callable[[], Result], log: str | Path | None) -> Result:
         with log_runs(log), within_a_fit():
             return _told(call)
 
-    @wraps(function)
-    def run(*args: Any, blocking: bool = True, log: str | Path | None = None, **kwargs: Any) -> Any:
-        call = partial(function, *args, **kwargs)
-        return logged(call, log) if blocking else BackgroundRun(partial(logged, call, log))
+    def decorate(function: Any) -> Any:
+        @wraps(function)
+        def run(model: Any, data: Any, **given: Any) -> Any:
+            own = kind(**given)
+            call = partial(logged, partial(function, model, data, own), own.log)
+            return call() if own.blocking else BackgroundRun(call)
 
-    return run
+        kind.__init__.__qualname__ = function.__qualname__  # by which Python's messages call it
+        run.__doc__ = completed(function.__doc__ or "", kind.__mro__)
+        taken = signature(function)
+        known = {**taken.parameters, **signature(kind).parameters}
+        order = sections(run.__doc__).get("Args") or known  # `python -OO` has no docstrings
+        run.__dict__["__signature__"] = taken.replace(parameters=[known[name] for name in order])
+        return run
+
+    return decorate
 
 
 def _told(call: Callable[[], Result]) -> Result:

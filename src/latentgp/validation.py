@@ -90,9 +90,7 @@ def interval_levels(level: Any) -> list[float]:
     return [(1 - level) / 2, (1 + level) / 2]
 
 
-def check_arguments(
-    model: Any, data: Any, priors: Any, max_evaluations: int, restarts: int
-) -> None:
+def check_arguments(model: Any, data: Any, priors: Any) -> None:
     """Raise unless arguments are of the kinds that they should be."""
     if not isinstance(model, LatentGP):
         raise InputError(f"model must be a LatentGP(kernel, likelihood), got {_kind(model)}.")
@@ -103,11 +101,16 @@ def check_arguments(
         raise InputError(
             f'priors must be "weak", None, or a mapping of paths to distributions, got {priors!r}.'
         )
-    if max_evaluations < 1 or restarts < 0:
-        raise InputError(
-            f"max_evaluations must be at least 1 and restarts at least 0, got {max_evaluations} "
-            f"and {restarts}; learn_hyperparameters=False keeps the values that the model has."
-        )
+
+
+def check_bounds(options: Any) -> None:
+    """Raise InputError where an option is below the smallest value that its class names."""
+    for name, least in options.least.items():
+        if getattr(options, name) < least:
+            raise InputError(
+                f"{name} must be at least {least}, got {getattr(options, name)}; "
+                "learn_hyperparameters=False keeps the values that the model has."
+            )
 
 
 def _kind(value: Any) -> str:

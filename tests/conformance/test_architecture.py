@@ -53,7 +53,7 @@ LEVELS = {
             "streams",
             "persistence",
             "extensions",
-            "surfaces.evaluation.metrics",
+            "surfaces.evaluation.metrics surfaces.options",
             "surfaces.estimators",
             "surfaces.evaluation",
             "surfaces.tables",

@@ -768,7 +768,7 @@ class TestMethod:
         ("settings", "says"),
         [
             ({"representation": "dense"}, r"must be one such as Inducing\(200\).* got 'dense'"),
-            ({"representation": lgp.Dense(), "n_inducing": 9}, "and n_inducing both say how"),
+            ({"representation": lgp.Dense(), "n_inducing": 9}, "and n_inducing both set the"),
             ({"representation": lgp.Dense(), "method": lgp.ExactGP()}, "and a method object both"),
         ],
     )

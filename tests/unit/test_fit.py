@@ -15,12 +15,13 @@ from scipy.optimize import OptimizeResult, minimize
 
 import latentgp as lgp
 from latentgp.extensions.batches.method import posterior_of_search
+from latentgp.methods.options import FitOptions
 from latentgp.runtime import checkpoint, progress
 from latentgp.runtime import compilation_cache as programs
 from latentgp.site_inference.methods import base as sites_methods
 from latentgp.site_inference.methods.base import converged_sites
 from latentgp.site_inference.search import hyperparameters, profiled_bound
-from latentgp.validation import as_key, check_arguments
+from latentgp.validation import as_key, check_arguments, check_bounds
 from problems import BINARY, SMOOTH, X, classification, regression
 from slow import slow_parameters
 
@@ -328,20 +329,21 @@ def test_a_search_that_cannot_go_on_is_judged_by_what_is_left_to_gain(monkeypatc
         ({"model": lgp.RBF()}, r"model must be a LatentGP\(kernel, likelihood\), got a RBF"),
         ({"model": lgp.RBF}, r"model must be a LatentGP\(kernel, likelihood\), got the class RBF"),
         ({"priors": "wek"}, 'priors must be "weak", None'),
-        ({"max_evaluations": 0}, "learn_hyperparameters=False keeps the values"),
     ],
 )
 def test_arguments_of_another_kind_are_named(arguments, says):
     """Before beartype, which checks annotations in tests alone, can say it."""
-    wanted = {
-        "model": regression(),
-        "data": DATA,
-        "priors": "weak",
-        "max_evaluations": 1,
-        "restarts": 0,
-    }
+    wanted = {"model": regression(), "data": DATA, "priors": "weak"}
     with pytest.raises(lgp.InputError, match=says):
         check_arguments(**wanted | arguments)
+
+
+@pytest.mark.parametrize(("name", "least"), [("max_evaluations", 1), ("restarts", 0)])
+def test_options_have_bounds(name, least):
+    check_bounds(FitOptions(**{name: least}))
+    says = f"{name} must be at least {least}, got {least - 1}; learn_hyperparameters=False keeps"
+    with pytest.raises(lgp.InputError, match=says):
+        lgp.fit(regression(), DATA, key=KEY, **{name: least - 1})
 
 
 def test_a_key_may_be_of_the_older_kind_and_is_no_number():

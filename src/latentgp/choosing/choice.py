@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from latentgp.errors import InputError
 from latentgp.extensions import answer, offers
@@ -11,6 +11,7 @@ from latentgp.kernels import has_effects, is_tabulated
 from latentgp.kernels.areal import areas_alone
 from latentgp.likelihoods import LeastSquares
 from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
+from latentgp.methods.options import Hyperparameters
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.rows import RowSource
@@ -32,8 +33,6 @@ _PASSES, _FINAL_PASSES = (
     15,
 )  # of an evaluation, until sites converge; one each if sites are known
 _FEWEST_ROWS_A_POINT = 20
-
-Hyperparameters = Literal["optimise", "integrate", "sample"]
 
 
 class Offer(NamedTuple):

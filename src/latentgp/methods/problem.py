@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Key
-from numpyro.distributions import Distribution
 
-from latentgp.methods.result import Asked
+from latentgp.methods.options import FitOptions, SearchOptions
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
@@ -62,16 +60,9 @@ class Problem:
         source: where rows come from that are read in batches; None if all are in `data`.
         key: random key.
         reason: why the method was chosen.
-        learn_hyperparameters: whether any are free.
-        priors: as `fit` takes them.
-        frozen: paths of hyper-parameters that are not learned.
+        options: those of `fit`.
         streaming_prior: summary of the data seen so far; None without any.
-        restarts: further runs from random starts.
-        max_evaluations: of the bound, each run on all rows.
-        tolerance: nats a row by which an iteration must raise the bound.
         control: callback, limit of time, progress line.
-        checkpoint: the file that is kept up to date; None for none.
-        input_names: names of the input columns, for warnings.
     """
 
     model: LatentGP
@@ -79,16 +70,14 @@ class Problem:
     source: RowSource | None
     key: Key[Array, ""]
     reason: str
-    learn_hyperparameters: bool
-    priors: Mapping[str, Distribution | None] | Literal["weak"] | None
-    frozen: tuple[str, ...]
+    options: FitOptions
     streaming_prior: DataSummary | None
-    restarts: int
-    max_evaluations: int
-    tolerance: float
     control: RunControl
-    checkpoint: str | Path | None
-    input_names: Sequence[str] | None
+
+    def with_options(self, **changed: Any) -> "Problem":
+        """The same problem with some other options."""
+        options = dataclasses.replace(self.options, **changed)
+        return dataclasses.replace(self, options=options)
 
     def from_first_process(self) -> "Problem":
         """With the model and the key of the first of several processes."""
@@ -108,7 +97,7 @@ class Problem:
         check_streaming_prior(self.streaming_prior, self.model.likelihood)
         # What it says is about f less the prior mean.
         means = (path for path in parameters(self.model) if path.startswith("mean."))
-        return dataclasses.replace(self, frozen=(*self.frozen, *means))
+        return self.with_options(frozen=(*self.options.frozen, *means))
 
     def started(self) -> tuple["Problem", tuple[str, ...], tuple[str, ...]]:
         """Where searches begin, with sentences on what was moved there: warnings, and notes."""
@@ -119,18 +108,19 @@ class Problem:
 
     def _inside_supports(self) -> tuple["Problem", tuple[str, ...]]:
         """With hyper-parameters moved into their priors' supports, and a sentence for each."""
-        if not (self.learn_hyperparameters and isinstance(self.priors, Mapping)):
+        own = self.options
+        if not (own.learn_hyperparameters and isinstance(own.priors, Mapping)):
             return self, ()
-        space = ParameterSpace(self.model, frozen=self.frozen, priors=self.priors)
+        space = ParameterSpace(self.model, frozen=own.frozen, priors=own.priors)
         model, moved = space.inside()
         return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), moved
 
     def _in_units_of_rows(self) -> tuple["Problem", tuple[str, ...]]:
         """With hyper-parameters at typical values where they are far from the units of rows."""
-        if not self.learn_hyperparameters or self.streaming_prior is not None:
+        if not self.options.learn_hyperparameters or self.streaming_prior is not None:
             return self, ()
         scale = self.scales(self.data)
-        own = self.priors if isinstance(self.priors, Mapping) else ()
+        own = self.options.priors if isinstance(self.options.priors, Mapping) else ()
         model, said = in_units_of_rows(self.space(scale), scale, self.data, own)
         return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), said
 
@@ -152,7 +142,7 @@ class Problem:
 
     @property
     def _learns_periods(self) -> bool:
-        learns = self.learn_hyperparameters and self.streaming_prior is None
+        learns = self.options.learn_hyperparameters and self.streaming_prior is None
         return learns and any(info.role == "period" for info in parameters(self.model).values())
 
     @property
@@ -178,8 +168,10 @@ class Problem:
         """The hyper-parameters that are learned, with their priors; none if they are fixed."""
         streaming = self.streaming_prior is not None
         # It refuses unknown paths also where nothing is learned.
-        space = space_of(self.model, scale, self.priors, self.frozen, streaming=streaming)
-        if self.learn_hyperparameters:
+        space = space_of(
+            self.model, scale, self.options.priors, self.options.frozen, streaming=streaming
+        )
+        if self.options.learn_hyperparameters:
             return space
         return ParameterSpace(self.model, frozen=tuple(parameters(self.model)))
 
@@ -191,11 +183,14 @@ class Problem:
             given: data as `fit` was given them; rows from a source, or as sums, are not kept.
         """
         result = result.warned_before(self._better_periods(result.model))
-        priors = self.priors if isinstance(self.priors, Mapping) else {}
+        own = self.options
+        priors = own.priors if isinstance(own.priors, Mapping) else {}
         space = self.space(self.scales(self.data))
         table = summary(result.model, space, given=priors)
         rows = self.rows if isinstance(given, Data | MergedRows) else None
-        asked = Asked(self.learn_hyperparameters, self.priors, self.frozen)
+        asked = SearchOptions(
+            learn_hyperparameters=own.learn_hyperparameters, priors=own.priors, frozen=own.frozen
+        )
         return dataclasses.replace(
             result, summary=table, rows=rows, asked=asked, priors=space.prior_of
         )
@@ -211,7 +206,7 @@ class Problem:
             space: of hyper-parameters.
             settings: further ones, by the name that a refusal gives them.
         """
-        if self.checkpoint is None:
+        if self.options.checkpoint is None:
             return self.control
         # NumPyro flattens a prior in the order of a set, another in every process: go by name.
         priors = [
@@ -230,4 +225,4 @@ class Problem:
             "another method": digest(settings_of),
         }
         named = {name: f"{value}" for name, value in made_with.items()}
-        return self.control._replace(checkpoint=Checkpoint(self.checkpoint, named))
+        return self.control._replace(checkpoint=Checkpoint(self.options.checkpoint, named))

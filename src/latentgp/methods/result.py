@@ -13,6 +13,7 @@ from jaxtyping import Float, Key
 from latentgp.diagnostics import FitDiagnostics
 from latentgp.errors import InputError
 from latentgp.extension import verb
+from latentgp.methods.options import SearchOptions
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
@@ -47,14 +48,6 @@ class History(NamedTuple):
         return cls(*(np.array([getattr(r, name) for r in records]) for name in cls._fields))
 
 
-class Asked(NamedTuple):
-    """Options of `fit` for learning hyper-parameters."""
-
-    learn_hyperparameters: bool = True
-    priors: Any = "weak"
-    frozen: tuple[str, ...] = ()
-
-
 @stored
 @dataclasses.dataclass(frozen=True)
 class Fit:
@@ -81,7 +74,9 @@ class Fit:
     summary: str = ""
     sites: Any = dataclasses.field(default=None, repr=False)
     rows: MergedRows | None = dataclasses.field(default=None, repr=False, metadata={"saved": False})
-    asked: Asked = dataclasses.field(default=Asked(), repr=False, metadata={"saved": False})
+    asked: SearchOptions = dataclasses.field(
+        default=SearchOptions(), repr=False, metadata={"saved": False}
+    )
     priors: Mapping[str, Any] | None = dataclasses.field(
         default=None, repr=False, metadata={"saved": False}
     )

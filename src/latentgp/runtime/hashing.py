@@ -81,7 +81,7 @@ def _within(value: Any) -> Iterator[Any]:
         function: Any = inspect.unwrap(value)
         yield from (function.__code__, function.__defaults__, function.__kwdefaults__)
         yield from (cell.cell_contents for cell in function.__closure__ or ())
-    elif is_dataclass(value):
+    elif is_dataclass(value) and value.__dataclass_params__.frozen:  # pyright: ignore
         yield from ((field.name, getattr(value, field.name, None)) for field in fields(value))
     elif hasattr(value, "__dict__"):
         yield from sorted(vars(value).items())

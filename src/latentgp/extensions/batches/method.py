@@ -331,7 +331,7 @@ class Stochastic(Method):
         posterior = Posterior.gaussian(model, latent, Evidence(float(bound), kind))
         nothing = jnp.zeros((), jnp.int32)
         sites = gather(initial_sites(algorithm, model, sample.to_device()))
-        if problem.learn_hyperparameters:
+        if problem.options.learn_hyperparameters:
             posterior = calibrated(posterior, sample, sites)
         vector = np.asarray(searched.state.vector)
         ended = Learned(vector, sites, searched.converged, searched.reason)
@@ -348,7 +348,7 @@ class Stochastic(Method):
             bounds=bounds,
             converged=converged,
             seconds=problem.seconds,
-            input_names=problem.input_names,
+            input_names=problem.options.input_names,
         ).by_workers(searched.asynchrony)
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
 

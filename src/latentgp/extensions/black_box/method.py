@@ -172,7 +172,7 @@ class BlackBoxVI(Method):
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a mixture."""
         model, data = problem.model, problem.data
-        self.check(model, problem.learn_hyperparameters)
+        self.check(model, problem.options.learn_hyperparameters)
         _check_problem(problem)
         scale = problem.scales(data)
         space = problem.space(scale)
@@ -192,8 +192,8 @@ class BlackBoxVI(Method):
         )
         first = started(self, bound, model, key_start)
         found = Found(np.asarray(space.to_vector()), first[0])
-        control = problem.control_with(self, self, space, tolerance=problem.tolerance)
-        tolerance = problem.tolerance * data.total_weight
+        control = problem.control_with(self, self, space, tolerance=problem.options.tolerance)
+        tolerance = problem.options.tolerance * data.total_weight
         if self.optimiser != "natural":
             self._begin(bound, found, first, key_start)
             bound = self._by_plain_gradients(bound, found, tolerance, control, key_run)
@@ -206,7 +206,7 @@ class BlackBoxVI(Method):
                 found,
                 search_bounds(space, scale),
                 tolerance=tolerance,
-                at_most=problem.max_evaluations,
+                at_most=problem.options.max_evaluations,
                 control=control,
                 key=key_run,
             )

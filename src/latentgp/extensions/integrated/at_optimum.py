@@ -21,6 +21,7 @@ from latentgp.extensions.integrated.hyperparameter_density import (
 )
 from latentgp.extensions.integrated.method import check_integrable
 from latentgp.methods.base import Method
+from latentgp.methods.options import FitOptions
 from latentgp.methods.problem import Problem
 from latentgp.models import LatentGP, without_constant
 from latentgp.numerics.quadrature import sobol_nodes
@@ -123,14 +124,7 @@ def _held(model: LatentGP, rows: MergedRows) -> Problem:
         source=None,
         key=jax.random.key(0),
         reason="",
-        learn_hyperparameters=False,
-        priors=None,
-        frozen=(),
+        options=FitOptions(learn_hyperparameters=False, priors=None, max_evaluations=1),
         streaming_prior=None,
-        restarts=0,
-        max_evaluations=1,
-        tolerance=1e-6,
         control=RunControl(time.perf_counter()),
-        checkpoint=None,
-        input_names=None,
     )

@@ -85,7 +85,7 @@ class Integrated(Method):
         A limit of time, or a callback, ends the search, and then the search for further points;
         the design is evaluated in any case unless a callback asks for the end again.
         """
-        if not problem.learn_hyperparameters:
+        if not problem.options.learn_hyperparameters:
             raise InputError(NOTHING_TO_INTEGRATE)
         inner = dataclasses.replace(self.method, search=None)
         inner = inner.settled(problem.model, problem.data.size)

@@ -172,7 +172,8 @@ class SiteMethod(Method):
             records, renewals = found.search.records, renewals + 1
             kept = dataclasses.replace(again, signed=False, power=0.0)
             own = eqx.tree_at(lambda m: m.representation, self, kept)
-            problem = dataclasses.replace(problem, model=found.model, restarts=0, checkpoint=None)
+            problem = dataclasses.replace(problem, model=found.model)
+            problem = problem.with_options(restarts=0, checkpoint=None)
             newer = own._searched(problem)
             rise = newer.reached - reached
             newer.search.records[:0] = records
@@ -202,12 +203,12 @@ class SiteMethod(Method):
             self,
             algorithm,
             space,
-            restarts=problem.restarts,
-            tolerance=problem.tolerance,
+            restarts=problem.options.restarts,
+            tolerance=problem.options.tolerance,
             padded_rows=rows.size,
             search=self.search,
         )
-        short, most = self.search, problem.max_evaluations
+        short, most = self.search, problem.options.max_evaluations
         enough = most if short is None or short.evaluations is None else short.evaluations
         search = Search(max_evaluations=min(most, enough), control=control)
         searching, learned = algorithm, None
@@ -229,8 +230,8 @@ class SiteMethod(Method):
                 bounds=bounds,
                 opening=opening,
                 second=second,
-                restarts=problem.restarts,
-                tolerance=problem.tolerance,
+                restarts=problem.options.restarts,
+                tolerance=problem.options.tolerance,
                 search=search,
                 key=key,
             )
@@ -255,7 +256,7 @@ class SiteMethod(Method):
         converged = converged._replace(sites=gather(converged.sites))
         evidence = Evidence(float(converged.bound), found.algorithm.evidence_kind(model))
         posterior = Posterior.gaussian(model, converged.posterior, evidence)
-        if problem.learn_hyperparameters:
+        if problem.options.learn_hyperparameters:
             posterior = calibrated(posterior, data, converged.sites)
         diagnostics = diagnose(
             posterior=posterior,
@@ -268,7 +269,7 @@ class SiteMethod(Method):
             bounds=found.bounds,
             converged=converged,
             seconds=problem.seconds,
-            input_names=problem.input_names,
+            input_names=problem.options.input_names,
         )
         history, sites = History.of(found.search.records), sites_of_rows(converged.sites, data.size)
         return Fit(posterior.model, posterior, history, diagnostics, sites=sites)

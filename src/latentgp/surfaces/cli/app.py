@@ -6,23 +6,26 @@ import dataclasses
 import os
 import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from functools import partial
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
 from latentgp._version import __version__
 from latentgp.choosing.registry import METHODS, names_in_words
 from latentgp.errors import InputError, ProcessLost
+from latentgp.methods.options import SearchOptions, sections
 from latentgp.runtime.compilation_cache import forget_unreadable, keep_programs
 from latentgp.runtime.interrupts import Interrupted
 from latentgp.runtime.processes import is_first_process, join_processes, leave
 from latentgp.runtime.run_log import log_runs
 from latentgp.runtime.writing import check_writable, writing
+from latentgp.surfaces.options import FLAGS, EstimatorOptions
 
 # Where Slurm, Open MPI and other launchers say how many processes they have started together.
 _STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
@@ -72,7 +75,32 @@ def _known_method(name: str) -> str:
     return name
 
 
+def _flag(name: str) -> Parameter:
+    """An option of the estimators as one of a command, explained by a clause of its document."""
+    kind = SearchOptions if hasattr(SearchOptions, name) else EstimatorOptions
+    entry = sections(kind.__doc__ or "").get("Args", {}).get(name, name)
+    clause = " ".join(entry.split()).removeprefix(f"{name}: ").split(";")[0].replace("`", "")
+    option = typer.Option(help=f"{clause[0].upper()}{clause[1:].rstrip('.')}.")
+    typed = Annotated[get_type_hints(kind)[name], option]
+    default = getattr(kind, name)
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=typed)
+
+
+def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with options of the estimators after `method`, which it takes by name."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(**given)
+
+    *own, _ = signature(command, eval_str=True).parameters.values()
+    place = 1 + [parameter.name for parameter in own].index("method")
+    run.__dict__["__signature__"] = Signature([*own[:place], *map(_flag, FLAGS), *own[place:]])
+    return run
+
+
 @app.command()
+@_with_flags
 def fit(
     typed: typer.Context,
     data: Tables,
@@ -99,10 +127,6 @@ def fit(
             callback=_known_method,
         ),
     ] = "auto",
-    hyperparameters: Annotated[
-        Literal["optimise", "integrate", "sample"],
-        typer.Option(help="Take the most probable hyper-parameters, or average over them."),
-    ] = "optimise",
     exposure: Annotated[str | None, typer.Option(help="A column of counts' exposure.")] = None,
     trials: Annotated[
         str | None, typer.Option(help="A column of trials, of which the target counts successes.")
@@ -117,7 +141,6 @@ def fit(
         str | None, typer.Option(help="A column of upper bounds where --censored says 2.")
     ] = None,
     order: Order = None,
-    n_inducing: Inducing = None,
     weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
     leave_out: LeaveOut = None,
     time: Annotated[
@@ -134,15 +157,6 @@ def fit(
         list[str] | None,
         typer.Option(help="PATH=LAW, such as kernel.lengthscale=LogNormal(0,1); again for more."),
     ] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="The search ends then, with the best so far.")
-    ] = None,
-    certify: Annotated[
-        float | None,
-        typer.Option(help="Seconds for Markov chains that say how far off the answer is."),
-    ] = None,
-    restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
-    depth: Annotated[int, typer.Option(help="Number of layers; above 1 a deep model.")] = 1,
     seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
     batch_size: Annotated[
         int | None,
@@ -167,6 +181,7 @@ def fit(
     ] = None,
     num_processes: Annotated[int, typer.Option(help="How many processes fit together.")] = 1,
     process_id: Annotated[int, typer.Option(help="Which of them this is, from 0.")] = 0,
+    **options: Any,
 ) -> None:
     """Fit a model to a table, or to a folder of them in batches, and save it."""
     from latentgp.persistence import save
@@ -181,17 +196,17 @@ def fit(
     in_batches = batch_size is not None or data.is_dir() or coordinator is not None
     if epochs is not None and not in_batches:
         raise InputError("--epochs is for a fit in batches: add --batch-size 1000")
-    if max_seconds is not None and max_seconds <= 0:
-        raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
+    for name in "max_seconds", "certify":
+        if options[name] is not None and options[name] <= 0:
+            flag = name.replace("_", "-")
+            raise InputError(f"--{flag} must be positive, got {options[name]:g}: try 60")
     if in_batches and (time is not None or by is not None):
         raise InputError("a time series is fitted in memory: leave --batch-size out")
-    if in_batches and certify is not None:
+    if in_batches and options["certify"] is not None:
         raise InputError("chains have all rows in memory: leave --batch-size out, or --certify")
-    if certify is not None and certify <= 0:
-        raise InputError(f"--certify must be positive, got {certify:g}: try 60")
     if in_batches and formula is not None:
         raise InputError("a formula is fitted in memory: leave --batch-size out")
-    if in_batches and restarts:
+    if in_batches and options["restarts"]:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
     if checkpoint is not None:
         if not in_batches:
@@ -204,19 +219,13 @@ def fit(
             ) from error
     devices = _joined_devices(coordinator, num_processes, process_id)
     table: Any = data if in_batches else read_table(data)
-    settings: dict[str, Any] = {
-        "frozen": tuple(freeze or ()),
-        "max_seconds": max_seconds,
-        "hyperparameters": hyperparameters,
-    }
+    options["frozen"] = tuple(freeze or ())
     if prior:
-        settings["priors"] = priors_from(prior)
-    more: dict[str, Any] = {"restarts": restarts, "depth": depth, "time": time, "by": by}
-    more |= {"formula": formula, "certify": certify}
+        options["priors"] = priors_from(prior)
+    more: dict[str, Any] = {"time": time, "by": by, "formula": formula}
     target = target_of(target, formula)
     if in_batches:
         more = {
-            "depth": depth,
             "batch_size": batch_size,
             "epochs": epochs,
             "devices": devices,
@@ -247,10 +256,9 @@ def fit(
                 order=_labels(order),
                 leave_out=leave_out or (),
                 method=method,
-                n_inducing=n_inducing,
                 random_state=seed,
                 verbose=int(is_first_process()),
-                **settings,
+                **options,
                 **more,
             )
         except Interrupted as unfinished:
@@ -261,7 +269,7 @@ def fit(
         typer.echo(said.getvalue(), nl=False)
         for note in model.notes:
             typer.echo(f"- {note}")
-        if certify is not None and not stopped:
+        if options["certify"] is not None and not stopped:
             typer.echo(str(model.estimator.certificate_))
         if not stopped:
             typer.echo(f"Model written to {out}.")

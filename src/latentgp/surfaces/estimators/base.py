@@ -8,12 +8,11 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import numpy as np
 from jaxtyping import Float
-from numpyro.distributions import Distribution
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
@@ -24,7 +23,6 @@ from sklearn.utils.validation import (
 
 from latentgp.choosing.choice import (
     Choice,
-    Hyperparameters,
     is_long_series,
     treating,
     usual_number_of_points,
@@ -38,6 +36,7 @@ from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
 from latentgp.methods.base import Method
+from latentgp.methods.options import SearchOptions, completed
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP, without_constant
 from latentgp.modules import check_argument_names
@@ -60,7 +59,6 @@ from latentgp.rows.centred import CentredRows, centred
 from latentgp.rows.data import Data, MergedRows
 from latentgp.rows.fingerprints import fingerprints, sketch
 from latentgp.runtime.interrupts import current_interrupts
-from latentgp.runtime.progress import Callback
 from latentgp.runtime.x64 import interruptible, public
 from latentgp.setup.additive import AdditiveTerms
 from latentgp.setup.initial_model import (
@@ -77,7 +75,8 @@ from latentgp.surfaces.estimators.precomputed import (
     is_precomputed,
     with_points,
 )
-from latentgp.surfaces.estimators.terms import GroupColumns, number_of, with_terms
+from latentgp.surfaces.estimators.terms import number_of, with_terms
+from latentgp.surfaces.options import EstimatorOptions
 
 if TYPE_CHECKING:
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
@@ -89,8 +88,38 @@ ROUTED = " (cross-validation: params={...} after sklearn.set_config(enable_metad
 _MISSING = ("None", "nan", "NaT", "<NA>")
 
 
-class GPEstimator(BaseEstimator):
-    """Base of the estimators."""
+class _SignatureOfInit:
+    """Signature of the constructor, which `__new__` would hide."""
+
+    def __get__(self, _: Any, kind: type) -> inspect.Signature:
+        taken = inspect.signature(kind.__init__)
+        own = list(taken.parameters.values())[1:]
+        return taken.replace(parameters=own, return_annotation=taken.empty)
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
+    """Base of the estimators.
+
+    Args:
+        kernel: as in `GPRegressor`.
+        options: as in `EstimatorOptions`.
+        options: as in `SearchOptions`.
+        verbose: 1 prints progress, the method chosen and the verdict.
+
+    Attributes:
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
+        posterior_: the posterior; ask it about the latent function.
+        diagnostics_: what happened; `diagnostics_.verdict` in words.
+        history_: the search.
+        priors_: of the learned hyper-parameters, by path; None of one without.
+        method_: the method used, and `method_reason_` why.
+    """
+
+    kernel: LatentKernel | str | None = None
+
+    __signature__ = _SignatureOfInit()
 
     # Not by `__init__`, from which scikit-learn reads the parameters.
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -99,51 +128,8 @@ class GPEstimator(BaseEstimator):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.__signature__ = _without_self(inspect.signature(cls.__init__))
-        cls.__doc__ = (cls.__doc__ or "").replace("{methods}", names_in_words())
-
-    def __init__(
-        self,
-        kernel: LatentKernel | str | None = None,
-        *,
-        likelihood: str | Likelihood = "auto",
-        method: str | Method = "auto",
-        n_inducing: int | None = None,
-        representation: Representation | None = None,
-        depth: int = 1,
-        mean: Literal["linear"] | Sequence[int | str] | None = None,
-        groups: GroupColumns | None = None,
-        hyperparameters: Hyperparameters = "optimise",
-        learn_hyperparameters: bool = True,
-        priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
-        frozen: Sequence[str] = (),
-        restarts: int = 0,
-        max_evaluations: int = 200,
-        max_seconds: float | None = None,
-        certify: float | None = None,
-        callback: Callback | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.method = method
-        self.n_inducing = n_inducing
-        self.representation = representation
-        self.depth = depth
-        self.mean = mean
-        self.groups = groups
-        self.hyperparameters = hyperparameters
-        self.learn_hyperparameters = learn_hyperparameters
-        self.priors = priors
-        self.frozen = frozen
-        self.restarts = restarts
-        self.max_evaluations = max_evaluations
-        self.max_seconds = max_seconds
-        self.certify = certify
-        self.callback = callback
-        self.random_state = random_state
-        self.verbose = verbose
+        document = completed(cls.__doc__ or "", cls.__mro__)
+        cls.__doc__ = document.replace("{methods}", names_in_words())
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Settings by name.
@@ -247,13 +233,7 @@ class GPEstimator(BaseEstimator):
         gaussian = likelihood.is_jointly_gaussian and self.depth == 1
         if kernel is None and gaussian and is_exact(method, model, merged.size):
             model = with_nuggets(model)
-        result = self._run(
-            model,
-            rows,
-            method,
-            learn_hyperparameters=self.learn_hyperparameters,
-            restarts=self.restarts,
-        )
+        result = self._run(model, rows, method)
         self._keep(result, method, reason, centre, self.verbose)
         if self.certify is not None and not current_interrupts().happened:
             key = jax.random.key(self._seed())
@@ -278,7 +258,11 @@ class GPEstimator(BaseEstimator):
         method = dataclasses.replace(plain, representation=own)
         model, centre = without_constant(self.model_)
         result = self._run(
-            model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
+            model,
+            centred(data, centre),
+            method,
+            restarts=0,
+            learn_hyperparameters=learn_hyperparameters,
         )
         reason = "went on with further rows"
         if len(remembered.centres) < len(posterior.latent.centres):
@@ -334,7 +318,7 @@ class GPEstimator(BaseEstimator):
             model,
             CentredRows(rows, centre) if centre else rows,
             batches,
-            learn_hyperparameters=self.learn_hyperparameters,
+            restarts=0,
             checkpoint=checkpoint,
             verbose=verbose,
             devices=devices,
@@ -353,15 +337,8 @@ class GPEstimator(BaseEstimator):
         if has_level and not isinstance(model.mean, ZeroMean):
             given = (frozen,) if isinstance(frozen, str) else frozen
             frozen = (*given, "mean")  # about which the intercept is; what is learned is that
-        own = {
-            "priors": self.priors,
-            "frozen": frozen,
-            "max_evaluations": self.max_evaluations,
-            "max_seconds": self.max_seconds,
-            "callback": self.callback,
-            "verbose": self.verbose,
-            "input_names": self._names(),
-        }
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(SearchOptions)}
+        own |= {"hyperparameters": "optimise", "frozen": frozen, "input_names": self._names()}
         return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
 
     def _number_of_points(self) -> int | None:
@@ -451,6 +428,11 @@ class GPEstimator(BaseEstimator):
         cross, variances = checked_cross(X, self.gram_)
         scale = np.mean(np.diagonal(self.gram_))
         return with_points(self.posterior_, cross / scale, variances / scale)
+
+    def _predictive(self, X: Any, **side_information: Any) -> Any:
+        """The distributions of y at inputs, given what belongs to each row."""
+        posterior, X = self._asked(X)
+        return posterior.predict(X, **side_information)
 
     def coefficients(self) -> Coefficients:
         """Coefficients of the columns that `mean` names, with their standard errors.
@@ -646,10 +628,6 @@ class GPEstimator(BaseEstimator):
         key = jax.random.key(seed)
         draws = self.posterior_.sample_y(X, key=key, number=number, **side_information)
         return np.moveaxis(draws, 0, -1)
-
-
-def _without_self(signature: inspect.Signature) -> inspect.Signature:
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -143,8 +143,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
         """Probabilities of `classes_`, deterministic, rows sum to one."""
-        posterior, X = self._asked(X)
-        return posterior.predict(X).probabilities
+        return self._predictive(X).probabilities
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the rows whose label is predicted."""
@@ -153,8 +152,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
 
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
         """Log p(label | data) a row, in nats."""
-        posterior, X = self._asked(X)
-        return posterior.predict(X).log_prob(self.numbered(y))
+        return self._predictive(X).log_prob(self.numbered(y))
 
     def numbered(self, y: Any) -> Float[np.ndarray, "N"]:
         """The places of labels in `classes_`.
@@ -208,36 +206,12 @@ class GPClassifier(LabelEstimator):
             propagation) for any number; or a likelihood object of classes.
         method: how; "auto" has one coefficient a row up to 400 rows and inducing points above.
             One of {methods}, or a method object.
-        n_inducing: number of inducing points; a number asks for a sparse method.
-        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
-            the number of rows.
-        depth: number of layers; above one a deep model by random features (`DeepGP`).
-        mean: as in `GPRegressor`.
-        groups: as in `GPRegressor`.
-        hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
-            "sample" draws them by Markov chains.
-        learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
-        priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
-            "weak" and None as in `latentgp.fit`.
-        frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
-        restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
-        max_seconds: for the whole search, which ends with the best so far.
-        certify: as in `GPRegressor`.
-        callback: called now and then, as in `latentgp.fit`; true ends the search.
-        random_state: seeds inducing points and restarts.
-        verbose: 1 prints progress, the method chosen and the verdict.
+        options: as in `GPEstimator`.
 
     Attributes:
         classes_: the labels, sorted.
         model_: the learned model; its latent functions are on the logit scale.
-        lengthscales_: one an input, in its units, the shortest of several; infinity for
-            one that is not used, such as a constant column.
-        posterior_: the posterior.
-        diagnostics_: what happened; `diagnostics_.verdict` in words.
-        history_: the search.
-        priors_: of the learned hyper-parameters, by path; None of one without.
-        method_: the method used, and `method_reason_` why.
+        ...: as in `GPEstimator`.
 
     Example:
         >>> import numpy as np

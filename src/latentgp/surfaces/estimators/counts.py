@@ -49,7 +49,6 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
     """Gaussian-process regression of counts, with exposures or numbers of trials.
 
     Args:
-        kernel: as in `GPRegressor`.
         likelihood: "poisson" (what "auto" takes), "negative-binomial" where counts vary by more
             than a Poisson's, "scaled-logistic-poisson" where the rate has an upper limit (and
             no exposure), "binomial" where they are successes in a known number of trials,
@@ -57,39 +56,13 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             "zero-inflated-negative-binomial" where there are further zeros, "hurdle-poisson" or
             "hurdle-negative-binomial" where zeros have a probability of their own; or a likelihood
             object of counts, such as `ZeroInflated(Poisson(), varying=True)`.
-        method: how, one of {methods}, or a method
-            object; those that need an augmentation of the likelihood refuse what has none.
-        n_inducing: number of inducing points; a number asks for a sparse method.
-        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
-            the number of rows.
-        depth: number of layers; above one a deep model by random features (`DeepGP`).
-        mean: as in `GPRegressor`.
-        groups: as in `GPRegressor`.
-        hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
-            "sample" draws them by Markov chains.
-        learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
-        priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
-            "weak" and None as in `latentgp.fit`.
-        frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
-        restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
-        max_seconds: for the whole search, which ends with the best so far.
-        certify: as in `GPRegressor`.
-        callback: called now and then, as in `latentgp.fit`; true ends the search.
-        random_state: seeds inducing points and restarts.
-        verbose: 1 prints progress, the method chosen and the verdict.
+        options: as in `GPEstimator`.
 
     Attributes:
         model_: the learned model; its latent function is the logarithm of the rate, or the log-odds
             of a success.
-        lengthscales_: one an input, in its units, the shortest of several; infinity for
-            one that is not used, such as a constant column.
-        posterior_: the posterior.
         side_information_: which of "exposure" and "trials" it was fitted with.
-        diagnostics_: what happened; `diagnostics_.verdict` in words.
-        history_: the search.
-        priors_: of the learned hyper-parameters, by path; None of one without.
-        method_: the method used, and `method_reason_` why.
+        ...: as in `GPEstimator`.
 
     Example:
         >>> import numpy as np
@@ -175,20 +148,20 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
 
         And its standard deviation, if asked.
         """
-        predictive = self._predictive(X, exposure, trials)
+        predictive = self._predictive(X, **given(exposure=exposure, trials=trials))
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
 
     def predict_interval(
         self, X: Any, level: float = 0.95, *, exposure: Any = None, trials: Any = None
     ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
         """Ends of the central interval that holds the count with at least the probability."""
-        return self._predictive(X, exposure, trials).interval(level)
+        return self._predictive(X, **given(exposure=exposure, trials=trials)).interval(level)
 
     def log_predictive_density(
         self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None
     ) -> Float[np.ndarray, "N"]:
         """Log p(y | data) a row, in nats."""
-        return self._predictive(X, exposure, trials).log_prob(y)
+        return self._predictive(X, **given(exposure=exposure, trials=trials)).log_prob(y)
 
     def score(
         self,
@@ -221,7 +194,3 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
     ) -> Float[np.ndarray, "N S"]:
         """Draws of counts: joint over rows through the latent function, shape (N, n_samples)."""
         return self._draws(X, n_samples, random_state, **given(exposure=exposure, trials=trials))
-
-    def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
-        posterior, X = self._asked(X)
-        return posterior.predict(X, **given(exposure=exposure, trials=trials))

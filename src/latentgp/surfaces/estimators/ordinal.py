@@ -2,68 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpyro.distributions import Distribution
 
-from latentgp.choosing.choice import Hyperparameters
 from latentgp.errors import InputError
-from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Likelihood, Ordinal
-from latentgp.methods.base import Method
 from latentgp.modules import stored
 from latentgp.rows.data import Data
-from latentgp.runtime.progress import Callback
-from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.estimators.classifier import LabelEstimator
-from latentgp.surfaces.estimators.terms import GroupColumns
 
 
 @stored
+@dataclass(kw_only=True, eq=False, repr=False)
 class GPOrdinalClassifier(LabelEstimator):
     """Gaussian-process classification into ordered classes, such as grades.
 
     One latent function, cut by learned thresholds (`latentgp.Ordinal`).
 
     Args:
-        kernel: as in `GPRegressor`.
         order: all labels from lowest to highest, those without rows too; None sorts numbers, and
             takes the categories of a pandas categorical that has an order. Other labels need it.
         likelihood: "auto" or "ordinal", or an `Ordinal` with the thresholds to start from.
-        method: how, one of {methods}, or a method
-            object; those that need an augmentation of the likelihood refuse what has none.
-        n_inducing: number of inducing points; a number asks for a sparse method.
-        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
-            the number of rows.
-        depth: number of layers; above one a deep model by random features (`DeepGP`).
-        mean: as in `GPRegressor`.
-        groups: as in `GPRegressor`.
-        hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
-            "sample" draws them by Markov chains.
-        learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
-        priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
-            "weak" and None as in `latentgp.fit`.
-        frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
-        restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
-        max_seconds: for the whole search, which ends with the best so far.
-        certify: as in `GPRegressor`.
-        callback: called now and then, as in `latentgp.fit`; true ends the search.
-        random_state: seeds inducing points and restarts.
-        verbose: 1 prints progress, the method chosen and the verdict.
+        options: as in `GPEstimator`.
 
     Attributes:
         classes_: the labels in their order; those of `order` without rows too.
         model_: the learned model; the noise of its latent function has a standard deviation of 1.
-        lengthscales_: one an input, in its units, the shortest of several; infinity for
-            one that is not used, such as a constant column.
-        posterior_: the posterior.
-        diagnostics_: what happened; `diagnostics_.verdict` in words.
-        history_: the search.
-        priors_: of the learned hyper-parameters, by path; None of one without.
-        method_: the method used, and `method_reason_` why.
+        ...: as in `GPEstimator`.
 
     Example:
         >>> import numpy as np
@@ -74,53 +41,7 @@ class GPOrdinalClassifier(LabelEstimator):
         ['low', 'middle', 'high']
     """
 
-    def __init__(
-        self,
-        kernel: LatentKernel | str | None = None,
-        *,
-        order: Any = None,
-        likelihood: str | Likelihood = "auto",
-        method: str | Method = "auto",
-        n_inducing: int | None = None,
-        representation: Representation | None = None,
-        depth: int = 1,
-        mean: Literal["linear"] | Sequence[int | str] | None = None,
-        groups: GroupColumns | None = None,
-        hyperparameters: Hyperparameters = "optimise",
-        learn_hyperparameters: bool = True,
-        priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
-        frozen: Sequence[str] = (),
-        restarts: int = 0,
-        max_evaluations: int = 200,
-        max_seconds: float | None = None,
-        certify: float | None = None,
-        callback: Callback | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        GPEstimator.__init__(
-            self,
-            kernel,
-            likelihood=likelihood,
-            method=method,
-            n_inducing=n_inducing,
-            representation=representation,
-            depth=depth,
-            mean=mean,
-            groups=groups,
-            hyperparameters=hyperparameters,
-            learn_hyperparameters=learn_hyperparameters,
-            priors=priors,
-            frozen=frozen,
-            restarts=restarts,
-            max_evaluations=max_evaluations,
-            max_seconds=max_seconds,
-            certify=certify,
-            callback=callback,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.order = order
+    order: Any = None
 
     def _sorted_labels(self, labels: np.ndarray, dtype: Any) -> np.ndarray:
         present = np.unique(labels)

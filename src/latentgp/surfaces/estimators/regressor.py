@@ -112,40 +112,12 @@ class GPRegressor(RegressorMixin, GPEstimator):
         method: how; "auto" is exact up to 2,000 rows with Gaussian noise, gives each row its 20
             nearest up to 100,000, and takes inducing points above. One of {methods}, or a method
             object such as `CollapsedVI(...)`.
-        n_inducing: number of inducing points; a number asks for a sparse method.
-        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
-            the number of rows.
-        depth: number of layers; above one a deep model by random features (`DeepGP`).
-        mean: columns, by number or name, with fixed effects beside the kernel: coefficients with
-            vague priors that are not learned, read by `coefficients()`; "linear" for all but those
-            of groups.
-        groups: columns of groups with random intercepts, or a mapping from such a column to those
-            that have a slope in every group, such as {"clinic": ["age"]}; read by `group_effects`.
-        hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
-            "sample" draws them by Markov chains.
-        learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
-        priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
-            "weak" and None as in `latentgp.fit`.
-        frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
-        restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
-        max_seconds: for the whole search, which ends with the best so far.
-        certify: seconds that Markov chains have to say how far off the fit is, in `certificate_`;
-            None for none.
-        callback: called now and then, as in `latentgp.fit`; true ends the search.
-        random_state: seeds inducing points and restarts.
-        verbose: 1 prints progress, the method chosen and the verdict.
+        options: as in `GPEstimator`.
 
     Attributes:
         model_: the learned model, in the units of the data.
-        lengthscales_: one an input, in its units, the shortest of several; infinity for
-            one that is not used, such as a constant column.
-        posterior_: the posterior; ask it about the latent function.
         side_information_: which of "noise_variance", "censored" and "upper" it was fitted with.
-        diagnostics_: what happened; `diagnostics_.verdict` in words.
-        history_: the search.
-        priors_: of the learned hyper-parameters, by path; None of one without.
-        method_: the method used, and `method_reason_` why.
+        ...: as in `GPEstimator`.
 
     Example:
         >>> import numpy as np
@@ -321,8 +293,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
         Shapes (N,), or (N, P) for each output by itself.
         """
-        posterior, X = self._asked(X)
-        return posterior.predict(X, **side_information).interval(level)
+        return self._predictive(X, **side_information).interval(level)
 
     def predict_quantiles(
         self, X: Any, probabilities: Any, **side_information: Any
@@ -331,8 +302,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
         `predict_quantiles(X, 0.5)[:, 0]` is the median, of survival times for instance.
         """
-        posterior, X = self._asked(X)
-        return posterior.predict(X, **side_information).quantiles(probabilities)
+        return self._predictive(X, **side_information).quantiles(probabilities)
 
     def predict_survival(
         self, X: Any, times: Any, **side_information: Any
@@ -348,8 +318,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
             InputError: times that are not finite numbers in one row.
         """
         (times,) = equally_long(times=np.atleast_1d(times))
-        posterior, X = self._asked(X)
-        predictive = posterior.predict(X, **side_information)
+        predictive = self._predictive(X, **side_information)
         shape = (len(X), *self.model_.likelihood.output_shape)
         return np.stack([1 - predictive.cdf(np.full(shape, time)) for time in times], axis=-1)
 
@@ -392,8 +361,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         self, X: Any, y: Any, **side_information: Any
     ) -> Float[np.ndarray, "N"]:
         """Log p(y | data) a row, in nats; of all outputs that are there together."""
-        posterior, X = self._asked(X)
-        return posterior.predict(X, **side_information).log_prob(y)
+        return self._predictive(X, **side_information).log_prob(y)
 
     def sample_y(
         self,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.setup.additive import AdditiveTerms, Groups, Smooth
-
-# A column of groups, several, or the columns that have a slope in each group by its column.
-GroupColumns: TypeAlias = int | str | Sequence[int | str] | Mapping[int | str, Sequence[int | str]]
+from latentgp.surfaces.options import GroupColumns
 
 
 def with_terms(

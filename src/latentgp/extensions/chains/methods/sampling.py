@@ -120,7 +120,7 @@ class SamplingMethod(Method):
         Chains that sample hyper-parameters start around the most probable ones; those that do not
         hold what `starting_method` learns.
         """
-        if problem.learn_hyperparameters and not self.samples_hyperparameters:
+        if problem.options.learn_hyperparameters and not self.samples_hyperparameters:
             return self._at_learned(problem)
         model, data, key = problem.model, problem.data, problem.key
         scale = problem.scales(data)
@@ -157,7 +157,7 @@ class SamplingMethod(Method):
         """Draws at the hyper-parameters that another method has learned."""
         self.check(problem.model, False)
         start = self.starting_method()
-        learned = start.run(dataclasses.replace(problem, checkpoint=None))
+        learned = start.run(problem.with_options(checkpoint=None))
         why = f"hyper-parameters learned by {type(start).__name__}, then held"
         held = dataclasses.replace(
             problem,

@@ -70,15 +70,13 @@ def from_shallow(
             such as short length-scales of many inputs, it does not prefer.
     """
     plain = isinstance(model.mean, ZeroMean | ConstantMean)
-    if not (problem.learn_hyperparameters and model.skip and plain):
+    if not (problem.options.learn_hyperparameters and model.skip and plain):
         return []
     rows = Data(seen, sample.y, weights=sample.weights, **sample.side_information).evenly(_ROWS)
     shallow = LatentGP(model.kernel, model.likelihood, model.mean)
-    own = dataclasses.replace(
-        problem,
-        model=shallow,
-        priors=_of_last(problem.priors),
-        frozen=tuple(path for path in problem.frozen if _names_any(path, shallow)),
+    own = dataclasses.replace(problem, model=shallow).with_options(
+        priors=_of_last(problem.options.priors),
+        frozen=[path for path in problem.options.frozen if _names_any(path, shallow)],
     )
     scale = scales(shallow, rows)
     space = own.space(scale)

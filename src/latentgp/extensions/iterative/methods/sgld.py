@@ -125,7 +125,7 @@ class SGLD(Method):
 
     def run(self, problem: Problem) -> Fit:
         """Draws of the hyper-parameters, and the posteriors of f given some of them."""
-        if not problem.learn_hyperparameters:
+        if not problem.options.learn_hyperparameters:
             raise InputError(_NOTHING)
         model, data = problem.model, problem.data
         check_noise(self, model)

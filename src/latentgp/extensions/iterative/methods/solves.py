@@ -97,11 +97,8 @@ class SolvesGP(Method):
         vector = last.mean(axis=0)
         moved = float(np.max(np.abs(vector - before.mean(axis=0)), initial=0.0))
         model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(vector)))
-        found = method.run(
-            dataclasses.replace(
-                problem, model=model, learn_hyperparameters=False, control=problem.control
-            )
-        )
+        held = dataclasses.replace(problem, model=model)
+        found = method.run(held.with_options(learn_hyperparameters=False))
         own: Any = found.diagnostics
         diagnostics = dataclasses.replace(
             own,

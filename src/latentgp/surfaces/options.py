@@ -1,0 +1,50 @@
+"""Options of the estimators, which tables and the command line read too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from latentgp.likelihoods import Likelihood
+from latentgp.methods.base import Method
+from latentgp.representations import Representation
+
+# A column of groups, several, or the columns that have a slope in each group by its column.
+GroupColumns: TypeAlias = int | str | Sequence[int | str] | Mapping[int | str, Sequence[int | str]]
+# Options that the command line has too.
+FLAGS = "hyperparameters", "n_inducing", "max_seconds", "certify", "restarts", "depth"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class EstimatorOptions:
+    """Options of the estimators that `fit` does not have.
+
+    Args:
+        method: how, one of {methods}, or a method object; those that need an augmentation of the
+            likelihood refuse what has none.
+        n_inducing: number of inducing points; a number asks for a sparse method.
+        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
+            the number of rows.
+        depth: number of layers, above one a deep model by random features (`DeepGP`).
+        mean: columns, by number or name, with fixed effects beside the kernel: coefficients with
+            vague priors that are not learned, read by `coefficients()`; "linear" for all but those
+            of groups.
+        groups: columns of groups with random intercepts, or a mapping from such a column to those
+            that have a slope in every group, such as {"clinic": ["age"]}; read by `group_effects`.
+        certify: seconds for Markov chains that say how far off the fit is; None for none. What
+            they say is in `certificate_`.
+        random_state: seeds inducing points and restarts.
+    """
+
+    likelihood: str | Likelihood = "auto"
+    method: str | Method = "auto"
+    n_inducing: int | None = None
+    representation: Representation | None = None
+    depth: int = 1
+    mean: Literal["linear"] | Sequence[int | str] | None = None
+    groups: GroupColumns | None = None
+    certify: float | None = None
+    random_state: int | np.random.RandomState | None = None
