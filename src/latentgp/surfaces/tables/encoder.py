@@ -17,9 +17,9 @@ from latentgp.surfaces.tables.values import (
     Tell,
     checked_frame,
     column_of,
+    columns_of,
     doubt_of_names,
     known_column,
-    listed,
     name_of,
     read_column,
     reason_to_leave_out,
@@ -178,14 +178,6 @@ class TableEncoder:
             InputError: if columns are missing, a value is infinite, or a column that was numeric in
                 training holds something else.
         """
-        frame = checked_frame(frame)
-        absent = [column.name for column in self.columns if column.name not in frame.columns]
-        if absent:
-            raise InputError(
-                f"the table lacks {len(absent)} column(s) that the model was trained on: "
-                f"add {listed(absent, at_most=20)}"
-            )
-        blocks = []
-        for column in self.columns:
-            blocks.append(column.encode(column_of(frame, column.name), tell))
+        frame = columns_of(frame, self.column_names, "that the model was trained on")
+        blocks = [column.encode(column_of(frame, column.name), tell) for column in self.columns]
         return np.concatenate(blocks, axis=1, dtype=np.float64)

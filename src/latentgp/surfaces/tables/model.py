@@ -268,7 +268,7 @@ class TableModel:
             leave_out=leave_out,
             settings=settings,
         )
-        estimator, encoder = started.estimator, started.encoder
+        model, estimator = cls._made(started, target, sides), started.estimator
         deep = estimator.depth != 1 or (own is not None and own.reads_batches)
         if deep and not (own is None or own.takes_layers):
             raise InputError(
@@ -303,17 +303,13 @@ class TableModel:
         tell = once()
 
         def convert(frame: "pd.DataFrame") -> Data:
-            split = split_target(frame, target)
-            y = targets_of(split.target, started.task, started.notation)
+            X, y, row_weights, side = model._rows(frame, tell, weights)
             if isinstance(estimator, LabelEstimator):
                 y = estimator.numbered(y)
-            row_weights = None
-            if weights is not None:
-                row_weights = taken_out(split.inputs, weights, "weights", WEIGHTS)[1]
-            side = sides_of(split.inputs, sides)
-            return Data(encoder.encode(split.inputs, tell), y, weights=row_weights, **side)
+            return Data(X, y, weights=row_weights, **side)
 
-        used = [*encoder.column_names, target, *([weights] if weights else []), *sides.values()]
+        own_columns = model.encoder.column_names
+        used = [*own_columns, target, *([weights] if weights else []), *sides.values()]
         estimator.continue_with(
             TableRows(files, convert, used, target=target, weights=weights),
             batch_size=batch_size,
@@ -323,11 +319,11 @@ class TableModel:
             devices=devices,
         )
         estimator.set_params(max_seconds=limit)
-        return cls._made(started, target, sides)
+        return model
 
     @classmethod
     def _made(cls, started: Started, target: str, sides: dict[str, str]) -> Self:
-        """Model of an estimator that has just been fitted."""
+        """Model of an estimator that is fitted, or will be."""
         return cls(
             *(started.estimator, started.encoder, target, started.notes, sides),
             notation=started.notation,
@@ -421,10 +417,17 @@ class TableModel:
         Raises:
             InputError: a column of the fit that is missing.
         """
-        split = split_target(frame, self.target)
-        X = self.encoder.encode(split.inputs, tell)
-        side = sides_of(split.inputs, self.side_columns)
-        return X, targets_of(split.target, self.task, self.notation), side
+        X, y, _, side = self._rows(frame, tell)
+        return X, y, side
+
+    def _rows(
+        self, frame: "pd.DataFrame", tell: Tell, weights: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, np.ndarray]]:
+        """As `encoded`, with row weights of a column before the side information."""
+        inputs, target, _ = split_target(frame, self.target)
+        own = None if weights is None else taken_out(inputs, weights, "weights", WEIGHTS)[1]
+        X, side = self.encoder.encode(inputs, tell), sides_of(inputs, self.side_columns)
+        return X, targets_of(target, self.task, self.notation), own, side
 
     def leave_one_out(
         self, frame: "pd.DataFrame", *, weights: str | None = None, tell: Tell = warn
@@ -447,11 +450,7 @@ class TableModel:
             >>> model.leave_one_out(days).mean.shape
             (40,)
         """
-        X, y, side = self.encoded(frame, tell)
-        own = None
-        if weights is not None:
-            inputs = split_target(frame, self.target).inputs
-            own = taken_out(inputs, weights, "weights", WEIGHTS)[1]
+        X, y, own, side = self._rows(frame, tell, weights)
         return self.estimator.leave_one_out(X, y, own, **side)
 
     @double_precision

@@ -127,6 +127,21 @@ def column_of(frame: pd.DataFrame, name: str) -> pd.Series:
     return with_markers_missing(column)
 
 
+def columns_of(frame: pd.DataFrame, names: Iterable[str], whose: str) -> pd.DataFrame:
+    """The table, checked, if it has all of some columns.
+
+    Raises:
+        InputError: columns are missing.
+    """
+    frame = checked_frame(frame)
+    absent = [name for name in names if name not in frame.columns]
+    if absent:
+        raise InputError(
+            f"the table lacks {len(absent)} column(s) {whose}: add {listed(absent, at_most=20)}"
+        )
+    return frame
+
+
 def known_column(frame: pd.DataFrame, name: str) -> str:
     """A column's name as text, if the table has it; an InputError names the nearest ones."""
     names, name = list(frame.columns), name_of(name)
@@ -364,13 +379,7 @@ def numbers_in(values: pd.Series, source: str) -> NDArray[np.float64]:
         texts = [truth.get(str(value).lower(), str(value)) for value in values]
         numbers = _parsed(pd.Series(texts, dtype=object))
         numbers[missing] = np.nan
-        wrong = np.isnan(numbers) & ~missing
-        if wrong.any():
-            example = values.iloc[int(np.flatnonzero(wrong)[0])]
-            raise InputError(
-                f"column {values.name!r} was numeric in training and holds {str(example)!r} in "
-                f"{rows_listed(values.index[wrong])}: give numbers, or leave the value empty"
-            )
+        _refuse_others(values, np.isnan(numbers) & ~missing, "numeric", "numbers")
     infinite = np.isinf(numbers)
     if infinite.any():
         raise InputError(
@@ -378,6 +387,16 @@ def numbers_in(values: pd.Series, source: str) -> NDArray[np.float64]:
             "replace it by a finite number, or leave the value empty"
         )
     return numbers
+
+
+def _refuse_others(values: pd.Series, wrong: NDArray[np.bool_], was: str, better: str) -> None:
+    """Raise InputError where values are of another kind than in training."""
+    if wrong.any():
+        example = values.iloc[int(np.flatnonzero(wrong)[0])]
+        raise InputError(
+            f"column {values.name!r} was {was} in training and holds {str(example)!r} in "
+            f"{rows_listed(values.index[wrong])}: give {better}, or leave the value empty"
+        )
 
 
 def _parsed(texts: pd.Series) -> NDArray[np.float64]:
@@ -406,13 +425,7 @@ def dates_in(values: pd.Series) -> pd.Series:
             texts = [read(text) if text else None for text in texts]
             dates = _parsed_dates(pd.Series(texts, index=values.index, dtype=object))
             wrong = (dates.isna() & values.notna()).to_numpy()
-        if wrong.any():
-            example = values.iloc[int(np.flatnonzero(wrong)[0])]
-            raise InputError(
-                f"column {values.name!r} was a date in training and holds {str(example)!r} in "
-                f"{rows_listed(values.index[wrong])}: give dates as 2026-01-31, or leave the value "
-                "empty"
-            )
+        _refuse_others(values, wrong, "a date", "dates as 2026-01-31")
         values = dates
     return values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
 

@@ -24,6 +24,7 @@ from latentgp.surfaces.tables.values import (
     Tell,
     checked_frame,
     column_of,
+    columns_of,
     known_column,
     label_of,
     listed,
@@ -212,13 +213,7 @@ class FormulaEncoder:
         Raises:
             InputError: columns are missing, or an expression is not finite.
         """
-        frame = checked_frame(frame)
-        absent = [name for name in self.column_names if name not in frame.columns]
-        if absent:
-            raise InputError(
-                f"the table lacks {len(absent)} column(s) of the formula: "
-                f"add {listed(absent, at_most=20)}"
-            )
+        frame = columns_of(frame, self.column_names, "of the formula")
         numbers = {c.name: c.encode(column_of(frame, c.name), tell)[:, 0] for c in self.numbers}
         levels = {c.name: c.encode(column_of(frame, c.name), tell) for c in self.levels}
 
