@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import jax
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -432,7 +432,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
     def _predictive(self, X: Any, **side_information: Any) -> Any:
         """The distributions of y at inputs, given what belongs to each row."""
         posterior, X = self._asked(X)
-        return posterior.predict(X, **side_information)
+        return posterior.predict(X, **given(**side_information))
 
     def coefficients(self) -> Coefficients:
         """Coefficients of the columns that `mean` names, with their standard errors.
@@ -626,8 +626,38 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         X = self._inputs(X)
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         key = jax.random.key(seed)
-        draws = self.posterior_.sample_y(X, key=key, number=number, **side_information)
+        side = given(**side_information)
+        draws = self.posterior_.sample_y(X, key=key, number=number, **side)
         return np.moveaxis(draws, 0, -1)
+
+
+class NumberEstimator(RegressorMixin, GPEstimator):
+    """Base of the estimators of numbers and counts."""
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, **side_information: Any
+    ) -> tuple[Float[np.ndarray, "N *P"], Float[np.ndarray, "N *P"]]:
+        """Ends of the central interval that holds y with the given probability; a count with more.
+
+        Shapes (N,), or (N, P) for each output by itself.
+        """
+        return self._predictive(X, **side_information).interval(level)
+
+    def log_predictive_density(
+        self, X: Any, y: Any, **side_information: Any
+    ) -> Float[np.ndarray, "N"]:
+        """Log p(y | data) a row, in nats; of all outputs that are there together."""
+        return self._predictive(X, **side_information).log_prob(y)
+
+    def sample_y(
+        self,
+        X: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        **side_information: Any,
+    ) -> Float[np.ndarray, "N *P S"]:
+        """Draws of y, joint over rows through the latents, shape (N, n_samples) or (N, P, ...)."""
+        return self._draws(X, n_samples, random_state, **side_information)
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from jaxtyping import Float
-from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from latentgp.errors import InputError
@@ -25,7 +23,7 @@ from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
 from latentgp.setup.priors import spread_of
-from latentgp.surfaces.estimators.base import GPEstimator, check_known, given, row_weights
+from latentgp.surfaces.estimators.base import NumberEstimator, check_known, given, row_weights
 from latentgp.validation import check_data
 
 COUNTS: dict[str, Callable[[], Likelihood]] = {
@@ -45,7 +43,7 @@ SIDES = "exposure", "trials"
 
 
 @stored
-class GPCountRegressor(RegressorMixin, GPEstimator):
+class GPCountRegressor(NumberEstimator):
     """Gaussian-process regression of counts, with exposures or numbers of trials.
 
     Args:
@@ -148,20 +146,8 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
 
         And its standard deviation, if asked.
         """
-        predictive = self._predictive(X, **given(exposure=exposure, trials=trials))
+        predictive = self._predictive(X, exposure=exposure, trials=trials)
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
-
-    def predict_interval(
-        self, X: Any, level: float = 0.95, *, exposure: Any = None, trials: Any = None
-    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-        """Ends of the central interval that holds the count with at least the probability."""
-        return self._predictive(X, **given(exposure=exposure, trials=trials)).interval(level)
-
-    def log_predictive_density(
-        self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None
-    ) -> Float[np.ndarray, "N"]:
-        """Log p(y | data) a row, in nats."""
-        return self._predictive(X, **given(exposure=exposure, trials=trials)).log_prob(y)
 
     def score(
         self,
@@ -182,15 +168,3 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         check_known(y)
         mean, weights = self.predict(X, **side), unmasked(sample_weight)
         return float(r2_score(unmasked(y), mean, sample_weight=weights))
-
-    def sample_y(
-        self,
-        X: Any,
-        n_samples: int = 1,
-        random_state: int | np.random.RandomState | None = 0,
-        *,
-        exposure: Any = None,
-        trials: Any = None,
-    ) -> Float[np.ndarray, "N S"]:
-        """Draws of counts: joint over rows through the latent function, shape (N, n_samples)."""
-        return self._draws(X, n_samples, random_state, **given(exposure=exposure, trials=trials))

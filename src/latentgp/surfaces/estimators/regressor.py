@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latentgp.errors import InputError
@@ -44,7 +43,13 @@ from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data, check_side_information
 from latentgp.runtime.x64 import double_precision
 from latentgp.setup.priors import spread_of
-from latentgp.surfaces.estimators.base import ROUTED, GPEstimator, check_known, given, row_weights
+from latentgp.surfaces.estimators.base import (
+    ROUTED,
+    NumberEstimator,
+    check_known,
+    given,
+    row_weights,
+)
 from latentgp.surfaces.evaluation.metrics import concordance_index, equally_long
 from latentgp.typing import Array
 from latentgp.validation import check_data
@@ -85,7 +90,7 @@ _SHARED = {LinearCoregionalisation: 4, GPRegressionNetwork: 1}
 
 
 @stored
-class GPRegressor(RegressorMixin, GPEstimator):
+class GPRegressor(NumberEstimator):
     """Gaussian-process regression with calibrated intervals.
 
     Args:
@@ -286,15 +291,6 @@ class GPRegressor(RegressorMixin, GPEstimator):
             )
         return _joint_covariance(self.posterior_, X)
 
-    def predict_interval(
-        self, X: Any, level: float = 0.95, **side_information: Any
-    ) -> tuple[Float[np.ndarray, "N *P"], Float[np.ndarray, "N *P"]]:
-        """Ends of the central interval that holds y with the given probability.
-
-        Shapes (N,), or (N, P) for each output by itself.
-        """
-        return self._predictive(X, **side_information).interval(level)
-
     def predict_quantiles(
         self, X: Any, probabilities: Any, **side_information: Any
     ) -> Float[np.ndarray, "N *P K"]:
@@ -356,22 +352,6 @@ class GPRegressor(RegressorMixin, GPEstimator):
         if sample_weight is not None:
             raise InputError("The concordance index takes no weights; leave out sample_weight.")
         return concordance_index(y, self.predict_quantiles(X, 0.5)[:, 0], censored=censored)
-
-    def log_predictive_density(
-        self, X: Any, y: Any, **side_information: Any
-    ) -> Float[np.ndarray, "N"]:
-        """Log p(y | data) a row, in nats; of all outputs that are there together."""
-        return self._predictive(X, **side_information).log_prob(y)
-
-    def sample_y(
-        self,
-        X: Any,
-        n_samples: int = 1,
-        random_state: int | np.random.RandomState | None = 0,
-        **side_information: Any,
-    ) -> Float[np.ndarray, "N *P S"]:
-        """Draws of y, joint over rows through the latents, shape (N, n_samples) or (N, P, ...)."""
-        return self._draws(X, n_samples, random_state, **side_information)
 
 
 @double_precision
