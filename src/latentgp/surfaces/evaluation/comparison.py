@@ -9,6 +9,7 @@ from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from latentgp.choosing.registry import METHODS
 from latentgp.errors import InputError, ProcessLost
@@ -286,25 +287,13 @@ def _one(
         row = Compared(name, _NAN, _NAN, seconds=seconds, note=str(error))
         return row, np.full(len(test), _NAN)
     seconds = time.perf_counter() - started
-    scores = _scores(model, test)
+    nlpd, scores, censored = _scores(model, test)
     notes = list(model.estimator.diagnostics_.warnings)
-    if scores.censored:
-        notes.append(f"Of {scores.censored} censored rows only the density is scored.")
-    row = Compared(
-        name=name,
-        nlpd=float(np.mean(scores.nlpd)),
-        standard_error=_NAN,
-        error=scores.error,
-        absolute_error=scores.absolute_error,
-        crps=scores.crps,
-        deviance=scores.deviance,
-        coverage=scores.coverage,
-        calibration_error=scores.calibration_error,
-        seconds=seconds,
-        bound=_bound(model, len(train)),
-        note=" ".join(notes),
-    )
-    return row, scores.nlpd
+    if censored:
+        notes.append(f"Of {censored} censored rows only the density is scored.")
+    bound, note = _bound(model, len(train)), " ".join(notes)
+    mean = float(np.mean(nlpd))
+    return Compared(name, mean, _NAN, seconds=seconds, bound=bound, note=note, **scores), nlpd
 
 
 def _bound(model: TableModel, rows: int) -> float:
@@ -324,19 +313,10 @@ def _standard_error(values: np.ndarray) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else _NAN
 
 
-class _Scores(NamedTuple):
-    nlpd: np.ndarray  # a row
-    error: float = _NAN
-    absolute_error: float = _NAN
-    crps: float = _NAN
-    deviance: float = _NAN
-    coverage: float = _NAN
-    calibration_error: float = _NAN
-    censored: int = 0  # rows that only `nlpd` is of
-
-
-def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
-    """As `Compared` says."""
+def _scores(
+    model: TableModel, test: "pd.DataFrame"
+) -> tuple[Float[np.ndarray, "N"], dict[str, float], int]:
+    """NLPD a row, other scores by their names in `Compared`, and number of censored rows."""
     estimator = model.estimator
     X, y, side = model.encoded(test)
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
@@ -344,29 +324,30 @@ def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
         classes = estimator.classes_
         truth = probabilities[y[:, None] == classes]
         ahead = np.sum(probabilities, axis=1, where=probabilities > truth[:, None])
-        return _Scores(
-            -np.log(truth),
-            error=float(np.mean(estimator.predict(X) != y)),
-            coverage=float(np.mean(ahead < _SURE)),
-            calibration_error=metrics.expected_calibration_error(y, probabilities, classes=classes),
-        )
+        scores = {
+            "error": float(np.mean(estimator.predict(X) != y)),
+            "coverage": float(np.mean(ahead < _SURE)),
+            "calibration_error": metrics.expected_calibration_error(
+                y, probabilities, classes=classes
+            ),
+        }
+        return -np.log(truth), scores, 0
     predictive = estimator.posterior_.predict(X, **side)
     nlpd, seen = -predictive.log_prob(y), uncensored(side, len(y))
     censored = int(np.sum(~seen))
     if not seen.any():
-        return _Scores(nlpd, censored=censored)
+        return nlpd, {}, censored
     far = distances(estimator, y, predictive, seen)
     coverages = interval_coverages(estimator, X, y, side)
-    return _Scores(
-        nlpd,
-        error=far["root mean squared error"],
-        absolute_error=far["mean absolute error"],
-        crps=far.get("CRPS", _NAN),
-        deviance=far.get("Poisson deviance", _NAN),
-        coverage=float(coverages[-1]),
-        calibration_error=float(np.mean(np.abs(coverages - LEVELS))),
-        censored=censored,
-    )
+    scores = {
+        "error": far["root mean squared error"],
+        "absolute_error": far["mean absolute error"],
+        "crps": far.get("CRPS", _NAN),
+        "deviance": far.get("Poisson deviance", _NAN),
+        "coverage": float(coverages[-1]),
+        "calibration_error": float(np.mean(np.abs(coverages - LEVELS))),
+    }
+    return nlpd, scores, censored
 
 
 def interval_coverages(
