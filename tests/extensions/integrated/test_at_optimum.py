@@ -7,7 +7,8 @@ from numpyro.distributions import LogNormal
 from scipy.stats import norm
 
 import latentgp as lgp
-from latentgp.extensions.integrated.at_optimum import marginals_at_optimum, prior_marginals
+from latentgp.extensions.integrated.at_optimum import marginals_at_optimum
+from latentgp.posteriors.hyperparameters import prior_marginals
 from latentgp.setup.shared_log_normal import SharedLogNormal
 
 KEY = jax.random.key(0)
