@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(91_591, 79_000),
-    "lines of core": Limit(36_095, 32_000),
+    "lines of src": Limit(91_554, 79_000),
+    "lines of core": Limit(36_094, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(19_726),
+    "lines of surfaces": Limit(19_689),
     "files of src": Limit(),
     "hooks of Representation": Limit(39, 10),
     "hooks of LatentPosterior": Limit(17),
@@ -52,7 +52,7 @@ LIMITS = {
     "classes in the table of persistence": Limit(0, 0),
     "private constants": Limit(705),
     "calls of isinstance": Limit(612),
-    "raise InputError": Limit(718),
+    "raise InputError": Limit(716),
     "raise InputError in rooms of inference": Limit(None, 60),
     "functions that only raise": Limit(42),
     "classes named by a participle": Limit(86),
@@ -62,7 +62,7 @@ LIMITS = {
     "circles of imports": Limit(1, 0),
     "modules in circles": Limit(6, 0),
     "imports upward": Limit(0, 0),
-    "lines loaded by import": Limit(34_876, 30_000),
+    "lines loaded by import": Limit(34_877, 30_000),
     "calls from fit to Pólya-Gamma": Limit(28, 20),
     "files entered until then": Limit(64),
     "functions entered by SiteMethod.run": Limit(323),
