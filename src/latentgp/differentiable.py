@@ -14,6 +14,7 @@ from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian
 from latentgp.methods.base import Method
 from latentgp.models import LatentGP
+from latentgp.representations.needs import Needs
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import fresh, public
 from latentgp.site_inference.methods.base import SiteMethod
@@ -66,12 +67,7 @@ def log_evidence(
     if method is None:
         exact = isinstance(model.likelihood, Gaussian)
         method = ExactGP() if exact else VariationalInference()
-    if not method.makes_sites:
-        raise InputError(
-            f"{type(method).__name__} has no log evidence; use ExactGP(), CollapsedVI(...), "
-            "VariationalInference(...), AugmentedVI(...), Laplace(...) or "
-            "ExpectationPropagation(...)."
-        )
+    Needs(log_evidence=True).check("log_evidence", method=method)
     algorithm = _ready(
         cast(SiteMethod, method).settled(model, data.size).algorithm(model), model, data, key
     )
@@ -88,7 +84,7 @@ def _ready(
     """With the representation made ready for the rows."""
     own = algorithm.representation
     leaves = jax.tree.leaves((model.kernel, data.X))
-    if own.needs_rows and any(isinstance(leaf, Tracer) for leaf in leaves):
+    if own.traits.needs_rows and any(isinstance(leaf, Tracer) for leaf in leaves):
         raise InputError(
             "Inducing points cannot be chosen inside grad, jit or vmap; give them as "
             "Inducing(points=Z)."

@@ -53,6 +53,15 @@ def in_a_line(error: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
+def check_finite(is_finite: object, what: str, where: str) -> None:
+    """Raise InputError unless a value, described by what it is and where, is finite."""
+    if not is_finite:
+        raise InputError(
+            f"The {what} is not a finite number at {where}; start from other values, or change "
+            "the units of the data."
+        )
+
+
 def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
     """Raise InputError if an attribute, by its name, is none of its choices.
 
@@ -71,6 +80,33 @@ def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
                 f"{type(owner).__name__}.{name} must be one of {', '.join(map(str, known))}, got "
                 f"{value!r}."
             )
+
+
+def check_ranges(owner: object, **ranges: str) -> None:
+    """Raise InputError if a number, by its name, is outside of its range; None never is.
+
+    Args:
+        owner: has the numbers.
+        ranges: "(0, 1]", with square brackets at ends that are inside, or "at least 1", "above 0".
+
+    Example:
+        >>> import latentgp as lgp
+        >>> lgp.Inducing(4, resemblance=2.0)
+        Traceback (most recent call last):
+            ...
+        latentgp.errors.InputError: Inducing.resemblance must be in (0, 1), got 2.0.
+    """
+    for name, bounds in ranges.items():
+        value, words = getattr(owner, name), bounds
+        if bounds.startswith(("at least", "above")):
+            least = bounds.split()[-1]
+            bounds = f"[{least}, inf]" if bounds.startswith("at least") else f"({least}, inf]"
+        else:
+            words = f"in {bounds}"
+        lower, upper = (float(end) for end in bounds[1:-1].split(","))
+        at_an_end = (value == lower and bounds[0] == "(") or (value == upper and bounds[-1] == ")")
+        if value is not None and (at_an_end or not lower <= value <= upper):
+            raise InputError(f"{type(owner).__name__}.{name} must be {words}, got {value}.")
 
 
 class ProcessLost(RuntimeError):

@@ -13,12 +13,13 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import latentgp as lgp
 from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.site_form import SiteForm
 from latentgp.site_inference.search.profiled_bound import converge, evaluate, initial_sites
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing.numerics import hermite_nodes, require_gradient
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
 
-SIGNED = {"signed": True, "power": 0.0}
+SIGNED = SiteForm(signed=True)
 EP = lgp.ExpectationPropagation
 ROWS = lgp.Inducing(points=X)
 OUTLIER = np.where(np.arange(len(X)) == 4, SMOOTH + 4, SMOOTH)
@@ -477,7 +478,7 @@ def test_sparse_power_ep_of_gaussian_noise_has_its_closed_form(x64, power):
     np.testing.assert_allclose(converged(EP(FEW, power=power), model, data).bound, truth, rtol=1e-8)
 
 
-@pytest.mark.parametrize("representation", [lgp.Dense(signed=True), ROWS.configured_for(**SIGNED)])
+@pytest.mark.parametrize("representation", [lgp.Dense(signed=True), ROWS.for_sites(SIGNED)])
 def test_negative_precisions_are_what_linear_algebra_says(x64, representation):
     generator = np.random.default_rng(3)
     linear = generator.normal(size=(len(X), 1))

@@ -143,5 +143,5 @@ def test_methods_for_gaussian_noise_refuse_other_likelihoods(method):
 
 def test_augmented_inference_needs_an_augmentation():
     model = lgp.LatentGP(KERNEL, StudentT())
-    with pytest.raises(lgp.InputError, match="no augmentation"):
+    with pytest.raises(lgp.InputError, match="needs an augmentation"):
         lgp.fit(model, lgp.Data(X, SMOOTH), key=jax.random.key(0), method=lgp.AugmentedVI())

@@ -10,10 +10,11 @@ from latentgp.extensions import answer, offers
 from latentgp.kernels import has_effects, is_tabulated
 from latentgp.kernels.areal import areas_alone
 from latentgp.likelihoods import LeastSquares
-from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
+from latentgp.methods.base import Method, check_method
 from latentgp.methods.options import Hyperparameters
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
+from latentgp.representations.needs import sites_are_known, usual_method
 from latentgp.rows import RowSource
 from latentgp.site_inference.methods.augmented import AugmentedVI
 from latentgp.site_inference.methods.base import ShortSearch
@@ -80,19 +81,19 @@ class Choice(NamedTuple):
         """
         rows, inputs = shape
         own: Any = self.method
-        a_row = own.representation.products_a_row(inputs) if own.makes_sites else None
+        a_row = own.representation.traits.products if own.makes_sites else None
         if a_row is None:
             return self
         number = own.representation.number
         budget = _BUDGET if seconds is None else seconds
         known = sites_are_known(model.likelihood)
-        products = rows * a_row * model.likelihood.latent_size
+        products = rows * a_row.of(inputs) * model.likelihood.latent_size
         final = _SECONDS * products * (1 if known else _FINAL_PASSES)
         evaluation = _SECONDS * products * (1 if known else _PASSES)
         search = evaluation * (_EVALUATIONS + _EVALUATIONS_AN_INPUT * inputs)
         if final + search <= budget:
             return self
-        batches = own.works_in_batches and not own.representation.one_coefficient_a_row
+        batches = own.works_in_batches and not own.representation.traits.one_coefficient_a_row
         if final > budget / 2 and batches:
             why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
             return Choice(answer("batches")(own), f"{self.reason}; {why}")
@@ -229,7 +230,7 @@ def is_long_series(model: LatentGP, rows: int, n_inducing: int | None, inputs: i
 
 def method_through(representation: Representation, model: LatentGP) -> Choice:
     """The usual method of a model's likelihood, with a representation that was asked for."""
-    points = None if representation.one_coefficient_a_row else 1
+    points = None if representation.traits.one_coefficient_a_row else 1
     usual: Any = choose_method(model, 1, points).method
     method = dataclasses.replace(usual, representation=representation)
     return Choice(method, f"the usual method through {representation}")

@@ -25,12 +25,12 @@ import equinox as eqx
 import numpy as np
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
 from latentgp.modules import Module
 from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.needs import Needs
 from latentgp.representations.summary import DataSummary
 
 if TYPE_CHECKING:
@@ -74,6 +74,11 @@ class Method(Module):
         Raises:
             InputError: the method cannot be used on the model.
         """
+
+    @property
+    def needs(self) -> Needs:
+        """Needs of the likelihood, without which the method is refused."""
+        return Needs()
 
     @property
     def spreads_rows(self) -> bool:
@@ -241,6 +246,7 @@ def check_method(
             f"{name} has no hidden layers, but the model has {model.depth - 1}; use "
             "RandomFeatureVI(), or a LatentGP."
         )
+    method.needs.check(name, likelihood=model.likelihood)
     if from_source and not method.reads_batches:
         raise InputError(
             f"{name} needs all rows in memory; give them as Data, or use Stochastic(...) to read "
@@ -253,20 +259,6 @@ def check_method(
         )
     if restarts and not method.takes_restarts:
         raise InputError(f"{name} takes no restarts; leave them out.")
-
-
-def usual_method(likelihood: Likelihood) -> str:
-    """Name of the class of method that "auto" takes for a likelihood where rows are few."""
-    if sites_are_known(likelihood):
-        return "ExactGP"
-    if isinstance(likelihood, BayesianSVM):
-        return "AugmentedVI"
-    return "VariationalInference" if likelihood.is_positive else "ExpectationPropagation"
-
-
-def sites_are_known(likelihood: Likelihood) -> bool:
-    """Whether the sites follow from the likelihood alone, so that no iteration is needed."""
-    return isinstance(likelihood, Gaussian | LeastSquares)
 
 
 def in_unit_interval(method: Any, name: str, advice: str) -> None:

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int, Key
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import DrawnComponents, Draws, over_draws, taken
 from latentgp.representations import Representation
+from latentgp.representations.protocols import coefficients_of
 from latentgp.typing import Array
 
 _TOGETHER = 16  # draws whose sweeps run side by side
@@ -51,14 +52,15 @@ class DrawsAtRows(DrawnComponents):
 @eqx.filter_jit
 def at_rows(draws: Draws, representation: Representation) -> Float[Array, "S N Q"]:
     """Draws of g at the rows, of white coefficients."""
+    own = coefficients_of(representation)
     if draws.own:
 
         def one(draw: tuple[LatentGP, Array]) -> Float[Array, "N Q"]:
             kernel, white = draw[0].kernel, draw[1]
-            return representation.conditional(kernel, draws.centres, white).mean
+            return own.whitening(kernel, draws.centres).conditional(white).mean
 
         return over_draws(one, (draws.models, draws.white))
-    whitening = representation.whitening(draws.models.kernel, draws.centres)
+    whitening = own.whitening(draws.models.kernel, draws.centres)
     white = jnp.asarray(draws.white)
     return jax.lax.map(lambda white: whitening.conditional(white).mean, white, batch_size=_TOGETHER)
 

@@ -4,5 +4,15 @@ from latentgp.representations.base import LatentPosterior, Representation
 from latentgp.representations.dense import Dense
 from latentgp.representations.evidence import log_evidence
 from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Traits
 
-__all__ = ["Dense", "Inducing", "LatentPosterior", "Representation", "log_evidence"]
+__all__ = [
+    "Dense",
+    "Inducing",
+    "LatentPosterior",
+    "Representation",
+    "SiteForm",
+    "Traits",
+    "log_evidence",
+]

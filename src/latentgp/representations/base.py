@@ -23,9 +23,9 @@ from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import jittered_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
-from latentgp.representations.samplers import SiteSampler
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Traits
 from latentgp.representations.variables import Centres
-from latentgp.representations.whitening import Whitening
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
@@ -172,15 +172,22 @@ class LatentPosterior(eqx.Module):
         """Prior variances at rows that the coefficients leave open; zero unless overridden."""
         return jnp.zeros((len(X), 1), X.dtype)
 
-    @abstractmethod
     def remembered(self, log_evidence: float) -> PyTree:
         """Summary of the data, a `StreamingPrior`: the likelihood's part, without the prior.
 
+        Refused unless overridden.
+
         Args:
             log_evidence: of all rows so far, in nats.
-        """
 
-    @abstractmethod
+        Raises:
+            InputError: the representation has none.
+        """
+        raise InputError(
+            f"{type(self).__name__} has no summary of the data that further rows could be added "
+            "to; use CollapsedVI(Inducing(number=...)) for streams, or fit all rows again."
+        )
+
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]
     ) -> Float[Array, "Q M"]:
@@ -188,16 +195,32 @@ class LatentPosterior(eqx.Module):
 
         The prior path is zero where inducing variables span the prior.
 
-        Matheron's rule (Wilson et al. 2020, eq. 13).
+        Matheron's rule (Wilson et al. 2020, eq. 13). Refused unless overridden.
 
         Args:
             key: random key.
             prior_path: a draw of the prior, values of shape (M, Q) at the centres.
+
+        Raises:
+            InputError: the representation has no paths.
         """
+        raise InputError(
+            f"{type(self).__name__} has no paths as functions; use sample_f for joint draws at "
+            "given inputs, or Inducing(number=...)."
+        )
 
 
 class Representation(Module):
-    """The coefficients that stand for the latent functions, and their algebra."""
+    """The coefficients that stand for the latent functions, and their algebra.
+
+    What only some representations can do is in `representations.protocols`. Subclasses may override
+    `for_rows`, `for_sites`, `kept`, `update_sites`, `marginals_at_rows` and `linearised`.
+    """
+
+    @property
+    @abstractmethod
+    def traits(self) -> Traits:
+        """Properties by which methods choose and refuse."""
 
     @abstractmethod
     def initialise(
@@ -219,73 +242,12 @@ class Representation(Module):
         """
         return self
 
-    def renewed(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> "Representation | None":
-        """The same for the same rows and another kernel; None where hardly anything changes."""
-        return None
-
-    @property
-    def row_sums(self) -> Any:
-        """Sums that stand for the rows where sites are the likelihood itself; None without any."""
-        return None
-
-    def configured_for(self, *, signed: bool, power: float) -> "Representation":
+    def for_sites(self, form: SiteForm) -> "Representation":
         """This representation for the sites of a rule.
 
         Args:
-            signed: whether precisions can be negative.
-            power: of the prior that coefficients leave open, in [0, 1], where there is any: 0 is
-                the variational treatment, 1 that of an independent latent a row (FITC), between
-                them power expectation propagation (Bui, Yan & Turner 2017).
-
-        Raises:
-            InputError: it has no way with such sites.
+            form: of the sites; no other than `traits` allows.
         """
-        if signed or power:
-            raise InputError(
-                f"{type(self).__name__} takes neither negative precisions nor powers of its prior; "
-                "use Dense() or Inducing(...), or write its configured_for(...)."
-            )
-        return self
-
-    def of_latents(self) -> "Representation":
-        """The representation for sites that updates move, with one Gaussian posterior."""
-        return self
-
-    def for_means(self) -> "Representation":
-        """The representation for updates that read means alone; variances may be anything."""
-        return self
-
-    def finished(self, posterior: Any, rows: Data | None = None) -> LatentPosterior:
-        """A posterior of `condition` with what predictions and updates need, such as draws.
-
-        Args:
-            posterior: of the rows.
-            rows: with their targets, padded; None where there will be no update.
-        """
-        return posterior
-
-    def sharing(self) -> "Representation":
-        """The representation for sites whose precisions are shared by all latents of a row.
-
-        Under one kernel so is then their covariance, which can be factorised once for all.
-        """
-        return self
-
-    def coupling(self) -> "Representation":
-        """The representation for sites that couple the latents of a row.
-
-        Raises:
-            InputError: it has no way with such sites.
-        """
-        raise InputError(
-            f"{type(self).__name__} takes no sites that couple the latents of a row; use Dense(), "
-            "or coupled=False."
-        )
-
-    def coarse(self) -> "Representation":
-        """Cheaper representation, for initial hyper-parameters."""
         return self
 
     def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Any:
@@ -350,140 +312,3 @@ class Representation(Module):
             return pullback.kernel, pullback.marginals.mean
 
         return lambda along: jax.jvp(pulled, (sites.linear,), (along,))[1]
-
-    @abstractmethod
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        """The map from white coefficients to g at the rows; differentiable in the kernel."""
-
-    def conditional(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
-    ) -> Marginals:
-        """Marginals of g at the rows given white coefficients v ~ N(0, I).
-
-        Differentiable in the kernel, the inputs and the coefficients. The variance is what the
-        coefficients leave open: none with one of them a row.
-        """
-        return self.whitening(kernel, X).conditional(white)
-
-    @property
-    def has_coordinates_of_sites(self) -> bool:
-        """Whether chains can move in coordinates in which the posterior by sites is white."""
-        return self.has_coefficients
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences on what chains keep of it, for the user; none unless overridden."""
-        return ()
-
-    @property
-    @abstractmethod
-    def evidence_is_exact(self) -> bool:
-        """Whether the evidence of Gaussian sites, and the posterior given them, are exact."""
-
-    def products_a_row(self, inputs: int) -> float | None:
-        """Products of numbers that a pass over the rows takes a row; None where N decides too.
-
-        Args:
-            inputs: number of input columns D.
-        """
-        return None
-
-    def with_terms(self, number: int) -> "Representation | None":
-        """The same for a search, the terms of so many rows for the evidence of all.
-
-        None where a search has to look at these rows alone.
-        """
-        return None
-
-    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
-        """Numbers of at most so many of the rows, for a first look at the hyper-parameters."""
-        return np.linspace(0, rows - 1, min(number, rows)).astype(int)
-
-    def rows_looked_at(self, rows: int) -> int:
-        """Number of rows, of so many, whose terms make the evidence."""
-        return rows
-
-    @property
-    def estimates_evidence(self) -> bool:
-        """Whether evidence and gradient are estimates, alike in error from call to call."""
-        return False
-
-    @property
-    def is_one_gaussian(self) -> bool:
-        """Whether evidence and marginals are those of one Gaussian posterior.
-
-        The derivatives of the evidence in the sites are then the marginals, which site updates
-        rest on.
-        """
-        return True
-
-    @property
-    def predicts_by_all_centres(self) -> bool:
-        """Whether a new input is conditioned on what all centres have, as paths are.
-
-        Paths have the law of the posterior then, and approximate it otherwise.
-        """
-        return True
-
-    @property
-    def evidence_is_bound(self) -> bool:
-        """Whether the evidence of Gaussian sites is exact or a lower bound."""
-        return True
-
-    @property
-    def has_coefficients(self) -> bool:
-        """Whether there are white coefficients, which chains move."""
-        return True
-
-    @property
-    def has_dense_factors(self) -> bool:
-        """Whether prior and posterior have dense factors, and so an evidence without noise.
-
-        Chains need them for coordinates of sites and for metrics of curvature, streams to remember.
-        """
-        return True
-
-    @property
-    def has_paths(self) -> bool:
-        """Whether posterior draws are functions, `pathwise_update`."""
-        return True
-
-    @property
-    def estimates_variances(self) -> bool:
-        """Whether variances at the rows are estimates, which no sites can be made of."""
-        return False
-
-    @property
-    def spreads_rows(self) -> bool:
-        """Whether rows can be spread over devices: each pass over them is a sum over rows."""
-        return False
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        """Whether the coefficients are the latents at the rows themselves."""
-        return False
-
-    @property
-    def needs_rows(self) -> bool:
-        """Whether `initialise` needs the rows, so that they must not be traced."""
-        return False
-
-    @property
-    def streaming_prior(self) -> PyTree | None:
-        """Summary of the data seen so far, a `StreamingPrior`, that new rows are added to."""
-        return None
-
-    def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
-    ) -> "SiteSampler":
-        """Sampler of the coefficients given sites.
-
-        Args:
-            kernel: its hyper-parameters are held.
-            X: inputs of the rows.
-            power: of the prior variance given the coefficients, as in `configured_for`.
-        """
-        raise InputError(
-            f"{type(self).__name__} has no sampler of its coefficients; use Dense() or "
-            "Inducing(...) for sampling, or write its sampler(...)."
-        )

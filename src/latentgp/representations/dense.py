@@ -39,6 +39,8 @@ from latentgp.representations.latent_axis import (
     vmap_latents,
 )
 from latentgp.representations.samplers import DenseSampler, dense_sampler
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Traits
 from latentgp.representations.whitening import Whitening, whitening_at_rows
 from latentgp.rows.data import padded_size
 from latentgp.runtime.mesh import gather, number_of_shards
@@ -194,6 +196,18 @@ class Dense(Representation):
     shared: bool = eqx.field(static=True, default=False)
     places: Float[Array, "P D"] | None = None
 
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            evidence="exact",
+            one_coefficient_a_row=True,
+            spreads_rows=True,
+            only_fixed="devices" if number_of_shards() > 1 else "",
+            signed_sites=True,
+            powers=True,
+            coupled_sites=True,
+        )
+
     def initialise(
         self,
         X: Float[Array, "N D"],
@@ -210,17 +224,8 @@ class Dense(Representation):
             )
         return self
 
-    def configured_for(self, *, signed: bool, power: float) -> "Dense":
-        return Dense(signed=signed)
-
-    def of_latents(self) -> "Dense":
-        """The same, for sites that updates move; refused with rows over devices."""
-        if number_of_shards() > 1:
-            raise InputError(
-                "Dense() spreads its matrix over devices for ExactGP alone; leave devices out, or "
-                "use Inducing(...)."
-            )
-        return self
+    def for_sites(self, form: SiteForm) -> "Dense":
+        return dataclasses.replace(self, signed=form.signed, shared=form.shared)
 
     def at_places(self, X: Float[np.ndarray, "N D"]) -> "Dense":
         """The same with one coefficient for all rows of equal inputs, if programs are smaller.
@@ -233,12 +238,6 @@ class Dense(Representation):
             return self
         filled = np.minimum(np.arange(size), len(places) - 1)
         return dataclasses.replace(self, places=places[filled])
-
-    def sharing(self) -> "Dense":
-        return dataclasses.replace(self, shared=True)
-
-    def coupling(self) -> "Dense":
-        return self
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
@@ -298,18 +297,6 @@ class Dense(Representation):
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> DenseSampler:
         return dense_sampler(kernel, X)
-
-    @property
-    def evidence_is_exact(self) -> bool:
-        return True
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        return True
-
-    @property
-    def spreads_rows(self) -> bool:
-        return True
 
     def _precision(self, sites: Any) -> Float[Array, "N #Q"]:
         """Precisions, once where all latent functions share them."""

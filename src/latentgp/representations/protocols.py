@@ -1,16 +1,60 @@
-"""What some representations can do besides: protocols, asked for by `isinstance`."""
+"""Capabilities that some representations have: protocols, asked for by `isinstance`."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.samplers import SiteSampler
 from latentgp.representations.summary import DataSummary
+from latentgp.representations.whitening import Whitening
+from latentgp.rows.data import Data
+from latentgp.typing import Array
+
+
+@runtime_checkable
+class SamplesCoefficients(Protocol):
+    """There are white coefficients, which chains move."""
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+        """The map from white coefficients to g at the rows; differentiable in the kernel."""
+        ...
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
+    ) -> SiteSampler:
+        """Sampler of the coefficients given sites.
+
+        Args:
+            kernel: its hyper-parameters are held.
+            X: inputs of the rows.
+            power: of the prior variance given the coefficients, as in `SiteForm`.
+        """
+        ...
 
 
 @runtime_checkable
 class HoldsRows(Protocol):
     """New inputs are conditioned on the latents at rows, not on coefficients."""
+
+    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
+        """Numbers of at most so many of the rows, for a first look at the hyper-parameters."""
+        ...
+
+    def finished(self, posterior: Any, rows: Data | None = None) -> Any:
+        """A posterior of `condition` with what predictions and updates need, such as draws.
+
+        Args:
+            posterior: of the rows.
+            rows: with their targets, padded; None where there will be no update.
+        """
+        ...
 
     def draws_at_rows(self, draws: Any) -> Any:
         """Draws of white coefficients as draws of g at the rows, which predictions need.
@@ -22,8 +66,35 @@ class HoldsRows(Protocol):
 
 
 @runtime_checkable
+class SeesNearRows(Protocol):
+    """Each row sees rows near it, found at some hyper-parameters, and has a term of its own."""
+
+    def renewed(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> Any:
+        """The same for the same rows and another kernel; None where hardly anything changes."""
+        ...
+
+    def with_terms(self, number: int) -> Any:
+        """The same for a search, the terms of so many rows for the evidence of all.
+
+        None where a search has to look at these rows alone.
+        """
+        ...
+
+    def rows_looked_at(self, rows: int) -> int:
+        """Number of rows, of so many, whose terms make the evidence."""
+        ...
+
+
+@runtime_checkable
 class Streams(Protocol):
     """Further rows can be added to a summary of those so far."""
+
+    @property
+    def streaming_prior(self) -> DataSummary | None:
+        """Summary of the data seen so far, that new rows are added to; None without any."""
+        ...
 
     def continues(self, remembered: DataSummary | None) -> bool:
         """Whether a summary is of its kind."""
@@ -40,3 +111,41 @@ class Streams(Protocol):
             remembered: the summary; None for none.
         """
         ...
+
+
+def spaced_rows(rows: int, number: int) -> Int[np.ndarray, "M"]:
+    """Numbers of at most so many of the rows, evenly spaced."""
+    return np.linspace(0, rows - 1, min(number, rows)).astype(int)
+
+
+def coefficients_of(representation: Any) -> SamplesCoefficients:
+    """A representation with white coefficients.
+
+    Raises:
+        InputError: it has none.
+    """
+    if not isinstance(representation, SamplesCoefficients):
+        raise InputError(
+            f"{type(representation).__name__}() has no white coefficients, which chains move; use "
+            "Dense() or Inducing(...), or a method by sites, such as VariationalInference."
+        )
+    return representation
+
+
+def streaming_prior_of(representation: Any) -> DataSummary | None:
+    """Summary of the data seen so far; None without any."""
+    return representation.streaming_prior if isinstance(representation, Streams) else None
+
+
+def some_rows(representation: Any, rows: int, number: int) -> Int[np.ndarray, "M"]:
+    """Numbers of at most so many of the rows, for a first look at the hyper-parameters."""
+    if isinstance(representation, HoldsRows):
+        return representation.some_rows(rows, number)
+    return spaced_rows(rows, number)
+
+
+def finished(representation: Any, posterior: Any, rows: Data | None = None) -> LatentPosterior:
+    """A posterior of `condition` with what predictions and updates need; see `HoldsRows`."""
+    if isinstance(representation, HoldsRows):
+        return representation.finished(posterior, rows)
+    return posterior

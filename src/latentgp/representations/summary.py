@@ -7,8 +7,10 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Float
 
+from latentgp.errors import InputError
 from latentgp.models import LatentGP
 from latentgp.modules import Module
+from latentgp.representations.base import LatentPosterior
 from latentgp.representations.variables import Centres
 from latentgp.rows.data import Data
 from latentgp.typing import Array
@@ -37,6 +39,14 @@ class DataSummary(Module):
     def latents(self) -> int:
         """Number of latent functions Q."""
 
+    def check_columns(self, columns: int) -> None:
+        """Raise InputError unless further rows have the columns of those so far."""
+        if self.centres.shape[1] != columns:
+            raise InputError(
+                f"The stored summary has {self.centres.shape[1]} input columns, but the rows have "
+                f"{columns}; give rows with the same columns."
+            )
+
 
 class RowsAsSums(Module):
     """Sums over rows that `fit` takes in place of them.
@@ -54,3 +64,11 @@ class RowsAsSums(Module):
     @abstractmethod
     def check(self, model: LatentGP) -> None:
         """Raise InputError unless the sums stand for rows of the model."""
+
+    @abstractmethod
+    def evidence(self, model: LatentGP) -> Float[Array, ""]:
+        """The collapsed bound of the rows, in nats; differentiable in the model."""
+
+    @abstractmethod
+    def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Float[Array, ""]]:
+        """The posterior given the rows, and the bound."""

@@ -12,7 +12,8 @@ import numpy as np
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
 from latentgp.parameters.space import ParameterSpace
-from latentgp.representations import LatentPosterior, Representation, log_evidence
+from latentgp.representations import LatentPosterior, Representation, SiteForm, log_evidence
+from latentgp.representations.protocols import SamplesCoefficients
 from latentgp.representations.variables import (
     Centres,
     covariance_of,
@@ -73,22 +74,23 @@ def check_representation(
     sites = _sites(len(X))
     posterior = jax.jit(_condition)(ready, kernel, X, sites)
     spans = spans_prior(posterior.centres)
-    exact = (spans or representation.evidence_is_exact) if exact is None else exact
+    exact = (spans or representation.traits.evidence == "exact") if exact is None else exact
     name = type(representation).__name__
-    whole = exact or ready.is_one_gaussian
+    whole = exact or ready.traits.one_gaussian
     require(
-        not ready.one_coefficient_a_row or np.array_equal(posterior.centres, X),
+        not ready.traits.one_coefficient_a_row or np.array_equal(posterior.centres, X),
         f"{name} says that it has one coefficient a row, but its centres are not the rows.",
     )
     _check_agreement(posterior, kernel, X, sites, name)
-    _check_against_dense(posterior, kernel, X, sites, exact, name, ready.evidence_is_bound)
+    is_bound = ready.traits.evidence != "approximation"
+    _check_against_dense(posterior, kernel, X, sites, exact, name, is_bound)
     _check_derivatives(ready, kernel, X, sites, name, whole)
     _check_update(ready, kernel, X, sites, name)
     _check_sharing(ready, kernel, X, sites, name, spans)
     _check_kept(ready, _kernel_of_each(kernel)[0], X, sites, name)
-    if ready.has_coefficients:
+    if isinstance(ready, SamplesCoefficients):
         _check_white(ready, kernel, X, exact, name)
-    if ready.has_paths and (exact or (whole and ready.predicts_by_all_centres)):
+    if ready.traits.paths and (exact or (whole and ready.traits.predicts_by_all_centres)):
         _check_paths(posterior, kernel, X, name)
     narrow = as_single((ready, kernel, X, sites))
     require_single(jax.eval_shape(_condition, *narrow), f"{name}.condition(...)")
@@ -278,7 +280,7 @@ def _check_derivatives(
     pullback = jax.jit(type(representation).pull_back)(representation, posterior, X, sites)
     posterior_marginals: Any = posterior.marginals(X)
     what = f"{name}: pull_back and marginals disagree about the"
-    there = slice(None) if representation.is_one_gaussian else np.flatnonzero(present[:, 0])
+    there = slice(None) if representation.traits.one_gaussian else np.flatnonzero(present[:, 0])
     for field in Marginals._fields:
         ours, theirs = getattr(pullback.marginals, field), getattr(posterior_marginals, field)
         require_equal(ours[there], theirs[there], f"{what} {field}", rtol=1e-7, atol=1e-8)
@@ -347,23 +349,27 @@ def _check_sharing(
     """Precisions that are the same for all latent functions say so once, or for each."""
     shared = sites._replace(precision=jnp.broadcast_to(sites.precision[:, :1], sites.linear.shape))
 
+    kind = representation.traits
+
     @jax.jit
     def run(representation):
         posterior = representation.condition(kernel, X, shared)
         pullback = representation.pull_back(posterior, X, shared)._replace(representation=None)
         new = _elsewhere(X)
         prior = jnp.zeros if spans else jnp.ones
-        path = representation.has_paths and posterior.pathwise_update(
+        path = kind.paths and posterior.pathwise_update(
             jax.random.key(4), lambda centres: prior((len(centres), _LATENTS))
         )
         views = posterior.marginals(new), posterior.covariance(new), path
-        remembers = representation.has_coefficients and representation.has_dense_factors
+        samples = isinstance(representation, SamplesCoefficients)
+        remembers = samples and kind.dense_factors
         seen = posterior.remembered(0.0) if remembers else None
         return posterior.log_evidence, posterior.kl, pullback, views, seen
 
-    once, each = (jax.tree.leaves(run(r)) for r in (representation.sharing(), representation))
+    sharing = representation.for_sites(SiteForm(shared=True))
+    once, each = (jax.tree.leaves(run(r)) for r in (sharing, representation))
     for one, other in zip(once, each, strict=True):
-        what = f"{name}.sharing() and sites that share their precisions"
+        what = f"{name}.for_sites(SiteForm(shared=True)) and sites that share their precisions"
         require_equal(one, other, what, rtol=1e-8, atol=1e-8)
 
 
@@ -395,20 +401,21 @@ def _check_kept(
 
 
 def _check_white(
-    representation: Representation, kernel: LatentKernel, X: np.ndarray, exact: bool, name: str
+    representation: Any, kernel: LatentKernel, X: np.ndarray, exact: bool, name: str
 ) -> None:
     centres = representation.whitening(kernel, X).centres
     size = len(centres)
     generator = np.random.default_rng(2)
     white, along = generator.normal(size=(2, _LATENTS, size))
-    conditional = jax.jit(lambda kernel, white: representation.conditional(kernel, X, white))
+    whitening = representation.whitening
+    conditional = jax.jit(lambda kernel, white: whitening(kernel, X).conditional(white))
     mean, variance = conditional(kernel, white)
     for values in (mean, variance):
         require_equal(np.shape(values), (len(X), _LATENTS), f"{name}.conditional: the shape")
     # The map is linear, so its matrix says what covariance white noise gets.
     units = np.broadcast_to(np.eye(size)[:, None], (size, _LATENTS, size))
     columns = np.stack([conditional(kernel, unit)[0] for unit in units])
-    of_prior = exact or representation.predicts_by_all_centres  # else by a prior of its own
+    of_prior = exact or representation.traits.predicts_by_all_centres  # else by a prior of its own
     for q, K in enumerate(_grams(centres, kernel, X, X)):
         matrix = columns[:, :, q].T
         what = f"{name}.conditional: the mean is not linear"

@@ -369,18 +369,18 @@ def test_a_mixture_is_saved(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"components": 0}, "at least one component"),
+        ({"components": 0}, "components must be at least 1"),
         ({"samples": 5}, "an even number"),
-        ({"power": 0.3}, "a power in"),
-        ({"start_variance": 0.0}, "positive start_variance"),
+        ({"power": 0.3}, "power must be in"),
+        ({"start_variance": 0.0}, "start_variance must be above 0"),
         ({"covariance": "linear", "components": 2}, "is for one component"),
         ({"batch_size": 5}, "use Inducing"),
-        ({"learn_points": True}, "learns inducing points"),
+        ({"learn_points": True}, "needs inducing variables"),
         (
             {"representation": lgp.Inducing(5), "batch_size": 5, "optimiser": "alternating"},
             "looks at all rows",
         ),
-        ({"representation": lgp.Neighbours(3).of_latents()}, "Dense"),
+        ({"representation": lgp.LatentNeighbours(3)}, "Dense"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings, message):
@@ -391,7 +391,7 @@ def test_settings_that_mean_nothing_are_refused(settings, message):
 @pytest.mark.parametrize(
     ("method", "likelihood", "message"),
     [
-        (lgp.BlackBoxVI(), lgp.HeavisideMulticlass(3), "no variational bound"),
+        (lgp.BlackBoxVI(), lgp.HeavisideMulticlass(3), "density of zero"),
         (lgp.BlackBoxVI(estimator="reparameterised"), lgp.RobustMax(3), "no informative gradient"),
         (lgp.BlackBoxVI(start_means=np.zeros((2, 7, 3))), lgp.Softmax(3), "must have shape"),
     ],

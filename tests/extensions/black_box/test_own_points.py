@@ -106,5 +106,5 @@ def test_they_are_learned_apart():
 def test_other_shapes_are_refused():
     with pytest.raises(lgp.InputError, match=r"must have shape \(2, M, 1\)"):
         lgp.fit(MODEL, DATA, method=own(POINTS[:1]), **HELD)
-    with pytest.raises(lgp.InputError, match="are inducing points"):
+    with pytest.raises(lgp.InputError, match="needs inducing variables"):
         lgp.BlackBoxVI(own_points=POINTS)

@@ -55,8 +55,8 @@ POINTS = lgp.Inducing(points=np.linspace(0.0, 4.0, 6)[:, None])
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"steps": 0}, "steps and a warm-up of at least 1, got 0"),
-        ({"warmup": 0}, "steps and a warm-up of at least 1"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"warmup": 0}, "warmup must be at least 1"),
         ({"tuning": "luck"}, "HMC.tuning must be one of windows, jumps, got 'luck'"),
         ({"coupling": "centred"}, "HMC.coupling must be one of sites"),
         ({"target_acceptance": 1.0}, "HMC.target_acceptance"),

@@ -20,23 +20,26 @@ KEY = jax.random.key(0)
         ({"coupling": "loose"}, "MCMC.coupling must be one of sites"),
         ({"hyperparameters": "riemannian-hmc"}, 'use coupling="centred", not "sites"'),
         ({"repeats": 0}, "MCMC.repeats must be at least 1"),
-        ({"samples": 0}, "samples of at least 1"),
-        ({"correlation": 1.0}, "a correlation in"),
+        ({"samples": 0}, "samples must be at least 1"),
+        ({"correlation": 1.0}, "correlation must be in"),
         ({"temperatures": 0}, "MCMC.temperatures must be at least 1"),
         ({"temperatures": 4}, "use it with coupling"),
         ({"temperatures": 4, "coupling": "pseudo-marginal", "correlation": 0.5}, "no correlation"),
         ({"temperatures": 4, "coupling": "pseudo-marginal", "samples": 1}, "several samples"),
         (
             {"conjugate_variance": True, "coupling": "whitened", "representation": lgp.Inducing(5)},
-            "draws a variance given f at the rows",
+            "needs the latents at the rows",
         ),
         (
             {"coupling": "pseudo-marginal", "hyperparameters": "slice"},
             "proposes hyper-parameters and draws together",
         ),
         ({"coupling": "whitened", "hyperparameters": "emulated"}, "emulates the evidence"),
-        ({"coupling": "centred", "representation": lgp.Inducing(5)}, "inducing points do not have"),
-        ({"coupling": "interwoven", "representation": lgp.Inducing(5)}, "holds f at the rows"),
+        ({"coupling": "centred", "representation": lgp.Inducing(5)}, "has inducing variables"),
+        (
+            {"coupling": "interwoven", "representation": lgp.Inducing(5)},
+            "needs the latents at the rows",
+        ),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings, message):

@@ -202,8 +202,8 @@ def test_held_out_rows_end_the_search():
         (lambda: lgp.Layer(lgp.RBF(), 0), "positive number of functions"),
         (lambda: method(features=7), "positive even number"),
         (lambda: method(draws=(1, 0)), "at least 1"),
-        (lambda: method(learning_rate=0.0), "positive learning_rate"),
-        (lambda: method(warmup=2.0), "are shares"),
+        (lambda: method(learning_rate=0.0), "learning_rate must be above 0"),
+        (lambda: method(warmup=2.0), "warmup must be in"),
         (
             lambda: fitted(deep(lgp.HeavisideMulticlass(2)), method(), (STEP > 0).astype(float)),
             "use",

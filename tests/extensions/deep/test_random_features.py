@@ -209,7 +209,7 @@ def test_far_inputs_change_nothing():
         ),
         (
             lambda: fitted(lgp.Laplace(lgp.RandomFeatures(10, covariance="diagonal"))),
-            "variational family",
+            "rest on the variational bound",
         ),
     ],
 )

@@ -160,11 +160,11 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(arguments, words):
         (lambda: SWAG(rank=1), "rank must be at least 2"),
         (lambda: SWAG(warmup=1.0), "warmup must be in"),
         (lambda: MeanField(steps=0), "steps must be at least 1"),
-        (lambda: BayesianLearningRule(rate=2.0), "rate and final in"),
+        (lambda: BayesianLearningRule(rate=2.0), "rate must be in"),
         (lambda: BatchAndMatch(samples=1), "samples must be at least 2"),
         (lambda: BatchAndMatch(rate=0.0), "rate must be above 0"),
-        (lambda: VariationalOnlineNewton(momentum=1.0), "momentum in"),
-        (lambda: RMSProp(rate=0.0), "needs a rate above 0"),
+        (lambda: VariationalOnlineNewton(momentum=1.0), "momentum must be in"),
+        (lambda: RMSProp(rate=0.0), "rate must be above 0"),
     ],
 )
 def test_settings_outside_their_range_are_refused(make, words):

@@ -157,7 +157,7 @@ def test_draws_far_out_where_there_is_no_density_are_made_again(monkeypatch):
 
 def test_what_it_cannot_do_is_refused():
     step = lgp.LatentGP(KERNEL, lgp.RobustMax(2))
-    with pytest.raises(lgp.InputError, match="gradient to follow"):
+    with pytest.raises(lgp.InputError, match="needs a gradient in f"):
         lgp.fit(step, lgp.Data(X, BINARY), method=lgp.GaussianParticleFlow(), key=KEY)
     with pytest.raises(lgp.InputError, match="blocks of 2 dimensions"):
         lgp.fit(regression(), DATA, method=lgp.GaussianParticleFlow(structure=(1, 1)), key=KEY)

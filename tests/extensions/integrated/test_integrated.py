@@ -252,7 +252,7 @@ class TestRefusals:
             ({"devices": jax.devices()}, "cannot spread rows"),
             (
                 {"method": lgp.EllipticalSlice(), "hyperparameters": "sample"},
-                "EllipticalSlice cannot sample hyper-parameters",
+                "EllipticalSlice gives no log evidence; use MCMC",
             ),
         ],
     )

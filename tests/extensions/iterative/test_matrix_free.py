@@ -353,7 +353,7 @@ def test_what_it_cannot_do_is_refused(method, model, complaint):
     [{"probes": 1}, {"tolerance": 0.0}, {"rank": 0}],
 )
 def test_settings_out_of_range_are_refused(settings):
-    with pytest.raises(lgp.InputError, match="MatrixFree needs"):
+    with pytest.raises(lgp.InputError, match=r"MatrixFree.* must be"):
         lgp.MatrixFree(**settings)
 
 

@@ -170,7 +170,7 @@ def test_what_it_cannot_do_is_refused():
         lgp.fit(model, binary, method=SHORT, key=KEY)
     with pytest.raises(lgp.InputError, match="none is learned"):
         lgp.fit(MODEL, DATA, method=SHORT, key=KEY, learn_hyperparameters=False)
-    with pytest.raises(lgp.InputError, match="at least one"):
+    with pytest.raises(lgp.InputError, match="must be at least 1"):
         lgp.SGLD(redraw=0)
-    with pytest.raises(lgp.InputError, match="power in"):
+    with pytest.raises(lgp.InputError, match="power must be in"):
         lgp.SGLD(power=0.4)

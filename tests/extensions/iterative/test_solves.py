@@ -58,7 +58,7 @@ def test_a_callback_ends_it_and_what_is_not_settled_is_said():
 
 
 def test_what_it_cannot_do_is_refused():
-    with pytest.raises(lgp.InputError, match="at least four iterations"):
+    with pytest.raises(lgp.InputError, match="iterations must be at least 4"):
         lgp.SolvesGP(iterations=1)
     model, counts = lgp.LatentGP(lgp.RBF(), lgp.Poisson()), lgp.Data(X, np.arange(60.0))
     with pytest.raises(lgp.InputError, match="needs Gaussian noise on one output"):

@@ -263,7 +263,5 @@ def test_sampled_hyperparameters_agree_with_dense(coupling):
     ],
 )
 def test_what_needs_dense_factors_is_refused(make):
-    with pytest.raises(
-        InputError, match=r"dense factors, which Neighbours does not have.*whitened"
-    ):
+    with pytest.raises(InputError, match=r"dense factors, but Neighbours has none.*whitened"):
         make(lgp.Neighbours(5))

@@ -10,6 +10,7 @@ from latentgp.extensions.state_space.space_time.representation import SpaceTime
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.representations.dense import Dense
 from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.site_form import SiteForm
 from latentgp.sites.gaussian import GaussianSites
 from slow import slow_parameters
 
@@ -78,7 +79,7 @@ def test_points_at_all_places_are_as_dense_algebra(name):
 def test_negative_precisions_are_as_dense_algebra():
     X, sites, new = rows(latents=2)
     sites = sites._replace(precision=sites.precision.at[10, 0].set(-0.02).at[20, 1].set(-0.05))
-    own, dense = SpaceTime(6).configured_for(signed=True, power=0.0), Dense(signed=True)
+    own, dense = SpaceTime(6).for_sites(SiteForm(signed=True)), Dense(signed=True)
     compare(*(found(r, KERNELS["own"], X, sites, new) for r in (own, dense)), 1e-8)
 
 
@@ -88,7 +89,7 @@ def test_fewer_points_are_as_inducing_points_at_every_time(power):
     times = np.unique(np.append(X[:, 0], new[:, 0]))
     everywhere = np.array([[time, *place] for time in times for place in STATIONS[:3]])
     both = Inducing(points=everywhere), SpaceTime(points=STATIONS[:3])
-    configured = [own.configured_for(signed=False, power=power) for own in both]
+    configured = [own.for_sites(SiteForm(power=power)) for own in both]
     compare(*(found(own, PRODUCT, X, sites, new) for own in configured), 1e-8)
 
 

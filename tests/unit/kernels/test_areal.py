@@ -241,7 +241,7 @@ def test_areas_that_are_not_there_are_refused(fitted):
     model = lgp.LatentGP(kernel, lgp.Gaussian(0.1))
     with pytest.raises(lgp.InputError, match="reads one column"):
         lgp.fit(model, lgp.Data(np.zeros((3, 2)), np.zeros(3)), key=KEY)
-    with pytest.raises(lgp.InputError, match="areas have no distances"):
+    with pytest.raises(lgp.InputError, match="a kernel of areas"):
         lgp.fit(
             model, lgp.Data(AREAS, np.zeros(17)), key=KEY, method=lgp.ExactGP(lgp.Neighbours(3))
         )

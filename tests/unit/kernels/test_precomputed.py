@@ -47,7 +47,7 @@ def test_points_that_are_not_there_are_refused(grams):
             posterior.predict([wrong])
     with pytest.raises(lgp.InputError, match="reads one column"):
         fitted(kernel, np.zeros((20, 2)))
-    with pytest.raises(lgp.InputError, match="lie between rows"):
+    with pytest.raises(lgp.InputError, match="values between rows"):
         lgp.fit(
             lgp.LatentGP(kernel, lgp.Gaussian(0.1)),
             lgp.Data(np.arange(20.0), Y),

@@ -144,7 +144,7 @@ class TestLogEvidence:
 @pytest.mark.usefixtures("x64")
 def test_what_has_no_log_evidence_is_refused():
     data = lgp.Data(X, BINARY)
-    with pytest.raises(lgp.InputError, match="NUTS has no log evidence"):
+    with pytest.raises(lgp.InputError, match="NUTS gives no log evidence"):
         lgp.log_evidence(LOGIT, data, lgp.NUTS())
     with pytest.raises(lgp.InputError, match=r"give them as Inducing\(points=Z\)"):
         jax.grad(lgp.log_evidence)(LOGIT, data, lgp.VariationalInference(lgp.Inducing(4)))

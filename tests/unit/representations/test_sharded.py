@@ -49,4 +49,4 @@ def test_predictions_copies_files_draws_and_updates_are_those_of_one_device(foun
 
 
 def test_sites_that_move_are_refused(found):
-    assert "for ExactGP alone; leave devices out" in found[4]
+    assert "with ExactGP alone; leave devices out" in found[4]

@@ -14,6 +14,7 @@ from latentgp.likelihoods.base import JointMarginals, Marginals
 from latentgp.likelihoods.joint import Turned, jointly
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.coupled import CoupledDensePosterior
+from latentgp.representations.site_form import SiteForm
 from latentgp.site_inference.search.profiled_bound import converge, initial_sites
 from latentgp.sites.coupled import CoupledSites
 
@@ -218,7 +219,7 @@ def test_algebra_of_dense_and_of_points_at_all_rows(x64, kernel, signed):
     total = 0.5 * linear @ mean - 0.5 * determinant
     kl = np.trace(np.linalg.solve(K, S)) - 6 + mean @ np.linalg.solve(K, mean) + determinant
     for representation in (lgp.Dense(), lgp.Inducing(points=X)):
-        own = representation.configured_for(signed=signed, power=0.0).coupling()
+        own = representation.for_sites(SiteForm(signed=signed, coupled=True))
         condition = jax.jit(lambda *given, own=own: own.condition(*given))
         posterior = condition(kernel, X, sites)
         assert float(posterior.log_evidence) == pytest.approx(float(total), abs=1e-7)

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError, ProcessLost
+from latentgp.errors import ProcessLost, check_finite
 from latentgp.extensions.batches.asynchronous import ParameterServer, Rounds
 from latentgp.extensions.batches.natural_gradient import (
     BatchInference,
@@ -248,11 +248,7 @@ class BatchSearch(Algorithm[Any]):
             (*map(np.asarray, (info.bound, info.share, info.held)), self._score(state))
         )
         real = bounds[np.isfinite(bounds)]
-        if not real.size:
-            raise InputError(
-                "The bound is not a finite number on any batch of a round; start from other "
-                "hyper-parameters, or change the units of the data."
-            )
+        check_finite(real.size, "bound", "any batch of a round")
         this = Round(
             float(real.mean()),
             float(np.nanmean(shares)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from numbers import Integral
 from typing import Any, ClassVar, cast
 
 import equinox as eqx
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.diagnostics import diagnose
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.methods.base import Method, check_workers
 from latentgp.methods.problem import Problem
@@ -23,6 +22,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Inducing
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.needs import Needs
 from latentgp.representations.summary import DataSummary
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
@@ -119,21 +119,13 @@ class Stochastic(Method):
                 "Stochastic(classes=...) draws classes at every step, which workers cannot; "
                 "leave workers out."
             )
-        numbers = self.batch_size, self.epochs, self.patience
-        if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
-            raise InputError(
-                "Stochastic needs a batch_size, epochs and patience that are whole numbers of at "
-                f"least 1, got {self.batch_size}, {self.epochs} and {self.patience}."
-            )
+        least = dict.fromkeys(("batch_size", "epochs", "patience"), "at least 1")
+        rates = {"learning_rate": "at least 0", "tolerance": "at least 0", "decay": "above 0"}
+        check_ranges(self, **least, **rates, held_out="[0, 1)")
         if not isinstance(self.schedule, Schedule | None):
             raise InputError(
                 "Stochastic.schedule must be RobbinsMonro(...), Adaptive() or None, got "
                 f"{self.schedule!r}."
-            )
-        if not (self.learning_rate >= 0 and self.decay > 0 and self.tolerance >= 0):
-            raise InputError(
-                "Stochastic needs a learning_rate and tolerance of at least 0 and a positive "
-                f"decay, got {self.learning_rate}, {self.tolerance} and {self.decay}."
             )
         if self.classes is not None and (
             self.learn_points or not isinstance(self.steps, RobbinsMonro)
@@ -147,23 +139,14 @@ class Stochastic(Method):
                 "Stochastic(classes=...) needs AugmentedVI with its registered augmentation and "
                 "no stored summary, such as Stochastic(AugmentedVI(Inducing(200)), classes=30)."
             )
-        if not 0 <= self.held_out < 1:
-            raise InputError(f"Stochastic.held_out must be in [0, 1), got {self.held_out}.")
         if not getattr(self.method, "works_in_batches", False):
             raise InputError(
                 f"{type(self.method).__name__} keeps sites of every row and has no batches; use "
                 "Stochastic(VariationalInference(Inducing(number=200)))."
             )
-        if self.method.representation.one_coefficient_a_row:
-            raise InputError(
-                "Stochastic needs a method through inducing points, such as "
-                "Stochastic(VariationalInference(Inducing(number=200)))."
-            )
-        if not self.method.representation.is_one_gaussian:
-            raise InputError(
-                f"Stochastic climbs a variational bound, which {self.method.representation!r} has "
-                "none of; leave approximation out."
-            )
+        Needs(inducing_variables=True, one_gaussian=True).check(
+            "Stochastic", representation=self.method.representation
+        )
 
     @classmethod
     def of(cls, method: Method, **settings: Any) -> "Stochastic":
@@ -177,18 +160,16 @@ class Stochastic(Method):
             return self.schedule
         return RobbinsMonro() if self.classes is None else RobbinsMonro(0.51, 1.0)
 
+    @property
+    def needs(self) -> Needs:
+        return Needs(positive=True)
+
     def algorithm(self, model: LatentGP) -> SiteInference:
         """Site algorithm of the method.
 
         Raises:
             InputError: the method cannot be used on the model, or not on batches.
         """
-        if not model.likelihood.is_positive:
-            raise InputError(
-                f"{type(model.likelihood).__name__} gives some targets a density of zero, so there "
-                "is no bound that batches could raise; fit all rows at once, or use a likelihood "
-                "that is positive, such as RobustMax for classes."
-            )
         algorithm = self.method.algorithm(model)
         if algorithm.rule.coupled:
             raise InputError(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, PyTree
 
-from latentgp.errors import InputError
+from latentgp.errors import check_ranges
 from latentgp.modules import Module
 from latentgp.typing import Array
 
@@ -47,11 +47,7 @@ class RobbinsMonro(Schedule):
     delay: float = eqx.field(static=True, default=50.0)
 
     def __check_init__(self) -> None:
-        if not (0.5 < self.power <= 1 and self.delay >= 1):
-            raise InputError(
-                f"RobbinsMonro needs a power in (0.5, 1] and a delay of at least 1, got "
-                f"power={self.power}, delay={self.delay}."
-            )
+        check_ranges(self, power="(0.5, 1]", delay="at least 1")
 
     def init(self, like: PyTree) -> Int[Array, ""]:
         return jnp.zeros((), jnp.int32)
@@ -87,8 +83,7 @@ class Adaptive(Schedule):
     window: float = eqx.field(static=True, default=10.0)
 
     def __check_init__(self) -> None:
-        if not self.window >= 1:
-            raise InputError(f"Adaptive needs a window of at least 1 step, got {self.window}.")
+        check_ranges(self, window="at least 1")
 
     def init(self, like: PyTree) -> AdaptiveState:
         zero = jax.tree.map(jnp.zeros_like, like)

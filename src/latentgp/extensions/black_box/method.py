@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.diagnostics import Diagnostics, about_jitter, mean_prior_variances
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_finite, check_ranges
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.expectations import Estimator, Expectations
 from latentgp.extensions.black_box.mixtures.family import Coordinates, Covariance, GaussianMixture
@@ -20,7 +20,7 @@ from latentgp.extensions.black_box.mixtures.search import Found, ProfiledSearch
 from latentgp.extensions.black_box.mixtures.starts import best_of, combined, several, started
 from latentgp.extensions.black_box.mixtures.summary import MixtureTerms, posteriors_of, terms_of
 from latentgp.likelihoods import Likelihood
-from latentgp.methods.base import Method, usual_method
+from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.models import LatentGP
@@ -28,6 +28,7 @@ from latentgp.posteriors.components import Gaussians
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs
 from latentgp.runtime.progress import RunControl
 from latentgp.setup.priors import search_bounds
 from latentgp.typing import Array
@@ -116,49 +117,29 @@ class BlackBoxVI(Method):
             coordinates=get_args(Coordinates),
             optimiser=get_args(Optimiser),
         )
-        if self.components < 1 or self.steps < 1:
-            raise InputError(
-                "BlackBoxVI needs at least one component and one step, got "
-                f"components={self.components}, steps={self.steps}."
-            )
+        least = dict.fromkeys(("components", "steps", "delay", "batch_size"), "at least 1")
+        check_ranges(self, **least, power="(0.5, 1]", rate="above 0", start_variance="above 0")
         if self.samples < 4 or self.samples % 2:
             raise InputError(
                 "BlackBoxVI.samples must be an even number of at least 4, as every draw comes with "
                 f"its opposite, got {self.samples}."
-            )
-        if not (self.delay >= 1 and 0.5 < self.power <= 1 and self.rate > 0):
-            raise InputError(
-                "BlackBoxVI needs a delay of at least 1, a power in (0.5, 1] and a positive rate, "
-                f"got delay={self.delay}, power={self.power}, rate={self.rate}."
-            )
-        if not self.start_variance > 0 or (self.batch_size is not None and self.batch_size < 1):
-            raise InputError(
-                "BlackBoxVI needs a positive start_variance and a batch_size of at least 1, got "
-                f"{self.start_variance} and {self.batch_size}."
             )
         if self.covariance == "linear" and (self.components > 1 or self.batch_size is not None):
             raise InputError(
                 'BlackBoxVI(covariance="linear") is for one component and all rows at once; use '
                 'covariance="full".'
             )
-        if self.batch_size is not None and self.representation.one_coefficient_a_row:
-            raise InputError(
-                "BlackBoxVI(batch_size=...) takes rows apart, but with Dense() each has a "
-                "coefficient of its own; use Inducing(...)."
-            )
-        if self.learn_points and self.representation.one_coefficient_a_row:
-            raise InputError(
-                "BlackBoxVI(learn_points=True) learns inducing points, but Dense() has none; use "
-                "Inducing(...)."
-            )
-        if self.own_points is not None and self.representation.one_coefficient_a_row:
-            raise InputError("BlackBoxVI.own_points are inducing points; use Inducing(...).")
+        of_points = Needs(inducing_variables=True)
+        for name in ("batch_size", "learn_points", "own_points"):
+            if getattr(self, name) is not None and getattr(self, name) is not False:
+                of_points.check(f"BlackBoxVI.{name}", representation=self.representation)
         if self.optimiser == "alternating" and self.batch_size is not None:
             raise InputError(
                 'BlackBoxVI(optimiser="alternating") looks at all rows; use "adadelta" for batches.'
             )
-        if not self.representation.has_dense_factors:
-            raise InputError("BlackBoxVI works with Dense() or Inducing(...).")
+        Needs(dense_factors=True, one_gaussian=True, all_rows=True).check(
+            "BlackBoxVI", representation=self.representation
+        )
 
     @property
     def expectations(self) -> Expectations:
@@ -172,8 +153,6 @@ class BlackBoxVI(Method):
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a mixture."""
         model, data = problem.model, problem.data
-        self.check(model, problem.options.learn_hyperparameters)
-        _check_problem(problem)
         scale = problem.scales(data)
         space = problem.space(scale)
         key_start, key_run, key_end, key_points = jax.random.split(problem.key, 4)
@@ -296,20 +275,9 @@ class BlackBoxVI(Method):
             key=key,
         )
 
-    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
-        """Raise InputError if the method cannot be used on the model."""
-        likelihood, name = model.likelihood, type(model.likelihood).__name__
-        if not likelihood.is_positive:
-            raise InputError(
-                f"{name} is zero for some latents, so E log p(y | f) is minus infinity and there "
-                f"is no variational bound; use {usual_method(likelihood)}."
-            )
-        informative = likelihood.is_continuous and likelihood.has_gradient
-        if self.estimator == "reparameterised" and not informative:
-            raise InputError(
-                f"{name} has no informative gradient in f; use "
-                'BlackBoxVI(estimator="quadrature") or "score".'
-            )
+    @property
+    def needs(self) -> Needs:
+        return Needs(positive=True, gradient=self.estimator == "reparameterised")
 
     def _result(
         self, problem: Problem, bound: MixtureBound, found: Found, key: Key[Array, ""]
@@ -319,11 +287,9 @@ class BlackBoxVI(Method):
         calls = model.likelihood.calls
         nothing = calls is not None and calls.failed == calls.values
         known = [record.bound for record in found.records if np.isfinite(record.bound)]
-        if nothing or not (known or np.isfinite(terms.bound)):
-            raise InputError(
-                "The bound is not a finite number at these hyper-parameters; start from other "
-                "values, or change the units of the data."
-            )
+        check_finite(
+            not nothing and (known or np.isfinite(terms.bound)), "bound", "these hyper-parameters"
+        )
         latents = posteriors_of(bound, model, found.mixture)
         kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"
         if not np.isfinite(terms.bound):  # the function failed at the end: what there is is kept
@@ -382,9 +348,3 @@ class BlackBoxVI(Method):
             notes=terms.sentences,
             terms=terms,
         )
-
-
-def _check_problem(problem: Problem) -> None:
-    """Raise InputError for what no mixture is made of."""
-    if problem.streaming_prior is not None:
-        raise InputError("BlackBoxVI cannot start from a stored summary; use Stochastic.")

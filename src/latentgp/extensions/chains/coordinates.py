@@ -48,6 +48,7 @@ from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
+from latentgp.representations.protocols import coefficients_of
 from latentgp.representations.whitening import DenseWhitening, Whitening, WhiteningBySolves
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import prior_mean
@@ -182,7 +183,7 @@ def coordinates_of_sites(
     def factors(lower, features, precision_root):
         half = solve_lower(precision_root, lower.T)
         root = lower_cholesky(half.T @ half)
-        if target.representation.one_coefficient_a_row:  # A' = L
+        if target.representation.traits.one_coefficient_a_row:  # A' = L
             return root, root
         return root, features.T @ solve_lower(lower, root)
 
@@ -505,7 +506,7 @@ def starting_point(target: WhiteTarget, key: Key[Array, ""]) -> Position:
     if isinstance(about.whitening, DenseWhitening | WhiteningBySolves):
         return Position(start.vector, _around(target, about).white(start.white))
     model = target.space.to_model(start.vector)
-    sampler = target.representation.sampler(model.kernel, target.data.X)
+    sampler = coefficients_of(target.representation).sampler(model.kernel, target.data.X)
     everything, nothing = tuple(range(len(start.white))), jnp.zeros_like(start.white)
     sites = starting_sites(target, start)
     drawn = sampler.draw(sites, everything, jax.random.fold_in(key, 1), nothing)

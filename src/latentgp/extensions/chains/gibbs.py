@@ -21,6 +21,7 @@ from latentgp.extensions.chains.target import Coefficients, WhiteTarget, from_pr
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
+from latentgp.representations.protocols import SamplesCoefficients, coefficients_of
 from latentgp.representations.samplers import SiteSampler
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -196,9 +197,13 @@ class Gibbs(eqx.Module):
         log_scale = log_scale + adapt * (acceptance - _TARGET_ACCEPTANCE)
         return GibbsState(vector, f, coefficients, log_scale), GibbsInfo(acceptance)
 
+    @property
+    def _coefficients(self) -> SamplesCoefficients:
+        return coefficients_of(self.representation)
+
     def _holds_white(self, blocks: Sequence[Block]) -> bool:
         """Whether kernel and mean parameters move with the white coefficients held."""
-        return len(blocks) > 1 or not self.representation.has_dense_factors
+        return len(blocks) > 1 or not self.representation.traits.dense_factors
 
     def first_slow_rows(self, copies: Copies, size: int) -> Int[Array, "S"] | None:
         """Rows to begin with as those updated more often; None where this does not pay.
@@ -209,7 +214,7 @@ class Gibbs(eqx.Module):
         single = np.flatnonzero(np.bincount(np.asarray(copies.origin), minlength=size) == 1)
         few = single[: min(self.slow_rows, len(single) // 2)]
         own = self.representation
-        dense = own.one_coefficient_a_row and own.has_dense_factors
+        dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
         if not (automatic and few.size and dense):
             return None
         return jnp.asarray(few)
@@ -267,14 +272,14 @@ class Gibbs(eqx.Module):
         vector: Float[Array, "P"],
     ) -> Float[Array, ""]:
         model = self.space.to_model(vector)
-        g, _ = self.representation.conditional(model.kernel, data.X, white)
+        g, _ = self._coefficients.whitening(model.kernel, data.X).conditional(white)
         return self._given_f(copies, prior_mean(model, data) + g, vector)
 
     def _white(
         self, vector: Float[Array, "P"], data: Data, coefficients: Float[Array, "Q M"]
     ) -> Float[Array, "Q M"]:
         kernel = self.space.to_model(vector).kernel
-        return self.representation.sampler(kernel, data.X, self.power).white(coefficients)
+        return self._coefficients.sampler(kernel, data.X, self.power).white(coefficients)
 
     def _carry(
         self,
@@ -287,13 +292,13 @@ class Gibbs(eqx.Module):
         """Latents of the same white coefficients under other hyper-parameters."""
         model = self.space.to_model(new)
         white = self._white(old, data, coefficients)
-        g, _ = self.representation.conditional(model.kernel, data.X, white)
+        g, _ = self._coefficients.whitening(model.kernel, data.X).conditional(white)
         return prior_mean(model, data) + g, g.T
 
     def _sampler(self, model: LatentGP, data: Data, known: SiteSampler | None) -> SiteSampler:
         if known is not None:
             return known
-        return self.representation.sampler(model.kernel, data.X, self.power)
+        return self._coefficients.sampler(model.kernel, data.X, self.power)
 
 
 class GibbsChain(NamedTuple):

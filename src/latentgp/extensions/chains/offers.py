@@ -5,27 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from latentgp.choosing.choice import Choice
-from latentgp.errors import InputError
 from latentgp.extensions.chains.methods.gibbs import GibbsSampling
 from latentgp.extensions.chains.methods.mcmc import MCMC
 from latentgp.extensions.chains.methods.nuts import NUTS
 from latentgp.models import LatentGP
+from latentgp.representations.needs import Needs
 from latentgp.sites.augmentations import augmentation_of
 
 
 def sampler(choice: Choice, model: LatentGP) -> Choice:
     """The sampler with the representation of a method by sites."""
     own: Any = choice.method
-    if not own.makes_sites:
-        raise InputError(
-            f"{type(own).__name__} cannot sample hyper-parameters; use MCMC or GibbsSampling."
-        )
+    instead = "MCMC or GibbsSampling"
+    Needs(log_evidence=True).check('hyperparameters="sample"', method=own, instead=instead)
     likelihood, representation = model.likelihood, own.representation
     if not likelihood.is_positive:
         method, why = GibbsSampling(representation), "Gibbs sampling, as the likelihood can be zero"
-    elif not representation.has_coordinates_of_sites and augmentation_of(likelihood) is not None:
+    elif not representation.traits.coordinates_of_sites and augmentation_of(likelihood) is not None:
         method, why = GibbsSampling(representation), "Gibbs sampling, given sites f integrated out"
-    elif not representation.has_coordinates_of_sites and likelihood.has_gradient:
+    elif not representation.traits.coordinates_of_sites and likelihood.has_gradient:
         method, why = (
             NUTS(representation=representation),
             "NUTS, as Markov has no coordinates of sites",

@@ -15,6 +15,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
+from latentgp.representations.protocols import coefficients_of
 from latentgp.representations.whitening import Whitening
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -105,7 +106,7 @@ class WhiteTarget(Target):
         """The map from white coefficients to the rows."""
         if self.fixed is not None:
             return self.fixed
-        return self.representation.whitening(model.kernel, self.data.X)
+        return coefficients_of(self.representation).whitening(model.kernel, self.data.X)
 
     def conditional(self, model: LatentGP, white: Float[Array, "Q M"]) -> Marginals:
         """Conditional marginals of f at the rows given the coefficients."""
@@ -117,7 +118,7 @@ class WhiteTarget(Target):
 
     def log_likelihood_of(self, model: LatentGP, marginals: Marginals) -> Float[Array, ""]:
         """Log p(y | f) in nats; through inducing points E log p(y | f) under the marginals."""
-        if not self.representation.one_coefficient_a_row:
+        if not self.representation.traits.one_coefficient_a_row:
             return self.expected_log_likelihood(model, marginals)
         return log_likelihood_of_rows(model, self.data, marginals.mean)
 
@@ -133,7 +134,7 @@ class WhiteTarget(Target):
     def latents_of(self, marginals: Marginals, key: Key[Array, ""]) -> Float[Array, "N Q"]:
         """A draw of f at the rows given its conditional marginals."""
         mean, variance = marginals
-        if self.representation.one_coefficient_a_row:
+        if self.representation.traits.one_coefficient_a_row:
             return mean
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
 
@@ -164,6 +165,7 @@ def from_prior(target: WhiteTarget, key: Key[Array, ""]) -> Position:
     vector = around(target.centre, key_vector)
     model = target.space.model
     kernel, X = model.kernel, target.data.X
-    coefficients = jax.eval_shape(lambda: target.representation.whitening(kernel, X)).centres
+    own = coefficients_of(target.representation)
+    coefficients = jax.eval_shape(lambda: own.whitening(kernel, X)).centres
     shape = (model.likelihood.latent_size, len(coefficients))
     return Position(vector, jax.random.normal(key_white, shape, X.dtype))

@@ -29,6 +29,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Dense
+from latentgp.representations.site_form import SiteForm
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.exact import ExactGP
@@ -118,7 +119,7 @@ def _require_means(
 
 def _check_gaussian(method: SamplingMethod, name: str) -> None:
     """Means and second moments at the rows against the exact posterior's."""
-    if not method.representation.one_coefficient_a_row:
+    if not method.representation.traits.one_coefficient_a_row:
         return
     model, data = regression()
     exact = fit(
@@ -180,7 +181,7 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
     that starts there and takes turns: a step, then y given f. Each chain gives one difference
     between averages over its states and over independent draws.
     """
-    if not method.representation.one_coefficient_a_row:
+    if not method.representation.traits.one_coefficient_a_row:
         return  # exp(E log p) is no law of y
     model, data = counts()
     X, key = data.X[::3], jax.random.key(6)
@@ -191,7 +192,7 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
     }
     frozen = () if method.samples_hyperparameters else tuple(known)
     space = ParameterSpace(model, frozen=frozen, priors=laws)
-    representation = method.representation.of_latents()
+    representation = method.representation.for_sites(SiteForm(moved=True))
     ready = representation.initialise(X, None, model.kernel, key).for_rows(X, None, model.kernel)
     rows = Data(X, np.zeros(len(X))).to_device()
     target = WhiteTarget.of(space, ready, rows)

@@ -21,6 +21,9 @@ from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.posterior import Covariance, Prior
 from latentgp.representations.latent_axis import latent_diagonals, latent_grams
+from latentgp.representations.needs import chosen
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Products, Traits
 from latentgp.representations.variables import Centres, InducingVariables
 from latentgp.typing import Array
 
@@ -201,21 +204,23 @@ class RandomFeatures(ByVariables):
         drawn = FeatureWeights(tuple(directions), places, max(sizes), tuple(seeds))
         return dataclasses.replace(self, weights=drawn)
 
-    def configured_for(self, *, signed: bool, power: float) -> "RandomFeatures":
-        checked = super().configured_for(signed=signed, power=power)
-        return dataclasses.replace(cast(RandomFeatures, checked), power=0.0)  # nothing is open
+    @property
+    def traits(self) -> Traits:
+        return dataclasses.replace(
+            super().traits,
+            evidence="approximation",
+            spreads_rows=True,
+            needs_rows=self.weights is None,
+            products=Products(self.number**2, self.number),
+        )
 
-    def products_a_row(self, inputs: int) -> float | None:
-        return self.number * (self.number + inputs)
+    def for_sites(self, form: SiteForm) -> "RandomFeatures":
+        nothing_open = dataclasses.replace(form, power=0.0)
+        return cast(RandomFeatures, super().for_sites(nothing_open))
 
     @property
     def centres(self) -> FeatureWeights:
-        if self.weights is None:
-            raise InputError(
-                "These random features have not been drawn yet; call initialise(...) first, or "
-                "fit the model with latentgp.fit."
-            )
-        return self.weights
+        return chosen(self.weights, "Random features")
 
     def units(self, X: Float[np.ndarray, "N D"]) -> Float[Array, "1"]:
         """Directions are in length-scales."""
@@ -239,22 +244,3 @@ class RandomFeatures(ByVariables):
         variances: Float[Array, "#Q B"],
     ) -> Float[Array, "#Q B"]:
         return jnp.zeros_like(variances)
-
-    def check_samples(self) -> None:
-        if self.remembered is not None:
-            raise InputError(
-                "Samplers have no streaming updates; use VariationalInference, AugmentedVI or "
-                "CollapsedVI, or give all rows."
-            )
-
-    @property
-    def evidence_is_bound(self) -> bool:
-        return False
-
-    @property
-    def spreads_rows(self) -> bool:
-        return True
-
-    @property
-    def needs_rows(self) -> bool:
-        return self.weights is None

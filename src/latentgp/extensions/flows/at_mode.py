@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Approximation, Gaussian, LogDensity, Outcome, Start
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import cholesky, lower_cholesky
@@ -31,7 +32,7 @@ class LaplaceApproximation(Approximation):
     tolerance: float = eqx.field(static=True, default=1e-6)
 
     def __check_init__(self) -> None:
-        self._check_least(steps=1)
+        check_ranges(self, steps="at least 1")
 
     def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
         import optax
@@ -96,7 +97,7 @@ class Pathfinder(Approximation):
     samples: int = eqx.field(static=True, default=50)
 
     def __check_init__(self) -> None:
-        self._check_least(steps=1, memory=1, samples=1)
+        check_ranges(self, steps="at least 1", memory="at least 1", samples="at least 1")
 
     def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
         from blackjax.vi import pathfinder

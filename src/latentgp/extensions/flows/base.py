@@ -147,15 +147,6 @@ class Approximation(Module):
         """The method that `fit` takes it for."""
         return answer("approximation")(approximation=self)
 
-    def _check_least(self, **least: int) -> None:
-        """Raise InputError if a setting, by its name, is below the least that it may be."""
-        for name, lowest in least.items():
-            value = getattr(self, name)
-            if value is not None and value < lowest:
-                raise InputError(
-                    f"{type(self).__name__}.{name} must be at least {lowest}, got {value}."
-                )
-
 
 class Stepwise(Approximation):
     """An approximation by steps, in a compiled loop.

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import lower_cholesky
@@ -62,7 +62,7 @@ class BatchAndMatch(Stepwise):
     tolerance: float = eqx.field(static=True, default=1e-9)
 
     def __check_init__(self) -> None:
-        self._check_least(samples=2, steps=1)
+        check_ranges(self, samples="at least 2", steps="at least 1")
         if self.rate is not None and not self.rate > 0:
             raise InputError(f"BatchAndMatch.rate must be above 0, got {self.rate}.")
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import falling_share
@@ -45,12 +45,8 @@ class BayesianLearningRule(Stepwise):
     steps: int = eqx.field(static=True, default=1000)
 
     def __check_init__(self) -> None:
-        self._check_least(samples=1, steps=1)
-        if not 0 < self.rate <= 1 or not 0 < self.final <= 1:
-            raise InputError(
-                "BayesianLearningRule needs rate and final in (0, 1], got "
-                f"{self.rate} and {self.final}."
-            )
+        check_ranges(self, samples="at least 1", steps="at least 1")
+        check_ranges(self, rate="(0, 1]", final="(0, 1]")
 
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples * (1 + self.hessian * dimension)

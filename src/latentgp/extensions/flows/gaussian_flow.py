@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
@@ -43,7 +43,7 @@ class GaussianFlow(Stepwise):
 
     def __check_init__(self) -> None:
         check_choices(self, structure=("full", "mean-field"))
-        self._check_least(rank=1, samples=1, steps=1)
+        check_ranges(self, rank="at least 1", samples="at least 1", steps="at least 1")
         if self.structure == "mean-field" and self.rank is not None:
             raise InputError(
                 f'GaussianFlow(structure="mean-field") has a diagonal and no rank, got {self.rank}.'

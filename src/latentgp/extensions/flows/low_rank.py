@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.flows.base import Gaussian, Start
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
@@ -31,7 +31,7 @@ class LowRankPlusDiagonal(Reparameterised):
     rank: eqx.AbstractVar[int]
 
     def __check_init__(self) -> None:
-        self._check_least(rank=1)
+        check_ranges(self, rank="at least 1")
 
     def check(self, dimension: int, stochastic: bool) -> None:
         super().check(dimension, stochastic)

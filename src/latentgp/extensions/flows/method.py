@@ -28,11 +28,10 @@ from latentgp.extensions.flows import (
 from latentgp.extensions.flows.base import LogDensity, Start
 from latentgp.extensions.flows.front import finished
 from latentgp.extensions.flows.pieces import approximate_in_pieces
-from latentgp.methods.base import usual_method
-from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import smoothed_log_weights
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
@@ -98,13 +97,9 @@ class DensityApproximation(SamplingMethod):
         check_choices(self, coupling=get_args(Kind))
         self._check_coordinates(self.coupling)
 
-    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
-        likelihood, name = model.likelihood, type(model.likelihood).__name__
-        if not likelihood.is_continuous or not likelihood.is_positive:
-            raise InputError(
-                f"{name} has a log density without a gradient to follow, or of -inf; use "
-                f"{usual_method(likelihood)}."
-            )
+    @property
+    def needs(self) -> Needs:
+        return Needs(continuous=True, positive=True)
 
     def sample(
         self,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import falling_share
@@ -61,13 +61,9 @@ class VariationalOnlineNewton(Stepwise):
     steps: int = eqx.field(static=True, default=3000)
 
     def __check_init__(self) -> None:
-        self._check_least(samples=1, steps=1)
-        shares = self.rate, self.curvature_rate, self.final
-        if not all(0 < share <= 1 for share in shares) or not 0 <= self.momentum < 1:
-            raise InputError(
-                "VariationalOnlineNewton needs rate, curvature_rate and final in (0, 1] and a "
-                f"momentum in [0, 1), got {', '.join(map(str, shares))} and {self.momentum}."
-            )
+        check_ranges(self, samples="at least 1", steps="at least 1")
+        shares = dict.fromkeys(("rate", "curvature_rate", "final"), "(0, 1]")
+        check_ranges(self, **shares, momentum="[0, 1)")
 
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples

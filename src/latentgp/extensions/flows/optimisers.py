@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from latentgp.errors import InputError
+from latentgp.errors import check_ranges
 from latentgp.modules import Module
 from latentgp.typing import Array
 
@@ -42,11 +42,7 @@ class Optimiser(Module):
     final: eqx.AbstractVar[float]
 
     def __check_init__(self) -> None:
-        if not self.rate > 0 or not 0 <= self.final <= 1:
-            raise InputError(
-                f"{type(self).__name__} needs a rate above 0 and a final share of it in [0, 1], "
-                f"got rate={self.rate} and final={self.final}."
-            )
+        check_ranges(self, rate="above 0", final="[0, 1]")
 
     @abstractmethod
     def scaling(self, of_particles: bool) -> Any:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import check_choices
+from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.extensions.flows.blocks import (
     block_sizes,
@@ -79,7 +79,7 @@ class GaussianParticleFlow(Stepwise):
     def __check_init__(self) -> None:
         check_structure(self, self.structure)
         check_choices(self, metric=(*_METRICS, None))
-        self._check_least(particles=2, steps=1)
+        check_ranges(self, particles="at least 2", steps="at least 1")
 
     def check(self, dimension: int, stochastic: bool) -> None:
         super().check(dimension, stochastic)

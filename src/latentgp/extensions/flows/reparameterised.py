@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.extensions.flows.optimisers import Optimiser
 from latentgp.typing import Array
@@ -31,7 +32,7 @@ class Reparameterised(Stepwise):
     optimiser: eqx.AbstractVar[Optimiser]
 
     def __check_init__(self) -> None:
-        self._check_least(samples=1, steps=1)
+        check_ranges(self, samples="at least 1", steps="at least 1")
 
     @abstractmethod
     def parameters(self, start: Start, key: Key[Array, ""]) -> Any:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.errors import check_choices
+from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
@@ -40,7 +40,7 @@ class SteinVariational(Stepwise):
 
     def __check_init__(self) -> None:
         check_choices(self, kernel=("squared-exponential", "linear"))
-        self._check_least(particles=2, steps=1)
+        check_ranges(self, particles="at least 2", steps="at least 1")
 
     def gradients_a_step(self, dimension: int) -> int:
         return self.particles

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Descent, Optimiser
@@ -42,9 +42,8 @@ class SWAG(Stepwise):
     warmup: float = eqx.field(static=True, default=0.5)
 
     def __check_init__(self) -> None:
-        self._check_least(rank=2, every=1, steps=1)
-        if not 0 <= self.warmup < 1:
-            raise InputError(f"SWAG.warmup must be in [0, 1), got {self.warmup}.")
+        check_ranges(self, rank="at least 2", every="at least 1", steps="at least 1")
+        check_ranges(self, warmup="[0, 1)")
 
     def gradients_a_step(self, dimension: int) -> int:
         return 1

@@ -24,6 +24,7 @@ from latentgp.posteriors.hyperparameters import (
     stacked_models,
 )
 from latentgp.representations import LatentPosterior
+from latentgp.representations.protocols import finished
 from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, RunProgress
 from latentgp.runtime.threads import on_all_cores
 from latentgp.site_inference.methods.base import Searched, sites_of_rows
@@ -117,8 +118,8 @@ class HyperparameterDensity:
         def posterior(place: Array) -> tuple[LatentPosterior, Sites]:
             own = sites[np.asarray(place).tobytes()]
             at = converge_at(self._algorithm, self._space, place, found.rows, own)
-            finished = self._algorithm.representation.finished(at.posterior)
-            return finished, sites_of_rows(at.sites, rows)
+            own_posterior = finished(self._algorithm.representation, at.posterior)
+            return own_posterior, sites_of_rows(at.sites, rows)
 
         latents, own = zip(*on_all_cores(posterior, places, alone=1), strict=True)
         models = [model_at(self._space, place) for place in places]

@@ -23,6 +23,7 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
+from latentgp.representations.needs import Needs
 from latentgp.representations.summary import DataSummary
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
@@ -121,12 +122,7 @@ NOTHING_TO_INTEGRATE = (
 
 def check_integrable(method: Any) -> None:
     """Raise InputError unless hyper-parameters can be integrated over with a method."""
-    if not getattr(method, "makes_sites", False):
-        raise InputError(
-            f"{type(method).__name__} gives no log evidence that hyper-parameters could be "
-            "integrated over with; use ExactGP, CollapsedVI, VariationalInference, AugmentedVI, "
-            "Laplace or ExpectationPropagation."
-        )
+    Needs(log_evidence=True).check('hyperparameters="integrate"', method=method)
 
 
 def _check_size(space: ParameterSpace, converged: Converged) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
-from latentgp.errors import InputError
 from latentgp.extensions.inter_domain import banded
 from latentgp.extensions.inter_domain.functions import FixedFunctions
 from latentgp.kernels import Kernel, LatentKernel
@@ -137,16 +135,3 @@ class BandedPosterior(LatentPosterior):
         one, other = numbers[:, :, None], numbers[:, None]
         entries = jnp.asarray(bands)[jnp.abs(one - other), jnp.minimum(one, other)]
         return jnp.einsum("ni,nij,nj->n", values, entries, values)
-
-    def remembered(self, log_evidence: float) -> Any:
-        raise InputError(
-            "Splines depend on hyper-parameters, so they have no streams; use "
-            "Inducing(number=...), or the sums of all rows (summarise)."
-        )
-
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]
-    ) -> Float[Array, "Q M"]:
-        raise InputError(
-            "A path of the prior has no values at splines; draw jointly with sample_f."
-        )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import check_ranges
 from latentgp.extensions.inter_domain.base import (
     MOST_FUNCTIONS,
     FixedFeatures,
@@ -69,10 +69,7 @@ class HilbertSpace(FixedFeatures):
 
     def __check_init__(self) -> None:
         check_number(self, 1)
-        if self.box is not None and not self.box >= 1:
-            raise InputError(
-                f"HilbertSpace.box must be at least 1, half the range of the rows, got {self.box}."
-            )
+        check_ranges(self, box="at least 1")
 
     @property
     def evidence_is_bound(self) -> bool:

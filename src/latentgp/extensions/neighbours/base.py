@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.neighbours.search import (
     NOBODY,
     Ordering,
@@ -22,11 +22,11 @@ from latentgp.extensions.neighbours.search import (
     neighbours_of,
     order_of,
 )
-from latentgp.kernels import LatentKernel, is_tabulated
-from latentgp.kernels.areal import has_areas
+from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Representation
 from latentgp.representations.latent_axis import distinct_kernels
-from latentgp.representations.whitening import Whitening
+from latentgp.representations.needs import Needs
+from latentgp.representations.traits import Traits
 from latentgp.typing import Array
 
 _FEW_CHANGED = 0.05
@@ -64,12 +64,7 @@ class NearestRows(Representation):
     found: Found | None = None
 
     def __check_init__(self) -> None:
-        if self.number < 1 or (self.number_predicted is not None and self.number_predicted < 1):
-            raise InputError(
-                f"{type(self).__name__} needs at least one neighbour a row and a new input, got "
-                f"number={self.number} and number_predicted={self.number_predicted}; give for "
-                "example Neighbours(20)."
-            )
+        check_ranges(self, number="at least 1", number_predicted="at least 1")
         check_choices(self, ordering=get_args(Ordering), search=(None, *get_args(SearchBy)))
 
     def initialise(
@@ -79,13 +74,7 @@ class NearestRows(Representation):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> "NearestRows":
-        if is_tabulated(kernel):
-            raise InputError("Precomputed has no inputs with distances; use Dense().")
-        if has_areas(kernel):
-            raise InputError(
-                "Numbers of areas have no distances; use Inducing(number=) with as many points "
-                "as areas, or Dense()."
-            )
+        Needs(any_inputs=True, distances=True).check(type(self).__name__, kernel=kernel)
         return self
 
     def for_rows(
@@ -136,10 +125,6 @@ class NearestRows(Representation):
         return None
 
     @property
-    def predicts_by_all_centres(self) -> bool:
-        return False
-
-    @property
     def searched_by(self) -> SearchBy:
         """Search for neighbours."""
         return self.search or "scaled"
@@ -168,28 +153,22 @@ class NearestRows(Representation):
             )
         return self.found.rows
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        raise InputError(
-            f"{type(self).__name__}(...) has no white coefficients; use LatentNeighbours(...), "
-            "Dense() or Inducing(...) for sampling."
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            evidence="approximation",
+            one_coefficient_a_row=True,
+            dense_factors=False,
+            predicts_by_all_centres=False,
+            coordinates_of_sites=False,
+            signed_sites=True,
+            powers=True,
         )
 
-    @property
-    def evidence_is_exact(self) -> bool:
-        return False
+    def with_terms(self, number: int) -> "NearestRows | None":
+        """As `SeesNearRows` says; these rows alone unless overridden."""
+        return None
 
-    @property
-    def evidence_is_bound(self) -> bool:
-        return False
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        return True
-
-    @property
-    def has_coefficients(self) -> bool:
-        return False
-
-    @property
-    def has_dense_factors(self) -> bool:
-        return False
+    def rows_looked_at(self, rows: int) -> int:
+        """As `SeesNearRows` says; all unless overridden."""
+        return rows

@@ -40,6 +40,9 @@ from latentgp.extensions.neighbours.root import (
 from latentgp.extensions.neighbours.sweeps import Sweeps, sweeps_of
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.representations.protocols import spaced_rows
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Traits
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
@@ -102,9 +105,6 @@ class LatentNeighbours(NearestRows):
         later = self.near_rows(X, numbers, kernel, ready.found.order[::-1])
         later = later[:, :, : max(1, later.shape[2] // 2)]
         return dataclasses.replace(ready, sweeps=sweeps, real=real, later=later)
-
-    def for_means(self) -> "LatentNeighbours":
-        return dataclasses.replace(self, probes=0)
 
     def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Kept:
         prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
@@ -217,17 +217,6 @@ class LatentNeighbours(NearestRows):
     def _seen(self) -> int:
         return self.number_predicted or 2 * self.number
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (
-            f"Each latent sees the {self.number} neighbours that are nearest at the "
-            "hyper-parameters where chains start, whatever length-scales these draw.",
-        )
-
-    @property
-    def has_coefficients(self) -> bool:
-        return True
-
     def finished(
         self, posterior: LatentNeighboursPosterior, rows: Data | None = None
     ) -> LatentNeighboursPosterior:
@@ -235,12 +224,23 @@ class LatentNeighbours(NearestRows):
             return posterior
         return _with_draws(posterior, jax.random.fold_in(self._key, 1), self.draws)
 
-    def configured_for(self, *, signed: bool, power: float) -> "LatentNeighbours":
-        return self
-
     @property
-    def estimates_evidence(self) -> bool:
-        return self.found is None or len(self.found.rows) > self.exact_up_to
+    def traits(self) -> Traits:
+        return dataclasses.replace(
+            super().traits,
+            estimates_evidence=self.found is None or len(self.found.rows) > self.exact_up_to,
+            coordinates_of_sites=True,
+            notes=(
+                f"Each latent sees the {self.number} neighbours that are nearest at the "
+                "hyper-parameters where chains start, whatever length-scales these draw.",
+            ),
+        )
+
+    def for_sites(self, form: SiteForm) -> "LatentNeighbours":
+        return dataclasses.replace(self, probes=0) if form.means_alone else self
+
+    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
+        return spaced_rows(rows, number)
 
 
 _with_draws = eqx.filter_jit(with_draws)

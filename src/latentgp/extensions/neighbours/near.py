@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from latentgp.errors import InputError
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at
 from latentgp.extensions.neighbours.prior import nugget_of
 from latentgp.extensions.neighbours.search import NOBODY, coordinates
@@ -17,7 +16,6 @@ from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
@@ -259,12 +257,6 @@ class NearPosterior(LatentPosterior):
     @property
     def centres(self) -> Float[Array, "M D"]:
         return self.X
-
-    def remembered(self, log_evidence: float) -> StreamingPrior:
-        raise InputError(
-            "Neighbours(...) has no summary of the data that further rows could be added to; use "
-            "CollapsedVI(Inducing(...)) for streams, or fit all rows again."
-        )
 
     @property
     def rows(self) -> NearRows:

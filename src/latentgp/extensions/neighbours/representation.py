@@ -28,6 +28,9 @@ from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback
 from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.needs import chosen
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Products, Traits
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -120,21 +123,22 @@ class Neighbours(NearestRows):
         own = features_of(kernel, self._points(), jnp.asarray(X))
         return list(own)
 
-    def configured_for(self, *, signed: bool, power: float) -> "Neighbours":
-        return self
-
-    def of_latents(self) -> LatentNeighbours:
-        if self.inducing is not None:
-            raise InputError(
-                "Neighbours(..., inducing=...) is for Gaussian noise and classes by least squares, "
-                "with ExactGP; leave inducing out."
-            )
-        return LatentNeighbours(
-            self.number, self.number_predicted, self.ordering, self.search, self.found
+    @property
+    def traits(self) -> Traits:
+        points = self.inducing
+        return dataclasses.replace(
+            super().traits,
+            one_gaussian=False,
+            needs_rows=points is not None and points.traits.needs_rows,
+            only_fixed="" if points is None else "inducing",
+            products=Products(_A_PAIR * self.number**2),
         )
 
-    def sharing(self) -> "Neighbours":
-        return dataclasses.replace(self, shared=True)
+    def for_sites(self, form: SiteForm) -> NearestRows:
+        if not form.moved:
+            return dataclasses.replace(self, shared=form.shared)
+        settings = self.number, self.number_predicted, self.ordering, self.search, self.found
+        return LatentNeighbours(*settings).for_sites(form)
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
@@ -185,17 +189,6 @@ class Neighbours(NearestRows):
         variance = jnp.where(there, -2 * in_precision - mean**2, 0.0)
         return Pullback(slope.kernel, places, Marginals(mean.T, variance.T))
 
-    def products_a_row(self, inputs: int) -> float | None:
-        return _A_PAIR * self.number**2
-
-    @property
-    def is_one_gaussian(self) -> bool:
-        return False
-
-    @property
-    def needs_rows(self) -> bool:
-        return self.inducing is not None and self.inducing.needs_rows
-
     def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "T"] | None:
         if self.terms is None or self.terms >= len(ordered):
             return None
@@ -215,12 +208,8 @@ class Neighbours(NearestRows):
         return Terms.of(len(found.rows), found.order, found.terms)
 
     def _points(self) -> Float[Array, "M D"]:
-        if self.inducing is None or self.inducing.points is None:
-            raise InputError(
-                "The inducing points of Neighbours have not been chosen yet; call initialise(...) "
-                "first, or fit the model with latentgp.fit."
-            )
-        return jnp.asarray(self.inducing.points)
+        points = None if self.inducing is None else self.inducing.points
+        return jnp.asarray(chosen(points, "Inducing points"))
 
     def _scaled(self, kernel: LatentKernel, sites: GaussianSites) -> ScaledSites:
         once = self.shared and not isinstance(kernel, OwnKernels)

@@ -48,6 +48,8 @@ from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
 from latentgp.representations.samplers import InducingSampler, inducing_sampler
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Traits
 from latentgp.representations.variables import Centres, covariance_of
 from latentgp.representations.whitening import Whitening, whitening_from
 from latentgp.rows.data import Data
@@ -145,31 +147,18 @@ class ByVariables(Representation):
         """
         return dataclasses.replace(self, remembered=remembered)
 
-    def configured_for(self, *, signed: bool, power: float) -> "ByVariables":
-        if power and self.remembered is not None:
-            raise InputError(
-                "Laplace and ExpectationPropagation have no streaming updates; use "
-                "VariationalInference, AugmentedVI or CollapsedVI."
-            )
-        if power and self.covariance == "diagonal":
-            raise InputError(
-                f'{type(self).__name__}(covariance="diagonal") is a variational family, not '
-                "for Laplace and ExpectationPropagation; leave covariance out, or use "
-                "VariationalInference."
-            )
-        signed = signed or (self.remembered is not None and self.remembered.signed)
-        return dataclasses.replace(self, signed=signed, power=power)
-
     @property
-    def evidence_is_exact(self) -> bool:
-        return False
+    def traits(self) -> Traits:
+        whole = self.remembered is None and self.covariance == "full"
+        return Traits(evidence="bound", signed_sites=True, powers=whole, coupled_sites=whole)
+
+    def for_sites(self, form: SiteForm) -> "ByVariables":
+        signed = form.signed or (self.remembered is not None and self.remembered.signed)
+        return dataclasses.replace(self, signed=signed, power=form.power)
 
     @property
     def streaming_prior(self) -> StreamingPrior | None:
         return self.remembered
-
-    def check_samples(self) -> None:
-        """Raise InputError where coefficients cannot be sampled."""
 
     def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowsOrBlocks:
         centres = self.centres
@@ -179,14 +168,6 @@ class ByVariables(Representation):
         if many:
             return X
         return KeptBlocks(*in_chunks(partial(kernel_blocks, kernel, centres), X, len(centres)))
-
-    def coupling(self) -> "ByVariables":
-        if self.remembered is not None or self.covariance == "diagonal":
-            raise InputError(
-                "Sites that couple the latents of a row take neither streaming updates nor a "
-                "diagonal covariance; use coupled=False."
-            )
-        return self
 
     def condition(
         self, kernel: LatentKernel, X: RowsOrBlocks, sites: Sites
@@ -450,13 +431,11 @@ class ByVariables(Representation):
         return scan_rows(step, start, rows, columns=len(posterior.centres))
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        self.check_samples()
         return whitening_from(kernel, self.centres, X)
 
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> InducingSampler:
-        self.check_samples()
         if self.covariance == "diagonal":
             raise InputError(
                 f'{type(self).__name__}(covariance="diagonal") is no family to sample from; leave '

@@ -11,9 +11,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int, Key, PyTree
 
-from latentgp.errors import InputError, check_choices
-from latentgp.kernels import LatentKernel, is_tabulated
-from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.kernels import LatentKernel
+from latentgp.representations.base import Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing import pitc
 from latentgp.representations.inducing.algebra import ByVariables, RowsOrBlocks
 from latentgp.representations.inducing.coupled import CoupledInducingPosterior
@@ -21,7 +21,10 @@ from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.inducing.posterior import Covariance, InducingPosterior
 from latentgp.representations.inducing.selection import Selection, select_points
 from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.needs import Needs, chosen
+from latentgp.representations.site_form import SiteForm
 from latentgp.representations.summary import RowsAsSums
+from latentgp.representations.traits import Products, Traits
 from latentgp.representations.variables import Centres, InducingVariables
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -105,8 +108,14 @@ class Inducing(ByVariables):
                 f'Inducing.block_size must be at least 1 and is for approximation="pitc", got '
                 f"{self.block_size} with approximation={self.approximation!r}."
             )
-        if not 0 < self.resemblance < 1:
-            raise InputError(f"Inducing.resemblance must be in (0, 1), got {self.resemblance}.")
+        check_ranges(self, resemblance="(0, 1)")
+        of_bound = self.remembered is not None or self.covariance == "diagonal"
+        if of_bound and self.approximation in ("fitc", "pitc"):
+            raise InputError(
+                f'Inducing(approximation="{self.approximation}") takes neither remembered data '
+                'nor covariance="diagonal", which rest on the variational bound; leave one of '
+                "them out."
+            )
         check_choices(
             self,
             selection=get_args(Selection),
@@ -133,21 +142,15 @@ class Inducing(ByVariables):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> "Inducing":
-        if self.remembered is not None and self.remembered.centres.shape[1] != X.shape[1]:
-            raise InputError(
-                f"The stored summary has {self.remembered.centres.shape[1]} input columns, but "
-                f"the rows have {X.shape[1]}; give rows with the same columns."
-            )
+        if self.remembered is not None:
+            self.remembered.check_columns(X.shape[1])
         remembers = self.remembered is not None and self.remembered.centres
         if isinstance(remembers, InducingVariables) and self.features is None:
             raise InputError(
                 "The stored summary was made with inter-domain variables, which have no streams; "
                 "use Inducing(number=...), or fit the sums of all rows (summarise)."
             )
-        if is_tabulated(kernel):
-            raise InputError(
-                "Inducing points lie between rows, where Precomputed has no value; use Dense()."
-            )
+        Needs(any_inputs=True).check("Inducing", kernel=kernel)
         if self.features is not None:
             return self._with_variables(X, weights, kernel, key)
         if self.points is not None:
@@ -206,37 +209,32 @@ class Inducing(ByVariables):
         others = self.features.renewed(self.variables, X, weights, kernel, share)
         return None if others is None else dataclasses.replace(self, variables=others, sums=None)
 
-    def configured_for(self, *, signed: bool, power: float) -> "Inducing":
-        if power and self.approximation == "vfe":
-            raise InputError(
-                'Inducing(approximation="vfe") is a variational bound, which Laplace and '
-                "ExpectationPropagation do not work with; leave approximation out, or use "
-                "VariationalInference."
-            )
-        if not self.is_one_gaussian:
-            if self.remembered is not None or self.covariance == "diagonal":
-                raise InputError(
-                    f'Inducing(approximation="{self.approximation}") takes neither remembered data '
-                    'nor covariance="diagonal", which rest on the variational bound; leave one of '
-                    "them out."
-                )
-            power = 1.0
-        return cast(Inducing, super().configured_for(signed=signed, power=power))
+    @property
+    def traits(self) -> Traits:
+        one = self.approximation not in ("fitc", "pitc")
+        bound = one and (self.features is None or self.features.evidence_is_bound)
+        usual = super().traits
+        return dataclasses.replace(
+            usual,
+            evidence="bound" if bound else "approximation",
+            one_gaussian=one,
+            spreads_rows=self.approximation != "pitc",
+            needs_rows=self.points is None and self.variables is None,
+            only_fixed="" if one else "approximation",
+            powers=usual.powers and self.approximation != "vfe",
+            products=self._products,
+        )
 
-    def products_a_row(self, inputs: int) -> float | None:
+    @property
+    def _products(self) -> Products | None:
         if self.features is not None and self.variables is None:
             return None
         number = self.number or len(self.centres)
-        return number * (number + _AN_INPUT * inputs)
+        return Products(number**2, _AN_INPUT * number)
 
-    def coarse(self) -> "Inducing":
-        if self.features is not None:
-            return self
-        points = np.asarray(self.centres)
-        if len(points) <= _COARSE_POINTS or self.remembered is not None:
-            return self
-        chosen = np.linspace(0, len(points) - 1, _COARSE_POINTS).astype(int)
-        return dataclasses.replace(self, number=_COARSE_POINTS, points=points[chosen])
+    def for_sites(self, form: SiteForm) -> "Inducing":
+        own = form if self.traits.one_gaussian else dataclasses.replace(form, power=1.0)
+        return cast(Inducing, super().for_sites(own))
 
     def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowsOrBlocks:
         return X if self.approximation == "pitc" else super().kept(kernel, X, latents)
@@ -281,68 +279,17 @@ class Inducing(ByVariables):
     def has_sums(self) -> bool:
         """Whether sums over rows can be made once for all hyper-parameters, under this bound."""
         fixed = self.features is not None and self.features.has_sums(self.variables)
-        whole = self.is_one_gaussian and self.covariance == "full"
+        whole = self.traits.one_gaussian and self.covariance == "full"
         return fixed and whole and self.remembered is None
 
-    @property
-    def row_sums(self) -> RowsAsSums | None:
-        return self.sums
-
-    def of_latents(self) -> "Inducing":
-        """The same, for sites that updates move; refused of FITC and PITC."""
-        if not self.is_one_gaussian:
-            raise InputError(
-                f"{self!r} works with ExactGP and CollapsedVI alone, for Gaussian noise and "
-                "classes by least squares; leave approximation out (ExpectationPropagation has "
-                "FITC's prior)."
-            )
-        return self
-
-    @property
-    def is_one_gaussian(self) -> bool:
-        """Not of FITC and PITC: updates of sites that move need the method's own power."""
-        return self.approximation not in ("fitc", "pitc")
-
-    @property
-    def evidence_is_bound(self) -> bool:
-        of_kernel = self.features is None or self.features.evidence_is_bound
-        return self.is_one_gaussian and of_kernel
-
-    @property
-    def spreads_rows(self) -> bool:
-        return self.approximation != "pitc"
-
-    @property
-    def needs_rows(self) -> bool:
-        return self.points is None and self.variables is None
-
-    def check_samples(self) -> None:
-        if not self.is_one_gaussian:
-            raise InputError(
-                f'Inducing(approximation="{self.approximation}") is for ExactGP and CollapsedVI; '
-                "leave approximation out for sampling (GibbsSampling has a power of its own)."
-            )
-        if self.remembered is not None:
-            raise InputError(
-                "Samplers have no streaming updates; use VariationalInference, AugmentedVI or "
-                "CollapsedVI, or give all rows."
-            )
-
     def _blocks(self) -> Int[Array, "K B"]:
-        if self.blocks is None:
-            raise InputError("Blocks have not been found yet; call for_rows(X, weights, kernel).")
-        return jnp.asarray(self.blocks)
+        return jnp.asarray(chosen(self.blocks, "Blocks of rows"))
 
     @property
     def centres(self) -> Centres:
         if self.variables is not None:
             return self.variables
-        if self.points is None:
-            raise InputError(
-                "These inducing points have not been chosen yet; call initialise(...) first, "
-                "or fit the model with latentgp.fit."
-            )
-        return jnp.asarray(self.points)
+        return jnp.asarray(chosen(self.points, "Inducing points"))
 
     def units(self, X: Float[np.ndarray, "N D"]) -> Float[Array, "#D"]:
         if self.features is not None:
@@ -361,6 +308,22 @@ class Inducing(ByVariables):
     def at(self, centres: Centres) -> "Inducing":
         place = "points" if self.variables is None else "variables"
         return eqx.tree_at(lambda r: getattr(r, place), self, centres, is_leaf=_is_none)
+
+
+def coarse(own: Representation) -> Representation:
+    """The same with few inducing points, for initial hyper-parameters."""
+    if not isinstance(own, Inducing) or own.features is not None or own.remembered is not None:
+        return own
+    points = np.asarray(own.centres)
+    if len(points) <= _COARSE_POINTS:
+        return own
+    few = np.linspace(0, len(points) - 1, _COARSE_POINTS).astype(int)
+    return dataclasses.replace(own, number=_COARSE_POINTS, points=points[few])
+
+
+def row_sums(own: Representation) -> RowsAsSums | None:
+    """Sums that stand for the rows where sites are the likelihood itself; None without any."""
+    return own.sums if isinstance(own, Inducing) else None
 
 
 def _is_none(leaf: Any) -> bool:

@@ -42,6 +42,5 @@ class AugmentedVI(SiteMethod):
     def subsamples_classes(self) -> bool:
         # Else terms of other classes that are held are not what this method makes of them.
         own = type(self.augmentation) in (type(None), NegativeMultinomialPolyaGamma)
-        return (
-            own and self.streaming_prior is None and not self.representation.one_coefficient_a_row
-        )
+        points = not self.representation.traits.one_coefficient_a_row
+        return own and points and self.streaming_prior is None

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.diagnostics import diagnose
-from latentgp.errors import InputError
+from latentgp.errors import check_finite, check_ranges
 from latentgp.likelihoods import LeastSquares, Likelihood
 from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
@@ -25,6 +25,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.protocols import finished, some_rows, streaming_prior_of
 from latentgp.representations.streaming import going_on
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
@@ -84,11 +85,7 @@ class ShortSearch(eqx.Module):
     evaluations: int | None = eqx.field(static=True, default=12)
 
     def __check_init__(self) -> None:
-        if self.rows < 1 or (self.evaluations is not None and self.evaluations < 1):
-            raise InputError(
-                f"ShortSearch needs at least one row and one evaluation, got rows={self.rows} and "
-                f"evaluations={self.evaluations}."
-            )
+        check_ranges(self, rows="at least 1", evaluations="at least 1")
 
 
 class SiteMethod(Method):
@@ -128,11 +125,11 @@ class SiteMethod(Method):
 
     @property
     def spreads_rows(self) -> bool:
-        return self.representation.spreads_rows
+        return self.representation.traits.spreads_rows
 
     @property
     def streaming_prior(self) -> DataSummary | None:
-        return self.representation.streaming_prior
+        return streaming_prior_of(self.representation)
 
     def through_points(
         self,
@@ -196,7 +193,7 @@ class SiteMethod(Method):
         scale = problem.scales(data)
         algorithm, data = self.summed(algorithm, model, data)
         space = problem.space(scale)
-        quiet = not algorithm.representation.estimates_evidence
+        quiet = not algorithm.representation.traits.estimates_evidence
         bounds = search_bounds(space, scale, quiet=quiet)
         rows = data.padded(number_of_shards()).to_device()
         control = problem.control_with(
@@ -219,7 +216,7 @@ class SiteMethod(Method):
                 searched = some.padded(number_of_shards()).to_device()
             elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
                 second = stretched_start(space, scale) if second is None else second
-                part = data.select(algorithm.representation.some_rows(data.size, OPENING_ROWS))
+                part = data.select(some_rows(algorithm.representation, data.size, OPENING_ROWS))
                 others = other_starts(space, scale, part.X)
                 if others:
                     opening = Opening(others, part.padded(number_of_shards()).to_device())
@@ -246,8 +243,8 @@ class SiteMethod(Method):
             vector = jnp.asarray(learned.vector)
             converged = converge_at(final, space, vector, rows, sites)
         converged = converged_sites(final, model, rows, converged)
-        finished = final.representation.finished(converged.posterior, rows)
-        converged = converged._replace(posterior=finished)
+        whole = finished(final.representation, converged.posterior, rows)
+        converged = converged._replace(posterior=whole)
         return Searched(final, space, bounds, rows, model, learned, converged, search)
 
     def at(self, found: "Searched", problem: Problem) -> Fit:
@@ -291,7 +288,7 @@ class CouplingMethod(SiteMethod):
             return self
         few = rows * likelihood.latent_size <= _MOST_COUPLED
         own = self.representation
-        dense = own.one_coefficient_a_row and own.has_dense_factors
+        dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
         return dataclasses.replace(self, coupled=dense and few and self._gains(likelihood))
 
     def couples(self, model: LatentGP) -> bool:
@@ -393,11 +390,7 @@ def converged_sites(
     if converged is None or not np.isfinite(converged.bound):
         converged = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
         converged = raised(algorithm, model, rows, converged)
-    if not np.isfinite(converged.bound):
-        raise InputError(
-            "The log evidence is not a finite number at these hyper-parameters; start from other "
-            "values, or change the units of the data."
-        )
+    check_finite(np.isfinite(converged.bound), "log evidence", "these hyper-parameters")
     return converged
 
 

@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any, ClassVar
 
 from latentgp.errors import InputError
-from latentgp.methods.base import usual_method
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.needs import Needs
 from latentgp.representations.streaming import going_on
 from latentgp.representations.summary import DataSummary, RowsAsSums
 from latentgp.rows.data import Data
@@ -17,7 +17,6 @@ from latentgp.runtime.mesh import number_of_shards
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.sites.augmentations import augmentation_of
 
 
 class ExactGP(SiteMethod):
@@ -42,7 +41,7 @@ class ExactGP(SiteMethod):
         selection: Selection = "greedy-variance",
     ) -> "ExactGP | CollapsedVI":
         own = going_on(self.representation, remembered, number, usual, selection)
-        return ExactGP(own) if own.one_coefficient_a_row else CollapsedVI(own)
+        return ExactGP(own) if own.traits.one_coefficient_a_row else CollapsedVI(own)
 
 
 class CollapsedVI(SiteMethod):
@@ -80,13 +79,7 @@ class CollapsedVI(SiteMethod):
 
 
 def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
-    augmentation = augmentation_of(model.likelihood)
-    if augmentation is None or not augmentation.sites_are_fixed:
-        raise InputError(
-            f"{type(method).__name__} needs Gaussian noise on one output, or classes by least "
-            f"squares, but the likelihood is {type(model.likelihood).__name__}; use "
-            f"{usual_method(model.likelihood)}."
-        )
+    Needs(fixed_sites=True).check(type(method).__name__, likelihood=model.likelihood)
     return SiteInference.of(model, method.representation, AugmentationRule())
 
 

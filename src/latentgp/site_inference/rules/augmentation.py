@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 from jax.core import Tracer
@@ -9,6 +11,7 @@ from jax.core import Tracer
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.scale_mixture import CompletelyMonotone
+from latentgp.representations.needs import Needs
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.sites.augmentations import (
     Augmentation,
@@ -62,12 +65,9 @@ class AugmentationRule(SiteRule):
         Raises:
             InputError: the likelihood has none, or this one is not for it.
         """
-        augmentation = self.augmentation or augmentation_of(likelihood)
-        if augmentation is None:
-            raise InputError(
-                f"{type(likelihood).__name__} has no augmentation, which this method needs; "
-                "use VariationalInference, or register one with augmentation_of.register."
-            )
+        if self.augmentation is None:
+            Needs(augmentation=True).check("This method", likelihood=likelihood)
+        augmentation: Any = self.augmentation or augmentation_of(likelihood)
         if not augmentation.fits(likelihood):
             raise InputError(
                 f"{type(augmentation).__name__} is no augmentation of {type(likelihood).__name__}; "

@@ -52,7 +52,7 @@ class SiteRule(eqx.Module):
 
     @property
     def power(self) -> float:
-        """Power of p(f given u) in the sites, see `configured_for`: 0 variational, 1 FITC."""
+        """Power of p(f given u) in the sites, see `SiteForm`: 0 variational, 1 FITC."""
         return 0.0
 
     @property

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
-from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import turned
 from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.numerics.small_matrices import small_cholesky, small_eigh, small_solve_lower
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.needs import Needs
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.rules.laplace import LaplaceRule
@@ -200,11 +200,7 @@ class MomentRule(SiteRule):
         return not likelihood.is_jointly_log_concave
 
     def check(self, likelihood: Likelihood) -> None:
-        if not likelihood.is_normalised:
-            raise InputError(
-                f"{type(likelihood).__name__} is a pseudo-likelihood without meaningful moments; "
-                "use VariationalInference or AugmentedVI."
-            )
+        Needs(normalised=True).check("ExpectationPropagation", likelihood=likelihood)
 
     def sites_are_fixed(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)

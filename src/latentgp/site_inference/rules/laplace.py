@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian
 from latentgp.likelihoods.base import (
     AnyMarginals,
@@ -20,6 +19,7 @@ from latentgp.likelihoods.base import (
 )
 from latentgp.numerics.small_matrices import small_eigh, small_with_values
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.needs import Needs
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -104,11 +104,7 @@ class LaplaceRule(SiteRule):
         return LaplaceRule(self.step_size, held=False, coupled=self.coupled)
 
     def check(self, likelihood: Likelihood) -> None:
-        if not likelihood.is_smooth:
-            raise InputError(
-                f"{type(likelihood).__name__} has kinks or steps, so Laplace, which needs "
-                "curvature, cannot be used; use VariationalInference or ExpectationPropagation."
-            )
+        Needs(curvature=True).check("Laplace", likelihood=likelihood)
 
     def sites_are_fixed(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool
 
-from latentgp.errors import InputError
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly, turned
 from latentgp.numerics.quadrature import training_nodes
+from latentgp.representations.needs import Needs
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.rules.expectation_propagation import MomentRule
@@ -112,8 +112,4 @@ class VariationalRule(SiteRule):
         return sites._replace(linear=sites.linear + jnp.clip(slope, -most, most) - slope)
 
     def check(self, likelihood: Likelihood) -> None:
-        if not likelihood.is_positive:
-            raise InputError(
-                f"{type(likelihood).__name__} is zero for some latents, so E log p(y | f) is minus "
-                "infinity and there is no variational bound; use ExpectationPropagation."
-            )
+        Needs(positive=True).check("VariationalInference", likelihood=likelihood)

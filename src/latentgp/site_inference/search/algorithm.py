@@ -15,12 +15,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError
-from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.models import LatentGP
 from latentgp.posteriors.evidence import EvidenceKind
 from latentgp.representations.base import LatentPosterior, Representation
+from latentgp.representations.inducing.representation import coarse
 from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.needs import check_form
+from latentgp.representations.protocols import streaming_prior_of
+from latentgp.representations.site_form import SiteForm
 from latentgp.rows.data import Data
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.search.anderson import Update, residual_norm
@@ -93,23 +96,11 @@ class SiteInference(eqx.Module):
         Raises:
             InputError: the rule cannot be used on the likelihood.
         """
-        rule.check(model.likelihood)
-        if rule.coupled or not rule.sites_are_fixed(model.likelihood):
-            if representation.estimates_variances and (
-                rule.at_the_mode() is None or model.likelihood.latent_size > 1
-            ):
-                raise InputError(
-                    f"{type(representation).__name__} has noisy estimates of the variances at the "
-                    "rows, and works with ExactGP, and with Laplace for likelihoods of one "
-                    "latent function; use Inducing(...) or Dense()."
-                )
-            representation = representation.of_latents()
-        signed = (rule.at_the_mode() or rule).signed(model.likelihood)
-        configured = representation.configured_for(signed=signed, power=rule.power)
-        if model.likelihood.latent_size > 1 and rule.shares_precisions(model.likelihood):
-            configured = configured.sharing()
-        if rule.coupled:
-            configured = configured.coupling()
+        likelihood = model.likelihood
+        rule.check(likelihood)
+        form = site_form(rule, likelihood)
+        check_form(representation, form, likelihood, at_the_mode=rule.at_the_mode() is not None)
+        configured = representation.for_sites(form)
         return cls(configured, rule, tolerance, max_updates)
 
     def until_converged(self) -> "SiteInference":
@@ -129,7 +120,7 @@ class SiteInference(eqx.Module):
 
     def coarse(self) -> "SiteInference":
         """Rough algorithm with few inducing points, for initial hyper-parameters."""
-        return replace(self.rough(), representation=self.representation.coarse())
+        return replace(self.rough(), representation=coarse(self.representation))
 
     def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
         """The state with the first sites."""
@@ -198,12 +189,13 @@ class SiteInference(eqx.Module):
 
     def evidence_kind(self, model: LatentGP) -> EvidenceKind:
         """Kind of the log evidence: exact, a lower bound or an approximation."""
-        if self.representation.evidence_is_exact and self.rule.sites_are_fixed(model.likelihood):
+        evidence = self.representation.traits.evidence
+        if evidence == "exact" and self.rule.sites_are_fixed(model.likelihood):
             return "exact"
         is_bound = (
             self.rule.is_bound(model.likelihood)
-            and self.representation.evidence_is_bound
-            and self.representation.streaming_prior is None
+            and evidence != "approximation"
+            and streaming_prior_of(self.representation) is None
         )
         return "lower bound" if is_bound else "approximation"
 
@@ -230,6 +222,17 @@ class SiteInference(eqx.Module):
     def no_sites(self, like: Float[Array, "N Q"]) -> Sites:
         """Factors of one, of the rule's kind."""
         return CoupledSites.none(like) if self.rule.coupled else GaussianSites.none(like)
+
+
+def site_form(rule: SiteRule, likelihood: Likelihood) -> SiteForm:
+    """Form of the sites that a rule makes for a likelihood."""
+    return SiteForm(
+        moved=rule.coupled or not rule.sites_are_fixed(likelihood),
+        signed=(rule.at_the_mode() or rule).signed(likelihood),
+        power=rule.power,
+        shared=likelihood.latent_size > 1 and rule.shares_precisions(likelihood),
+        coupled=rule.coupled,
+    )
 
 
 def rows_of(data: Data) -> Rows:

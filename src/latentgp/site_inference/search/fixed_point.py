@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.site_inference.search.algorithm import Read, SiteInference
+from latentgp.site_inference.search.algorithm import Read, SiteInference, site_form
 from latentgp.site_inference.search.anderson import History, Update, accelerated
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
@@ -59,7 +60,8 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     """
     rule, likelihood = algorithm.rule, model.likelihood
     if not rule.reads_variances(likelihood):
-        means = algorithm.representation.for_means()
+        form = dataclasses.replace(site_form(rule, likelihood), means_alone=True)
+        means = algorithm.representation.for_sites(form)
         algorithm = eqx.tree_at(lambda a: a.representation, algorithm, means)
     full, dtype = rule.step_size, data.X.dtype
     kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import check_finite
 from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.protocols import SeesNearRows, some_rows
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first
@@ -106,14 +107,16 @@ def learn(
         stored = shard_rows(stored)
     runs = _Runs(algorithm, space, bounds, search)
     try:
-        if data.size > _THINNED_FROM and not algorithm.representation.one_coefficient_a_row:
+        if data.size > _THINNED_FROM and not algorithm.representation.traits.one_coefficient_a_row:
             start, sites = runs.on_thinned_rows(first, data, stored)
             first_step = _FIRST_STEP_AFTER_THINNED
         else:
             start, first_step = first, _FIRST_STEP
             if opening is not None:
                 start, first_step = runs.opened(first, opening, data)
-            if algorithm.representation.rows_looked_at(data.size) > _THINNED_FROM:
+            own = algorithm.representation
+            seen = own.rows_looked_at(data.size) if isinstance(own, SeesNearRows) else data.size
+            if seen > _THINNED_FROM:
                 start, first_step = runs.on_a_part(start, data), _FIRST_STEP_AFTER_THINNED
             sites = starting_sites(algorithm, space.model, data)
         if stored is not None and search.has_reached(0):
@@ -145,9 +148,10 @@ def on_some_rows(algorithm: SiteInference, data: Data, rows: int) -> tuple[SiteI
     Where the evidence is a sum over rows it takes their terms, in which they see all rows;
     otherwise these rows alone, as the representation picks them, with the weights that they have.
     """
-    own = algorithm.representation.with_terms(rows)
+    given = algorithm.representation
+    own = given.with_terms(rows) if isinstance(given, SeesNearRows) else None
     if own is None:
-        return algorithm, data.select(algorithm.representation.some_rows(data.size, rows))
+        return algorithm, data.select(some_rows(given, data.size, rows))
     return dataclasses.replace(algorithm, representation=own), data
 
 
@@ -238,7 +242,9 @@ class _Runs:
             start, first_step = self._search.best(run).vector, _FIRST_STEP_AFTER_THINNED
             may = ended and renewals < _MOST_RENEWALS
             own = self._algorithm.representation
-            again = own.renewed(data.X, data.weights, self._kernel(start)) if may else None
+            again = None
+            if may and isinstance(own, SeesNearRows):
+                again = own.renewed(data.X, data.weights, self._kernel(start))
             if again is not None:
                 self._algorithm = dataclasses.replace(self._algorithm, representation=again)
                 self._search.began_anew(run)
@@ -269,7 +275,7 @@ class _Runs:
         """
         from scipy.optimize import minimize  # takes long to import
 
-        estimated = self._algorithm.representation.estimates_evidence
+        estimated = self._algorithm.representation.traits.estimates_evidence
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
@@ -408,11 +414,7 @@ class _Runs:
         value, gradient = float(value), np.array(gradient)
         seen = [r.value for r in self._search.records if r.restart == run]
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-            if not seen:
-                raise InputError(
-                    "The bound is not a finite number at the hyper-parameters that the search "
-                    "starts from; start from other values, or change the units of the data."
-                )
+            check_finite(seen, "bound", "the start of the search")
             # Far outside: far below everything seen, so that the line search steps back.
             value, gradient = max(seen) - 1e3 * (1 + abs(max(seen))), np.zeros_like(vector)
         if not seen or value > max(seen) - _FAR_BELOW * data.size:

@@ -16,8 +16,10 @@ from jaxtyping import Float, Int
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
-from latentgp.representations.base import LatentPosterior, Representation
+from latentgp.representations.base import LatentPosterior
 from latentgp.representations.evidence import log_evidence_and_posterior
+from latentgp.representations.inducing.representation import row_sums
+from latentgp.representations.summary import RowsAsSums
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
@@ -94,8 +96,8 @@ def evaluate(
 ) -> Evaluation:
     """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
-        if algorithm.representation.row_sums is not None:
-            return _evaluate_sums(algorithm.representation, space, vector, sites)
+        if (sums := row_sums(algorithm.representation)) is not None:
+            return _evaluate_sums(sums, space, vector, sites)
         return _evaluate_exact(algorithm, space, vector, data, sites)[0]
     ascended = ascend(algorithm, model_at(space, vector), data, sites)
     return _evaluate_ascended(algorithm, space, vector, data, ascended)
@@ -182,7 +184,7 @@ def converge_at(
     sites: Sites,
 ) -> Converged:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
-    if algorithm.representation.row_sums is not None:
+    if row_sums(algorithm.representation) is not None:
         return converge(algorithm, model_at(space, vector), data, sites)
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
         return _evaluate_exact(algorithm, space, vector, data, sites)[1]
@@ -235,23 +237,21 @@ def _evaluate_exact(
 
 
 def _evaluate_sums(
-    representation: Representation, space: ParameterSpace, vector: Float[Array, "P"], sites: Sites
+    sums: RowsAsSums, space: ParameterSpace, vector: Float[Array, "P"], sites: Sites
 ) -> Evaluation:
     """The same from sums over rows, whatever their number.
 
     The long program knows nothing of priors, so that others compile next to nothing.
     """
-    bound, in_model = _slope_of_sums(representation, model_at(space, vector))
+    bound, in_model = _slope_of_sums(sums, model_at(space, vector))
     value, gradient = _with_prior(space, vector, bound, in_model)
     return Evaluation(value, bound, gradient, sites, *_one_update(bound))
 
 
 @Program
-def _slope_of_sums(
-    representation: Representation, model: LatentGP
-) -> tuple[Float[Array, ""], LatentGP]:
+def _slope_of_sums(sums: RowsAsSums, model: LatentGP) -> tuple[Float[Array, ""], LatentGP]:
     """The bound from sums, and its derivative in the model."""
-    return jax.value_and_grad(lambda model: representation.row_sums.evidence(model))(model)
+    return jax.value_and_grad(sums.evidence)(model)
 
 
 @Program
@@ -274,7 +274,7 @@ def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
     offset = prior_mean(model, data)
     none, anywhere = algorithm.no_sites(offset), Marginals(offset, jnp.ones_like(offset))
     sites = algorithm.new_sites(model, rows_of(data), anywhere, none)
-    sums = algorithm.representation.row_sums
+    sums = row_sums(algorithm.representation)
     if sums is not None:
         posterior, bound = sums.posterior(model)
     else:

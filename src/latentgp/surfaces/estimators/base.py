@@ -309,7 +309,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if method.reads_batches:  # by itself
             batches = method.continued(batch_size, epochs)
         else:
-            if own is None or own.one_coefficient_a_row:
+            if own is None or own.traits.one_coefficient_a_row:
                 number, usual = self._number_of_points(), usual_number_of_points(self.model_)
                 method = method.through_points(None, number, usual, selection="k-means++")
             batches = answer("batches")(method, batch_size=batch_size or 1000, epochs=epochs or 20)

@@ -15,7 +15,6 @@ from scipy.special import logsumexp
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly
-from latentgp.methods.base import sites_are_known
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
 from latentgp.modules import stored
@@ -27,6 +26,7 @@ from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.coupled import CoupledPosterior
+from latentgp.representations.needs import sites_are_known
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
@@ -314,7 +314,7 @@ def _anew(
     size = affordable(data, model.likelihood.latent_size, len(parts))
     chosen = np.sort(np.argsort(-told, kind="stable")[:size])
     unknown = held._replace(how=f"{held.how}, whose error is not known")
-    if not len(chosen) or not settled.representation.one_coefficient_a_row:
+    if not len(chosen) or not settled.representation.traits.one_coefficient_a_row:
         return unknown, nothing
     scores = []
     for k, (part, law) in enumerate(zip(parts, laws, strict=True)):

@@ -244,7 +244,7 @@ class TableModel:
                 "file without batches"
             )
         held = settings.get("representation")
-        if held is not None and held.one_coefficient_a_row:
+        if held is not None and held.traits.one_coefficient_a_row:
             raise InputError(
                 f"representation={held} keeps coefficients of every row and cannot be fitted in "
                 "batches: take Inducing(200), or fit one file without batches"

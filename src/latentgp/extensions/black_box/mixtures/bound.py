@@ -180,7 +180,7 @@ class MixtureBound(Module):
             found = own.expected(model.likelihood, means, variances, key)
             return jax.random.fold_in(key, 1), jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), found)
 
-        if self.representation.one_coefficient_a_row:
+        if self.representation.traits.one_coefficient_a_row:
             found = chunk(key, self.data, None)[1]
         else:
             found = scan_rows(chunk, key, self.data, columns=mixture.mean[0].size)[1]

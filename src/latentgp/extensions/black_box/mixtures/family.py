@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.black_box.mixtures.own_points import OwnPoints
+from latentgp.extensions.black_box.mixtures.own_points import OwnPoints, whitening_of
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.sums import sum_over_first
@@ -55,7 +55,7 @@ class Basis(NamedTuple):
         coordinates: Coordinates,
     ) -> "Basis":
         """Those of a model at some rows; differentiable in the model."""
-        whitening: Any = representation.whitening(model.kernel, data.X)
+        whitening = whitening_of(representation, model.kernel, data.X)
         lower, features = whitening.lower, whitening.features
         identity = jnp.broadcast_to(jnp.eye(lower.shape[1], dtype=lower.dtype), lower.shape)
         precision, logs = identity, jnp.zeros(len(lower), lower.dtype)
@@ -64,7 +64,7 @@ class Basis(NamedTuple):
             precision = vmap_latents(lambda inverse: inverse.T @ inverse, inverse)
             logs = -2 * jnp.sum(jnp.log(jnp.diagonal(lower, axis1=1, axis2=2)), axis=1)
             features = vmap_latents(lambda inverse, part: inverse.T @ part, inverse, features)
-            if representation.one_coefficient_a_row:
+            if representation.traits.one_coefficient_a_row:
                 features = identity
         offset = prior_mean(model, data)
         return cls(features, whitening.residual, precision, logs, offset, lower)

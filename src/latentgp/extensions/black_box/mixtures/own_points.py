@@ -12,7 +12,10 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.modules import Module
 from latentgp.numerics.triangular import solve_lower
+from latentgp.representations import Representation
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
+from latentgp.representations.protocols import coefficients_of
+from latentgp.representations.traits import Traits
 from latentgp.representations.whitening import whitening_from
 from latentgp.typing import Array
 
@@ -45,9 +48,8 @@ class OwnPoints(Module):
     points: Float[Array, "Q M D"]
 
     @property
-    def one_coefficient_a_row(self) -> bool:
-        """Never."""
-        return False
+    def traits(self) -> Traits:
+        return Traits(evidence="bound")
 
     @classmethod
     def checked(cls, given: Any, columns: int, latents: int) -> "OwnPoints":
@@ -83,6 +85,16 @@ class OwnPoints(Module):
         flat = points.reshape(-1, points.shape[2])
         union, places = np.unique(flat, axis=0, return_inverse=True)
         return union, places.reshape(points.shape[:2])
+
+
+def whitening_of(
+    representation: Representation | OwnPoints, kernel: LatentKernel, X: Float[Array, "N D"]
+) -> Any:
+    """The map from white coefficients to f at some rows."""
+    own = (
+        representation if isinstance(representation, OwnPoints) else coefficients_of(representation)
+    )
+    return own.whitening(kernel, X)
 
 
 def among_all(

@@ -14,6 +14,7 @@ from latentgp.errors import InputError
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import profiled
+from latentgp.extensions.black_box.mixtures.own_points import whitening_of
 from latentgp.extensions.black_box.mixtures.search import Found
 from latentgp.likelihoods.base import Marginals
 from latentgp.likelihoods.row_modes import is_concave, row_modes
@@ -132,7 +133,7 @@ def _white_of(
             f"BlackBoxVI.start_means must have shape {shape}, components, centres and latents, got "
             f"{given.shape}."
         )
-    centres: Any = bound.representation.whitening(model.kernel, bound.data.X).centres
+    centres = whitening_of(bound.representation, model.kernel, bound.data.X).centres
     if centres.ndim == 2:
         offset = jnp.broadcast_to(model.mean(centres), shape[1:])
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, Key
 
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound, Terms
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
-from latentgp.extensions.black_box.mixtures.own_points import OwnPoints, among_all
+from latentgp.extensions.black_box.mixtures.own_points import OwnPoints, among_all, whitening_of
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
@@ -142,9 +142,9 @@ def _posterior(
     precision: Float[Array, "Q M *M"],
     united: tuple[Float[Array, "P D"], Int[Array, "Q M"]] | None,
 ) -> InducingPosterior:
-    whitening: Any = bound.representation.whitening(model.kernel, bound.data.X[:1])
-    if bound.representation.one_coefficient_a_row:
-        whitening = bound.representation.whitening(model.kernel, bound.data.X)
+    X = bound.data.X
+    rows = X if bound.representation.traits.one_coefficient_a_row else X[:1]
+    whitening = whitening_of(bound.representation, model.kernel, rows)
     lower = whitening.lower
     if precision.ndim == 2:
         precision = jax.vmap(jnp.diag)(precision)

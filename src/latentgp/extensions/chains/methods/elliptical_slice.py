@@ -7,14 +7,12 @@ from typing import ClassVar
 import equinox as eqx
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
 from latentgp.extensions.chains.coordinates import starting_point
 from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.methods.base import usual_method
-from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.typing import Array
@@ -57,12 +55,9 @@ class EllipticalSlice(SamplingMethod):
     warmup: int = eqx.field(static=True, default=500)
     thin: int = eqx.field(static=True, default=5)
 
-    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
-        if not model.likelihood.is_positive:
-            raise InputError(
-                f"{type(model.likelihood).__name__} gives some targets a density of zero, from "
-                f"which a slice cannot recover; use {usual_method(model.likelihood)}."
-            )
+    @property
+    def needs(self) -> Needs:
+        return Needs(positive=True)
 
     def sampler(self, target: WhiteTarget) -> "EllipticalSliceSampler":
         return EllipticalSliceSampler(target)

@@ -6,18 +6,18 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.chains.gibbs import Gibbs, GibbsSampler, HyperUpdate
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
-from latentgp.methods.base import usual_method
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs, usual_method
 from latentgp.rows.data import Data
 from latentgp.site_inference.methods.augmented import AugmentedVI
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.rules.augmentation import AugmentationRule
-from latentgp.sites.augmentations import Augmentation, augmentation_of
+from latentgp.sites.augmentations import Augmentation
 
 
 class GibbsSampling(SamplingMethod):
@@ -63,30 +63,18 @@ class GibbsSampling(SamplingMethod):
     slow_rows: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
-        if not 0 <= self.power <= 1:
-            raise InputError(f"GibbsSampling.power must be in [0, 1], got {self.power}.")
-        if not 0 <= self.over_relaxation < 1:
-            raise InputError(
-                f"GibbsSampling.over_relaxation must be in [0, 1), got {self.over_relaxation}."
-            )
-        if self.slow_rows < 0:
-            raise InputError(f"GibbsSampling.slow_rows must be 0 or more, got {self.slow_rows}.")
-        if self.hyperparameters not in ("slice", "metropolis"):
-            raise InputError(
-                'GibbsSampling.hyperparameters must be "slice" or "metropolis", got '
-                f"{self.hyperparameters!r}."
-            )
+        check_ranges(self, power="[0, 1]", over_relaxation="[0, 1)", slow_rows="at least 0")
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
-        if self.augmentation is None and augmentation_of(model.likelihood) is None:
-            draws = "NUTS for draws, or " if model.likelihood.is_continuous else ""
-            raise InputError(
-                f"{type(model.likelihood).__name__} has no augmentation, which GibbsSampling "
-                f"needs; use {draws}{usual_method(model.likelihood)}."
+        if self.augmentation is None:
+            usual = usual_method(model.likelihood)
+            instead = f"NUTS for draws, or {usual}" if model.likelihood.is_continuous else usual
+            Needs(augmentation=True).check(
+                "GibbsSampling", likelihood=model.likelihood, instead=instead
             )
         rule = AugmentationRule(augmentation=self.augmentation)
         rule.check(model.likelihood)
-        dense = self.representation.one_coefficient_a_row
+        dense = self.representation.traits.one_coefficient_a_row
         if dense or not learns_hyperparameters:
             return
         if len(rule.blocks(model.likelihood)) > 1 or self.power > 0:

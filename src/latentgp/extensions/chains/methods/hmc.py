@@ -6,13 +6,13 @@ from typing import cast, get_args
 
 import equinox as eqx
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.hmc import HMCSampler, Tuning
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
 
@@ -63,24 +63,14 @@ class HMC(SamplingMethod):
     coupling: str = eqx.field(static=True, default="whitened")
 
     def __check_init__(self) -> None:
-        if not 0 < self.target_acceptance < 1:
-            raise InputError(
-                f"HMC.target_acceptance must be in (0, 1), got {self.target_acceptance}."
-            )
-        if self.steps < 1 or self.warmup < 1:
-            raise InputError(
-                f"HMC needs steps and a warm-up of at least 1, got {self.steps} and {self.warmup}."
-            )
+        ranges = {"target_acceptance": "(0, 1)", "steps": "at least 1", "warmup": "at least 1"}
+        check_ranges(self, **ranges)
         check_choices(self, tuning=get_args(Tuning), coupling=get_args(Kind))
         self._check_coordinates(self.coupling)
 
-    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
-        if not model.likelihood.is_continuous:
-            raise InputError(
-                f"{type(model.likelihood).__name__} is a step function of f, whose gradient is "
-                'zero, so HMC cannot move; use MCMC(latents="elliptical-slice", '
-                'coupling="whitened").'
-            )
+    @property
+    def needs(self) -> Needs:
+        return Needs(continuous=True)
 
     def sampler(self, target: WhiteTarget) -> HMCSampler:
         return HMCSampler.of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.chains.couplings.ancillary import Partial, Sites, Whitened
 from latentgp.extensions.chains.couplings.annealed import Annealed
 from latentgp.extensions.chains.couplings.base import Coupling
@@ -33,9 +33,8 @@ from latentgp.extensions.chains.latents.rotations import Rotations
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.methods.base import usual_method
-from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
 
@@ -156,15 +155,8 @@ class MCMC(SamplingMethod):
         known = (*HYPERPARAMETERS, None)
         check_choices(self, latents=LATENTS, coupling=(*COUPLINGS, None), hyperparameters=known)
         self._check_matrices()
-        if self.repeats is not None and self.repeats < 1:
-            raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
-        if self.samples < 1 or not 0 <= self.correlation < 1:
-            raise InputError(
-                "MCMC needs samples of at least 1 and a correlation in [0, 1), got "
-                f"{self.samples} and {self.correlation}."
-            )
-        if self.temperatures < 1:
-            raise InputError(f"MCMC.temperatures must be at least 1, got {self.temperatures}.")
+        least = dict.fromkeys(("repeats", "samples", "temperatures"), "at least 1")
+        check_ranges(self, **least, correlation="[0, 1)")
         if self.temperatures > 1 and (self._coupling != "pseudo-marginal" or self.correlation):
             raise InputError(
                 f"MCMC(temperatures={self.temperatures}) anneals the draws of a pseudo-marginal "
@@ -191,75 +183,56 @@ class MCMC(SamplingMethod):
                 'MCMC(hyperparameters="riemannian-hmc") has a metric of hyper-parameters given f; '
                 f'use coupling="centred", not "{self._coupling}".'
             )
-        if self.conjugate_variance and not self.representation.one_coefficient_a_row:
-            raise InputError(
-                "MCMC(conjugate_variance=True) draws a variance given f at the rows, but what "
-                "inducing points leave open changes with it too; use Dense(), or leave it out."
-            )
-        if self._coupling in ("centred", "interwoven") and not (
-            self.representation.one_coefficient_a_row
-        ):
-            raise InputError(
-                f'MCMC(coupling="{self._coupling}") holds f at the rows, which inducing points do '
-                'not have; use "sites" or "whitened", or Dense().'
-            )
+        at_rows = Needs(latents_at_rows=True)
+        if self._coupling in ("centred", "interwoven"):
+            at_rows.check(f'MCMC(coupling="{self._coupling}")', representation=self.representation)
+        if self.conjugate_variance:
+            at_rows.check("MCMC(conjugate_variance=True)", representation=self.representation)
 
     def _check_matrices(self) -> None:
-        if self.representation.has_dense_factors:
+        if self.representation.traits.dense_factors:
             return
+        own, by_sites = self.representation, self._coupling in _BY_SITES
         for name, refused in _BY_MATRICES.items():
             if (got := getattr(self, name)) in refused:
-                raise InputError(
-                    f'MCMC({name}="{got}") needs dense factors, which Neighbours does not have; '
-                    'use coupling="partial", "sites", "whitened", "centred" or "interwoven" with '
-                    "other moves than Riemannian, manifold and auxiliary ones, or Dense()."
+                Needs(dense_factors=True).check(
+                    f'MCMC({name}="{got}")',
+                    representation=own,
+                    instead='coupling="partial", "sites", "whitened", "centred" or "interwoven" '
+                    "with other moves than Riemannian, manifold and auxiliary ones, or Dense()",
                 )
-        if self._coupling in _BY_SITES and not self.representation.has_coordinates_of_sites:
-            raise InputError(
-                f'MCMC(coupling="{self._coupling}") needs coordinates of sites, which Markov '
-                'does not have; use "whitened", "centred" or "interwoven", or Dense().'
+        if by_sites:
+            Needs(coordinates_of_sites=True).check(
+                f'MCMC(coupling="{self._coupling}")',
+                representation=own,
+                instead='"whitened", "centred" or "interwoven", or Dense()',
             )
-        if self._hyper_move().differentiates and self._coupling in _BY_SITES:
-            raise InputError(
-                f'MCMC(hyperparameters="{self.hyperparameters}") differentiates coordinates of '
-                'sites, which solves through Neighbours do not allow; use "emulated" or '
-                '"random-walk", or coupling="whitened".'
+        if by_sites and self._hyper_move().differentiates:
+            Needs(dense_factors=True).check(
+                f'MCMC(hyperparameters="{self.hyperparameters}")',
+                representation=own,
+                instead='"emulated" or "random-walk", or coupling="whitened"',
             )
 
     @property
     def _coupling(self) -> str:
-        usual = "sites" if self.representation.has_dense_factors else "partial"
-        if not self.representation.has_coordinates_of_sites:
+        usual = "sites" if self.representation.traits.dense_factors else "partial"
+        if not self.representation.traits.coordinates_of_sites:
             usual = "whitened"
         return self.coupling or usual
 
-    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
-        likelihood, name = model.likelihood, type(model.likelihood).__name__
-        if not likelihood.is_positive:
-            raise InputError(
-                f"{name} gives some targets a density of zero, from which a chain cannot recover; "
-                f"use {usual_method(likelihood)}."
-            )
+    @property
+    def needs(self) -> Needs:
         needs_gradient = (
             self.latents not in _WITHOUT_GRADIENT
             or self._coupling in (*_BY_SITES, "surrogate")
             or self._hyper_move().differentiates
         )
-        concave = likelihood.is_log_concave and likelihood.latent_size == 1
-        if self.latents in _CURVED and not (concave or likelihood.is_jointly_log_concave):
-            raise InputError(
-                f"{name} is not log-concave, so its curvature is no metric; use "
-                'MCMC(latents="rotations") or "identity-hmc".'
-            )
-        if needs_gradient and not likelihood.is_continuous:
-            raise InputError(
-                f"{name} is a step function of f, whose gradient is zero; use "
-                'MCMC(latents="elliptical-slice", coupling="whitened").'
-            )
+        return Needs(positive=True, concave=self.latents in _CURVED, continuous=needs_gradient)
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
         couplings = COUPLINGS[self._coupling]
-        dense = self.representation.has_dense_factors
+        dense = self.representation.traits.dense_factors
         one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
         if self._coupling == "pseudo-marginal":
             couplings = (self._pseudo_marginal(),)

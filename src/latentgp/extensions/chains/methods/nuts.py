@@ -8,7 +8,7 @@ import equinox as eqx
 import numpy as np
 
 from latentgp.distributions import TiltedScaleMixture
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.nuts import NUTSSampler
@@ -16,6 +16,7 @@ from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.likelihoods import ScaleMixture
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.site_inference.rules.augmentation import AugmentationRule
@@ -61,31 +62,23 @@ class NUTS(SamplingMethod):
     coupling: str = eqx.field(static=True, default="whitened")
 
     def __check_init__(self) -> None:
-        if not 0 < self.target_acceptance < 1:
-            raise InputError(
-                f"NUTS.target_acceptance must be in (0, 1), got {self.target_acceptance}."
-            )
-        if self.warmup < 1:
-            raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
+        check_ranges(self, target_acceptance="(0, 1)", warmup="at least 1")
         check_choices(self, coupling=get_args(Kind))
         self._check_coordinates(self.coupling)
         if self.augmented and self.coupling != "whitened":
             raise InputError(
                 'NUTS(augmented=True) works with white coefficients; leave the coupling "whitened".'
             )
-        if self.augmented and not self.representation.one_coefficient_a_row:
-            raise InputError(
-                "NUTS(augmented=True) works with one coefficient a row; leave the representation "
-                "Dense()."
-            )
+        if self.augmented:
+            at_rows = Needs(latents_at_rows=True)
+            at_rows.check("NUTS(augmented=True)", representation=self.representation)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(continuous=True)
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         likelihood = model.likelihood
-        if not likelihood.is_continuous:
-            raise InputError(
-                f"{type(likelihood).__name__} is a step function of f, whose gradient is zero, "
-                "so NUTS cannot move; use ExpectationPropagation, or Softmax."
-            )
         if not self.augmented:
             return
         augmentation = AugmentationRule().chosen(likelihood)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int, Key
 
 from latentgp.diagnostics import mean_prior_variances
-from latentgp.errors import InputError
+from latentgp.errors import check_ranges
 from latentgp.extensions.chains.diagnostics import diagnose_chains
 from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import Sampler, Transition, run_chains
@@ -22,6 +22,9 @@ from latentgp.methods.result import Fit, History
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
+from latentgp.representations.needs import Needs, check_form
+from latentgp.representations.protocols import coefficients_of
+from latentgp.representations.site_form import SiteForm
 from latentgp.rows.data import Data
 from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.mesh import number_of_shards
@@ -55,16 +58,15 @@ class SamplingMethod(Method):
 
     def _check_coordinates(self, coupling: str) -> None:
         """Raise InputError if trajectories cannot move in some coordinates."""
-        name = type(self).__name__
-        if coupling != "whitened" and not self.representation.has_dense_factors:
-            raise InputError(
-                f'{name}(coupling="{coupling}") needs dense factors, which Neighbours does '
-                'not have; leave the coupling "whitened", or use Dense().'
+        if coupling != "whitened":
+            Needs(dense_factors=True).check(
+                f'{type(self).__name__}(coupling="{coupling}")',
+                representation=self.representation,
+                instead='coupling="whitened", or Dense()',
             )
 
-    @abstractmethod
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
-        """Raise InputError if the method cannot be used on the model."""
+        """Raise InputError for what `needs` cannot say of a model; nothing unless overridden."""
 
     def sampler(self, target: WhiteTarget) -> Sampler:
         """The transition for a target of white coefficients.
@@ -126,7 +128,11 @@ class SamplingMethod(Method):
         scale = problem.scales(data)
         space = problem.space(scale)
         self.check(model, space.size > 0)
-        representation = self.representation.of_latents()
+        form = SiteForm(moved=True)
+        Needs(all_rows=True).check(type(self).__name__, representation=self.representation)
+        check_form(self.representation, form, model.likelihood)
+        representation = self.representation.for_sites(form)
+        coefficients_of(representation)
         ready = representation.initialise(data.X, data.weights, model.kernel, key)
         control = problem.control_with(self, self, space)
         if space.size:
@@ -149,7 +155,7 @@ class SamplingMethod(Method):
             summary=posterior.summary,
             seconds=problem.seconds,
             prior_variance=float(np.max(mean_prior_variances(posterior.model.kernel, data))),
-            notes=ready.notes,
+            notes=ready.traits.notes,
         )
         return Fit(posterior.model, posterior, History.of(), diagnostics)
 
@@ -171,12 +177,8 @@ class SamplingMethod(Method):
 
 def check_chains(method: Any) -> None:
     """Raise InputError unless a method makes chains that have draws."""
-    if min(method.chains, method.draws, method.thin) < 1 or method.warmup < 0:
-        raise InputError(
-            f"{type(method).__name__} needs at least one chain, draw and sweep a draw, and a "
-            f"warm-up of at least 0, got chains={method.chains}, draws={method.draws}, "
-            f"thin={method.thin}, warmup={method.warmup}."
-        )
+    least = dict.fromkeys(("chains", "draws", "thin"), "at least 1")
+    check_ranges(method, **least, warmup="at least 0")
 
 
 def watched_of(problem: Problem, draws: int) -> Int[np.ndarray, "W"]:

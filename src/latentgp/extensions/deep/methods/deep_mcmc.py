@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Key
 
 from latentgp.diagnostics import mean_prior_variances
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.chains.diagnostics import diagnose_chains
 from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import run_chains
@@ -25,12 +25,12 @@ from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
 from latentgp.extensions.deep.posterior import DeepComponents, LayeredComponents, ProcessComponents
 from latentgp.extensions.deep.processes import PATH_FEATURES
 from latentgp.extensions.deep.random_features import RandomFeatures
-from latentgp.extensions.iterative.methods.sgld import check_noise
 from latentgp.kernels.directions import DirectionKind
-from latentgp.methods.base import Method, sites_are_known
+from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.needs import Needs, sites_are_known
 from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data
 from latentgp.typing import Array
@@ -105,17 +105,9 @@ class DeepMCMC(Method):
         check_chains(self._settled)
         if self.sampler != "elliptical-slice" and self._settled.warmup == 0:
             raise InputError("DeepMCMC.warmup must be at least 1: steps are scaled there.")
-        if min(self.components, self.batch_size) < 1:
-            raise InputError(
-                "DeepMCMC needs components and a batch_size of at least 1, got "
-                f"{self.components} and {self.batch_size}."
-            )
-        shares = self.target_acceptance, self.friction
-        if not (all(0 < share < 1 for share in shares) and self.step_size > 0):
-            raise InputError(
-                "DeepMCMC needs target_acceptance and friction in (0, 1) and a positive step_size, "
-                f"got {self.target_acceptance}, {self.friction} and {self.step_size}."
-            )
+        least = dict.fromkeys(("components", "batch_size"), "at least 1")
+        shares = dict.fromkeys(("target_acceptance", "friction"), "(0, 1)")
+        check_ranges(self, **least, **shares, step_size="above 0")
 
     @property
     def _settled(self) -> Any:
@@ -127,6 +119,12 @@ class DeepMCMC(Method):
         return dataclasses.replace(
             self, warmup=warmup, thin=thin if self.thin is None else self.thin
         )
+
+    @property
+    def needs(self) -> Needs:
+        if self.sampler == "elliptical-slice":
+            return Needs(gaussian_noise=True)
+        return Needs(continuous=True, positive=True)
 
     def run(self, problem: Problem) -> Fit:
         """Draws of the layers, and of the hyper-parameters if these are learned."""
@@ -186,13 +184,7 @@ class DeepMCMC(Method):
         if not isinstance(model, DeepGP):
             raise InputError("DeepMCMC draws the layers of a DeepGP; of a LatentGP use NUTS().")
         if self.sampler != "elliptical-slice":
-            if not (model.likelihood.is_continuous and model.likelihood.is_positive):
-                raise InputError(
-                    f"{type(model.likelihood).__name__} has steps or zeros, where gradients are "
-                    "uninformative; use a smooth likelihood, such as Softmax for classes."
-                )
             return model
-        check_noise(self, model)
         if model.depth != 2:
             raise InputError(
                 'DeepMCMC("elliptical-slice") draws one hidden layer, but the model has '

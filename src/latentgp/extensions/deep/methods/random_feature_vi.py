@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.diagnostics import Diagnostics
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.batches.method import check_processes, mean_log_density
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
@@ -154,32 +154,18 @@ class RandomFeatureVI(Method):
             raise InputError(
                 f"RandomFeatureVI.draws is a number, or one for each half, got {self.draws}."
             )
-        numbers = (
-            *(self.batch_size, self.patience, self.components, self.importance),
-            *self.draws_by_half,
-            *([] if self.epochs is None else [self.epochs]),
-        )
-        if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
+        if not all(isinstance(number, Integral) and number >= 1 for number in self.draws_by_half):
             raise InputError(
-                "RandomFeatureVI needs a batch_size, epochs, patience, components, importance and "
-                "draws that are whole numbers of at least 1, got "
-                f"{self.batch_size}, {self.epochs}, {self.patience}, {self.components}, "
-                f"{self.importance} and {self.draws}."
+                f"RandomFeatureVI.draws must be whole numbers of at least 1, got {self.draws}."
             )
+        numbers = "batch_size", "patience", "components", "importance", "epochs"
+        rates = {"learning_rate": "above 0", "decay": "above 0", "tolerance": "at least 0"}
+        check_ranges(self, **dict.fromkeys(numbers, "at least 1"), **rates)
+        check_ranges(self, warmup="[0, 1]", held_out="[0, 1)")
         if self.importance > 1 and self.last != "factorised":
             raise InputError(
                 f"RandomFeatureVI(importance={self.importance}) draws all weights; give "
                 'last="factorised" with it.'
-            )
-        if not (self.learning_rate > 0 and self.decay > 0 and self.tolerance >= 0):
-            raise InputError(
-                "RandomFeatureVI needs a positive learning_rate and decay and a tolerance of at "
-                f"least 0, got {self.learning_rate}, {self.decay} and {self.tolerance}."
-            )
-        if not (0 <= self.warmup <= 1 and 0 <= self.held_out < 1):
-            raise InputError(
-                "RandomFeatureVI.warmup and held_out are shares, of steps and rows, got "
-                f"{self.warmup} and {self.held_out}."
             )
 
     @property
@@ -201,8 +187,6 @@ class RandomFeatureVI(Method):
         from latentgp.extensions.deep.inference.importance import ImportanceWeighted
         from latentgp.extensions.deep.inference.steps import DeepInference
 
-        if problem.streaming_prior is not None:
-            raise InputError("RandomFeatureVI cannot start from a stored summary; use Stochastic.")
         model = problem.model
         model = model if isinstance(model, DeepGP) else _shallow(model)
         source, held_out = problem.all_rows, None

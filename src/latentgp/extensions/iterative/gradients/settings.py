@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import equinox as eqx
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.modules import Module
 
 Solver = Literal["conjugate-gradients", "ulisse"]
@@ -55,11 +55,7 @@ class Solves(Module):
 
     def __check_init__(self) -> None:
         check_choices(self, solver=get_args(Solver))
-        if self.probes < 2 or (self.rank is not None and self.rank < 0):
-            raise InputError(
-                "Solves needs at least two probes, whose spread tells the error, and a rank that "
-                f"is not negative, got probes={self.probes} and rank={self.rank}."
-            )
+        check_ranges(self, probes="at least 2", rank="at least 0")
         if self.pathwise and self.solver != "conjugate-gradients":
             raise InputError(
                 "Solves(pathwise=True) multiplies solutions, whose product is biased for random "

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
-from latentgp.errors import InputError
 from latentgp.extensions.iterative.matrix_free.solves import MatrixFreeSolves
 from latentgp.extensions.iterative.solvers.solution import Solution
 from latentgp.kernels import Kernel, LatentKernel
@@ -20,7 +19,6 @@ from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
@@ -144,12 +142,6 @@ class MatrixFreePosterior(LatentPosterior):
             mean_at_rows=self.mean_at_rows[:, rows],
             solved=self.solved[:, rows],
             near=self.near[:, rows],
-        )
-
-    def remembered(self, log_evidence: float) -> StreamingPrior:
-        raise InputError(
-            "MatrixFree(...) has no summary of the data that further rows could be added to; use "
-            "CollapsedVI(Inducing(...)) for streams, or fit all rows again."
         )
 
     def pathwise_update(

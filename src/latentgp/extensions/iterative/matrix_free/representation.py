@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Key, UInt32
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.iterative.matrix_free.posterior import MatrixFreePosterior, Report
 from latentgp.extensions.iterative.matrix_free.solves import (
     MatrixFreeSolves,
@@ -25,11 +25,12 @@ from latentgp.extensions.iterative.matrix_free.solves import (
 from latentgp.extensions.iterative.solvers.log_determinant import Estimate
 from latentgp.extensions.iterative.solvers.structured import Grid, find_grid
 from latentgp.kernels import LatentKernel, OwnKernels
-from latentgp.kernels.precomputed import is_tabulated
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.latent_axis import distinct_kernels, split_linear
-from latentgp.representations.whitening import Whitening
+from latentgp.representations.needs import Needs
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -108,13 +109,8 @@ class MatrixFree(Representation):
             preconditioner=get_args(PreconditionerName),
             precision=get_args(Precision),
         )
-        numbers = self.probes >= 2, 0 < self.tolerance < 1, self.max_steps >= 1
-        if not (all(numbers) and (self.rank is None or self.rank >= 1)):
-            raise InputError(
-                "MatrixFree needs at least two probes, a tolerance between 0 and 1, and at least "
-                f"one step and rank, got probes={self.probes}, tolerance={self.tolerance}, "
-                f"max_steps={self.max_steps} and rank={self.rank}."
-            )
+        least = {"probes": "at least 2", "max_steps": "at least 1", "rank": "at least 1"}
+        check_ranges(self, **least, tolerance="(0, 1)")
 
     def initialise(
         self,
@@ -123,27 +119,27 @@ class MatrixFree(Representation):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> "MatrixFree":
-        if is_tabulated(kernel):
-            raise InputError("Precomputed is a matrix that is kept already; use Dense().")
+        Needs(any_inputs=True).check("MatrixFree", kernel=kernel)
         few = len(X) <= self.exact_up_to
         own = dataclasses.replace(self, key=jax.random.key_data(key), grid=None, exact=few)
         if not self.structured or isinstance(X, Tracer):
             return own
         return dataclasses.replace(own, grid=find_grid(distinct_kernels(kernel), np.asarray(X)))
 
-    def configured_for(self, *, signed: bool, power: float) -> "MatrixFree":
-        if signed:
-            raise InputError(
-                "MatrixFree(...) needs precisions that are not negative, but this likelihood is "
-                "not log-concave; use Dense() or Inducing(...)."
-            )
-        return self
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            evidence="approximation",
+            estimates_evidence=not self.exact,
+            estimates_variances=True,
+            one_gaussian=False,
+            one_coefficient_a_row=True,
+            coordinates_of_sites=False,
+            powers=True,
+        )
 
-    def sharing(self) -> "MatrixFree":
-        return dataclasses.replace(self, shared=True)
-
-    def for_means(self) -> "MatrixFree":
-        return dataclasses.replace(self, means_only=True)
+    def for_sites(self, form: SiteForm) -> "MatrixFree":
+        return dataclasses.replace(self, shared=form.shared, means_only=form.means_alone)
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
@@ -204,40 +200,6 @@ class MatrixFree(Representation):
             return _in_latent_kernel(posterior, parts), means.T
 
         return move
-
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        raise InputError(
-            "MatrixFree(...) has no white coefficients, which a factor of the Gram matrix would "
-            "give; use Dense() or Inducing(...) for sampling."
-        )
-
-    @property
-    def estimates_evidence(self) -> bool:
-        return not self.exact
-
-    @property
-    def evidence_is_exact(self) -> bool:
-        return False
-
-    @property
-    def is_one_gaussian(self) -> bool:
-        return False
-
-    @property
-    def evidence_is_bound(self) -> bool:
-        return False
-
-    @property
-    def has_coefficients(self) -> bool:
-        return False
-
-    @property
-    def estimates_variances(self) -> bool:
-        return True
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        return True
 
     @property
     def solves(self) -> MatrixFreeSolves:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.diagnostics import mean_prior_variances
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.chains.diagnostics import diagnose_chains, with_phase
 from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import run_chains
@@ -22,13 +22,15 @@ from latentgp.extensions.iterative.gradients.langevin import LangevinSampler
 from latentgp.extensions.iterative.gradients.metric import Metric, metric_at
 from latentgp.extensions.iterative.gradients.phase import LangevinPhase
 from latentgp.extensions.iterative.gradients.settings import Solves
-from latentgp.methods.base import Method, usual_method
+from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.components import Gaussians
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs
+from latentgp.representations.protocols import finished
 from latentgp.rows.data import Data
 from latentgp.setup.priors import search_bounds
 from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
@@ -40,7 +42,6 @@ from latentgp.site_inference.search.profiled_bound import (
     initial_sites,
     model_at,
 )
-from latentgp.sites.augmentations import augmentation_of
 
 
 class SGLD(Method):
@@ -106,29 +107,19 @@ class SGLD(Method):
     predicted: int = eqx.field(static=True, default=16)
 
     def __check_init__(self) -> None:
-        counts = {
-            name: getattr(self, name)
-            for name in ("chains", "draws", "thin", "subset", "redraw", "batch", "predicted")
-        }
-        if min(counts.values()) < 1 or self.warmup < 0:
-            given = ", ".join(f"{name}={value}" for name, value in counts.items())
-            raise InputError(
-                "SGLD needs whole numbers of at least one, and a warm-up of at least 0, got "
-                f"{given}, warmup={self.warmup}."
-            )
-        if not (self.scale > 0 and self.delay >= 1 and 0.5 < self.power <= 1 and self.monitor > 0):
-            raise InputError(
-                "SGLD needs a positive scale and monitor, a delay of at least 1 and a power in "
-                f"(0.5, 1], got scale={self.scale}, delay={self.delay}, power={self.power}, "
-                f"monitor={self.monitor}."
-            )
+        counts = "chains", "draws", "thin", "subset", "redraw", "batch", "predicted", "delay"
+        check_ranges(self, **dict.fromkeys(counts, "at least 1"), warmup="at least 0")
+        check_ranges(self, scale="above 0", monitor="above 0", power="(0.5, 1]")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gaussian_noise=True)
 
     def run(self, problem: Problem) -> Fit:
         """Draws of the hyper-parameters, and the posteriors of f given some of them."""
         if not problem.options.learn_hyperparameters:
             raise InputError(_NOTHING)
         model, data = problem.model, problem.data
-        check_noise(self, model)
         scale = problem.scales(data)
         space = problem.space(scale)
         if not space.size:
@@ -220,7 +211,7 @@ class SGLD(Method):
             held = algorithm.representation.for_rows(rows.X, rows.weights, own.kernel)
             given = dataclasses.replace(algorithm, representation=held)
             at = converge_at(given, space, vector, rows, sites)
-            latents.append(held.finished(at.posterior))
+            latents.append(finished(held, at.posterior))
         return Gaussians.of(models, latents, np.ones(len(latents)))
 
 
@@ -230,20 +221,9 @@ _NOTHING = (
 )
 
 
-def check_noise(method: Method, model: LatentGP) -> None:
-    """Raise InputError unless a model has Gaussian noise on one output."""
-    augmentation = augmentation_of(model.likelihood)
-    fixed = augmentation is not None and augmentation.sites_are_fixed
-    if not fixed or model.likelihood.latent_size > 1:
-        raise InputError(
-            f"{type(method).__name__} needs Gaussian noise on one output, but the likelihood is "
-            f"{type(model.likelihood).__name__}; use {usual_method(model.likelihood)}."
-        )
-
-
 def site_method(representation: Representation) -> SiteMethod:
     """The method by the likelihood's own sites."""
-    dense = representation.one_coefficient_a_row
+    dense = representation.traits.one_coefficient_a_row
     return ExactGP(representation) if dense else CollapsedVI(representation)
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.iterative.gradients.ascent import (
     Ascent,
     AscentState,
@@ -21,11 +21,12 @@ from latentgp.extensions.iterative.gradients.ascent import (
 )
 from latentgp.extensions.iterative.gradients.gradient import SolvedEvidence
 from latentgp.extensions.iterative.gradients.settings import Solves
-from latentgp.extensions.iterative.methods.sgld import check_noise, site_method
+from latentgp.extensions.iterative.methods.sgld import site_method
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.representations import Dense, Representation
+from latentgp.representations.needs import Needs
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunProgress
@@ -75,15 +76,14 @@ class SolvesGP(Method):
 
     def __check_init__(self) -> None:
         check_choices(self, optimiser=get_args(Optimiser))
-        if self.iterations < 4 or (self.step_size is not None and self.step_size <= 0):
-            raise InputError(
-                "SolvesGP needs at least four iterations and a positive step_size, got "
-                f"{self.iterations} and {self.step_size}."
-            )
+        check_ranges(self, iterations="at least 4", step_size="above 0")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gaussian_noise=True)
 
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters near their most probable values, and a Gaussian posterior."""
-        check_noise(self, problem.model)
         space = problem.space(problem.scales(problem.data))
         method = site_method(self.representation)
         if not space.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -34,6 +35,8 @@ from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Traits
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
@@ -100,11 +103,8 @@ class Markov(Representation):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> "Markov":
-        if self.remembered is not None and self.remembered.centres.shape[1] != X.shape[1]:
-            raise InputError(
-                f"The stored summary has {self.remembered.centres.shape[1]} input columns, but "
-                f"the rows have {X.shape[1]}; give rows with the same columns."
-            )
+        if self.remembered is not None:
+            self.remembered.check_columns(X.shape[1])
         spaces_of(kernel, X.shape[1], self.truncation)
         if self.remembered is not None and not isinstance(X, Tracer):
             self.remembered.check(np.asarray(X), time_columns(kernel, X.shape[1])[0])
@@ -126,9 +126,20 @@ class Markov(Representation):
         """Truncation of approximated kernels."""
         return Truncation(self.rbf_states, self.harmonics)
 
-    def configured_for(self, *, signed: bool, power: float) -> "Markov":
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            evidence="exact",
+            one_coefficient_a_row=True,
+            dense_factors=False,
+            coordinates_of_sites=False,
+            signed_sites=True,
+            powers=True,
+        )
+
+    def for_sites(self, form: SiteForm) -> "Markov":
         earlier = self.remembered is not None and self.remembered.signed
-        return dataclasses.replace(self, signed=signed or earlier)
+        return dataclasses.replace(self, signed=form.signed or earlier)
 
     @property
     def streaming_prior(self) -> RememberedRows | None:
@@ -266,11 +277,6 @@ class Markov(Representation):
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> MarkovSampler:
-        if self.remembered is not None:
-            raise InputError(
-                "Markov(remembered=...) has no sampler; go on with a method by sites, or give all "
-                "rows."
-            )
         return MarkovSampler(
             centres=X,
             jitter=jnp.zeros((), X.dtype),
@@ -278,18 +284,6 @@ class Markov(Representation):
             series=self.series(kernel, X),
             whitening=self.whitening(kernel, X),
         )
-
-    @property
-    def evidence_is_exact(self) -> bool:
-        return True
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        return True
-
-    @property
-    def has_coordinates_of_sites(self) -> bool:
-        return False
 
     def draws_at_rows(self, draws: Any) -> ConditionedDraws:
         """Draws of the coefficients as draws of g at the rows."""
@@ -307,7 +301,3 @@ class Markov(Representation):
         return dataclasses.replace(
             self, remembered=remembered, rbf_states=states, harmonics=harmonics
         )
-
-    @property
-    def has_dense_factors(self) -> bool:
-        return False

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
-from latentgp.errors import InputError
 from latentgp.extensions.state_space.kernels import Truncation, left_out
 from latentgp.extensions.state_space.space_time.prior import (
     LatentGroup,
@@ -232,19 +230,6 @@ class SpaceTimePosterior(LatentPosterior):
             found = vmap_latents(of_latent, own, precision)
             covariances.append(found + self.prior.left_between(group, inputs, shares))
         return of_all(known.groups, covariances)
-
-    def remembered(self, log_evidence: float) -> Any:
-        raise InputError(
-            "SpaceTime() has no streaming updates; fit all rows, or use Inducing(number=...)."
-        )
-
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
-    ) -> Float[Array, "Q M"]:
-        raise InputError(
-            "SpaceTime() has no paths as functions; use sample_f for joint draws at given inputs, "
-            "or Inducing(number=...)."
-        )
 
     def of_states(self, known: Prepared) -> Marginals:
         """Marginals at the rows of what they read of the states."""

@@ -22,11 +22,14 @@ from latentgp.extensions.state_space.space_time.prior import (
 )
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.inducing.projected import Projected
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.latent_axis import distinct_kernels, over_sharing
-from latentgp.representations.whitening import Whitening
+from latentgp.representations.needs import chosen
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -127,12 +130,7 @@ class SpaceTime(Representation):
         Raises:
             InputError: points have not been chosen yet.
         """
-        if self.points is None:
-            raise InputError(
-                "These points have not been chosen yet; call initialise(...) first, or fit the "
-                "model with latentgp.fit."
-            )
-        points = jnp.insert(jnp.asarray(self.points), self.time, 0.0, axis=1)
+        points = jnp.insert(jnp.asarray(chosen(self.points, "Points")), self.time, 0.0, axis=1)
         return SpaceTimePrior(points, self.time, self.truncation)
 
     @property
@@ -140,8 +138,20 @@ class SpaceTime(Representation):
         """Truncation of approximated kernels."""
         return Truncation(self.rbf_states, self.harmonics)
 
-    def configured_for(self, *, signed: bool, power: float) -> "SpaceTime":
-        return dataclasses.replace(self, signed=signed, power=power)
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            evidence="bound",
+            dense_factors=False,
+            coordinates_of_sites=False,
+            paths=False,
+            needs_rows=self.points is None,
+            signed_sites=True,
+            powers=True,
+        )
+
+    def for_sites(self, form: SiteForm) -> "SpaceTime":
+        return dataclasses.replace(self, signed=form.signed, power=form.power)
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
@@ -189,36 +199,10 @@ class SpaceTime(Representation):
         in_kernel, in_numbers = pull((in_priors, pull_left(in_sites)[0]))
         return Pullback(in_kernel, in_numbers, posterior.with_left(known, of_states))
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        raise InputError(
-            "SpaceTime() has no white coefficients for Markov chains; use a method by sites, such "
-            "as AugmentedVI or VariationalInference, or Inducing(number=...)."
-        )
-
     def _slots(self, X: Float[Array, "N D"]) -> Slots:
         if self.slots is not None and len(self.slots.slot) == len(X):
             return self.slots
         return Slots.one_a_row(jnp.asarray(X), self.time)
-
-    @property
-    def evidence_is_exact(self) -> bool:
-        return False
-
-    @property
-    def has_paths(self) -> bool:
-        return False
-
-    @property
-    def has_coefficients(self) -> bool:
-        return False
-
-    @property
-    def has_dense_factors(self) -> bool:
-        return False
-
-    @property
-    def needs_rows(self) -> bool:
-        return self.points is None
 
 
 def _in_steps(values: Float[Array, "Q G L *S"]) -> Float[Array, "Q K *S"]:
