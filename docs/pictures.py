@@ -163,7 +163,7 @@ def representations() -> Figure:
         ),
         "LatentNeighbours(20): counts": (
             many, 1 + slow(many) + fast(many), lgp.Poisson(), lgp.RBF(0.25),
-            lgp.Laplace(lgp.LatentNeighbours(20)),
+            lgp.Laplace(lgp.neighbours.LatentNeighbours(20)),
         ),
     }  # fmt: skip
     figure = Figure(figsize=(12, 6), layout="constrained")

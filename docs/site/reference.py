@@ -113,15 +113,23 @@ def _described(value: Any) -> str:
 
 
 def public_modules() -> list[str]:
-    """`latentgp` and its modules with an `__all__`, but for programs."""
+    """`latentgp`, its modules with an `__all__` but for programs, and packages of extensions."""
     root = Path(latentgp.__file__).parent
     found = []
     for path in sorted(root.rglob("*.py")):
         module = ".".join(("latentgp", *path.relative_to(root).with_suffix("").parts))
         module = module.removesuffix(".__init__")
-        if "\n__all__ = " in path.read_text() and module not in NOT_IMPORTED:
+        text = path.read_text()
+        named = "\n__all__ = " in text or "\nEXTENSION = " in text
+        if named and module not in NOT_IMPORTED:
             found.append(module)
     return found
+
+
+def names_of(module: Any) -> list[str]:
+    """Public names of a module."""
+    own = getattr(module, "EXTENSION", None)
+    return module.__all__ if own is None else [*own.places]
 
 
 def public_names() -> Iterator[Name]:
@@ -129,7 +137,7 @@ def public_names() -> Iterator[Name]:
     seen = []
     for module in public_modules():
         imported = importlib.import_module(module)
-        for name in imported.__all__:
+        for name in names_of(imported):
             value = getattr(imported, name)
             if name != "__version__" and not any(value is other for other in seen):
                 seen.append(value)

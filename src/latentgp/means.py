@@ -16,6 +16,8 @@ from latentgp.parameters.base import OwnParts, Parametrised, parameter
 from latentgp.rows.functionals import Encoded, Regions, decoded, spread_over_regions
 from latentgp.typing import Array
 
+__all__ = ["ConstantMean", "FunctionalMean", "LinearMean", "Mean", "PerLatentMean", "ZeroMean"]
+
 
 class Mean(Parametrised):
     """Prior mean of every latent function at given inputs."""

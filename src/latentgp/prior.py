@@ -26,6 +26,8 @@ from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.typing import Array
 from latentgp.validation import as_key, check_arguments, check_data
 
+__all__ = ["PriorDraws", "sample_prior"]
+
 _OF_HIDDEN = 1 << 20  # folded into a key; smaller numbers are what it is split into
 
 

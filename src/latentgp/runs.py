@@ -17,6 +17,8 @@ from latentgp.runtime.run_log import current_log, log_runs
 from latentgp.runtime.switch import RunProgress, Switch, obeying, within_a_fit
 from latentgp.runtime.x64 import interruptible
 
+__all__ = ["BackgroundRun", "run_in_background"]
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 Options = TypeVar("Options")

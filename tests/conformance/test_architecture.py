@@ -171,7 +171,12 @@ print(compiled)
     assert done.stdout.splitlines() == [light, "[]", "[]", "[]"]
 
 
-@pytest.mark.parametrize("name", [name for name in lgp.__all__ if name != "__version__"])
+PUBLIC = {*lgp.__all__, *lgp._PLACES}.union(*(room.__all__ for room in lgp._ROOMS)) - {
+    "__version__"
+}
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_every_public_name_says_what_it_is(name):
     thing = getattr(lgp, name)
     # A class's own docstring: Python would otherwise show its parent's.

@@ -139,3 +139,10 @@ def test_completion_shows_what_is_imported_when_asked_for():
     lazy = {"GPRegressor", "GPClassifier", "load", "save"}
     lazy |= {"datasets", "metrics", "plots", "tables", "testing"}
     assert set(dir(lgp)) >= {*lazy, *lgp.__all__}
+
+
+def test_names_of_rooms_are_found_at_the_top_too():
+    for room in (lgp.kernels, lgp.likelihoods, lgp.means, lgp.augmentations, lgp.runs):
+        for name in room.__all__:
+            assert getattr(lgp, name) is getattr(room, name)
+    assert lgp.DeepGP is lgp.deep.DeepGP

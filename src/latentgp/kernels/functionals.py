@@ -59,7 +59,7 @@ class Functionals(SeesColumns, Kernel):
         >>> at = np.linspace(0.0, 6.0, 13)[:, None]
         >>> rows = np.concatenate([functionals.values([[0.0]]), functionals.derivatives(at)])
         >>> y = np.concatenate([[0.0], np.cos(at[:, 0])])
-        >>> model = lgp.LatentGP(lgp.Functionals(lgp.RBF(1.5)), lgp.Gaussian(1e-4))
+        >>> model = lgp.LatentGP(lgp.kernels.Functionals(lgp.RBF(1.5)), lgp.Gaussian(1e-4))
         >>> fit = lgp.fit(model, lgp.Data(rows, y), key=jax.random.key(0))
         >>> fit.posterior.predict_f(functionals.values([[np.pi / 2]])).mean.round(2)
         array([1.])

@@ -59,7 +59,7 @@ class OnSphere(ChangesUnits, Kernel):
 
     Example:
         >>> import latentgp as lgp, numpy as np
-        >>> kernel = lgp.OnSphere(lgp.Matern32(lengthscale=500.0))
+        >>> kernel = lgp.kernels.OnSphere(lgp.Matern32(lengthscale=500.0))
         >>> berlin, paris = np.array([13.4, 52.5]), np.array([2.35, 48.85])
         >>> round(float(kernel(berlin, paris)), 2)
         0.19

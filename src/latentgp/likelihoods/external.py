@@ -288,7 +288,7 @@ class ExternalLikelihood(Likelihood):
         >>> def log_density(y, f):
         ...     return -np.abs(y - f[:, 0]) - np.log(2)
         >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9])
-        >>> model = lgp.LatentGP(lgp.RBF(), lgp.ExternalLikelihood(log_density))
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.likelihoods.ExternalLikelihood(log_density))
         >>> fit = lgp.fit(model, data, method=lgp.BlackBoxVI(), key=jax.random.key(0))
         >>> fit.posterior.predict_f([1.0]).mean.shape
         (1,)

@@ -301,7 +301,7 @@ class Posterior(eqx.Module):
         Example:
             >>> import jax, latentgp as lgp, numpy as np
             >>> X = np.column_stack([np.ones(20), np.arange(20.0)])
-            >>> model = lgp.LatentGP(lgp.FixedEffects([1e4, 1e2]), lgp.Gaussian(0.01))
+            >>> model = lgp.LatentGP(lgp.kernels.FixedEffects([1e4, 1e2]), lgp.Gaussian(0.01))
             >>> data = lgp.Data(X, 3.0 + 2.0 * X[:, 1])
             >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
             >>> found = fit.posterior.coefficients(["intercept", "slope"])

@@ -49,4 +49,9 @@ EXTENSION = Extension(
         "report": f"{__name__}.report:report_of_estimator",
         "leave_one_out": f"{__name__}.evaluation.leave_one_out:leave_one_out",
     },
+    apart=(
+        "Certificate CrossValidation LeaveOneOut ModelComparison PredictiveCheck "
+        "KernelWeights Exported"
+    ),
 )
+__getattr__ = EXTENSION.attribute

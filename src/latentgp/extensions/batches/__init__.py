@@ -17,5 +17,6 @@ EXTENSION = Extension(
         "step_sizes": "Adaptive RobbinsMonro Schedule",
     },
     offers={"batches": f"{__name__}.offers:in_batches"},
+    apart="Adaptive RobbinsMonro Schedule",
 )
 __getattr__ = EXTENSION.attribute

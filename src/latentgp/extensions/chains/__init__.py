@@ -67,6 +67,6 @@ EXTENSION = Extension(
     },
     methods=_METHODS,
     offers={"sample": f"{__name__}.offers:sampler"},
-    apart="Ranking r_hat_at rank_samplers check_sampler",
+    apart="Ranking r_hat_at rank_samplers check_sampler SamplingMethod SampledPosterior",
 )
 __getattr__ = EXTENSION.attribute

@@ -45,5 +45,6 @@ EXTENSION = Extension(
         "chains",
         "iterative",
     ),
+    apart="DeepMCMC RandomFeatureVI DeepGP Layer",
 )
 __getattr__ = EXTENSION.attribute

@@ -68,8 +68,10 @@ EXTENSION = Extension(
     requires=("chains",),
     apart=(
         "LaplaceApproximation Pathfinder Approximation Stepwise BatchAndMatch "
-        "BayesianLearningRule Covariance FullRank EfficientLowRank FactorCovariance MeanField "
-        "VariationalOnlineNewton AdaGrad Adam Descent Optimiser RMSProp SteinVariational SWAG"
+        "BayesianLearningRule Covariance FullRank EfficientLowRank FactorCovariance "
+        "MeanField VariationalOnlineNewton AdaGrad Adam Descent Optimiser RMSProp "
+        "SteinVariational SWAG gaussian_approximation GaussianFlow GaussianParticleFlow "
+        "GaussianApproximation"
     ),
 )
 __getattr__ = EXTENSION.attribute

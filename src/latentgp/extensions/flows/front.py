@@ -72,7 +72,7 @@ def gaussian_approximation(
         >>> import jax, jax.numpy as jnp, latentgp as lgp
         >>> def log_density(x):
         ...     return -0.5 * jnp.sum((x - 1.0) ** 2 / jnp.array([1.0, 4.0, 9.0]))
-        >>> found = lgp.gaussian_approximation(log_density, 3, key=jax.random.key(0))
+        >>> found = lgp.flows.gaussian_approximation(log_density, 3, key=jax.random.key(0))
         >>> found.mean.round(3).tolist(), found.converged
         ([1.0, 1.0, 1.0], True)
         >>> found.covariance.dense().round(3).diagonal().tolist()

@@ -56,9 +56,9 @@ class DensityApproximation(SamplingMethod):
     Latent functions and hyper-parameters are approximated jointly, by a Gaussian in coordinates in
     which they are nearly N(0, I) ("sites"), or white ones; the posterior is independent draws of
     it, as of chains. How far it is from the density is told by the Pareto shape of importance
-    weights (Vehtari et al. 2024). `lgp.fit(..., method=lgp.GaussianParticleFlow(...))` is this with
-    that approximation. A callback is told every 20 steps; where it or `max_seconds` ends the steps,
-    the draws are those of the Gaussian so far.
+    weights (Vehtari et al. 2024). `lgp.fit(..., method=lgp.flows.GaussianParticleFlow())` is this
+    with that approximation. A callback is told every 20 steps; where it or `max_seconds` ends the
+    steps, the draws are those of the Gaussian so far.
 
     With `Inducing` the target is the free-form variational posterior of the inducing variables.
 
@@ -78,7 +78,7 @@ class DensityApproximation(SamplingMethod):
         >>> import jax, latentgp as lgp
         >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
         >>> rows = lgp.Data([0.0, 1.0, 2.0], [0.0, 2.0, 7.0])
-        >>> method = lgp.DensityApproximation(lgp.GaussianParticleFlow(particles=20))
+        >>> method = lgp.DensityApproximation(lgp.flows.GaussianParticleFlow(particles=20))
         >>> result = lgp.fit(model, rows, key=jax.random.key(0), method=method)
         >>> result.posterior.predict([0.0, 2.0]).mean.shape
         (2,)

@@ -43,7 +43,7 @@ class VariationalOnlineNewton(Stepwise):
     Example:
         >>> import jax, latentgp as lgp
         >>> from latentgp.extensions.flows import VariationalOnlineNewton
-        >>> found = lgp.gaussian_approximation(
+        >>> found = lgp.flows.gaussian_approximation(
         ...     lambda x: -0.5 * ((x[0] - 1) ** 2 + (x[1] - 2) ** 2 / 9),
         ...     2,
         ...     VariationalOnlineNewton(),

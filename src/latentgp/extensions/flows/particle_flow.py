@@ -62,7 +62,7 @@ class GaussianParticleFlow(Stepwise):
 
     Example:
         >>> import jax, latentgp as lgp
-        >>> found = lgp.gaussian_approximation(
+        >>> found = lgp.flows.gaussian_approximation(
         ...     lambda x: -0.5 * ((x[0] - 1) ** 2 + (x[1] - 2) ** 2 / 9), 2, key=jax.random.key(0)
         ... )
         >>> found.mean.round(3).tolist(), found.covariance.variances.round(3).tolist()

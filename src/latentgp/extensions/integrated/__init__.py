@@ -16,5 +16,6 @@ EXTENSION = Extension(
     },
     offers={"integrate": f"{__name__}.offers:integrating"},
     verbs={"hyperparameter_marginals": f"{__name__}.at_optimum:marginals_at_optimum"},
+    apart="IntegratedPosterior",
 )
 __getattr__ = EXTENSION.attribute

@@ -28,6 +28,9 @@ EXTENSION = Extension(
         "sums": "RowSums summarise",
     },
     offers={"effects": f"{__name__}.offers:of_each_part"},
-    apart="InterDomain",
+    apart=(
+        "InterDomain FourierFeatures SphericalHarmonics HilbertSpace MultiScale PerPart "
+        "BSplines RowSums summarise"
+    ),
 )
 __getattr__ = EXTENSION.attribute

@@ -56,7 +56,7 @@ class FourierFeatures(FixedFeatures):
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.linspace(0, 6, 40)
         >>> model = lgp.LatentGP(lgp.Matern52(), lgp.Gaussian(noise_variance=0.1))
-        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.FourierFeatures(31)))
+        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.inter_domain.FourierFeatures(31)))
         >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0), method=method)
         >>> bool(abs(result.posterior.mean_f([[3.0]])[0] - np.sin(3.0)) < 0.1)
         True

@@ -46,8 +46,8 @@ class SphericalHarmonics(FixedFeatures):
     Example:
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.linspace(-3, 3, 40)
-        >>> model = lgp.LatentGP(lgp.ArcCosine(), lgp.Gaussian(noise_variance=0.1))
-        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.SphericalHarmonics(40)))
+        >>> model = lgp.LatentGP(lgp.kernels.ArcCosine(), lgp.Gaussian(noise_variance=0.1))
+        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.inter_domain.SphericalHarmonics(40)))
         >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0), method=method)
         >>> bool(abs(result.posterior.mean_f([[1.5]])[0] - np.sin(1.5)) < 0.3)
         True

@@ -57,7 +57,7 @@ class HilbertSpace(FixedFeatures):
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.linspace(0, 6, 40)
         >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
-        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.HilbertSpace()))
+        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.inter_domain.HilbertSpace()))
         >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0), method=method)
         >>> bool(abs(result.posterior.mean_f([[3.0]])[0] - np.sin(3.0)) < 0.1)
         True

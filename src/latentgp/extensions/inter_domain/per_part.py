@@ -46,9 +46,9 @@ class PerPart(FixedFeatures):
         >>> import jax, latentgp as lgp, numpy as np
         >>> x, clinic = np.arange(60) / 10, np.arange(60) % 3
         >>> X, y = np.column_stack([x, clinic]), np.sin(x) + clinic
-        >>> kernel = lgp.RBF().on(0) + lgp.Constant() * lgp.SameGroup().on(1)
+        >>> kernel = lgp.RBF().on(0) + lgp.Constant() * lgp.kernels.SameGroup().on(1)
         >>> model = lgp.LatentGP(kernel, lgp.Gaussian(noise_variance=0.01))
-        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.PerPart(20)))
+        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.inter_domain.PerPart(20)))
         >>> fit = lgp.fit(model, lgp.Data(X, y), key=jax.random.key(0), method=method)
         >>> bool(abs(fit.posterior.mean_f([[3.0, 2.0]])[0] - np.sin(3.0) - 2) < 0.05)
         True

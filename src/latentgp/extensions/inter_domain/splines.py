@@ -62,7 +62,7 @@ class BSplines(FixedFeatures):
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.linspace(0, 6, 40)
         >>> model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian(noise_variance=0.1))
-        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.BSplines(20)))
+        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.inter_domain.BSplines(20)))
         >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0), method=method)
         >>> bool(abs(result.posterior.mean_f([[3.0]])[0] - np.sin(3.0)) < 0.1)
         True

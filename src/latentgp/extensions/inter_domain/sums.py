@@ -178,7 +178,8 @@ def summarise(
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.linspace(0, 6, 1000)
         >>> model, key = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian()), jax.random.key(0)
-        >>> sums = lgp.summarise(model, lgp.Data(X, np.sin(X)), lgp.BSplines(30), key=key)
+        >>> splines = lgp.inter_domain.BSplines(30)
+        >>> sums = lgp.inter_domain.summarise(model, lgp.Data(X, np.sin(X)), splines, key=key)
         >>> result = lgp.fit(model, sums, key=key)
         >>> bool(abs(result.posterior.mean_f([[3.0]])[0] - np.sin(3.0)) < 0.01)
         True

@@ -32,5 +32,6 @@ EXTENSION = Extension(
     },
     methods=_METHODS,
     requires=("chains",),
+    apart="Solves SGLD SolvesGP",
 )
 __getattr__ = EXTENSION.attribute

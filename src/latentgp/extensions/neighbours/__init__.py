@@ -34,5 +34,6 @@ EXTENSION = Extension(
         "pilot": f"{__name__}.offers:candidates",
     },
     requires=("iterative",),
+    apart="LatentNeighbours",
 )
 __getattr__ = EXTENSION.attribute

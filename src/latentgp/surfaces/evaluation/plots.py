@@ -743,7 +743,7 @@ def kernel_weights(
     Example:
         >>> import latentgp as lgp, numpy as np
         >>> mean = np.array([[0.8, 0.2]])
-        >>> weights = lgp.KernelWeights(
+        >>> weights = lgp.surfaces.KernelWeights(
         ...     ("grey matter", "T2"), ("0",), mean, 0.1 * mean, 0.8 * mean, 1.2 * mean, 0.95
         ... )
         >>> ax = kernel_weights(None, weights)

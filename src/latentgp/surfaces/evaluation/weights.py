@@ -82,7 +82,7 @@ def kernel_weights(
     Example:
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.random.default_rng(0).normal(size=(12, 2))
-        >>> kernel = lgp.WeightedSum((lgp.Linear().on(0), lgp.Linear().on(1)))
+        >>> kernel = lgp.kernels.WeightedSum((lgp.Linear().on(0), lgp.Linear().on(1)))
         >>> fit = lgp.fit(
         ...     lgp.LatentGP(kernel, lgp.Gaussian(0.1)),
         ...     lgp.Data(X, X[:, 0]),

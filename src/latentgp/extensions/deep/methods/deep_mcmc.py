@@ -74,8 +74,9 @@ class DeepMCMC(Method):
     Example:
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.random.default_rng(0).uniform(-2, 2, 40)
-        >>> model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.1), layers=[lgp.Layer(lgp.RBF(), 1)])
-        >>> method = lgp.DeepMCMC("elliptical-slice", chains=2, draws=100, warmup=100, thin=2)
+        >>> layers = [lgp.deep.Layer(lgp.RBF(), 1)]
+        >>> model = lgp.deep.DeepGP(lgp.RBF(), lgp.Gaussian(0.1), layers=layers)
+        >>> method = lgp.deep.DeepMCMC("elliptical-slice", chains=2, draws=100, warmup=100, thin=2)
         >>> rows = lgp.Data(X, np.sign(X))
         >>> held = {"method": method, "learn_hyperparameters": False}
         >>> fit = lgp.fit(model, rows, key=jax.random.key(0), **held)

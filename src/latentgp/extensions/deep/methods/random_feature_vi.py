@@ -108,8 +108,10 @@ class RandomFeatureVI(Method):
     Example:
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.random.default_rng(0).uniform(-2, 2, 500)
-        >>> model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.1), layers=[lgp.Layer(lgp.RBF(), 1)])
-        >>> method = lgp.RandomFeatureVI(features=20, batch_size=100, learning_rate=0.02, epochs=20)
+        >>> layers = [lgp.deep.Layer(lgp.RBF(), 1)]
+        >>> model = lgp.deep.DeepGP(lgp.RBF(), lgp.Gaussian(0.1), layers=layers)
+        >>> settings = {"batch_size": 100, "learning_rate": 0.02, "epochs": 20}
+        >>> method = lgp.deep.RandomFeatureVI(features=20, **settings)
         >>> fit = lgp.fit(model, lgp.Data(X, np.sign(X)), key=jax.random.key(0), method=method)
         >>> bool(fit.posterior.mean_f([[1.0]])[0] > 0.5)
         True

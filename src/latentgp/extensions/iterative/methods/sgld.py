@@ -83,7 +83,7 @@ class SGLD(Method):
         >>> X = np.linspace(0, 6, 30)
         >>> data = lgp.Data(X, np.sin(X) + 0.1 * np.cos(9 * X))
         >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
-        >>> method = lgp.SGLD(chains=2, draws=100, warmup=200, thin=2)
+        >>> method = lgp.iterative.SGLD(chains=2, draws=100, warmup=200, thin=2)
         >>> fit = lgp.fit(model, data, method=method, key=jax.random.key(0))
         >>> fit.posterior.hyperparameters["kernel.lengthscale"].shape
         (2, 100)

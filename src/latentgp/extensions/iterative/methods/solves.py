@@ -63,7 +63,8 @@ class SolvesGP(Method):
         >>> X = np.linspace(0, 6, 30)
         >>> data = lgp.Data(X, np.sin(X) + 0.1 * np.cos(9 * X))
         >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
-        >>> fit = lgp.fit(model, data, method=lgp.SolvesGP(iterations=60), key=jax.random.key(0))
+        >>> method = lgp.iterative.SolvesGP(iterations=60)
+        >>> fit = lgp.fit(model, data, method=method, key=jax.random.key(0))
         >>> bool(1 < fit.model.kernel.lengthscale < 3)
         True
     """
