@@ -91,8 +91,6 @@ if TYPE_CHECKING:
 _PACKAGES = {**present(), "surfaces": surfaces.EXTENSION}
 _PLACES = {name: place for own in _PACKAGES.values() for name, place in own.places.items()}
 _PLACES |= {"load": "latentgp.persistence", "save": "latentgp.persistence"}
-# Their public names are `lgp.kernels.BYM2`; at the top they are found, but not listed.
-_ROOMS = kernels, likelihoods, means, augmentations, errors, prior, runs
 _SUBMODULES = {
     "datasets": "latentgp.datasets",
     "functionals": "latentgp.rows.functionals",
@@ -190,7 +188,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_PLACES[name]), name)
     if name in _SUBMODULES:
         return import_module(_SUBMODULES[name])
-    for room in _ROOMS:
+    # Names of rooms, such as `lgp.kernels.BYM2`, are found here too, but not listed.
+    for room in (kernels, likelihoods, means, augmentations, errors, prior, runs):
         if name in room.__all__:
             return getattr(room, name)
     raise AttributeError(f"module 'latentgp' has no attribute {name!r}")

@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(91_419, 79_000),
-    "lines of core": Limit(36_294, 32_000),
+    "lines of src": Limit(91_277, 79_000),
+    "lines of core": Limit(36_121, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(19_696),
+    "lines of surfaces": Limit(19_712),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),
@@ -59,10 +59,10 @@ LIMITS = {
     "names of several classes": Limit(40),
     "writers of checkpoints": Limit(1, 1),
     "classes of progress": Limit(1, 1),
-    "circles of imports": Limit(1, 0),
-    "modules in circles": Limit(6, 0),
+    "circles of imports": Limit(0, 0),
+    "modules in circles": Limit(0, 0),
     "imports upward": Limit(0, 0),
-    "lines loaded by import": Limit(35_075, 30_000),
+    "lines loaded by import": Limit(34_917, 30_000),
     "calls from fit to Pólya-Gamma": Limit(28, 20),
     "files entered until then": Limit(65),
     "functions entered by SiteMethod.run": Limit(322),

@@ -4,20 +4,11 @@ Everything is in the user's units, hyper-parameters included: priors, search bou
 values scale with the data, so nothing has to be standardised before or converted after.
 """
 
-from latentgp.surfaces.estimators.classifier import BINARY, MULTICLASS, GPClassifier
-from latentgp.surfaces.estimators.counts import COUNTS, GPCountRegressor
+from latentgp.surfaces.estimators.classifier import GPClassifier
+from latentgp.surfaces.estimators.counts import GPCountRegressor
+from latentgp.surfaces.estimators.likelihoods import BINARY, COUNTS, MULTICLASS, OWNERS, REGRESSION
 from latentgp.surfaces.estimators.ordinal import GPOrdinalClassifier
-from latentgp.surfaces.estimators.regressor import OF_OUTPUTS, REGRESSION, GPRegressor
-
-# Whom a likelihood's name belongs to, for messages.
-OWNERS = {
-    **dict.fromkeys(REGRESSION, "GPRegressor (task regression)"),
-    **dict.fromkeys(OF_OUTPUTS, "GPRegressor with several outputs"),
-    **dict.fromkeys(COUNTS, "GPCountRegressor (task count)"),
-    **dict.fromkeys(BINARY, "GPClassifier with two classes (task classification)"),
-    **dict.fromkeys(MULTICLASS, "GPClassifier (task classification)"),
-    "ordinal": "GPOrdinalClassifier (task ordinal)",
-}
+from latentgp.surfaces.estimators.regressor import GPRegressor
 
 __all__ = [
     "BINARY",

@@ -67,6 +67,7 @@ from latentgp.setup.initial_model import (
     with_nuggets,
 )
 from latentgp.site_inference.methods.base import is_exact
+from latentgp.surfaces.estimators.likelihoods import OWNERS
 from latentgp.surfaces.estimators.nested import changed, inside
 from latentgp.surfaces.estimators.precomputed import (
     checked_cross,
@@ -399,8 +400,6 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             return self.likelihood
         name = default if self.likelihood == "auto" else self.likelihood
         if not isinstance(name, str) or name not in names:
-            from latentgp.surfaces.estimators import OWNERS  # it imports this module
-
             if isinstance(name, str) and name in OWNERS:
                 raise InputError(
                     f"likelihood {name!r} is for {OWNERS[name]}; here choose one of auto, "

@@ -14,42 +14,18 @@ from latentgp.choosing.choice import DENSE_CLASSES, DENSE_OTHERWISE
 from latentgp.choosing.registry import of_name
 from latentgp.errors import InputError
 from latentgp.likelihoods import (
-    BayesianSVM,
-    Bernoulli,
-    BernoulliProbit,
-    BijectiveLogisticSoftmax,
     ClassLikelihood,
-    HeavisideMulticlass,
-    LeastSquares,
     Likelihood,
-    LogisticSoftmax,
-    RobustMax,
-    ScaledLogisticSoftmax,
-    Softmax,
 )
 from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
 from latentgp.surfaces.estimators.base import GPEstimator, check_known, row_weights
+from latentgp.surfaces.estimators.likelihoods import BINARY, MULTICLASS
 from latentgp.validation import check_data
 
 _CLASSES_FOR_SURE = 20  # never too many, whatever the rows
 MANY_CLASSES = 10  # from which least squares is as good as the softmax, and much faster
-
-BINARY: dict[str, type[Likelihood]] = {
-    "logit": Bernoulli,
-    "probit": BernoulliProbit,
-    "bayesian-svm": BayesianSVM,
-}
-MULTICLASS: dict[str, type[ClassLikelihood]] = {
-    "softmax": Softmax,
-    "logistic-softmax": LogisticSoftmax,
-    "bijective-logistic-softmax": BijectiveLogisticSoftmax,
-    "scaled-logistic-softmax": ScaledLogisticSoftmax,
-    "robust-max": RobustMax,
-    "heaviside": HeavisideMulticlass,
-    "least-squares": LeastSquares,
-}
 
 
 class LabelEstimator(ClassifierMixin, GPEstimator):

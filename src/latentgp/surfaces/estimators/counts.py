@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -10,34 +9,15 @@ from sklearn.metrics import r2_score
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import (
-    BetaBinomial,
-    Binomial,
-    Hurdle,
     Likelihood,
-    LogNegativeBinomial,
-    Poisson,
-    ScaledLogisticPoisson,
-    ZeroInflated,
 )
 from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
 from latentgp.setup.priors import spread_of
 from latentgp.surfaces.estimators.base import NumberEstimator, check_known, given, row_weights
+from latentgp.surfaces.estimators.likelihoods import COUNTS
 from latentgp.validation import check_data
-
-COUNTS: dict[str, Callable[[], Likelihood]] = {
-    "poisson": Poisson,
-    "negative-binomial": LogNegativeBinomial,
-    "scaled-logistic-poisson": ScaledLogisticPoisson,
-    "binomial": Binomial,
-    "beta-binomial": BetaBinomial,
-    "zero-inflated-poisson": lambda: ZeroInflated(Poisson()),
-    "zero-inflated-negative-binomial": lambda: ZeroInflated(LogNegativeBinomial()),
-    "hurdle-poisson": lambda: Hurdle(Poisson()),
-    "hurdle-negative-binomial": lambda: Hurdle(LogNegativeBinomial()),
-}
-
 
 SIDES = "exposure", "trials"
 

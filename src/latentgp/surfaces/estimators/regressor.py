@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
@@ -12,29 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import (
-    AsymmetricLaplace,
-    Beta,
-    Censored,
-    Gamma,
     Gaussian,
-    GeneralisedPareto,
     GPRegressionNetwork,
-    HeteroscedasticGaussian,
-    HeteroscedasticStudentT,
-    Hurdle,
-    LaplaceNoise,
     Likelihood,
     LinearCoregionalisation,
-    LinearOutputs,
-    LogNoiseGaussian,
-    LogNormal,
-    MaternNoise,
-    StochasticVolatility,
-    StudentT,
-    Tweedie,
-    WarpedGaussian,
-    Weibull,
-    ZeroOneInflated,
 )
 from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
@@ -50,38 +30,10 @@ from latentgp.surfaces.estimators.base import (
     given,
     row_weights,
 )
+from latentgp.surfaces.estimators.likelihoods import OF_OUTPUTS, REGRESSION
 from latentgp.surfaces.evaluation.metrics import concordance_index, equally_long
 from latentgp.typing import Array
 from latentgp.validation import check_data
-
-REGRESSION: dict[str, Callable[[], Likelihood]] = {
-    "gaussian": Gaussian,
-    "student-t": StudentT,
-    "laplace": LaplaceNoise,
-    "matern": MaternNoise,
-    "asymmetric-laplace": AsymmetricLaplace,
-    "heteroscedastic": HeteroscedasticGaussian,
-    "heteroscedastic-student-t": HeteroscedasticStudentT,
-    "log-noise": LogNoiseGaussian,
-    "warped": WarpedGaussian,
-    "stochastic-volatility": StochasticVolatility,
-    "gamma": Gamma,
-    "log-normal": LogNormal,
-    "weibull": Weibull,
-    "generalised-pareto": GeneralisedPareto,
-    "tweedie": Tweedie,
-    "hurdle-gamma": lambda: Hurdle(Gamma()),
-    "beta": Beta,
-    "zero-one-inflated-beta": lambda: ZeroOneInflated(Beta()),
-    "censored-gaussian": lambda: Censored(Gaussian()),
-    "censored-student-t": lambda: Censored(StudentT()),
-    "censored-log-normal": lambda: Censored(LogNormal()),
-}
-
-OF_OUTPUTS: dict[str, type[LinearOutputs]] = {
-    "coregionalisation": LinearCoregionalisation,
-    "regression-network": GPRegressionNetwork,
-}
 
 SIDES = "noise_variance", "censored", "upper"
 
