@@ -160,12 +160,24 @@ def fit():
 def test_hyper_parameters_are_learned(fit):
     exact = fitted(lgp.ExactGP())
     assert fit.diagnostics.converged
-    assert fit.diagnostics.ending.endswith(" times")
+    # A first look at all of so few rows ends where neighbours hardly change.
+    assert fit.diagnostics.ending.endswith("neighbours were found once")
     assert fit.posterior.log_evidence.value == pytest.approx(
         exact.posterior.log_evidence.value, abs=1.0
     )
     ours, theirs = (f.posterior.predict_f(NEW) for f in (fit, exact))
     assert np.max(np.abs(ours.mean - theirs.mean)) < 0.2 * np.std(Y)
+
+
+def test_neighbours_are_found_again_where_length_scales_have_changed():
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(0, 10, (400, 2))
+    y = np.sin(inputs[:, 0]) + 0.1 * inputs[:, 1] + 0.1 * rng.normal(size=400)
+    model = lgp.LatentGP(lgp.Matern32(lengthscale=[1.0, 1.0]), lgp.Gaussian(0.1))
+    found = fitted(lgp.ExactGP(lgp.Neighbours(10)), model, lgp.Data(inputs, y))
+    assert found.diagnostics.ending.endswith(" times")
+    first, second = found.model.kernel.lengthscale
+    assert second > 5 * first
 
 
 def test_a_search_that_was_interrupted_ends_as_if_it_had_not_been(fit, tmp_path):
