@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
@@ -32,6 +32,8 @@ from latentgp.site_inference.search.hyperparameters import (
 from latentgp.site_inference.search.profiled_bound import Converged
 from latentgp.typing import Array
 
+DiagnosticsT = TypeVar("DiagnosticsT", bound="FitDiagnostics")
+
 _AT_A_BOUND = 1e-2
 _SAMPLED_ROWS = 500
 _LARGE_JITTER, _RUINOUS_JITTER = 1e-5, 1e-3  # shares of the prior variance
@@ -43,20 +45,31 @@ _ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
 _NOISE_RATIO = 1e-2
 
 
-@runtime_checkable
-class Finding(Protocol):
-    """What is said of a part of a fit besides.
+class Finding(ABC):
+    """Finding about one part of a fit, brought by the extension that makes that part.
 
-    Attributes:
-        verdict: a sentence.
-        warnings: one sentence each: what looks wrong and what to do.
+    An extension may override `notes`, further sentences, `warnings`, and `is_trusted`, whether this
+    part lets the result be trusted.
     """
 
-    @property
-    def verdict(self) -> str: ...
+    name: ClassVar[str]
 
     @property
-    def warnings(self) -> Sequence[str]: ...
+    @abstractmethod
+    def verdict(self) -> str:
+        """Summary in a sentence."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def is_trusted(self) -> bool:
+        return True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,6 +84,7 @@ class FitDiagnostics:
         seconds: of the whole fit, compilation included.
         warnings: one sentence each: what looks wrong and what to do.
         notes: sentences on how it was computed, if there are any.
+        findings: about parts of the fit that not every method has.
     """
 
     converged: bool
@@ -80,39 +94,57 @@ class FitDiagnostics:
     seconds: float
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     @abstractmethod
+    def state(self) -> str:
+        """State of convergence in a sentence."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Notes, and verdicts and notes of the findings."""
+        return (*self.notes, *(s for own in self.findings for s in (own.verdict, *own.notes)))
+
+    @property
     def verdict(self) -> str:
-        """State of convergence and all warnings, in a few lines."""
+        """State of convergence, remarks and all warnings, in a few lines."""
+        return "\n".join([self.state, *self.remarks, *(f"- {w}" for w in self.warnings)])
+
+    def finding(self, name: str) -> Any:
+        """The finding of a name; None if the fit has none.
+
+        Args:
+            name: as the method's documentation has it, such as "integration" of `Integrated`.
+        """
+        return next((own for own in self.findings if own.name == name), None)
+
+    def with_finding(self: DiagnosticsT, finding: Finding) -> DiagnosticsT:
+        """These diagnostics, completed by a finding and its warnings."""
+        return dataclasses.replace(
+            self,
+            converged=self.converged and finding.is_trusted,
+            warnings=(*self.warnings, *finding.warnings),
+            findings=(*self.findings, finding),
+        )
 
 
 @stored
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Diagnostics(FitDiagnostics):
-    """Diagnostics of a fit by sites or batches.
+    """Diagnostics of a fit by sites or batches, further to those of any fit.
 
     Attributes:
         converged: whether the search for hyper-parameters and the site updates both ended by
             themselves.
-        method: the method used.
-        reason: why it was chosen.
         ending: why the search ended, in words.
         evaluations: of the bound; of `Stochastic` the rounds of batches.
         site_updates: in the last round; of `Stochastic` the steps.
         site_change: relative change of the bound in the last site update; zero of `Stochastic`,
             whose steps make their sites anew.
-        jitter: added to the diagonal of the factorised prior covariance; units of f squared.
         trace_term: nats of the bound lost to too few inducing points (an estimate from the prior
             variance that they leave).
-        seconds: of the whole fit, compilation included.
-        warnings: one sentence each: what looks wrong and what to do.
-        integration: how hyper-parameters were integrated over; None where they were not.
         evidence_error: standard error of the log evidence, in nats; zero where it is no estimate.
-        notes: sentences on how solves ended that the result rests on, if there are any.
-        terms: of the bound of `BlackBoxVI`; None of other methods.
-        asynchrony: staleness of the steps of workers, and how many of these were lost; None
-            without workers.
     """
 
     ending: str
@@ -120,17 +152,7 @@ class Diagnostics(FitDiagnostics):
     site_updates: int
     site_change: float
     trace_term: float
-    integration: Any = None
     evidence_error: float = 0.0
-    terms: Any = None
-    asynchrony: Finding | None = None
-
-    def by_workers(self, went: Finding | None) -> "Diagnostics":
-        """These, completed by how the workers of the search went, if there were any."""
-        if went is None:
-            return self
-        warnings = (*self.warnings, *went.warnings)
-        return dataclasses.replace(self, asynchrony=went, warnings=warnings)
 
     @property
     def _coupling(self) -> str:
@@ -138,17 +160,12 @@ class Diagnostics(FitDiagnostics):
         return ", sites coupling the latents of a row" if getattr(own, "coupled", False) else ""
 
     @property
-    def verdict(self) -> str:
-        """State of convergence and all warnings, in a few lines."""
-        state = "Converged" if self.converged else "Not converged"
-        lines = [
-            f"{state} after {self.evaluations} evaluations and {self.seconds:.1f} s "
-            f"with {type(self.method).__name__}{self._coupling} ({self.reason})."
-        ]
-        lines += self.notes
-        lines += [] if self.asynchrony is None else [self.asynchrony.verdict]
-        lines += [] if self.integration is None else [self.integration.verdict]
-        return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
+    def state(self) -> str:
+        return (
+            f"{'Converged' if self.converged else 'Not converged'} after {self.evaluations} "
+            f"evaluations and {self.seconds:.1f} s with {type(self.method).__name__}"
+            f"{self._coupling} ({self.reason})."
+        )
 
 
 def diagnose(

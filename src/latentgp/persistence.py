@@ -41,8 +41,12 @@ _CHANGED = {2: {"CoupledDensePosterior", "FixedFunctions", "FunctionsOfParts", "
 
 _FORMER_NAMES = {"Remembered": "StreamingPrior"}
 _FORMER_FIELDS: dict[str, dict[str, str]] = {
+    "ChainDiagnostics": {"langevin": "findings"},
     "DensePosterior": {"deficit": "trace_term"},
-    "Diagnostics": {"deficit": "trace_term"},
+    "Diagnostics": {
+        "deficit": "trace_term",
+        **dict.fromkeys(["asynchrony", "integration", "terms"], "findings"),
+    },
     "GibbsSampling": {"alpha": "power"},
     "CoupledInducingPosterior": {"points": "variables"},
     "InducingPosterior": {"deficit": "trace_term", "points": "variables"},
@@ -260,8 +264,10 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return (named_functions() | _REGISTERED)[tree["function"]]
     fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
     for old, new in _FORMER_FIELDS.get(_class_name(tree["object"]), {}).items():
-        if old in fields:
-            fields[new] = fields.pop(old)
+        if old not in fields:
+            continue
+        value = fields.pop(old)
+        fields[new] = _findings_of_before(value, fields) if new == "findings" else value
     if make := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
         return make(fields)
     cls = _resolve(tree["object"])
@@ -276,6 +282,16 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         if name in known:
             object.__setattr__(value, name, fields[name])
     return value
+
+
+def _findings_of_before(finding: Any, fields: dict[str, Any]) -> tuple[Any, ...]:
+    """The findings with one that had a field of its own; its sentences are no longer notes."""
+    known = fields.get("findings", ())
+    if finding is None:
+        return known
+    said = finding.verdict, *finding.notes
+    fields["notes"] = tuple(note for note in fields.get("notes", ()) if note not in said)
+    return (*known, finding)
 
 
 def _gaussian_of_before(fields: dict[str, Any]) -> Any:

@@ -209,9 +209,9 @@ def _told(call: Callable[[], Result]) -> Result:
         log.add("error", kind=type(error).__name__, message=str(error))
         raise
     told = result.diagnostics
-    for event in "notes", "warnings":
-        for message in getattr(told, event):
-            log.add(event[:-1], message=message)
+    for event, messages in ("note", told.remarks), ("warning", told.warnings):
+        for message in messages:
+            log.add(event, message=message)
     evidence = result.posterior.evidence
     log.add(
         "end",

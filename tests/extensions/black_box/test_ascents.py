@@ -32,7 +32,7 @@ def test_components_in_mirrored_modes_are_draws_of_both():
     y = np.stack([1.5 + 0 * X[:, 0], -1.0 - 0.2 * X[:, 0]], axis=1)
     method = lgp.BlackBoxVI(components=2)
     fit = lgp.fit(model, lgp.Data(X, y), key=KEY, method=method, learn_hyperparameters=False)
-    np.testing.assert_allclose(fit.diagnostics.terms.weights, 0.5, atol=1e-3)
+    np.testing.assert_allclose(fit.diagnostics.finding("terms").weights, 0.5, atol=1e-3)
     draws = fit.posterior.sample_f(X, key=KEY, number=200)
     assert draws.shape == (200, 12, 3)
     positive = draws[:, :, 0].mean(axis=1) > 0

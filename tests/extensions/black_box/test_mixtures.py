@@ -274,7 +274,7 @@ def test_one_component_by_quadrature_is_variational_inference(representation):
     for one, other in zip(ours.posterior.predict_f(new), theirs.posterior.predict_f(new),
                           strict=True):  # fmt: skip
         np.testing.assert_allclose(one, other, rtol=2e-2, atol=1e-3)
-    terms = ours.diagnostics.terms
+    terms = ours.diagnostics.finding("terms")
     assert terms.bound == pytest.approx(terms.entropy + terms.cross + terms.expected)
     assert terms.entropy == terms.entropy_by_draws
 
@@ -326,13 +326,14 @@ def test_two_components_find_both_modes():
         )
         for k in (1, 3)
     )
-    weights = np.array(two.diagnostics.terms.weights)
+    terms = two.diagnostics.finding("terms")
+    weights = np.array(terms.weights)
     means = two.posterior.components.means(X)[:, :, 0]
     up = weights[means.mean(axis=0) > 1].sum()
     assert min(up, 1 - up) > 0.2
-    gain = two.diagnostics.terms.bound_by_draws - one.diagnostics.terms.bound
-    assert 0.4 < gain < np.log(2) + 4 * two.diagnostics.terms.entropy_error + 0.05
-    assert two.posterior.log_evidence.value < two.diagnostics.terms.bound_by_draws
+    gain = terms.bound_by_draws - one.diagnostics.finding("terms").bound
+    assert 0.4 < gain < np.log(2) + 4 * terms.entropy_error + 0.05
+    assert two.posterior.log_evidence.value < terms.bound_by_draws
     variance = two.posterior.predict_f(X).variance
     assert (variance > 2 * one.posterior.predict_f(X).variance).all()
     assert "3 components" in two.diagnostics.verdict
@@ -363,7 +364,7 @@ def test_a_mixture_is_saved(tmp_path):
     np.testing.assert_array_equal(
         again.posterior.predict(new).mean, fit.posterior.predict(new).mean
     )
-    assert again.diagnostics.terms == fit.diagnostics.terms
+    assert again.diagnostics.finding("terms") == fit.diagnostics.finding("terms")
 
 
 @pytest.mark.parametrize(

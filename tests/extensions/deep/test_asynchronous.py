@@ -110,8 +110,8 @@ def test_one_worker_makes_the_steps_of_the_synchronous_loop(ray):
     np.testing.assert_allclose(other.history.value, alone.history.value, rtol=1e-9)
     for ours, theirs in zip(*(f.posterior.predict_f(X) for f in (other, alone)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-8)
-    assert alone.diagnostics.asynchrony is None
-    went = other.diagnostics.asynchrony
+    assert alone.diagnostics.finding("asynchrony") is None
+    went = other.diagnostics.finding("asynchrony")
     assert (went.workers, went.lost, went.steps, went.largest_staleness) == (1, 0, 40, 0)
     assert ray.is_initialized()
 
@@ -124,7 +124,7 @@ def test_training_goes_on_without_a_worker_that_was_killed(ray, actors):
             os.kill(process_of(ray, actors[0]), signal.SIGKILL)
 
     found = fitted(workers=2, epochs=30, learning_rate=0.02, fit={"callback": kill})
-    went = found.diagnostics.asynchrony
+    went = found.diagnostics.finding("asynchrony")
     assert (went.workers, went.lost, went.steps) == (2, 1, 120)
     assert 0 < went.mean_staleness <= went.largest_staleness
     assert "120 steps" in found.diagnostics.verdict
@@ -144,7 +144,7 @@ def test_what_was_computed_is_kept_if_all_workers_die(ray, actors, monkeypatch):
     found = fitted(workers=1, fit={"callback": kill})
     assert "all workers have died" in found.diagnostics.ending
     assert 12 <= found.diagnostics.site_updates < 40
-    assert found.diagnostics.asynchrony.lost == 1
+    assert found.diagnostics.finding("asynchrony").lost == 1
     assert np.isfinite(found.posterior.log_evidence.value)
 
 
@@ -155,7 +155,7 @@ def test_four_workers_in_a_ray_of_their_own():
     ray.shutdown()
     found = fitted(workers=4, epochs=60, learning_rate=0.02)
     assert not ray.is_initialized()
-    went = found.diagnostics.asynchrony
+    went = found.diagnostics.finding("asynchrony")
     assert went.steps == 240
     assert 1 < went.mean_staleness < 6
     # Stale steps gain less: not a tenth of what prompt ones gain.
@@ -219,7 +219,7 @@ def test_stale_steps_end_where_prompt_ones_do(here):
         "fit": {"learn_hyperparameters": False},
     }
     prompt, stale = fitted(**settings), fitted(workers=8, **settings)
-    went = stale.diagnostics.asynchrony
+    went = stale.diagnostics.finding("asynchrony")
     assert abs(went.mean_staleness - 7) < 0.1
     assert went.largest_staleness > 20
     mean, variance = prompt.posterior.predict_f(X)
@@ -231,7 +231,7 @@ def test_stale_steps_end_where_prompt_ones_do(here):
 def test_stale_gradients_climb(here):
     found = fitted(workers=6, epochs=60, learning_rate=0.02)
     assert np.mean(found.history.value[-5:]) > np.mean(found.history.value[:5]) + 20
-    assert found.diagnostics.asynchrony.mean_staleness > 4
+    assert found.diagnostics.finding("asynchrony").mean_staleness > 4
 
 
 def stochastic(workers=0, **settings):
@@ -256,7 +256,7 @@ def test_inducing_variables_by_workers(here, learn_points):
     np.testing.assert_allclose(one.history.value, alone.history.value, rtol=1e-4)
     bound = alone.posterior.log_evidence.value
     assert abs(six.posterior.log_evidence.value - bound) < 1.5
-    assert six.diagnostics.asynchrony.mean_staleness > 4.5
+    assert six.diagnostics.finding("asynchrony").mean_staleness > 4.5
 
 
 def test_what_workers_cannot_do_is_refused(here):
@@ -272,7 +272,7 @@ def test_a_resumed_search_goes_on(here, tmp_path):
     fitted(workers=1, epochs=3, warmup=0.0, fit={"checkpoint": path})
     found = fitted(workers=1, epochs=6, warmup=0.0, fit={"checkpoint": path})
     np.testing.assert_allclose(found.history.value, whole.history.value, rtol=1e-9)
-    assert found.diagnostics.asynchrony.steps == 12
+    assert found.diagnostics.finding("asynchrony").steps == 12
 
 
 def test_it_can_be_interrupted(here):

@@ -84,7 +84,7 @@ def assert_marginals(posterior, places, weights, paths, tolerance):
 def test_regression_is_that_of_quadrature_over_the_exact_evidence(number):
     frozen = () if number == 3 else ("likelihood.noise_variance",)
     found = integrated(REGRESSION, REAL, lgp.ExactGP(), frozen=frozen)
-    posterior, integration = found.posterior, found.diagnostics.integration
+    posterior, integration = found.posterior, found.diagnostics.finding("integration")
     noise = 0.16 if number == 2 else None
     centre, reach = [-0.2, 0.9, -1.9][:number], [2.2, 3.8, 1.6][:number]
     places, weights, log_integral = on_lattice(
@@ -171,7 +171,7 @@ class TestDoors:
         before = len(compilations)
         # Elsewhere, so that there are other points and another number of them.
         again = integrated(REGRESSION, REAL + 0.3 * X[:, 0], lgp.ExactGP())
-        assert again.diagnostics.integration.points > 5
+        assert again.diagnostics.finding("integration").points > 5
         assert compilations[before:] == []
 
     def test_a_file_brings_back_the_same_bits(self, tmp_path):
@@ -285,7 +285,7 @@ class TestDiagnostics:
             lgp.ExactGP(),
             frozen=("kernel.variance",),
         )
-        assert found.diagnostics.integration.without_prior == ("mean.value",)
+        assert found.diagnostics.finding("integration").without_prior == ("mean.value",)
         assert any("mean.value had no prior" in w for w in found.diagnostics.warnings)
         assert found.posterior.hyperparameter_marginals["mean.value"].prior is None
 
@@ -299,15 +299,15 @@ class TestDiagnostics:
 
         found = integrated(REGRESSION, REAL, lgp.ExactGP(), callback=callback)
         assert seen[-1].evaluations == 30
-        assert found.diagnostics.integration.left_out > 0 or len(seen) == 30
+        assert found.diagnostics.finding("integration").left_out > 0 or len(seen) == 30
         assert not found.diagnostics.converged
         assert np.all(np.isfinite(found.posterior.predict_f(NEW).mean))
 
     def test_a_limit_of_time_leaves_the_design(self):
         full = integrated(REGRESSION, REAL, lgp.ExactGP())
         hasty = integrated(REGRESSION, REAL, lgp.ExactGP(), max_seconds=1e-9)
-        few = hasty.diagnostics.integration.evaluations
-        assert few < full.diagnostics.integration.evaluations
+        few = hasty.diagnostics.finding("integration").evaluations
+        assert few < full.diagnostics.finding("integration").evaluations
         assert any("still moved" in w for w in hasty.diagnostics.warnings)
 
     @pytest.mark.slow

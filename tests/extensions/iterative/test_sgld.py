@@ -74,7 +74,7 @@ def test_its_law_is_the_posterior():
     solves = lgp.Solves(rank=24)
     method = lgp.SGLD(chains=2, draws=260, warmup=300, thin=4, scale=4.0, solves=solves)
     fit = check_law(30, method, 0.45, 0.3)
-    phase = fit.diagnostics.langevin
+    phase = fit.diagnostics.finding("langevin")
     assert phase.frozen == phase.chains == 2
     assert phase.ratio < 0.004
     assert phase.unsolved == 0
@@ -93,8 +93,8 @@ def test_its_law_is_the_posterior_of_more_rows():
 def test_a_noisy_gradient_is_said_to_widen_the_posterior():
     method = dataclasses.replace(SHORT, solves=lgp.Solves(rank=0, probes=2), monitor=1e-9)
     diagnostics = lgp.fit(MODEL, DATA, method=method, key=KEY).diagnostics
-    assert diagnostics.langevin.frozen == 0
-    assert diagnostics.langevin.ratio > 1e-9
+    assert diagnostics.finding("langevin").frozen == 0
+    assert diagnostics.finding("langevin").ratio > 1e-9
     assert not diagnostics.converged
     assert any("not in the Langevin phase" in warning for warning in diagnostics.warnings)
     assert "Langevin steps of" in diagnostics.verdict
@@ -137,7 +137,7 @@ def test_all_answers_of_its_posterior(fit, tmp_path):
     again = lgp.load(lgp.save(fit, tmp_path / "fit"))
     before, after = (p.predict_f(DATA.X[:4]) for p in (posterior, again.posterior))
     np.testing.assert_array_equal(before.variance, after.variance)
-    assert again.diagnostics.langevin == fit.diagnostics.langevin
+    assert again.diagnostics.finding("langevin") == fit.diagnostics.finding("langevin")
 
 
 def test_one_key_gives_the_same_bits_and_a_checkpoint_goes_on(fit, tmp_path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +138,7 @@ class ParameterServer:
                         state = self._stepped(workers, state, infos)
                     self._ask(workers, batches, state)  # they work on while a round is told of
                 except ProcessLost:
-                    self.went = self.went._replace(lost=workers.lost)
+                    self.went = replace(self.went, lost=workers.lost)
                     if infos:
                         yield state, _stacked(infos), epoch
                     raise
@@ -169,7 +170,7 @@ class ParameterServer:
         """The state after the next answer, whose information is added."""
         answer = workers.answer()
         batch, seen = answer.label
-        self.went = self.went._replace(lost=workers.lost)
+        self.went = replace(self.went, lost=workers.lost)
         if answer.lost:
             self._again.append(batch)
             return state

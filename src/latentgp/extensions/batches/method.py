@@ -330,7 +330,9 @@ class Stochastic(Method):
             converged=converged,
             seconds=problem.seconds,
             input_names=problem.options.input_names,
-        ).by_workers(searched.asynchrony)
+        )
+        if searched.asynchrony is not None:
+            diagnostics = diagnostics.with_finding(searched.asynchrony)
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import ClassVar
 
+from latentgp.diagnostics import Finding
 from latentgp.modules import stored
 
 
 @stored
-class Asynchrony(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Asynchrony(Finding):
     """Record of an asynchronous search.
 
     Attributes:
@@ -20,6 +23,8 @@ class Asynchrony(NamedTuple):
         largest_staleness: the most of these.
     """
 
+    name: ClassVar[str] = "asynchrony"
+
     workers: int
     lost: int = 0
     steps: int = 0
@@ -30,7 +35,8 @@ class Asynchrony(NamedTuple):
         """With one more step, along an answer that was so many steps old."""
         steps = self.steps + 1
         mean = self.mean_staleness + (stale - self.mean_staleness) / steps
-        return self._replace(
+        return dataclasses.replace(
+            self,
             steps=steps,
             mean_staleness=mean,
             largest_staleness=max(stale, self.largest_staleness),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, get_args
 
 import equinox as eqx
@@ -50,7 +51,8 @@ class BlackBoxVI(Method):
     on batches, or where points are learned, all move together along estimated slopes.
 
     For differentiable likelihoods and one component `VariationalInference` finds the same faster; a
-    mixture pays where the posterior has several modes.
+    mixture pays where the posterior has several modes. Weights and terms of the bound are in
+    `diagnostics.finding("terms")`.
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
@@ -293,7 +295,7 @@ class BlackBoxVI(Method):
         latents = posteriors_of(bound, model, found.mixture)
         kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"
         if not np.isfinite(terms.bound):  # the function failed at the end: what there is is kept
-            terms = terms._replace(expected=known[-1] - terms.entropy - terms.cross)
+            terms = dataclasses.replace(terms, expected=known[-1] - terms.entropy - terms.cross)
             kind, found.converged = "approximation", False
             found.reason = "values of log p(y | f) failed, so that the bound is the last estimate"
         evidence = Evidence(terms.bound, kind)
@@ -345,6 +347,4 @@ class BlackBoxVI(Method):
             seconds=problem.seconds,
             warnings=tuple(warnings),
             evidence_error=terms.expected_error,
-            notes=terms.sentences,
-            terms=terms,
-        )
+        ).with_finding(terms)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from latentgp.diagnostics import Finding, FitDiagnostics, about_jitter, is_ruinous
+from latentgp.diagnostics import FitDiagnostics, about_jitter, is_ruinous
 from latentgp.extensions.chains.draws import Chains, ChainSummary
 from latentgp.modules import stored
 
@@ -36,15 +36,14 @@ class ChainDiagnostics(FitDiagnostics):
         jitter: added to the diagonal of the prior covariance; units of f squared.
         seconds: of the whole fit, compilation included.
         warnings: one sentence each: what looks wrong and what to do.
-        langevin: how the steps of stochastic gradient Langevin dynamics went; None of others.
         notes: on how it was computed, such as what neighbours were found by.
+        findings: such as of the steps of stochastic gradient Langevin dynamics.
     """
 
     summary: ChainSummary
     acceptance: float
     divergences: int
     operations: int | None = None
-    langevin: Finding | None = None
 
     @property
     def effective_an_operation(self) -> float:
@@ -59,29 +58,14 @@ class ChainDiagnostics(FitDiagnostics):
         return self.summary.least / self.seconds
 
     @property
-    def verdict(self) -> str:
-        """State of convergence and all warnings, in a few lines."""
-        state = "Chains agree" if self.converged else "Chains have not converged"
-        lines = [
-            f"{state} after {self.seconds:.1f} s with {type(self.method).__name__} "
-            f"({self.reason}): R-hat at most {self.summary.r_hat:.3f}, at least "
-            f"{self.summary.ess_bulk:.0f} effective draws of the bulk and "
-            f"{self.summary.ess_tail:.0f} of the tails, {self.effective_a_second:.2g} a second."
-        ]
-        if self.langevin is not None:
-            lines.append(self.langevin.verdict)
-        lines += self.notes
-        return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
-
-
-def with_phase(diagnostics: ChainDiagnostics, phase: Finding) -> ChainDiagnostics:
-    """Diagnostics of chains, completed by those of their Langevin steps."""
-    return dataclasses.replace(
-        diagnostics,
-        converged=diagnostics.converged and not phase.warnings,
-        warnings=(*diagnostics.warnings, *phase.warnings),
-        langevin=phase,
-    )
+    def state(self) -> str:
+        return (
+            f"{'Chains agree' if self.converged else 'Chains have not converged'} after "
+            f"{self.seconds:.1f} s with {type(self.method).__name__} ({self.reason}): R-hat at "
+            f"most {self.summary.r_hat:.3f}, at least {self.summary.ess_bulk:.0f} effective draws "
+            f"of the bulk and {self.summary.ess_tail:.0f} of the tails, "
+            f"{self.effective_a_second:.2g} a second."
+        )
 
 
 def diagnose_chains(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import ClassVar
 
-from latentgp.diagnostics import Diagnostics
+from latentgp.diagnostics import Finding
 from latentgp.modules import stored
 
 _MOVED, _HIGHER, _EFFECTIVE_DRAWS = 0.1, 1.0, 500  # deviations, nats, a number
@@ -13,7 +13,8 @@ _LEFT_OUT = 0.05  # of the evaluations
 
 
 @stored
-class Integration(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Integration(Finding):
     """Record of the integration over hyper-parameters.
 
     Attributes:
@@ -29,6 +30,8 @@ class Integration(NamedTuple):
         effective_draws: of the weighted draws that marginals and evidence are made of.
         without_prior: paths of hyper-parameters that have no prior.
     """
+
+    name: ClassVar[str] = "integration"
 
     points: int
     effective_points: float
@@ -100,14 +103,3 @@ class Integration(NamedTuple):
                 "was taken as uniform and the log evidence has an arbitrary constant; give priors."
             )
         return sentences
-
-
-def integrated(diagnostics: Diagnostics, integration: Integration, seconds: float) -> Diagnostics:
-    """Diagnostics of the mode, completed by those of the integration around it."""
-    return dataclasses.replace(
-        diagnostics,
-        converged=diagnostics.converged and integration.is_trusted,
-        seconds=seconds,
-        warnings=(*diagnostics.warnings, *integration.warnings),
-        integration=integration,
-    )

@@ -11,7 +11,7 @@ import numpy as np
 
 from latentgp.errors import InputError
 from latentgp.extensions.integrated.design import design
-from latentgp.extensions.integrated.diagnostics import Integration, integrated
+from latentgp.extensions.integrated.diagnostics import Integration
 from latentgp.extensions.integrated.exploration import Explored, explore
 from latentgp.extensions.integrated.hyperparameter_density import (
     HyperparameterDensity,
@@ -42,7 +42,8 @@ class Integrated(Method):
     still. Marginals of the hyper-parameters and the log evidence are integrals over the density
     interpolated between these places; the posterior is a mixture over some of them, weighted so
     that it has the same means and covariances of the hyper-parameters.
-    `fit(..., hyperparameters="integrate")` takes it for the method that is chosen.
+    `fit(..., hyperparameters="integrate")` takes it for the method that is chosen. How it went is
+    in `diagnostics.finding("integration")`.
 
     Args:
         method: `ExactGP`, `CollapsedVI`, `VariationalInference`, `AugmentedVI`, `Laplace` or
@@ -109,8 +110,8 @@ class Integrated(Method):
         method = dataclasses.replace(
             self, method=self.method.settled(found.model, problem.data.size)
         )
-        own: Any = dataclasses.replace(mode.diagnostics, method=method)
-        diagnostics = integrated(own, _integration(space, explored), problem.seconds)
+        own = dataclasses.replace(mode.diagnostics, method=method, seconds=problem.seconds)
+        diagnostics = own.with_finding(_integration(space, explored))
         return Fit(posterior.model, posterior, mode.history, diagnostics, sites=sites)
 
 

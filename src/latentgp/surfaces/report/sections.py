@@ -149,7 +149,7 @@ def trust(model: TableModel) -> Section:
     told = model.estimator.diagnostics_
     first, *_ = told.verdict.split("\n")
     blocks: list[Block] = [Verdict(bool(told.converged), first)]
-    blocks += [Text(note) for note in told.notes]
+    blocks += [Text(note) for note in told.remarks]
     blocks += [Verdict(False, warning) for warning in told.warnings]
     if not told.warnings:
         blocks.append(Verdict(True, "Nothing looked wrong while fitting."))

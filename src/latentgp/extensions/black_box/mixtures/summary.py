@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
+from latentgp.diagnostics import Finding
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound, Terms
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.own_points import OwnPoints, among_all, whitening_of
@@ -31,7 +32,8 @@ _DRAWS, _FINER = 512, 4
 
 
 @stored
-class MixtureTerms(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class MixtureTerms(Finding):
     """The bound of a mixture at the end, in nats, and the bound by draws.
 
     Attributes:
@@ -43,6 +45,8 @@ class MixtureTerms(NamedTuple):
         expected_error: its standard error where it is found by draws.
         weights: of the components.
     """
+
+    name: ClassVar[str] = "terms"
 
     entropy: float
     entropy_by_draws: float
@@ -63,21 +67,25 @@ class MixtureTerms(NamedTuple):
         return self.entropy_by_draws + self.cross + self.expected
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """Summary in words."""
-        said = [
+    def verdict(self) -> str:
+        """The bound and its terms in a sentence."""
+        error = f" (standard error {self.expected_error:.2g})" if self.expected_error else ""
+        return (
             f"Bound {self.bound:.4f} nats: entropy {self.entropy:.4f}, cross-entropy "
-            f"{self.cross:.4f}, expected log likelihood {self.expected:.4f}"
-            + (f" (standard error {self.expected_error:.2g})." if self.expected_error else ".")
-        ]
-        if len(self.weights) > 1:
-            weights = ", ".join(f"{weight:.3f}" for weight in self.weights)
-            said.append(
-                f"The entropy of {len(self.weights)} components (weights {weights}) is a lower "
-                f"bound; by draws it is {self.entropy_by_draws:.4f}, standard error "
-                f"{self.entropy_error:.2g}, the evidence lower bound {self.bound_by_draws:.4f}."
-            )
-        return tuple(said)
+            f"{self.cross:.4f}, expected log likelihood {self.expected:.4f}{error}."
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The entropy by draws in a sentence, where there are several components."""
+        if len(self.weights) == 1:
+            return ()
+        weights = ", ".join(f"{weight:.3f}" for weight in self.weights)
+        return (
+            f"The entropy of {len(self.weights)} components (weights {weights}) is a lower "
+            f"bound; by draws it is {self.entropy_by_draws:.4f}, standard error "
+            f"{self.entropy_error:.2g}, the evidence lower bound {self.bound_by_draws:.4f}.",
+        )
 
 
 def terms_of(

@@ -333,7 +333,9 @@ class RandomFeatureVI(Method):
                 *([] if proper else [_FLAT]),
                 *([_of_a_sample(rows, source.size)] if rows < source.size else []),
             ),
-        ).by_workers(searched.asynchrony)
+        )
+        if searched.asynchrony is not None:
+            diagnostics = diagnostics.with_finding(searched.asynchrony)
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
 
     def _posterior(

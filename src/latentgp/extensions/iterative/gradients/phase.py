@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import Any, ClassVar
 
 import numpy as np
 
+from latentgp.diagnostics import Finding
 from latentgp.modules import stored
 
 _OFTEN = 0.01  # share of draws
 
 
 @stored
-class LangevinPhase(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class LangevinPhase(Finding):
     """Record of the steps of stochastic gradient Langevin dynamics.
 
     Attributes:
@@ -27,6 +30,8 @@ class LangevinPhase(NamedTuple):
         unsolved: share of draws on the way to which a solve ended short of its tolerance.
         held: share of draws on the way to which a drift was cut.
     """
+
+    name: ClassVar[str] = "langevin"
 
     ratio: float
     threshold: float
@@ -93,3 +98,7 @@ class LangevinPhase(NamedTuple):
                 "lower the scale of the step sizes."
             )
         return sentences
+
+    @property
+    def is_trusted(self) -> bool:
+        return not self.warnings

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from latentgp.diagnostics import mean_prior_variances
 from latentgp.errors import InputError, check_ranges
-from latentgp.extensions.chains.diagnostics import diagnose_chains, with_phase
+from latentgp.extensions.chains.diagnostics import diagnose_chains
 from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import run_chains
 from latentgp.extensions.chains.posterior import posterior_of_chains
@@ -52,8 +52,8 @@ class SGLD(Method):
     posterior by `Solves`, M the inverse of minus its Hessian at the mode given a part of the rows.
     The step size e = scale (delay + t)^-power falls until the noise of the gradients is small
     beside that of the dynamics, which a monitor looks for, and then stays: the draws are those of
-    the posterior up to a small bias, which `diagnostics.langevin` states. `MCMC` has none, and
-    is the reference for few rows.
+    the posterior up to a small bias, which `diagnostics.finding("langevin")` states. `MCMC` has
+    none, and is the reference for few rows.
 
     Predictions average over the posteriors of f given some of the draws, each by a representation.
 
@@ -145,7 +145,7 @@ class SGLD(Method):
         phase = LangevinPhase.of(
             chains.statistics, thin=self.thin, threshold=self.monitor, redraw=self.redraw
         )
-        return Fit(posterior.model, posterior, History.of(), with_phase(diagnostics, phase))
+        return Fit(posterior.model, posterior, History.of(), diagnostics.with_finding(phase))
 
     def _start(self, problem: Problem, space: ParameterSpace) -> tuple[LatentGP, Metric]:
         """The model at the mode given a part of the rows, and the curvature there."""
