@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
@@ -107,6 +108,11 @@ class _Fields:
 
 
 def _to_come(self: Any) -> None: ...
+
+
+def forwarded(path: str) -> Any:
+    """Property of a class that is an attribute of an instance's, such as "base.targets"."""
+    return property(operator.attrgetter(path))
 
 
 def as_call(kind: type, arguments: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import numpy as np
 from jax.core import Tracer
+from jaxtyping import Float
 
 if TYPE_CHECKING:
     # The stubs of NumPy and JAX share no type; shapes and dtypes are checked when tests run.
@@ -19,6 +20,14 @@ else:
     Array = jax.Array | np.ndarray | np.generic
 
 __all__ = ["Array", "in_double_precision"]
+
+# In signatures that many classes share: of one row, of N rows, and elementwise.
+Scalar: TypeAlias = Float[Array, ""]
+Latents: TypeAlias = Float[Array, "Q"]
+PerRow: TypeAlias = Float[Array, "N"]
+PerClass: TypeAlias = Float[Array, "N K"]
+RowMoments: TypeAlias = tuple[PerRow, PerRow]
+Values: TypeAlias = Float[Array, "*N"]
 
 
 def in_double_precision(value: Any) -> Any:

@@ -178,28 +178,19 @@ class Likelihood(Parametrised):
         self, f: Float[Array, "Q"], side: SideInformation
     ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
         """Mean and variance of y given f, one row."""
-        raise InputError(
-            f"{type(self).__name__} does not define conditional_moments(f, side); "
-            "write that method to predict the mean and variance of y."
-        )
+        raise self._undefined("conditional_moments(f, side)", "predict the mean and variance of y")
 
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, "*P"]:
         """A draw of y given f, one row."""
-        raise InputError(
-            f"{type(self).__name__} does not define sample(key, f, side); "
-            "write that method to draw targets."
-        )
+        raise self._undefined("sample(key, f, side)", "draw targets")
 
     def cdf(
         self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, "*P"]:
         """Probability of a target (of each output) of at most y given f, one row."""
-        raise InputError(
-            f"{type(self).__name__} does not define cdf(y, f, side); "
-            "write that method to predict quantiles of y."
-        )
+        raise self._undefined("cdf(y, f, side)", "predict quantiles of y")
 
     def log_tails(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -208,17 +199,11 @@ class Likelihood(Parametrised):
 
         They have derivatives in f and in the parameters, and keep their digits in both tails.
         """
-        raise InputError(
-            f"{type(self).__name__} does not define log_tails(y, f, side); "
-            "write that method to have censored targets."
-        )
+        raise self._undefined("log_tails(y, f, side)", "have censored targets")
 
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
         """Probabilities of the classes given f, one row."""
-        raise InputError(
-            f"{type(self).__name__} does not define class_probabilities(f, side); "
-            "write that method to predict classes."
-        )
+        raise self._undefined("class_probabilities(f, side)", "predict classes")
 
     def check_rows(self, y: Float[Array, "N *P"], side: SideInformation) -> None:
         """Raise InputError if a target contradicts its row's side information."""
@@ -428,6 +413,10 @@ class Likelihood(Parametrised):
         See `jointly`; a subclass of `Turned` that has expectations of its own.
         """
         return None
+
+    def _undefined(self, method: str, purpose: str) -> InputError:
+        name = type(self).__name__
+        return InputError(f"{name} does not define {method}; write that method to {purpose}.")
 
     def _along_nodes(
         self, function: Callable, y: Float[Array, "N *P"], side: SideInformation

@@ -17,7 +17,7 @@ from latentgp.likelihoods.noise_shapes import ExponentialOfRoot
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, log_inverse_cosh_root
 from latentgp.numerics.quadrature import expected_excess
 from latentgp.rows.arrays import rows_named
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerClass, PerRow, RowMoments, Scalar
 
 
 def class_shares(
@@ -33,24 +33,18 @@ class BinaryResponse(Likelihood):
 
     targets: ClassVar[Targets] = "class"
 
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         return self._latent_of(float(class_shares(y, weights, 2)[1]))
 
     def _latent_of(self, share: float) -> float:
         """The latent at which a share of targets is one."""
         return float(np.log(share / (1 - share)))
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         probability = self.class_probabilities(f, side)[1]
         return probability, probability * (1 - probability)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jax.random.bernoulli(key, self.class_probabilities(f, side)[1]).astype(f.dtype)
 
     def predictive_quantiles(
@@ -59,7 +53,7 @@ class BinaryResponse(Likelihood):
         probability = self.predictive_moments(marginals, side)[0]
         return (probabilities > 1 - probability[:, None]).astype(marginals.mean.dtype)
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         outside = ~np.isin(y, [0.0, 1.0])
         if outside.any():
             raise InputError(
@@ -78,15 +72,13 @@ class BinaryLikelihood(BinaryResponse, ScaleMixture):
 class Bernoulli(BinaryLikelihood):
     """y in {0, 1} with p(y = 1 | f) = 1 / (1 + exp(-f)), the logit link."""
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return jax.nn.log_sigmoid((2 * y - 1) * f[0])
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return jax.nn.sigmoid(jnp.stack([-f[0], f[0]]))
 
-    def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
+    def form(self, y: Scalar, side: SideInformation) -> Form:
         zero = jnp.zeros_like(y)
         return Form(zero - jnp.log(2.0), y - 0.5, zero, zero, zero + 1)
 
@@ -99,12 +91,10 @@ class BernoulliProbit(BinaryResponse):
 
     is_log_concave: ClassVar[bool] = True
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return log_ndtr((2 * y - 1) * f[0])
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return ndtr(jnp.stack([-f[0], f[0]]))
 
     def _latent_of(self, share: float) -> float:
@@ -113,22 +103,16 @@ class BernoulliProbit(BinaryResponse):
     def latent_scale(self, spread: float) -> float:
         return 1.2  # a probit is about a logit of 1.7 times its argument
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         return log_ndtr((2 * y - 1) * mean[:, 0] / jnp.sqrt(1 + variance[:, 0]))
 
-    def predictive_probabilities(
-        self, marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+    def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         mean, variance = marginals
         z = mean[:, 0] / jnp.sqrt(1 + variance[:, 0])
         return ndtr(jnp.stack([-z, z], axis=1))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         probability = self.predictive_probabilities(marginals, side)
         return probability[:, 1], probability[:, 0] * probability[:, 1]
 
@@ -147,21 +131,17 @@ class BayesianSVM(ExponentialOfRoot, BinaryLikelihood):
     def _latent_of(self, share: float) -> float:
         return float(np.clip(super()._latent_of(share) / 4, -1, 1))  # beyond it is flatter
 
-    def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
+    def form(self, y: Scalar, side: SideInformation) -> Form:
         sign, one = 2 * y - 1, jnp.ones_like(y)
         return Form(-one, sign, one, 2 * sign, one)
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return jax.nn.softmax(-2 * jax.nn.relu(1 - jnp.stack([-f[0], f[0]])))
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         return -2 * expected_excess(1 - (2 * y - 1) * mean[:, 0], variance[:, 0])
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         probability = self.predictive_probabilities(marginals, side)
         return jnp.log(jnp.where(y > 0.5, probability[:, 1], probability[:, 0]))

@@ -14,7 +14,7 @@ from latentgp.likelihoods.counts import TrialsLikelihood, log_choices
 from latentgp.likelihoods.positive import shapes_of_mean
 from latentgp.numerics.log_beta import log_beta
 from latentgp.parameters.base import parameter
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, Scalar
 
 _NODES = 61
 _TAIL = 36.0  # nats below the mode, where nothing is left
@@ -37,32 +37,24 @@ class BetaBinomial(TrialsLikelihood):
 
     precision: Float[Array, ""] = parameter(constraints.positive, default=5.0)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         n, (a, b) = self.trials(side), shapes_of_mean(f[0], self.precision)
         failures = jnp.maximum(n - y, 0.0)
         value = log_choices(n, y) + log_beta(y + a, failures + b) - log_beta(a, b)
         return jnp.where(y <= n, value, -jnp.inf)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         n, mean = self.trials(side), jax.nn.sigmoid(f[0])
         excess = 1 + (n - 1) / (1 + self.precision)
         return n * mean, n * mean * jax.nn.sigmoid(-f[0]) * excess
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         key_share, key_count = jax.random.split(key)
         share = jax.random.beta(key_share, *shapes_of_mean(f[0], self.precision), dtype=f.dtype)
         n = jnp.asarray(self.trials(side), f.dtype)
         return jax.random.binomial(key_count, n, share, dtype=f.dtype)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         n, count = jnp.asarray(self.trials(side), f.dtype), jnp.floor(y)
         inside = (count >= 0) & (count < n)
         k = jnp.where(inside, count, 0.0)
@@ -74,9 +66,9 @@ class BetaBinomial(TrialsLikelihood):
 
 
 def _chance_above(
-    first: tuple[Float[Array, ""], Float[Array, ""]],
-    second: tuple[Float[Array, ""], Float[Array, ""]],
-) -> Float[Array, ""]:
+    first: tuple[Scalar, Scalar],
+    second: tuple[Scalar, Scalar],
+) -> Scalar:
     """Probability that a beta variable exceeds another one, by the shapes of both.
 
     The distribution function of the wider law is averaged over the narrower one, by the trapezoidal
@@ -96,5 +88,5 @@ def _chance_above(
     return jnp.where(swap, 1 - below, below)
 
 
-def _logit_variance(shapes: tuple[Float[Array, ""], Float[Array, ""]]) -> Float[Array, ""]:
+def _logit_variance(shapes: tuple[Scalar, Scalar]) -> Scalar:
     return polygamma(1, shapes[0]) + polygamma(1, shapes[1])

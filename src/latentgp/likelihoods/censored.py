@@ -9,9 +9,10 @@ from jaxtyping import Float, Key
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.of_base import OfBase
+from latentgp.modules import forwarded
 from latentgp.numerics.log_space import log_interval
 from latentgp.rows.arrays import rows_named
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar
 
 _SIDES = "censored", "upper"
 _LEFT, _SEEN, _RIGHT, _INTERVAL = -1.0, 0.0, 1.0, 2.0
@@ -49,18 +50,11 @@ class Censored(OfBase):
     def side_information(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(dict.fromkeys([*_SIDES, *self.base.side_information]))
 
-    @property
-    def is_location(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.is_location
+    is_location = forwarded("base.is_location")
+    # Of a location family, perhaps of a function of y, so are integrals (Prékopa 1973).
+    is_log_concave = forwarded("base.is_log_concave")
 
-    @property
-    def is_log_concave(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        # Of a location family, perhaps of a function of y, so are integrals (Prékopa 1973).
-        return self.base.is_log_concave
-
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         own = _of_base(side)
         value = self.base.log_prob(y, f, own)
         if "censored" not in side:
@@ -74,29 +68,19 @@ class Censored(OfBase):
         value = jnp.where(kind == _LEFT, below, value)
         return jnp.where(kind == _RIGHT, above, value)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self.base.conditional_moments(f, _of_base(side))
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return self.base.sample(key, f, _of_base(side))
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.base.cdf(y, f, _of_base(side))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         return self.base.predictive_moments(marginals, _of_base(side))
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.base.predictive_cdf(y, marginals, _of_base(side))
 
     def predictive_quantiles(
@@ -114,7 +98,7 @@ class Censored(OfBase):
                 f"upper) in every row, got {outside[:5].tolist()}."
             )
 
-    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+    def check_rows(self, y: PerRow, side: SideInformation) -> None:
         self.base.check_rows(y, _of_base(side))
         between = np.broadcast_to(side.get("censored", 0.0), y.shape) == _INTERVAL
         wrong = between & ~(y < np.broadcast_to(side.get("upper", -np.inf), y.shape))
@@ -126,11 +110,11 @@ class Censored(OfBase):
             )
 
     def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+        self, y: PerRow, weights: PerRow | None, side: SideInformation
     ) -> float | tuple[float, ...] | None:
         return self.base.latent_centre(y, weights, _of_base(side))
 
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"] | None:
+    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow | None:
         return self.base.latent_start(y, _of_base(side))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import jax
@@ -16,7 +17,7 @@ from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Ta
 from latentgp.numerics.poisson_cdf import poisson_cdf
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import rows_named
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 
 class CountLikelihood(Likelihood):
@@ -24,7 +25,7 @@ class CountLikelihood(Likelihood):
 
     targets: ClassVar[Targets] = "count"
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         wrong = (y < 0) | (y != np.floor(y))
         if np.any(wrong):
             advice = "leave these rows out" if np.any(y < 0) else "round them"
@@ -43,9 +44,7 @@ class TrialsLikelihood(CountLikelihood):
 
     side_information: ClassVar[tuple[str, ...]] = ("trials",)
 
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         # Half a success and half a failure more, lest there be none.
         trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
         share = (np.average(y, weights=weights) + 0.5 / len(y)) / (
@@ -53,7 +52,7 @@ class TrialsLikelihood(CountLikelihood):
         )
         return float(np.log(share / (1 - share)))
 
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow:
         return jnp.log(y + 0.5) - jnp.log(self.trials(side) - y + 0.5)
 
     def check_side_information(self, side: SideInformation) -> None:
@@ -61,7 +60,7 @@ class TrialsLikelihood(CountLikelihood):
         if np.any((trials < 1) | (trials != np.floor(trials))):
             raise InputError("trials must be whole numbers of at least 1; drop rows without any.")
 
-    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+    def check_rows(self, y: PerRow, side: SideInformation) -> None:
         trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
         rows = np.flatnonzero(y > trials)
         if rows.size:
@@ -71,7 +70,7 @@ class TrialsLikelihood(CountLikelihood):
                 f"({rows.size} such row(s)); give Data(..., trials=...)."
             )
 
-    def trials(self, side: SideInformation) -> Float[Array, "*N"]:
+    def trials(self, side: SideInformation) -> Values:
         """Number of trials of the rows, one unless given."""
         return jnp.asarray(side.get("trials", 1.0))
 
@@ -90,29 +89,21 @@ class Binomial(TrialsLikelihood):
 
     is_log_concave: ClassVar[bool] = True
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         n = self.trials(side)
         successes, failures = y * jax.nn.log_sigmoid(f[0]), (n - y) * jax.nn.log_sigmoid(-f[0])
         # More successes than trials cannot be; log_choices is finite there.
         return jnp.where(y <= n, log_choices(n, y) + successes + failures, -jnp.inf)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         n, p = self.trials(side), jax.nn.sigmoid(f[0])
         return n * p, n * p * (1 - p)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         n = jnp.asarray(self.trials(side), f.dtype)
         return jax.random.binomial(key, n, jax.nn.sigmoid(f[0]), dtype=f.dtype)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         n, count = self.trials(side), jnp.floor(y)
         inside = (count >= 0) & (count < n)
         k = jnp.where(inside, count, 0.0)
@@ -120,7 +111,35 @@ class Binomial(TrialsLikelihood):
         return jnp.where(inside, below, (count >= n).astype(f.dtype))
 
 
-class NegativeBinomial(CountLikelihood):
+class NegativeBinomialLaw(CountLikelihood):
+    """Negative binomial counts, by the logit of their success chance."""
+
+    is_log_concave: ClassVar[bool] = True
+
+    dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+
+    @abstractmethod
+    def _logit(self, f: Latents, side: SideInformation) -> Scalar:
+        """Logit of the success chance, mean / (mean + dispersion)."""
+
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
+        r, logit = self.dispersion, self._logit(f, side)
+        ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)
+        return ways + y * jax.nn.log_sigmoid(logit) + r * jax.nn.log_sigmoid(-logit)
+
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+        key_rate, key_count = jax.random.split(key)
+        shape = jnp.asarray(self.dispersion, f.dtype)
+        rate = jax.random.gamma(key_rate, shape, dtype=f.dtype) * jnp.exp(self._logit(f, side))
+        return jax.random.poisson(key_count, rate).astype(f.dtype)
+
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
+        count = jnp.maximum(jnp.floor(y), 0.0)
+        r = jnp.asarray(self.dispersion, f.dtype)
+        return jnp.where(y >= 0, betainc(r, count + 1, jax.nn.sigmoid(-self._logit(f, side))), 0.0)
+
+
+class NegativeBinomial(NegativeBinomialLaw):
     """Counts with more variance than a Poisson's: y ~ NB(dispersion r, success chance sigmoid(f)).
 
     p(y | f) = Gamma(y + r) / (y! Gamma(r)) sigmoid(f)^y sigmoid(-f)^r, so the mean is r exp(f)
@@ -130,26 +149,11 @@ class NegativeBinomial(CountLikelihood):
         dispersion: r, learned; a Poisson law as it grows.
     """
 
-    is_log_concave: ClassVar[bool] = True
-
-    dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
-
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
-        r = self.dispersion
-        ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)
-        return ways + y * jax.nn.log_sigmoid(f[0]) + r * jax.nn.log_sigmoid(-f[0])
-
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         odds = jnp.exp(f[0])
         return self.dispersion * odds, self.dispersion * odds * (1 + odds)
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         # exp(f) is log-normal.
         mean, variance = marginals
         m, v, r = mean[:, 0], variance[:, 0], self.dispersion
@@ -157,29 +161,15 @@ class NegativeBinomial(CountLikelihood):
         within = first + r * jnp.exp(2 * m + 2 * v)
         return first, within + first**2 * jnp.expm1(v)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
-        key_rate, key_count = jax.random.split(key)
-        shape = jnp.asarray(self.dispersion, f.dtype)
-        rate = jax.random.gamma(key_rate, shape, dtype=f.dtype) * jnp.exp(f[0])
-        return jax.random.poisson(key_count, rate).astype(f.dtype)
-
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
-        count = jnp.maximum(jnp.floor(y), 0.0)
-        r = jnp.asarray(self.dispersion, f.dtype)
-        return jnp.where(y >= 0, betainc(r, count + 1, jax.nn.sigmoid(-f[0])), 0.0)
-
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         counts = np.average(y, weights=weights) + 0.5 / len(y)
         return float(np.log(counts / self.dispersion))
 
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow:
         return jnp.log(y + 0.5) - jnp.log(self.dispersion)
+
+    def _logit(self, f: Latents, side: SideInformation) -> Scalar:
+        return f[0]
 
 
 class ScaledLogisticPoisson(CountLikelihood):
@@ -191,31 +181,21 @@ class ScaledLogisticPoisson(CountLikelihood):
 
     maximal_rate: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         log_rate = jnp.log(self.maximal_rate) + jax.nn.log_sigmoid(f[0])
         return y * log_rate - self._rate(f) - gammaln(y + 1)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self._rate(f), self._rate(f)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jax.random.poisson(key, self._rate(f)).astype(f.dtype)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         count = jnp.maximum(jnp.floor(y), 0.0)
         return jnp.where(y >= 0, poisson_cdf(count, self._rate(f)), 0.0)
 
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         share = (np.average(y, weights=weights) + 0.5 / len(y)) / self.maximal_rate
         share = float(np.clip(share, 0.01, 0.99))
         return float(np.log(share / (1 - share)))
@@ -224,7 +204,7 @@ class ScaledLogisticPoisson(CountLikelihood):
         # Counts spread like a Poisson's have their variance as their rate.
         return ScaledLogisticPoisson(maximal_rate=2 * max(spread, 1.0) ** 2)
 
-    def _rate(self, f: Float[Array, "Q"]) -> Float[Array, ""]:
+    def _rate(self, f: Latents) -> Scalar:
         return self.maximal_rate * jax.nn.sigmoid(f[0])
 
 
@@ -247,22 +227,20 @@ class LogRateLikelihood(CountLikelihood):
                 f"{rows[:5].tolist()}; leave out rows in which nothing could be counted."
             )
 
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         exposure = np.broadcast_to(side.get("exposure", 1.0), y.shape)
         # Half a count more, lest there be none.
         counts = np.average(y, weights=weights) + 0.5 / len(y)
         return float(np.log(counts / np.average(exposure, weights=weights)))
 
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow:
         return jnp.log(y + 0.5) - self.log_exposure(side)
 
-    def log_exposure(self, side: SideInformation) -> Float[Array, "*N"]:
+    def log_exposure(self, side: SideInformation) -> Values:
         """Log of the rows' exposure, zero unless given."""
         return jnp.log(jnp.asarray(side.get("exposure", 1.0)))
 
-    def _log_normal_mean(self, marginals: Marginals, side: SideInformation) -> Float[Array, "N"]:
+    def _log_normal_mean(self, marginals: Marginals, side: SideInformation) -> PerRow:
         """E exposure exp(f)."""
         mean, variance = marginals
         return jnp.exp(self.log_exposure(side) + mean[:, 0] + 0.5 * variance[:, 0])
@@ -278,44 +256,32 @@ class Poisson(LogRateLikelihood):
         -2.0
     """
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         log_rate = self.log_exposure(side) + f[0]
         return y * log_rate - jnp.exp(log_rate) - gammaln(y + 1)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         rate = jnp.exp(self.log_exposure(side) + f[0])
         return rate, rate
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         log_rate = self.log_exposure(side) + marginals.mean[:, 0]
         return y * log_rate - self._log_normal_mean(marginals, side) - gammaln(y + 1)
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         first = self._log_normal_mean(marginals, side)
         return first, first + first**2 * jnp.expm1(marginals.variance[:, 0])
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jax.random.poisson(key, jnp.exp(self.log_exposure(side) + f[0])).astype(f.dtype)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         count = jnp.maximum(jnp.floor(y), 0.0)
         rate = jnp.exp(self.log_exposure(side) + f[0])
         return jnp.where(y >= 0, poisson_cdf(count, rate), 0.0)
 
 
-class LogNegativeBinomial(LogRateLikelihood):
+class LogNegativeBinomial(LogRateLikelihood, NegativeBinomialLaw):
     """Counts with mean m = exposure exp(f) and variance m + m^2 / dispersion ("NB2").
 
     `NegativeBinomial` is the same law with the logit of the success chance as its latent.
@@ -324,49 +290,20 @@ class LogNegativeBinomial(LogRateLikelihood):
         dispersion: r, learned; a Poisson law as it grows.
     """
 
-    dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
-
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
-        r, logit = self.dispersion, self._logit(f, side)
-        ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)
-        return ways + y * jax.nn.log_sigmoid(logit) + r * jax.nn.log_sigmoid(-logit)
-
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         rate = jnp.exp(self.log_exposure(side) + f[0])
         return rate, rate + rate**2 / self.dispersion
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         first = self._log_normal_mean(marginals, side)
         within = first + first**2 * jnp.exp(marginals.variance[:, 0]) / self.dispersion
         return first, within + first**2 * jnp.expm1(marginals.variance[:, 0])
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
-        key_rate, key_count = jax.random.split(key)
-        shape = jnp.asarray(self.dispersion, f.dtype)
-        rate = jax.random.gamma(key_rate, shape, dtype=f.dtype) * jnp.exp(self._logit(f, side))
-        return jax.random.poisson(key_count, rate).astype(f.dtype)
-
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
-        count = jnp.maximum(jnp.floor(y), 0.0)
-        r = jnp.asarray(self.dispersion, f.dtype)
-        return jnp.where(y >= 0, betainc(r, count + 1, jax.nn.sigmoid(-self._logit(f, side))), 0.0)
-
-    def _logit(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, ""]:
-        """Logit of the success probability mean / (mean + r)."""
+    def _logit(self, f: Latents, side: SideInformation) -> Scalar:
         return self.log_exposure(side) + f[0] - jnp.log(self.dispersion)
 
 
-def log_choices(trials: Float[Array, "*N"], successes: Float[Array, "*N"]) -> Float[Array, "*N"]:
+def log_choices(trials: Values, successes: Values) -> Values:
     """Log of the number of ways to choose; of no use where there are more successes than trials."""
     failures = jnp.maximum(trials - successes, 0.0)
     return gammaln(trials + 1) - gammaln(successes + 1) - gammaln(failures + 1)

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError, check_choices
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
-from latentgp.modules import takes
-from latentgp.typing import Array
+from latentgp.modules import forwarded, takes
+from latentgp.typing import Array, Latents, Scalar
 
 
 class CustomLikelihood(Likelihood):
@@ -51,15 +51,8 @@ class CustomLikelihood(Likelihood):
             )
         check_choices(self, kind=get_args(Targets))
 
-    @property
-    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.latents
+    latent_size = forwarded("latents")
+    targets = forwarded("kind")
 
-    @property
-    def targets(self) -> Targets:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.kind
-
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.function(y, f)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as LateError
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError, check_choices
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
+from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import (
     Nodes,
     latents_at,
@@ -28,9 +29,12 @@ from latentgp.numerics.quadrature import (
     training_nodes,
 )
 from latentgp.runtime.host_calls import call_on_host
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, Scalar
 
-Reasons = Callable[[int], str]  # why a value is none, by its place
+Reasons: TypeAlias = Callable[[int], str]  # why a value is none, by its place
+Columns: TypeAlias = Mapping[str, np.ndarray]  # side information of rows
+Answers: TypeAlias = tuple[np.ndarray, ...]
+Judged: TypeAlias = tuple[np.ndarray, Reasons]
 
 _RAISED = Exception, SystemExit  # what a function may end with: no interruption
 _OTHERS = "moments", "distribution", "draws", "gradient"  # functions beside the density
@@ -67,7 +71,7 @@ class Calls:
         self,
         y: np.ndarray,
         f: np.ndarray,
-        side: Mapping[str, np.ndarray],
+        side: Columns,
         bad: np.ndarray,
         why: Reasons,
     ) -> None:
@@ -83,7 +87,7 @@ class Calls:
         """Count from here on, for the fit that begins."""
         self.__init__()
 
-    def told(self, y: np.ndarray, side: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    def told(self, y: np.ndarray, side: Columns) -> tuple[str, ...]:
         """A sentence on values that failed, with the rows as they are numbered here; or none.
 
         Args:
@@ -105,7 +109,7 @@ class Calls:
         )
 
 
-def _rows_like(failure: Failure, y: np.ndarray, side: Mapping[str, np.ndarray]) -> str:
+def _rows_like(failure: Failure, y: np.ndarray, side: Columns) -> str:
     """The rows that a function cannot tell from that of a failure: all there is to know of it."""
     same = np.all((y == failure.y).reshape(len(y), -1), axis=1)
     for name, value in failure.side.items():
@@ -134,9 +138,7 @@ class Host:
         self.vectorised, self.timeout = likelihood.vectorised, likelihood.timeout
         self.calls = Calls()
 
-    def values(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray]:
+    def values(self, y: np.ndarray, f: np.ndarray, side: Columns) -> tuple[np.ndarray]:
         """Values of log p for arrays with any axes before those of one row; -inf where it fails.
 
         A step of an ascent may leave the proper Gaussians, and is taken back: its latents are no
@@ -159,9 +161,7 @@ class Host:
             found[asked] = np.where(bad, -np.inf, values)
         return (found.reshape(before),)
 
-    def _guarded(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, Reasons]:
+    def _guarded(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Judged:
         if self.timeout is None:
             return self._found(y, f, side)
         pool = ThreadPoolExecutor(1)
@@ -173,9 +173,7 @@ class Host:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _found(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, Reasons]:
+    def _found(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Judged:
         """Values, and why one is none; those of calls that raise are NaN."""
         with np.errstate(all="ignore"):
             if not self.vectorised:
@@ -189,9 +187,7 @@ class Host:
                 return np.full(len(f), np.nan), lambda place: said
         return values, lambda place: f"it gave {values[place]}"
 
-    def _one_by_one(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, Reasons]:
+    def _one_by_one(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Judged:
         values, said = np.full(len(f), np.nan), {}
         for place in range(len(f)):
             own = {name: part[place] for name, part in side.items()}
@@ -201,27 +197,21 @@ class Host:
                 said[place] = _in_words(error)
         return values, lambda place: said.get(place, f"it gave {values[place]}")
 
-    def moments_of(self, f: np.ndarray, side: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    def moments_of(self, f: np.ndarray, side: Columns) -> Answers:
         """Mean and variance of y for latents with any axes before those of one row."""
         return self._answer("moments", f, side, self.shape, 2)
 
-    def probabilities(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, ...]:
+    def probabilities(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Answers:
         """Probabilities of targets of at most y."""
         targets = y.reshape(-1, *self.shape)
         return self._answer("distribution", f, side, self.shape, 1, targets)
 
-    def slopes(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, ...]:
+    def slopes(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Answers:
         """Gradients of log p in f."""
         targets = y.reshape(-1, *self.shape)
         return self._answer("gradient", f, side, (self.latents,), 1, targets)
 
-    def drawn(
-        self, seeds: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, ...]:
+    def drawn(self, seeds: np.ndarray, f: np.ndarray, side: Columns) -> Answers:
         """Draws of y, by one generator for all: the same seeds give the same draws."""
         random = np.random.default_rng(seeds.astype(np.uint64).ravel())
         return self._answer("draws", f, side, self.shape, 1, random)
@@ -230,11 +220,11 @@ class Host:
         self,
         name: str,
         f: np.ndarray,
-        side: Mapping[str, np.ndarray],
+        side: Columns,
         shape: tuple[int, ...],
         number: int,
         *first: Any,
-    ) -> tuple[np.ndarray, ...]:
+    ) -> Answers:
         """Value of another function of the user's: arrays of one shape a row."""
         flat = f.reshape(-1, self.latents)
         own = {key: part.reshape(len(flat)) for key, part in side.items()}
@@ -336,29 +326,20 @@ class ExternalLikelihood(Likelihood):
         """Record of the calls so far."""
         return self.host.calls
 
-    @property
-    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.latents
+    latent_size = forwarded("latents")
 
     @property
     def output_shape(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return () if self.outputs is None else (self.outputs,)
 
-    @property
-    def side_information(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.side
+    side_information = forwarded("side")
+    targets = forwarded("kind")
 
-    @property
-    def targets(self) -> Targets:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.kind
-
-    def log_prob(
-        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
         return _called(self, y, f, self._own(side))
 
     def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
+        self, f: Latents, side: SideInformation
     ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
         if self.moments is None:
             raise InputError(
@@ -370,9 +351,7 @@ class ExternalLikelihood(Likelihood):
         mean, variance = call_on_host(self.host.moments_of, shapes, f.dtype, f, given)
         return mean, variance
 
-    def cdf(
-        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, "*P"]:
+    def cdf(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         if self.distribution is None:
             raise InputError(
                 "ExternalLikelihood has no distribution function; give distribution=..., a "
@@ -381,9 +360,7 @@ class ExternalLikelihood(Likelihood):
         shapes = (self.output_shape,)
         return call_on_host(self.host.probabilities, shapes, f.dtype, y, f, self._own(side))[0]
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, "*P"]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         if self.draws is None:
             raise InputError(
                 "ExternalLikelihood has no draws of y; give draws=..., a function of a "
@@ -400,7 +377,7 @@ class ExternalLikelihood(Likelihood):
         side: SideInformation,
         power: float,
         near: Marginals,
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         """By values at nodes that stay: their weights alone have derivatives in the law of f."""
         if self.latents <= 2:
             f, log_weights = nodes_near(*marginals, *near)
@@ -417,13 +394,13 @@ class ExternalLikelihood(Likelihood):
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         """E log p(y | f), its derivatives in mean and variance by differences over nodes."""
         return _expected(self, y, *marginals, self._own(side))
 
     def predictive_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         nodes = prediction_nodes(self.latents)
         values = lowest_where_unknown(self._at_nodes(y, *marginals, side, nodes))
         return logsumexp(values, axis=1, b=jnp.asarray(nodes[1], values.dtype))
@@ -449,7 +426,7 @@ def _in_words(error: BaseException) -> str:
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _called(
     likelihood: ExternalLikelihood, y: Array, f: Array, side: Mapping[str, Array]
-) -> Float[Array, ""]:
+) -> Scalar:
     return call_on_host(likelihood.host.values, ((),), f.dtype, y, f, side)[0]
 
 
@@ -467,7 +444,7 @@ def _(likelihood: ExternalLikelihood, primals: Any, tangents: Any) -> Any:
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _slope(
     likelihood: ExternalLikelihood, y: Array, f: Array, side: Mapping[str, Array]
-) -> Float[Array, "Q"]:
+) -> Latents:
     return call_on_host(likelihood.host.slopes, ((likelihood.latents,),), f.dtype, y, f, side)[0]
 
 
@@ -486,7 +463,7 @@ def _expected(
     mean: Float[Array, "N Q"],
     variance: Float[Array, "N Q"],
     side: Mapping[str, Array],
-) -> Float[Array, "N"]:
+) -> PerRow:
     nodes = training_nodes(likelihood.latents)
     return slopes_by_values(
         likelihood._at_nodes(y, mean, variance, side, nodes), mean, variance, nodes

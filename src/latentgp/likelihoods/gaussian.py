@@ -14,7 +14,7 @@ from numpyro.distributions import constraints
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.parameters.base import parameter
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 USUAL_NOISE_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
 
@@ -49,9 +49,7 @@ class Gaussian(Likelihood):
                 "give a small one, such as a millionth of the variance of y."
             )
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return _log_density(y, f[0], self.total_noise_variance(side))
 
     def latent_scale(self, spread: float) -> float:
@@ -60,14 +58,10 @@ class Gaussian(Likelihood):
     def scaled_to(self, spread: float, centre: float = 0.0) -> "Gaussian":
         return Gaussian(noise_variance=USUAL_NOISE_SHARE * spread**2)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return f[0], jnp.broadcast_to(self.total_noise_variance(side), f[0].shape)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return f[0] + jnp.sqrt(self.total_noise_variance(side)) * jax.random.normal(
             key, dtype=f.dtype
         )
@@ -80,39 +74,27 @@ class Gaussian(Likelihood):
                 f"{negative[:5].tolist()}; give each row's known noise variance, or zero."
             )
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return jax.scipy.special.ndtr((y - f[0]) / jnp.sqrt(self.total_noise_variance(side)))
 
-    def log_tails(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         z = (y - f[0]) / jnp.sqrt(self.total_noise_variance(side))
         return log_ndtr(z), log_ndtr(-z)
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         noise = self.total_noise_variance(side)
         return _log_density(y, mean[:, 0], noise) - 0.5 * variance[:, 0] / noise
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         return _log_density(y, mean[:, 0], variance[:, 0] + self.total_noise_variance(side))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         return mean[:, 0], variance[:, 0] + self.total_noise_variance(side)
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean_y, variance_y = self.predictive_moments(marginals, side)
         return jax.scipy.special.ndtr((y - mean_y) / jnp.sqrt(variance_y))
 
@@ -123,7 +105,7 @@ class Gaussian(Likelihood):
         standard = jax.scipy.special.ndtri(probabilities)
         return mean_y[:, None] + jnp.sqrt(variance_y)[:, None] * standard
 
-    def total_noise_variance(self, side: SideInformation) -> Float[Array, "*N"]:
+    def total_noise_variance(self, side: SideInformation) -> Values:
         """Learned noise variance plus the known one of the rows."""
         return self.noise_variance + side.get("noise_variance", 0.0)
 

@@ -24,7 +24,7 @@ from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, Student
 from latentgp.likelihoods.volatility import LOG_2_PI
 from latentgp.numerics.quadrature import Nodes, latent_at_nodes, prediction_nodes, training_nodes
 from latentgp.parameters.base import parameter, replace
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the noise starts
 
@@ -68,39 +68,31 @@ class Heteroscedastic(NoiseShape):
         constraints.positive, role="noise_precision", default=1.0
     )
 
-    def precision(self, f: Float[Array, "*N Q"]) -> Float[Array, "*N"]:
+    def precision(self, f: Float[Array, "*N Q"]) -> Values:
         """Squared inverse of the noise's scale, units one over y squared."""
         return self.maximal_precision * jax.nn.sigmoid(f[..., 1])
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         log_precision = jnp.log(self.maximal_precision) + jax.nn.log_sigmoid(f[1])
         log_phi = self.log_phi(self.precision(f) * (y - f[0]) ** 2)
         return self.log_density_at_zero() + 0.5 * log_precision + log_phi
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return f[0], self.unit_variance() / self.precision(f)
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         # 1 / sigmoid(f) = 1 + exp(-f), whose expectation is that of a log-normal.
         mean, variance = marginals
         inverse = 1 + jnp.exp(-mean[:, 1] + 0.5 * variance[:, 1])
         noise = self.unit_variance() * inverse / self.maximal_precision
         return mean[:, 0], variance[:, 0] + noise
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         if self.normal_mixture() is None:
             return super().predictive_cdf(y, marginals, side)
         return self.cdf_at(y, NoiseNodes.of(marginals))
 
-    def cdf_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+    def cdf_at(self, y: PerRow, nodes: NoiseNodes) -> PerRow:
         """The predictive one, of noise that is a mixture of normal laws."""
         precision, weights = cast(tuple[Array, Array], self.normal_mixture())
         scale = self.maximal_precision * jax.nn.sigmoid(nodes.f)
@@ -111,19 +103,13 @@ class Heteroscedastic(NoiseShape):
     def turned(self) -> Turned:
         return Turned(self) if self.normal_mixture() is None else TurnedNoise(self)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.unit_cdf(jnp.sqrt(self.precision(f)) * (y - f[0]))
 
-    def log_tails(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self.unit_log_tails(jnp.sqrt(self.precision(f)) * (y - f[0]))
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return f[0] + self.unit_draw(key, f.dtype) / jnp.sqrt(self.precision(f))
 
     def latent_scale(self, spread: float) -> tuple[float, ...]:
@@ -142,27 +128,23 @@ class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):
             nowhere below one over it.
     """
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.expected_at(y, NoiseNodes.of(marginals, training_nodes(1)))
 
-    def expected_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+    def expected_at(self, y: PerRow, nodes: NoiseNodes) -> PerRow:
         """E log p(y | f): given f_2 the squared distance has an expectation in closed form."""
         log_precision = jnp.log(self.maximal_precision) + jax.nn.log_sigmoid(nodes.f)
         distance = (y[:, None] - nodes.mean) ** 2 + nodes.variance
         log_prob = log_precision - LOG_2_PI - jnp.exp(log_precision) * distance
         return 0.5 * log_prob @ nodes.weights
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.log_prob_at(y, NoiseNodes.of(marginals))
 
     def turned(self) -> Turned:
         return TurnedGaussianNoise(self)
 
-    def log_prob_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+    def log_prob_at(self, y: PerRow, nodes: NoiseNodes) -> PerRow:
         """The predictive one: given f_2 the target is normal, f_1 integrated out."""
         total = nodes.variance + (1 + jnp.exp(-nodes.f)) / self.maximal_precision
         log_density = norm.logpdf(y[:, None], nodes.mean, jnp.sqrt(total))
@@ -191,20 +173,14 @@ class LogNoiseGaussian(Likelihood):
 
     noise_scale: Float[Array, ""] = parameter(constraints.positive, role="noise_scale", default=1.0)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         log_scale = jnp.log(self.noise_scale) + f[1]
         return -0.5 * (LOG_2_PI + 2 * log_scale + (y - f[0]) ** 2 * jnp.exp(-2 * log_scale))
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return f[0], (self.noise_scale * jnp.exp(f[1])) ** 2
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         log_scale, spread = jnp.log(self.noise_scale) + mean[:, 1], variance[:, 1]
         distance = (y - mean[:, 0]) ** 2 + variance[:, 0]
@@ -213,40 +189,30 @@ class LogNoiseGaussian(Likelihood):
     def turned(self) -> "TurnedLogNoise":
         return TurnedLogNoise(self)
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.log_prob_at(y, NoiseNodes.of(marginals))
 
-    def log_prob_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+    def log_prob_at(self, y: PerRow, nodes: NoiseNodes) -> PerRow:
         """The predictive one: given f_2 the target is normal, f_1 integrated out."""
         log_density = norm.logpdf(y[:, None], nodes.mean, self._spread(nodes))
         return jax.nn.logsumexp(log_density, axis=1, b=nodes.weights)
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.cdf_at(y, NoiseNodes.of(marginals))
 
-    def cdf_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+    def cdf_at(self, y: PerRow, nodes: NoiseNodes) -> PerRow:
         """The predictive one."""
         return ndtr((y[:, None] - nodes.mean) / self._spread(nodes)) @ nodes.weights
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         noise = self.noise_scale**2 * jnp.exp(2 * mean[:, 1] + 2 * variance[:, 1])
         return mean[:, 0], variance[:, 0] + noise
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return f[0] + self.noise_scale * jnp.exp(f[1]) * jax.random.normal(key, dtype=f.dtype)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return ndtr((y - f[0]) / (self.noise_scale * jnp.exp(f[1])))
 
     def latent_scale(self, spread: float) -> tuple[float, ...]:
@@ -265,14 +231,10 @@ class TurnedNoise(Turned):
 
     own: Any  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.own.cdf_at(y, NoiseNodes.of(self.of_f(side)[0]))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         joint, side = self.of_f(side)
         return self.own.predictive_moments(Marginals(joint.mean, joint.variance), side)
 
@@ -280,14 +242,10 @@ class TurnedNoise(Turned):
 class TurnedGaussianNoise(TurnedNoise):
     """The same of Gaussian noise."""
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.own.expected_at(y, NoiseNodes.of(self.of_f(side)[0], training_nodes(1)))
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.own.log_prob_at(y, NoiseNodes.of(self.of_f(side)[0]))
 
 
@@ -296,9 +254,7 @@ class TurnedLogNoise(TurnedGaussianNoise):
 
     own: LogNoiseGaussian  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         # exp(-2 f_2) moves the law of f_1 by minus twice its covariance with f_2.
         (mean, covariance), _ = self.of_f(side)
         log_scale, spread = jnp.log(self.own.noise_scale) + mean[:, 1], covariance[:, 1, 1]

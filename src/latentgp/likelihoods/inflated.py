@@ -26,7 +26,7 @@ from latentgp.numerics.quadrature import (
 from latentgp.numerics.root_finding import invert_cdf_of_counts
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import rows_named
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 _NEGLIGIBLE = 100.0  # nats below the other term of a sum
 _INSIDE = {"count": 1.0, "real": 0.5}  # stands for a target that is at a point
@@ -48,15 +48,11 @@ class ZeroTruncated(OfBase):
     def __check_init__(self) -> None:
         _check_counts(self)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         value = self.base.log_prob(y, f, side) - self._log_share(f, side)
         return jnp.where(y > 0, value, -jnp.inf)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         mean, variance = self.base.conditional_moments(f, side)
         share = jnp.exp(self._log_share(f, side))
         first = mean / share
@@ -64,23 +60,19 @@ class ZeroTruncated(OfBase):
         lost = jnp.where(share < 1, first**2 * (1 - share), 0.0)
         return first, jnp.maximum(variance / share - lost, 0.0)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         share = jnp.exp(self._log_share(f, side))
         below = 1 - (1 - self.base.cdf(jnp.maximum(y, 1.0), f, side)) / share
         return jnp.where(y >= 1, jnp.clip(below, 0.0, 1.0), 0.0)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         # A uniform number that is above the probability of zero, through the quantiles.
         share = jnp.exp(self._log_share(f, side))
         level = 1 - share * jax.random.uniform(key, dtype=f.dtype)
         drawn = invert_cdf_of_counts(lambda y: self.base.cdf(y, f, side), level[None], f[0])
         return jnp.maximum(drawn[0], 1.0)
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         self.base.check_targets(y)
         if np.any(y == 0):
             raise InputError(
@@ -88,7 +80,7 @@ class ZeroTruncated(OfBase):
                 "leave these rows out, or use Hurdle, which has a probability of zero."
             )
 
-    def _log_share(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, ""]:
+    def _log_share(self, f: Latents, side: SideInformation) -> Scalar:
         """Log probability that the base's y is not zero."""
         return log_complement(self.base.log_prob(jnp.zeros((), f.dtype), f, side))
 
@@ -122,9 +114,7 @@ class Inflated(OfBase):
     def is_log_concave(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.law.is_log_concave and not self.mixes
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         own = self._own_latent(f)
         shares, f = self._log_shares(own), f[: self.base.latent_size]
         at = self._at(y)
@@ -139,9 +129,7 @@ class Inflated(OfBase):
         value = jnp.where(there, jnp.logaddexp(jnp.where(there, point, value), value), value)
         return jnp.where(nothing, point, value)
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         if self.mixes:
             return super().expected_log_prob(y, marginals, side)
         values, weights = self._shares_at_nodes(marginals, training_nodes(1))
@@ -149,9 +137,7 @@ class Inflated(OfBase):
         other = self.law.expected_log_prob(self._inside(y), self._of_base(marginals), side)
         return jnp.where(jnp.any(at, axis=1), _log_at(at, shares), shares[:, -1] + other)
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         # The share and the other law have independent latents.
         shares, at = self._log_mean_shares(marginals), self._at(y)
         point, there = _log_at(at, shares), jnp.any(at, axis=1)
@@ -161,45 +147,35 @@ class Inflated(OfBase):
             point = jnp.logaddexp(jnp.where(there, point, other), other)
         return jnp.where(there, point, other)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         shares = jnp.exp(self._log_shares(self._own_latent(f)))
         moments = self.law.conditional_moments(f[: self.base.latent_size], side)
         return self._mixed(shares, *moments)
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         shares = jnp.exp(self._log_mean_shares(marginals))
         return self._mixed(shares, *self.law.predictive_moments(self._of_base(marginals), side))
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         key_which, key_other = jax.random.split(key)
         which = jax.random.categorical(key_which, self._log_shares(self._own_latent(f)))
         other = self.law.sample(key_other, f[: self.base.latent_size], side)
         values = jnp.append(jnp.asarray(self.points, f.dtype), other)
         return values[which]
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         shares = jnp.exp(self._log_shares(self._own_latent(f)))
         return self._below(y, shares, self.law.cdf(y, f[: self.base.latent_size], side))
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         shares = jnp.exp(self._log_mean_shares(marginals))
         other = self.law.predictive_cdf(y, self._of_base(marginals), side)
         return self._below(y, shares, other)
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         self.base.check_targets(self._given_inside(y))
 
-    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+    def check_rows(self, y: PerRow, side: SideInformation) -> None:
         self.base.check_rows(self._given_inside(y), side)
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
@@ -209,7 +185,7 @@ class Inflated(OfBase):
         return *(scale if isinstance(scale, tuple) else (scale,)), 2.0
 
     def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+        self, y: PerRow, weights: PerRow | None, side: SideInformation
     ) -> float | tuple[float, ...] | None:
         other = ~np.any(self._at(y), axis=1)
         if not other.any():
@@ -218,7 +194,7 @@ class Inflated(OfBase):
         side = {name: np.broadcast_to(rows, y.shape)[other] for name, rows in side.items()}
         return self.base.latent_centre(y[other], weights, side)
 
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"] | None:
+    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow | None:
         start = self.base.latent_start(self._inside(y), side)
         if start is None:
             return None
@@ -231,14 +207,14 @@ class Inflated(OfBase):
         """Log probability of each point given that y is at one."""
         return jnp.zeros(1)
 
-    def _log_shares(self, own: Float[Array, "*N"]) -> Float[Array, "*N A1"]:
+    def _log_shares(self, own: Values) -> Float[Array, "*N A1"]:
         """Log probabilities of the points and, last, of the other law."""
         logit = jnp.log(self.inflation) - jnp.log1p(-self.inflation) + own[..., None]
         split = self._log_split().astype(own.dtype)
         parts = jax.nn.log_sigmoid(logit) + split, jax.nn.log_sigmoid(-logit)
         return jnp.concatenate(parts, axis=-1).astype(own.dtype)
 
-    def _own_latent(self, f: Float[Array, "Q"]) -> Float[Array, ""]:
+    def _own_latent(self, f: Latents) -> Scalar:
         return f[-1] if self.varying else jnp.zeros_like(f[0])
 
     def _shares_at_nodes(
@@ -260,10 +236,10 @@ class Inflated(OfBase):
         latents = self.base.latent_size
         return Marginals(marginals.mean[:, :latents], marginals.variance[:, :latents])
 
-    def _at(self, y: Float[Array, "*N"]) -> Bool[Array, "*N A"]:
+    def _at(self, y: Values) -> Bool[Array, "*N A"]:
         return y[..., None] == np.asarray(self.points, y.dtype)
 
-    def _inside(self, y: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def _inside(self, y: Values) -> Values:
         """Targets that the other law can give, with another value in place of points."""
         return jnp.where(jnp.any(self._at(y), axis=-1), _INSIDE[self.targets], y)
 
@@ -272,8 +248,8 @@ class Inflated(OfBase):
         return np.where(np.any(self._at(y), axis=-1), _INSIDE[self.targets], y)
 
     def _mixed(
-        self, shares: Float[Array, "*N A1"], mean: Float[Array, "*N"], variance: Float[Array, "*N"]
-    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+        self, shares: Float[Array, "*N A1"], mean: Values, variance: Values
+    ) -> tuple[Values, Values]:
         """Mean and variance, given those of the other law."""
         points = jnp.asarray(self.points, mean.dtype)
         values = jnp.stack([*(jnp.full_like(mean, p) for p in points), mean], axis=-1)
@@ -281,9 +257,7 @@ class Inflated(OfBase):
         between = jnp.sum(shares * (values - first[..., None]) ** 2, axis=-1)
         return first, between + shares[..., -1] * variance
 
-    def _below(
-        self, y: Float[Array, "*N"], shares: Float[Array, "*N A1"], other: Float[Array, "*N"]
-    ) -> Float[Array, "*N"]:
+    def _below(self, y: Values, shares: Float[Array, "*N A1"], other: Values) -> Values:
         reached = jnp.asarray(self.points, y.dtype) <= y[..., None]
         return jnp.sum(reached * shares[..., :-1], axis=-1) + shares[..., -1] * other
 
@@ -313,10 +287,10 @@ class ZeroInflated(Inflated):
     def __check_init__(self) -> None:
         _check_counts(self, "; of real numbers Hurdle has zeros")
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         self.base.check_targets(y)
 
-    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+    def check_rows(self, y: PerRow, side: SideInformation) -> None:
         self.base.check_rows(y, side)
 
 
@@ -377,6 +351,6 @@ def _check_counts(likelihood: OfBase, more: str = "") -> None:
         )
 
 
-def _log_at(at: Bool[Array, "*N A"], shares: Float[Array, "*N A1"]) -> Float[Array, "*N"]:
+def _log_at(at: Bool[Array, "*N A"], shares: Float[Array, "*N A1"]) -> Values:
     """Log share of the point that y is at; zero where it is at none."""
     return jnp.sum(jnp.where(at, shares[..., :-1], 0.0), axis=-1)

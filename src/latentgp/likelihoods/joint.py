@@ -13,8 +13,8 @@ from latentgp.likelihoods.base import (
     Likelihood,
     Marginals,
     SideInformation,
-    Targets,
 )
+from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import (
     expectation,
     hermite_nodes,
@@ -23,7 +23,7 @@ from latentgp.numerics.quadrature import (
 )
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, Scalar
 
 _MEAN, _ROOT = "mean of f", "root of the covariance of f"
 _NODES_ALONG = {1: 121, 2: 40, 3: 17}  # of a grid; quasi-random points for more latents
@@ -44,26 +44,16 @@ class Turned(Likelihood):
 
     own: Likelihood
 
-    @property
-    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.own.latent_size
+    latent_size = forwarded("own.latent_size")
+    output_shape = forwarded("own.output_shape")
+    targets = forwarded("own.targets")
 
-    @property
-    def output_shape(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.own.output_shape
-
-    @property
-    def targets(self) -> Targets:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.own.targets
-
-    def log_prob(
-        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
         return self.own.log_prob(y, *_of_row(f, side))
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         if self.latent_size != _HERMITE:
             return super().expected_log_prob(y, marginals, side)
         # Quasi-random points would leave sites of the softmax a negative eigenvalue.
@@ -71,21 +61,17 @@ class Turned(Likelihood):
         return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
 
     def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
+        self, f: Latents, side: SideInformation
     ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
         return self.own.conditional_moments(*_of_row(f, side))
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, "*P"]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         return self.own.sample(key, *_of_row(f, side))
 
-    def cdf(
-        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, "*P"]:
+    def cdf(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         return self.own.cdf(y, *_of_row(f, side))
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return self.own.class_probabilities(*_of_row(f, side))
 
     def predictive_quantiles(
@@ -135,7 +121,7 @@ class Turned(Likelihood):
         side: SideInformation,
         power: float,
         near: JointMarginals,
-    ) -> tuple[Float[Array, "N"], JointMarginals]:
+    ) -> tuple[PerRow, JointMarginals]:
         """Log mass, means and covariances of cavity times p(y | f)^power, a row.
 
         On a grid for up to three latents, at quasi-random points for more.
@@ -187,9 +173,7 @@ def _without(side: SideInformation) -> SideInformation:
     return {name: values for name, values in side.items() if name not in (_MEAN, _ROOT)}
 
 
-def _of_row(
-    z: Float[Array, "Q"], side: SideInformation
-) -> tuple[Float[Array, "Q"], SideInformation]:
+def _of_row(z: Latents, side: SideInformation) -> tuple[Latents, SideInformation]:
     return side[_MEAN] + side[_ROOT] @ z, _without(side)
 
 

@@ -14,7 +14,7 @@ from latentgp.likelihoods.base import Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.multiclass import ClassLikelihood
 from latentgp.parameters.base import parameter
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerClass, PerRow, RowMoments, Scalar, Values
 
 _LOG_TEMPERATURES = -7.0, 12.0
 
@@ -52,7 +52,7 @@ class LeastSquares(ClassLikelihood):
         self.noise_variance = usual if noise_variance is None else noise_variance
         self.temperature = temperature
 
-    def indicators(self, y: Float[Array, "*N"]) -> Float[Array, "*N K"]:
+    def indicators(self, y: Values) -> Float[Array, "*N K"]:
         """1[y = k] - 1/K."""
         chosen = jax.nn.one_hot(y.astype(int), self.classes, dtype=y.dtype)
         return chosen - 1 / self.classes
@@ -60,28 +60,22 @@ class LeastSquares(ClassLikelihood):
     def _latents_of(self, shares: Float[np.ndarray, "K"]) -> Float[np.ndarray, "Q"]:
         return shares - 1 / self.classes
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self._log_density(jnp.sum((self.indicators(y) - f) ** 2))
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         squares = (self.indicators(y) - mean) ** 2 + variance
         return self._log_density(jnp.sum(squares, axis=1))
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return jax.nn.softmax(f / self._scale)
 
-    def predictive_probabilities(
-        self, marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+    def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         """From MacKay's (1992, eq. 10) approximation for each pair of classes."""
         mean, variance = marginals
 
-        def own(column: tuple[Float[Array, "N"], Float[Array, "N"]]) -> Float[Array, "N"]:
+        def own(column: RowMoments) -> PerRow:
             ahead, both = column[0][:, None] - mean, column[1][:, None] + variance
             spread = jnp.sqrt(self._scale**2 + np.pi / 8 * both)
             return jnp.exp(-jax.nn.logsumexp(-ahead / spread, axis=1))
@@ -89,9 +83,7 @@ class LeastSquares(ClassLikelihood):
         values = jax.lax.map(own, (mean.T, variance.T)).T
         return values / jnp.sum(values, axis=1, keepdims=True)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jax.random.categorical(key, f / self._scale).astype(f.dtype)
 
     def latent_scale(self, spread: float) -> float:
@@ -111,7 +103,7 @@ class LeastSquares(ClassLikelihood):
             return LeastSquares(self.classes, self.noise_variance, jnp.exp(log_temperature))
 
         @jax.jit
-        def loss(log_temperature: Float[Array, ""]) -> Float[Array, ""]:
+        def loss(log_temperature: Scalar) -> Scalar:
             return -jnp.average(
                 at(log_temperature).predictive_log_prob(y, marginals, side), weights=weights
             )
@@ -120,10 +112,10 @@ class LeastSquares(ClassLikelihood):
         return at(float(found.x))
 
     @property
-    def _scale(self) -> Float[Array, ""]:
+    def _scale(self) -> Scalar:
         return self.temperature * self.noise_variance
 
-    def _log_density(self, squares: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def _log_density(self, squares: Values) -> Values:
         """Log density of K indicators with a sum of squared residuals."""
         normaliser = self.classes * jnp.log(2 * jnp.pi * self.noise_variance)
         return -0.5 * (normaliser + squares / self.noise_variance)

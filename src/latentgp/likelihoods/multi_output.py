@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +24,10 @@ from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_cholesky, small_inverse, small_solve_lower
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import as_targets, as_weights
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, Scalar
 
+Outputs: TypeAlias = Float[Array, "N P"]
+OutputMoments: TypeAlias = tuple[Outputs, Outputs]
 _STEPS = 6  # towards the law of the shared functions given the outputs
 
 
@@ -130,71 +132,57 @@ class LinearOutputs(Likelihood):
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         return 1.0
 
-    def log_prob(
-        self, y: Float[Array, "P"], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Float[Array, "P"], f: Latents, side: SideInformation) -> Scalar:
         return self.expected_log_prob(y[None], Marginals.known(f[None]), side)[0]
 
     def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
+        self, f: Latents, side: SideInformation
     ) -> tuple[Float[Array, "P"], Float[Array, "P"]]:
         mean, variance = self.predictive_moments(Marginals.known(f[None]), side)
         return mean[0], variance[0]
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, "P"]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Float[Array, "P"]:
         mean, variance = self.conditional_moments(f, side)
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
 
-    def cdf(
-        self, y: Float[Array, "P"], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, "P"]:
+    def cdf(self, y: Float[Array, "P"], f: Latents, side: SideInformation) -> Float[Array, "P"]:
         mean, variance = self.conditional_moments(f, side)
         return ndtr((y - mean) / jnp.sqrt(variance))
 
-    def expected_log_prob(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: Outputs, marginals: Marginals, side: SideInformation) -> PerRow:
         return self._expected(y, *self._output_moments(marginals))
 
-    def _expected(
-        self, y: Float[Array, "N P"], centre: Float[Array, "N P"], spread: Float[Array, "N P"]
-    ) -> Float[Array, "N"]:
+    def _expected(self, y: Outputs, centre: Outputs, spread: Outputs) -> PerRow:
         """E log p(y | f), given means and variances of L g."""
         away, seen = self._away(y, centre)
         terms = jnp.log(2 * jnp.pi * self.noise_variance) + (away**2 + spread) / self.noise_variance
         return jnp.sum(jnp.where(seen, -0.5 * terms - jnp.log(self.scale), 0.0), axis=1)
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> OutputMoments:
         return self._in_units(*self._output_moments(marginals))
 
-    def _in_units(
-        self, centre: Float[Array, "N P"], spread: Float[Array, "N P"]
-    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def _in_units(self, centre: Outputs, spread: Outputs) -> OutputMoments:
         """Means and variances of y, given those of L g."""
         variance = self.scale**2 * (spread + self.noise_variance)
         return self.centre + self.scale * centre, variance
 
     def predictive_log_prob(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+        self, y: Outputs, marginals: Marginals, side: SideInformation
+    ) -> PerRow:
         return self._log_expected(y, marginals, self.noise_variance)
 
     def log_expected_power(
         self,
-        y: Float[Array, "N P"],
+        y: Outputs,
         marginals: Marginals,
         side: SideInformation,
         power: float,
         near: Marginals,
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         value = self._log_expected(y, marginals, self.noise_variance / power)
         return value + self._constant_of_power(y, power)
 
-    def _constant_of_power(self, y: Float[Array, "N P"], power: float) -> Float[Array, "N"]:
+    def _constant_of_power(self, y: Outputs, power: float) -> PerRow:
         """N(y; m, s)^a is N(y; m, s / a) times a constant, whose log this is."""
         shared = (1 - power) * (jnp.log(2 * jnp.pi * self.noise_variance)) - jnp.log(power)
         constant = 0.5 * shared + (1 - power) * jnp.log(self.scale)
@@ -204,28 +192,20 @@ class LinearOutputs(Likelihood):
         return TurnedOutputs(self)
 
     @abstractmethod
-    def _joint_output_moments(
-        self, joint: JointMarginals
-    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def _joint_output_moments(self, joint: JointMarginals) -> OutputMoments:
         """Means and variances of L g where the latents of a row are correlated."""
 
     @abstractmethod
-    def _log_expected(
-        self, y: Float[Array, "N P"], marginals: Marginals, noise: Float[Array, "P"]
-    ) -> Float[Array, "N"]:
+    def _log_expected(self, y: Outputs, marginals: Marginals, noise: Float[Array, "P"]) -> PerRow:
         """Log density of the outputs together, g and L integrated out."""
 
-    def _output_moments(
-        self, marginals: Marginals
-    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def _output_moments(self, marginals: Marginals) -> OutputMoments:
         """Means and variances of L g."""
         g, v, loading, loading_variance = self.parts(marginals)
         spread = (loading**2 + loading_variance) * v[:, None] + loading_variance * g[:, None] ** 2
         return jnp.sum(loading * g[:, None], axis=2), jnp.sum(spread, axis=2)
 
-    def _away(
-        self, y: Float[Array, "N P"], outputs: Float[Array, "N P"]
-    ) -> tuple[Float[Array, "N P"], Any]:
+    def _away(self, y: Outputs, outputs: Outputs) -> tuple[Outputs, Any]:
         """Standardised outputs less L g, zero where they are missing; and which are there."""
         seen = ~jnp.isnan(y)
         standard = (jnp.where(seen, y, self.centre) - self.centre) / self.scale
@@ -241,15 +221,11 @@ class TurnedOutputs(Turned):
     def has_sure_bounds(self) -> bool:
         return True
 
-    def expected_log_prob(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: Outputs, marginals: Marginals, side: SideInformation) -> PerRow:
         joint, _ = self.of_f(side)
         return self.own._expected(y, *self.own._joint_output_moments(joint))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> OutputMoments:
         joint, _ = self.of_f(side)
         return self.own._in_units(*self.own._joint_output_moments(joint))
 
@@ -287,9 +263,7 @@ class LinearCoregionalisation(LinearOutputs):
     def turned(self) -> "TurnedCoregionalisation":
         return TurnedCoregionalisation(self)
 
-    def _joint_output_moments(
-        self, joint: JointMarginals
-    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def _joint_output_moments(self, joint: JointMarginals) -> OutputMoments:
         loading = jnp.asarray(self.mixing, joint.mean.dtype)
         spread = jnp.einsum("pr,nrs,ps->np", loading, joint.covariance, loading)
         return joint.mean @ loading.T, spread
@@ -302,20 +276,14 @@ class LinearCoregionalisation(LinearOutputs):
             probabilities
         )
 
-    def predictive_cdf(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P"]:
+    def predictive_cdf(self, y: Outputs, marginals: Marginals, side: SideInformation) -> Outputs:
         centre, spread = self.predictive_moments(marginals, side)
         return ndtr((y - centre) / jnp.sqrt(spread))
 
-    def _log_expected(
-        self, y: Float[Array, "N P"], marginals: Marginals, noise: Float[Array, "P"]
-    ) -> Float[Array, "N"]:
+    def _log_expected(self, y: Outputs, marginals: Marginals, noise: Float[Array, "P"]) -> PerRow:
         return self._log_joint(y, JointMarginals.independent(marginals), noise)
 
-    def _log_joint(
-        self, y: Float[Array, "N P"], joint: JointMarginals, noise: Float[Array, "P"]
-    ) -> Float[Array, "N"]:
+    def _log_joint(self, y: Outputs, joint: JointMarginals, noise: Float[Array, "P"]) -> PerRow:
         """Log density of the outputs together under correlated latents."""
         mixing = jnp.asarray(self.mixing, joint.mean.dtype)
         away, seen = self._away(y, joint.mean @ mixing.T)
@@ -340,24 +308,22 @@ class TurnedCoregionalisation(TurnedOutputs):
         return True
 
     def predictive_log_prob(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+        self, y: Outputs, marginals: Marginals, side: SideInformation
+    ) -> PerRow:
         return self.own._log_joint(y, self.of_f(side)[0], self.own.noise_variance)
 
-    def predictive_cdf(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P"]:
+    def predictive_cdf(self, y: Outputs, marginals: Marginals, side: SideInformation) -> Outputs:
         centre, spread = self.predictive_moments(marginals, side)
         return ndtr((y - centre) / jnp.sqrt(spread))
 
     def tilted(
         self,
-        y: Float[Array, "N P"],
+        y: Outputs,
         cavity: JointMarginals,
         side: SideInformation,
         power: float,
         near: JointMarginals,
-    ) -> tuple[Float[Array, "N"], JointMarginals]:
+    ) -> tuple[PerRow, JointMarginals]:
         own = self.own
         mixing = jnp.asarray(own.mixing, cavity.mean.dtype)
         target, seen = own._away(y, jnp.zeros_like(y))
@@ -398,9 +364,7 @@ class GPRegressionNetwork(LinearOutputs):
             variance[:, number:].reshape(table),
         )
 
-    def _log_expected(
-        self, y: Float[Array, "N P"], marginals: Marginals, noise: Float[Array, "P"]
-    ) -> Float[Array, "N"]:
+    def _log_expected(self, y: Outputs, marginals: Marginals, noise: Float[Array, "P"]) -> PerRow:
         # Given g the outputs are independent and normal. In units of its spread from its mean,
         # the law of g is a standard normal one, and that given y about N(centre, root root^T).
         parts = self.parts(marginals)
@@ -410,7 +374,7 @@ class GPRegressionNetwork(LinearOutputs):
         centre, root = jax.lax.stop_gradient(self._given(slopes, away, seen, parts, noise))
         nodes, weights = prediction_nodes(self.mixing.shape[1])
 
-        def at(node: tuple[Float[Array, "R"], Float[Array, ""]]) -> Float[Array, "N"]:
+        def at(node: tuple[Float[Array, "R"], Scalar]) -> PerRow:
             z, log_weight = node
             x = centre + root @ z
             left = away - (slopes @ x[:, :, None])[:, :, 0]
@@ -424,9 +388,7 @@ class GPRegressionNetwork(LinearOutputs):
         nodes = jnp.asarray(nodes, dtype), jnp.log(jnp.asarray(weights, dtype))
         return log_size + logsumexp(jax.lax.map(at, nodes), axis=0)
 
-    def _joint_output_moments(
-        self, joint: JointMarginals
-    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def _joint_output_moments(self, joint: JointMarginals) -> OutputMoments:
         # Each output is f' A f / 2 + b' f for a matrix A and a vector b of its own.
         outputs, number = self.mixing.shape
         size = self.latent_size
@@ -449,7 +411,7 @@ class GPRegressionNetwork(LinearOutputs):
     def _given(
         self,
         slopes: Float[Array, "N P R"],
-        away: Float[Array, "N P"],
+        away: Outputs,
         seen: Any,
         parts: Parts,
         noise: Float[Array, "P"],
@@ -470,18 +432,14 @@ class GPRegressionNetwork(LinearOutputs):
             root = jnp.linalg.cholesky(covariance)
         return x, root
 
-    def _variances(
-        self, parts: Parts, g: Float[Array, "N R"], noise: Float[Array, "P"]
-    ) -> Float[Array, "N P"]:
+    def _variances(self, parts: Parts, g: Float[Array, "N R"], noise: Float[Array, "P"]) -> Outputs:
         """Variances of the outputs given g, in units of scale squared."""
         return jnp.sum(parts.loading_variance * g[:, None] ** 2, axis=2) + noise
 
-    def predictive_cdf(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P"]:
+    def predictive_cdf(self, y: Outputs, marginals: Marginals, side: SideInformation) -> Outputs:
         parts = self.parts(marginals)
 
-        def below(g: Float[Array, "N R"]) -> Float[Array, "N P"]:
+        def below(g: Float[Array, "N R"]) -> Outputs:
             centre = self.centre + self.scale * jnp.sum(parts.loading * g[:, None], axis=2)
             spread = jnp.sqrt(self._variances(parts, g, self.noise_variance))
             return ndtr((y - centre) / (self.scale * spread))
@@ -507,8 +465,8 @@ class TurnedNetwork(TurnedOutputs):
     own: GPRegressionNetwork  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def predictive_log_prob(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+        self, y: Outputs, marginals: Marginals, side: SideInformation
+    ) -> PerRow:
         own, (joint, _) = self.own, self.of_f(side)
         target, seen = own._away(y, jnp.zeros_like(y))
         dtype, number = joint.mean.dtype, own.mixing.shape[1]
@@ -540,7 +498,7 @@ class TurnedNetwork(TurnedOutputs):
             x = jax.lax.fori_loop(0, _STEPS, closer, jnp.zeros(number, dtype))
             x, root = jax.lax.stop_gradient(given(x))
 
-            def at(z: Float[Array, "R"]) -> Float[Array, ""]:
+            def at(z: Float[Array, "R"]) -> Scalar:
                 place = x + root @ z
                 centre, spread = seen_law(place)
                 lower = small_cholesky(spread)
@@ -556,9 +514,7 @@ class TurnedNetwork(TurnedOutputs):
         constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(own.scale), 0.0)
         return jax.vmap(of_row)(target, seen, *joint) - jnp.sum(constant, axis=1)
 
-    def predictive_cdf(
-        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P"]:
+    def predictive_cdf(self, y: Outputs, marginals: Marginals, side: SideInformation) -> Outputs:
         own, (joint, _) = self.own, self.of_f(side)
         nodes, weights = prediction_nodes(own.mixing.shape[1])
         nodes = jnp.asarray(nodes, joint.mean.dtype)
@@ -573,7 +529,7 @@ class TurnedNetwork(TurnedOutputs):
 
 
 def _outputs_given(
-    own: GPRegressionNetwork, mean: Float[Array, "Q"], covariance: Float[Array, "Q Q"]
+    own: GPRegressionNetwork, mean: Latents, covariance: Float[Array, "Q Q"]
 ) -> Callable[[Float[Array, "R"]], tuple[Float[Array, "P"], Float[Array, "P P"]]]:
     """Mean and covariance of a row's outputs without noise given g = m + root x, x ~ N(0, I)."""
     outputs, number = own.mixing.shape

@@ -25,10 +25,11 @@ from latentgp.likelihoods.base import (
 )
 from latentgp.likelihoods.bernoulli import class_shares
 from latentgp.likelihoods.joint import Turned
+from latentgp.modules import forwarded
 from latentgp.numerics.orthants import log_orthant_probability
 from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.parameters.base import parameter
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerClass, PerRow, Scalar, Values
 
 _ROOT_TWO = math.sqrt(2.0)  # no NumPy scalar, which would widen single precision
 
@@ -50,19 +51,15 @@ class ClassLikelihood(Likelihood):
                 f"{type(self).__name__} needs at least two classes, got {self.classes}."
             )
 
-    @property
-    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.classes
+    latent_size = forwarded("classes")
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         probabilities = self.predictive_probabilities(marginals, side)
         chosen = jnp.take_along_axis(probabilities, y.astype(int)[:, None], axis=1)
         return jnp.log(chosen[:, 0])
 
     def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+        self, y: PerRow, weights: PerRow | None, side: SideInformation
     ) -> tuple[float, ...] | None:
         latents = self._latents_of(class_shares(y, weights, self.classes))
         return None if latents is None else tuple(latents.tolist())
@@ -71,7 +68,7 @@ class ClassLikelihood(Likelihood):
         """Latents at which classes have these shares; None if zero will do."""
         return None
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         outside = np.setdiff1d(y, np.arange(self.classes))
         if outside.size:
             raise InputError(
@@ -91,20 +88,16 @@ class MulticlassLikelihood(ClassLikelihood):
         """Log probabilities of the classes given the latents."""
         return jax.nn.log_softmax(self.terms(f), axis=-1)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         # A sum over indicators, because the derivative of an index is a scatter.
         terms = self.terms(f)
         chosen = jax.nn.one_hot(y.astype(int), self.classes, dtype=terms.dtype)
         return jnp.sum(chosen * terms) - jax.nn.logsumexp(terms)
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return jnp.exp(self.class_log_probabilities(f))
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jax.random.categorical(key, self.class_log_probabilities(f)).astype(f.dtype)
 
 
@@ -130,7 +123,7 @@ class LogisticSoftmaxLikelihood(MulticlassLikelihood):
 
     @property
     @abstractmethod
-    def class_weights(self) -> Float[Array, "Q"]:
+    def class_weights(self) -> Latents:
         """theta, one a latent."""
 
     @property
@@ -150,9 +143,7 @@ class LogisticSoftmaxLikelihood(MulticlassLikelihood):
             terms = jnp.concatenate([terms, last], axis=-1)
         return terms
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         # As for any class likelihood, with half the exponentials and logarithms.
         chosen = jax.nn.one_hot(y.astype(int), self.latent_size, dtype=f.dtype)
         has_latent = jnp.sum(chosen)
@@ -169,7 +160,7 @@ class LogisticSoftmaxLikelihood(MulticlassLikelihood):
         total = jnp.sum(jnp.asarray(self.class_weights, f.dtype) * scaled)
         return own - top - jnp.log(total + pinned)
 
-    def _log_weights(self, f: Float[Array, "..."]) -> Float[Array, "Q"]:
+    def _log_weights(self, f: Float[Array, "..."]) -> Latents:
         return jnp.log(jnp.asarray(self.class_weights, f.dtype))
 
 
@@ -184,7 +175,7 @@ class LogisticSoftmax(LogisticSoftmaxLikelihood):
         return np.log(shares / (1 - shares))
 
     @property
-    def class_weights(self) -> Float[Array, "Q"]:
+    def class_weights(self) -> Latents:
         return np.ones(self.classes)
 
     @property
@@ -204,7 +195,7 @@ class BijectiveLogisticSoftmax(LogisticSoftmaxLikelihood):
         return self.classes - 1
 
     @property
-    def class_weights(self) -> Float[Array, "Q"]:
+    def class_weights(self) -> Latents:
         return np.ones(self.classes - 1)
 
     @property
@@ -227,7 +218,7 @@ class ScaledLogisticSoftmax(LogisticSoftmaxLikelihood):
         self.weights = np.ones(classes) if weights is None else weights
 
     @property
-    def class_weights(self) -> Float[Array, "Q"]:
+    def class_weights(self) -> Latents:
         return self.weights
 
     @property
@@ -264,36 +255,28 @@ class LargestLatent(ClassLikelihood):
         # Of two classes: their difference then is positive with the probability of the first.
         return self.latent_scale(1.0) * ndtri(shares) / 2**0.5
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return jnp.log(self.class_probabilities(f, side)[y.astype(int)])
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         log_probabilities = jnp.log(self.class_probabilities(f, side))
         return jax.random.categorical(key, log_probabilities).astype(f.dtype)
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return jnp.log(self._given_largest(self._largest(y, marginals), 1.0))
 
     def log_expected_power(
         self,
-        y: Float[Array, "N"],
+        y: PerRow,
         marginals: Marginals,
         side: SideInformation,
         power: float,
         near: Marginals,
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         # Nodes would see no slope of a step.
         return jnp.log(self._given_largest(self._largest(y, marginals), power))
 
-    def predictive_probabilities(
-        self, marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+    def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         mean = marginals.mean
         labels = jnp.broadcast_to(jnp.arange(self.classes), mean.shape).astype(mean.dtype)
         largest = jax.vmap(self._largest, (1, None), 1)(labels, marginals)
@@ -303,14 +286,14 @@ class LargestLatent(ClassLikelihood):
         return TurnedLargest(self)
 
     @abstractmethod
-    def _of_largest(self, largest: Float[Array, "N"]) -> Float[Array, "N"]:
+    def _of_largest(self, largest: PerRow) -> PerRow:
         """E log p(class | f), given the probability that its latent is the largest."""
 
     @abstractmethod
-    def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+    def _given_largest(self, largest: Values, power: float) -> Values:
         """E p(class | f)^power, given the probability that its latent is the largest."""
 
-    def _largest(self, y: Float[Array, "N"], marginals: Marginals) -> Float[Array, "N"]:
+    def _largest(self, y: PerRow, marginals: Marginals) -> PerRow:
         """P(f_y is the largest), f ~ N(mean, diag(variance)), by quadrature over f_y."""
         mean, variance = marginals
         nodes, weights = prediction_nodes(1)
@@ -339,20 +322,18 @@ class RobustMax(LargestLatent):
         if not 0 < self.epsilon < 1:
             raise InputError(f"RobustMax.epsilon must be in (0, 1), got {self.epsilon}.")
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         largest = jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
         return self._given_largest(largest, 1.0)
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self._of_largest(self._largest(y, marginals))
 
-    def _of_largest(self, largest: Float[Array, "N"]) -> Float[Array, "N"]:
+    def _of_largest(self, largest: PerRow) -> PerRow:
         other = self.epsilon / (self.classes - 1)
         return largest * jnp.log1p(-self.epsilon) + (1 - largest) * jnp.log(other)
 
-    def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+    def _given_largest(self, largest: Values, power: float) -> Values:
         other = self.epsilon / (self.classes - 1)
         return (1 - self.epsilon) ** power * largest + other**power * (1 - largest)
 
@@ -365,13 +346,13 @@ class HeavisideMulticlass(LargestLatent):
 
     is_positive: ClassVar[bool] = False
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
 
-    def _of_largest(self, largest: Float[Array, "N"]) -> Float[Array, "N"]:
+    def _of_largest(self, largest: PerRow) -> PerRow:
         return jnp.where(largest < 1, -jnp.inf, 0.0)
 
-    def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+    def _given_largest(self, largest: Values, power: float) -> Values:
         return largest
 
 
@@ -391,20 +372,14 @@ class TurnedLargest(Turned):
     def has_sure_bounds(self) -> bool:
         return self.own.classes <= 3
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         joint, _ = self.of_f(side)
         return self.own._of_largest(jnp.exp(self._log_largest(y, joint)))
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self._log_mass(y, self.of_f(side)[0], 1.0)
 
-    def predictive_probabilities(
-        self, marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+    def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         joint, _ = self.of_f(side)
         labels = jnp.broadcast_to(jnp.arange(self.own.classes), joint.mean.shape)
         labels = labels.astype(joint.mean.dtype)
@@ -413,12 +388,12 @@ class TurnedLargest(Turned):
 
     def tilted(
         self,
-        y: Float[Array, "N"],
+        y: PerRow,
         cavity: JointMarginals,
         side: SideInformation,
         power: float,
         near: JointMarginals,
-    ) -> tuple[Float[Array, "N"], JointMarginals]:
+    ) -> tuple[PerRow, JointMarginals]:
         """By the derivatives of the log mass in the cavity's mean, as nodes see no step."""
 
         def of_row(y: Array, mean: Array, covariance: Array) -> tuple[Array, Array, Array]:
@@ -439,9 +414,7 @@ class TurnedLargest(Turned):
         mean = cavity.mean + (covariance @ slope[:, :, None])[:, :, 0]
         return log_mass, JointMarginals(mean, covariance + covariance @ curvature @ covariance)
 
-    def _log_mass(
-        self, y: Float[Array, "N"], joint: JointMarginals, power: float
-    ) -> Float[Array, "N"]:
+    def _log_mass(self, y: PerRow, joint: JointMarginals, power: float) -> PerRow:
         log_largest = self._log_largest(y, joint)
         # Of p^power there is a share where the latent is the largest, and one elsewhere.
         given = jnp.log(self.own._given_largest(jnp.asarray([1.0, 0.0], log_largest.dtype), power))
@@ -450,7 +423,7 @@ class TurnedLargest(Turned):
         )
         return jnp.logaddexp(given[0] + log_largest, given[1] + log_other)
 
-    def _log_largest(self, y: Float[Array, "N"], joint: JointMarginals) -> Float[Array, "N"]:
+    def _log_largest(self, y: PerRow, joint: JointMarginals) -> PerRow:
         """Log probability that f_y is the largest."""
         classes = self.own.classes
         # Row k of the table of a class: f_y - f_j for the k-th other class j.

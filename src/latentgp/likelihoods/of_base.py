@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxtyping import Float
-
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
-from latentgp.typing import Array
+from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.modules import forwarded
+from latentgp.typing import PerRow
 
 
 class OfBase(Likelihood):
@@ -34,56 +33,33 @@ class OfBase(Likelihood):
             f"Poisson(), got {base!r}."
         )
 
-    @property
-    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.latent_size
-
-    @property
-    def side_information(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.side_information
-
-    @property
-    def targets(self) -> Targets:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.targets
-
-    @property
-    def atoms(self) -> tuple[float, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.atoms
-
-    @property
-    def is_smooth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.is_smooth
-
-    @property
-    def is_continuous(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.is_continuous
-
-    @property
-    def is_positive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.is_positive
-
-    @property
-    def has_gradient(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.base.has_gradient
+    latent_size = forwarded("base.latent_size")
+    side_information = forwarded("base.side_information")
+    targets = forwarded("base.targets")
+    atoms = forwarded("base.atoms")
+    is_smooth = forwarded("base.is_smooth")
+    is_continuous = forwarded("base.is_continuous")
+    is_positive = forwarded("base.is_positive")
+    has_gradient = forwarded("base.has_gradient")
 
     def check_side_information(self, side: SideInformation) -> None:
         self.base.check_side_information(side)
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         self.base.check_targets(y)
 
-    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+    def check_rows(self, y: PerRow, side: SideInformation) -> None:
         self.base.check_rows(y, side)
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         return self.base.latent_scale(spread)
 
     def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+        self, y: PerRow, weights: PerRow | None, side: SideInformation
     ) -> float | tuple[float, ...] | None:
         return self.base.latent_centre(y, weights, side)
 
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"] | None:
+    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow | None:
         return self.base.latent_start(y, side)
 
     def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:

@@ -16,7 +16,7 @@ from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Ta
 from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import rows_named
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerClass, PerRow, RowMoments, Scalar, Values
 
 _FAR, _VERY_FAR = 1e30, 1e15
 
@@ -62,46 +62,34 @@ class Ordinal(Likelihood):
         """K."""
         return self.thresholds.shape[-1] + 1
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         lower, upper = self._ends(y, f.dtype)
         return _log_between(lower - f[0], upper - f[0])
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return self._probabilities(f[0], jnp.ones_like(f[0]))
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         noisy = f[0] + jax.random.normal(key, dtype=f.dtype)
         return jnp.sum(noisy > jnp.asarray(self.thresholds, f.dtype)).astype(f.dtype)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self._moments(self.class_probabilities(f, side))
 
     def latent_scale(self, spread: float) -> float:
         return 1.2
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         spread = jnp.sqrt(1 + variance[:, 0])
         lower, upper = self._ends(y, mean.dtype)
         return _log_between((lower - mean[:, 0]) / spread, (upper - mean[:, 0]) / spread)
 
-    def predictive_probabilities(
-        self, marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+    def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         mean, variance = marginals
         return self._probabilities(mean[:, 0], jnp.sqrt(1 + variance[:, 0]))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         return self._moments(self.predictive_probabilities(marginals, side))
 
     def predictive_quantiles(
@@ -111,7 +99,7 @@ class Ordinal(Likelihood):
         passed = below[:, None, :] < probabilities[:, None]
         return jnp.sum(passed, axis=2).astype(marginals.mean.dtype)
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         outside = ~np.isin(y, np.arange(self.classes))
         if outside.any():
             raise InputError(
@@ -120,18 +108,14 @@ class Ordinal(Likelihood):
                 "GPOrdinalClassifier do it."
             )
 
-    def _ends(
-        self, y: Float[Array, "*N"], dtype: Any
-    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    def _ends(self, y: Values, dtype: Any) -> tuple[Values, Values]:
         """The thresholds around y; at the ends as good as infinite, with finite derivatives."""
         far = jnp.full(1, _FAR, dtype)
         ends = jnp.concatenate([-far, jnp.asarray(self.thresholds, dtype), far])
         index = y.astype(int)
         return ends[index], ends[index + 1]
 
-    def _probabilities(
-        self, mean: Float[Array, "*N"], spread: Float[Array, "*N"]
-    ) -> Float[Array, "*N K"]:
+    def _probabilities(self, mean: Values, spread: Values) -> Float[Array, "*N K"]:
         """Probabilities of all classes under f + noise ~ N(mean, spread^2); exact sums to one."""
         z = (jnp.asarray(self.thresholds, mean.dtype) - mean[..., None]) / spread[..., None]
         # Differences on the side where the tails are small lose no digits.
@@ -140,15 +124,13 @@ class Ordinal(Likelihood):
         values = jnp.where(lower > 0, ndtr(-lower) - ndtr(-upper), ndtr(upper) - ndtr(lower))
         return values / jnp.sum(values, axis=-1, keepdims=True)
 
-    def _moments(
-        self, probabilities: Float[Array, "*N K"]
-    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    def _moments(self, probabilities: Float[Array, "*N K"]) -> tuple[Values, Values]:
         labels = jnp.arange(self.classes, dtype=probabilities.dtype)
         first = probabilities @ labels
         return first, jnp.sum(probabilities * (labels - first[..., None]) ** 2, axis=-1)
 
 
-def _log_between(lower: Float[Array, "*N"], upper: Float[Array, "*N"]) -> Float[Array, "*N"]:
+def _log_between(lower: Values, upper: Values) -> Values:
     """Log(Phi(upper) - Phi(lower)), digits kept in both tails; ends may be very far."""
     flip = lower + upper > 0
     low, high = jnp.where(flip, -upper, lower), jnp.where(flip, -lower, upper)

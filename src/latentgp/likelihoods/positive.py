@@ -17,7 +17,7 @@ from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.numerics.log_beta import log_beta
 from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 _SERIES = 1e-3  # of log(1 + x): below, five terms are exact to rounding
 _NO_SHAPE = 1e-12
@@ -29,7 +29,7 @@ class PositiveLikelihood(Likelihood):
 
     is_log_concave: ClassVar[bool] = True
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         rows = np.flatnonzero(~(y > 0))
         if rows.size:
             raise InputError(
@@ -41,9 +41,7 @@ class PositiveLikelihood(Likelihood):
     def latent_scale(self, spread: float) -> float:
         return 1.0
 
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         return float(np.log(np.average(y, weights=weights)))
 
 
@@ -56,47 +54,33 @@ class Gamma(PositiveLikelihood):
 
     shape: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self._log_density(y, f[0], jnp.exp(-f[0]))
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         m, v = mean[:, 0], variance[:, 0]
         return self._log_density(y, m, jnp.exp(0.5 * v - m))
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         mean = jnp.exp(f[0])
         return mean, mean**2 / self.shape
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         m, v = mean[:, 0], variance[:, 0]
         first = jnp.exp(m + 0.5 * v)
         return first, first**2 * (jnp.expm1(v) + jnp.exp(v) / self.shape)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         shape = jnp.asarray(self.shape, f.dtype)
         return jax.random.gamma(key, shape, dtype=f.dtype) * jnp.exp(f[0]) / shape
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         shape = jnp.asarray(self.shape, f.dtype)
         return gammainc(shape, shape * jnp.maximum(y, 0.0) * jnp.exp(-f[0]))
 
-    def _log_density(
-        self, y: Float[Array, "*N"], f: Float[Array, "*N"], inverse: Float[Array, "*N"]
-    ) -> Float[Array, "*N"]:
+    def _log_density(self, y: Values, f: Values, inverse: Values) -> Values:
         a = self.shape
         constant = a * jnp.log(a) - gammaln(a)
         return constant + (a - 1) * jnp.log(y) - a * (f + y * inverse)
@@ -116,43 +100,29 @@ class Weibull(PositiveLikelihood):
 
     side_information: ClassVar[tuple[str, ...]] = ("censored",)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self._log_density(y, f[0], -self.shape * f[0], side)
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         k, m, v = self.shape, mean[:, 0], variance[:, 0]
         return self._log_density(y, m, 0.5 * k**2 * v - k * m, side)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self._moments(f[0], jnp.zeros_like(f[0]))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         return self._moments(mean[:, 0], variance[:, 0])
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(f[0]) * jax.random.exponential(key, dtype=f.dtype) ** (1 / self.shape)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         time = jnp.maximum(y, 0.0) * jnp.exp(-f[0])
         return -jnp.expm1(-(time**self.shape))
 
-    def log_tails(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         above = -jnp.exp(self.shape * (jnp.log(y) - f[0]))
         return log_complement(above), above
 
@@ -166,19 +136,17 @@ class Weibull(PositiveLikelihood):
 
     def _log_density(
         self,
-        y: Float[Array, "*N"],
-        f: Float[Array, "*N"],
-        log_inverse: Float[Array, "*N"],
+        y: Values,
+        f: Values,
+        log_inverse: Values,
         side: SideInformation,
-    ) -> Float[Array, "*N"]:
+    ) -> Values:
         """Given f and the logarithm of (the expectation of) exp(-shape f)."""
         k, event = self.shape, 1 - jnp.asarray(side.get("censored", 0.0))
         hazard = jnp.log(k) - k * f + (k - 1) * jnp.log(y)
         return event * hazard - jnp.exp(k * jnp.log(y) + log_inverse)
 
-    def _moments(
-        self, m: Float[Array, "*N"], v: Float[Array, "*N"]
-    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    def _moments(self, m: Values, v: Values) -> tuple[Values, Values]:
         """Mean and variance of y under f ~ N(m, v); squares may overflow, their ratio may not."""
         log_first = gammaln(1 + 1 / self.shape) + m + 0.5 * v
         log_second = gammaln(1 + 2 / self.shape) + 2 * m + 2 * v
@@ -200,50 +168,32 @@ class LogNormal(PositiveLikelihood):
         constraints.positive, role="noise_variance", default=1.0
     )
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.of_log().log_prob(jnp.log(y), f, {}) - jnp.log(y)
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.of_log().expected_log_prob(jnp.log(y), marginals, {}) - jnp.log(y)
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.of_log().predictive_log_prob(jnp.log(y), marginals, {}) - jnp.log(y)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return _log_normal_moments(f[0], jnp.asarray(self.noise_variance, f.dtype))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         return _log_normal_moments(mean[:, 0], variance[:, 0] + self.noise_variance)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(self.of_log().sample(key, f, {}))
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.of_log().cdf(jnp.log(jnp.maximum(y, 0.0)), f, {})
 
-    def log_tails(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self.of_log().log_tails(jnp.log(y), f, {})
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.of_log().predictive_cdf(jnp.log(jnp.maximum(y, 0.0)), marginals, {})
 
     def predictive_quantiles(
@@ -255,7 +205,7 @@ class LogNormal(PositiveLikelihood):
         """The law of log y."""
         return Gaussian(noise_variance=self.noise_variance)
 
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow:
         return jnp.log(y)
 
 
@@ -277,41 +227,29 @@ class GeneralisedPareto(PositiveLikelihood):
 
     shape: Float[Array, ""] = parameter(constraints.interval(-0.5, 1.0), default=0.1)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return -f[0] - (1 + self.shape) * self._hazard(y * jnp.exp(-f[0]))
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self._moments(f[0], jnp.zeros_like(f[0]))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         return self._moments(marginals.mean[:, 0], marginals.variance[:, 0])
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         size, k = jax.random.exponential(key, dtype=f.dtype), jnp.asarray(self.shape, f.dtype)
         exponential = jnp.abs(k) < _NO_SHAPE
         size = jnp.where(exponential, size, jnp.expm1(k * size) / jnp.where(exponential, 1.0, k))
         return jnp.exp(f[0]) * size
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return -jnp.expm1(-self._hazard(jnp.maximum(y, 0.0) * jnp.exp(-f[0])))
 
-    def log_tails(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         above = -self._hazard(y * jnp.exp(-f[0]))
         return log_complement(above), above
 
-    def _hazard(self, z: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def _hazard(self, z: Values) -> Values:
         """log(1 + shape z) / shape, the cumulative hazard."""
         x = self.shape * z
         # A quotient of two small numbers has few digits; five terms of the series have all.
@@ -322,9 +260,7 @@ class GeneralisedPareto(PositiveLikelihood):
         by_series = z * (1 + near * (-1 / 2 + near * (1 / 3 - near * (1 / 4 - near / 5))))
         return jnp.where(series, by_series, log_left / jnp.where(series, 1.0, self.shape))
 
-    def _moments(
-        self, m: Float[Array, "*N"], v: Float[Array, "*N"]
-    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    def _moments(self, m: Values, v: Values) -> tuple[Values, Values]:
         """Mean and variance of y under f ~ N(m, v); the latter is infinite from shape 1/2 on."""
         k = self.shape
         first = jnp.exp(m + 0.5 * v) / (1 - k)
@@ -342,29 +278,21 @@ class Beta(Likelihood):
 
     precision: Float[Array, ""] = parameter(constraints.positive, default=5.0)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         a, b = shapes_of_mean(f[0], self.precision)
         return (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y) - log_beta(a, b)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         mean = jax.nn.sigmoid(f[0])
         return mean, mean * jax.nn.sigmoid(-f[0]) / (1 + self.precision)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jax.random.beta(key, *shapes_of_mean(f[0], self.precision), dtype=f.dtype)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return betainc(*shapes_of_mean(f[0], self.precision), jnp.clip(y, 0.0, 1.0))
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         rows = np.flatnonzero(~((y > 0) & (y < 1)))
         if rows.size:
             raise InputError(
@@ -373,19 +301,15 @@ class Beta(Likelihood):
                 "values at the ends inside."
             )
 
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         mean = np.average(y, weights=weights)
         return float(np.log(mean / (1 - mean)))
 
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow:
         return jnp.log(y) - jnp.log1p(-y)
 
 
-def shapes_of_mean(
-    logit: Float[Array, ""], precision: Float[Array, ""]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def shapes_of_mean(logit: Scalar, precision: Scalar) -> tuple[Scalar, Scalar]:
     """Shapes a, b of the beta law of mean sigmoid(logit), whose sum is the precision."""
     # Their squares are in second derivatives.
     least = float(jnp.finfo(logit.dtype).tiny) ** 0.45
@@ -394,9 +318,7 @@ def shapes_of_mean(
     return jnp.maximum(a, least), jnp.maximum(b, least)
 
 
-def _log_normal_moments(
-    m: Float[Array, "*N"], v: Float[Array, "*#N"]
-) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+def _log_normal_moments(m: Values, v: Float[Array, "*#N"]) -> tuple[Values, Values]:
     """Mean and variance of exp(x) under x ~ N(m, v)."""
     first = jnp.exp(m + 0.5 * v)
     return first, first**2 * jnp.expm1(v)

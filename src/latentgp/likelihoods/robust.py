@@ -24,7 +24,7 @@ from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
 from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import expectation, expected_excess, prediction_nodes
 from latentgp.parameters.base import parameter, replace
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar
 
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the scale starts
 
@@ -36,7 +36,7 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
 
     scale: Float[Array, ""] = parameter(constraints.positive, role="noise_scale", default=1.0)
 
-    def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
+    def form(self, y: Scalar, side: SideInformation) -> Form:
         precision = 1 / self.scale**2
         return Form(
             self.log_density_at_zero() - jnp.log(self.scale),
@@ -46,20 +46,14 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
             jnp.broadcast_to(precision, y.shape),
         )
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return f[0], jnp.asarray(self.scale**2 * self.unit_variance(), f.dtype)
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         return mean[:, 0], variance[:, 0] + self.scale**2 * self.unit_variance()
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         mixture = self.normal_mixture()
         if mixture is None:
@@ -68,19 +62,13 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
         spread = jnp.sqrt(variance + self.scale**2 / precision)
         return ndtr((y[:, None] - mean) / spread) @ weights
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.unit_cdf((y - f[0]) / self.scale)
 
-    def log_tails(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self.unit_log_tails((y - f[0]) / self.scale)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return f[0] + self.scale * self.unit_draw(key, f.dtype)
 
     def latent_scale(self, spread: float) -> float:
@@ -113,17 +101,13 @@ class LaplaceNoise(LaplaceShape, SymmetricNoise):
     is_log_concave: ClassVar[bool] = True
     is_smooth: ClassVar[bool] = False
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         distance = y - mean[:, 0]
         absolute = 2 * expected_excess(distance, variance[:, 0]) - distance
         return -jnp.log(2 * self.scale) - absolute / self.scale
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         rate = 1 / self.scale
         return jnp.log(0.5 * rate) + _log_expected_exponentials(y, marginals, rate, rate)
 
@@ -139,9 +123,7 @@ class MaternNoise(MaternShape, SymmetricNoise):
 
     is_log_concave: ClassVar[bool] = True
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         # Its kink, seen from afar, needs more nodes than a smooth likelihood does.
         nodes = prediction_nodes(self.latent_size)
         return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
@@ -181,7 +163,7 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
                 "level of the quantile, such as 0.9."
             )
 
-    def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
+    def form(self, y: Scalar, side: SideInformation) -> Form:
         # The check loss of u is |u| / 2 + (q - 1/2) u.
         tilt, precision = (self.level - 0.5) / self.scale, 0.25 / self.scale**2
         return Form(
@@ -192,32 +174,22 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
             jnp.broadcast_to(precision, y.shape),
         )
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         bias, noise = self._noise_moments()
         return f[0] + bias, jnp.asarray(noise, f.dtype)
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         bias, noise = self._noise_moments()
         return marginals.mean[:, 0] + bias, marginals.variance[:, 0] + noise
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         above, below = jax.random.exponential(key, (2,), f.dtype)
         return f[0] + self.scale * (above / self.level - below / (1 - self.level))
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(self.log_tails(y, f, side)[0])
 
-    def log_tails(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         e, q = (y - f[0]) / self.scale, self.level
         below = jnp.log(q) + (1 - q) * jnp.minimum(e, 0.0)
         above = jnp.log1p(-q) - q * jnp.maximum(e, 0.0)
@@ -226,16 +198,12 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
             jnp.where(e > 0, above, log_complement(below)),
         )
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         distance = y - marginals.mean[:, 0]
         above = expected_excess(distance, marginals.variance[:, 0])
         return self._log_height() - (above - (1 - self.level) * distance) / self.scale
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         below, above = (1 - self.level) / self.scale, self.level / self.scale
         return self._log_height() + _log_expected_exponentials(y, marginals, below, above)
 
@@ -245,18 +213,18 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
     def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:
         return replace(self, {"scale": _USUAL_SHARE * spread * self.level * (1 - self.level)})
 
-    def _log_height(self) -> Float[Array, ""]:
+    def _log_height(self) -> Scalar:
         return jnp.log(self.level * (1 - self.level)) - jnp.log(self.scale)
 
-    def _noise_moments(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def _noise_moments(self) -> tuple[Scalar, Scalar]:
         """Mean and variance of y - f."""
         q, product = self.level, self.level * (1 - self.level)
         return self.scale * (1 - 2 * q) / product, self.scale**2 * (1 - 2 * product) / product**2
 
 
 def _log_expected_exponentials(
-    y: Float[Array, "N"], marginals: Marginals, below: Float[Array, ""], above: Float[Array, ""]
-) -> Float[Array, "N"]:
+    y: PerRow, marginals: Marginals, below: Scalar, above: Scalar
+) -> PerRow:
     """Log E of exp(-above (y - f)) where y > f, and exp(below (y - f)) elsewhere."""
     mean, variance = marginals
     spread = jnp.sqrt(variance[:, 0] + float(jnp.finfo(variance.dtype).tiny))

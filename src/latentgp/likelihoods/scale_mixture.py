@@ -18,7 +18,7 @@ from numpyro.distributions import Distribution
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, Scalar, Values
 
 
 class CompletelyMonotone(Likelihood):
@@ -32,7 +32,7 @@ class CompletelyMonotone(Likelihood):
         drawn by inverting this Laplace transform) and have a derivative at r = 0.
         """
 
-    def auxiliary_law(self, r: Float[Array, "*N"]) -> Distribution:
+    def auxiliary_law(self, r: Values) -> Distribution:
         """Law of the auxiliary variable w tilted by r: proportional to exp(-r w) p(w).
 
         Drawn by numerical inversion unless a subclass knows the law.
@@ -74,17 +74,15 @@ class ScaleMixture(CompletelyMonotone):
     """
 
     @abstractmethod
-    def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
+    def form(self, y: Scalar, side: SideInformation) -> Form:
         """C, g and the quadratic of one row."""
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         form = self.form(y, side)
         return form.log_constant + form.linear * f[0] + self.log_phi(squared_norm(form, f[0]))
 
 
-def squared_norm(form: Form, f: Float[Array, "*N"]) -> Float[Array, "*N"]:
+def squared_norm(form: Form, f: Values) -> Values:
     """||h||^2 = alpha - beta f + gamma f^2, written as a square so that it is not negative."""
     centre = 0.5 * form.beta / form.gamma
     least = form.alpha - form.gamma * centre**2
@@ -105,6 +103,6 @@ def log_inverse_cosh_root(r: Array) -> Array:
     return jnp.where(small, -near, far)
 
 
-def log_phi_slope(likelihood: CompletelyMonotone, r: Float[Array, "*N"]) -> Float[Array, "*N"]:
+def log_phi_slope(likelihood: CompletelyMonotone, r: Values) -> Values:
     """D log phi / dr, elementwise; minus the mean of the auxiliary variable."""
     return jax.grad(lambda r: jnp.sum(likelihood.log_phi(r)))(r)

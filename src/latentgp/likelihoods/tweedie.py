@@ -16,7 +16,7 @@ from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.numerics.laplace_inversion import invert
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import rows_named
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 _TERMS = 161
 _WIDTHS = 10.0  # of the largest terms of the series that are summed, on either side
@@ -48,42 +48,30 @@ class Tweedie(Likelihood):
     power: Float[Array, ""] = parameter(constraints.interval(1.01, 1.99), default=1.5)
     dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self._log_density(y, f[0], jnp.zeros_like(f[0]))
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self._log_density(y, marginals.mean[:, 0], marginals.variance[:, 0])
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return jnp.exp(f[0]), self.dispersion * jnp.exp(self.power * f[0])
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         m, v, p = mean[:, 0], variance[:, 0], self.power
         first = jnp.exp(m + 0.5 * v)
         within = self.dispersion * jnp.exp(p * m + 0.5 * p**2 * v)
         return first, within + first**2 * jnp.expm1(v)
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         key_count, key_size = jax.random.split(key)
         rate, shape, scale = self._compound(f[0])
         count = jax.random.poisson(key_count, rate).astype(f.dtype)
         size = jax.random.gamma(key_size, jnp.maximum(count, 1.0) * shape, dtype=f.dtype)
         return jnp.where(count > 0, size * scale, 0.0)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         rate, shape, scale = self._compound(f[0])
         positive = jnp.where(y > 0, y, 1.0)
 
@@ -97,7 +85,7 @@ class Tweedie(Likelihood):
         at_zero = jnp.exp(-rate)
         return jnp.where(y > 0, jnp.clip(below, at_zero, 1.0), jnp.where(y == 0, at_zero, 0.0))
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: PerRow) -> None:
         if np.any(y < 0):
             raise InputError(
                 f"Tweedie targets must not be negative, but are in {rows_named(y < 0)}; leave "
@@ -108,22 +96,18 @@ class Tweedie(Likelihood):
         return 1.0
 
     def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+        self, y: PerRow, weights: PerRow | None, side: SideInformation
     ) -> float | None:
         mean = float(np.average(y, weights=weights))
         return float(np.log(mean)) if mean > 0 else None
 
-    def _compound(
-        self, f: Float[Array, "*N"]
-    ) -> tuple[Float[Array, "*N"], Float[Array, ""], Float[Array, "*N"]]:
+    def _compound(self, f: Values) -> tuple[Values, Scalar, Values]:
         """Rate of the Poisson number, and shape and scale of the gamma variables."""
         p, dispersion = (jnp.asarray(value, f.dtype) for value in (self.power, self.dispersion))
         rate = jnp.exp((2 - p) * f) / (dispersion * (2 - p))
         return rate, (2 - p) / (p - 1), dispersion * (p - 1) * jnp.exp((p - 1) * f)
 
-    def _log_density(
-        self, y: Float[Array, "*N"], m: Float[Array, "*N"], v: Float[Array, "*N"]
-    ) -> Float[Array, "*N"]:
+    def _log_density(self, y: Values, m: Values, v: Values) -> Values:
         """E log p(y | f), f ~ N(m, v), from those of exp((1 - power) f) and exp((2 - power) f)."""
         p, dispersion = (jnp.asarray(value, m.dtype) for value in (self.power, self.dispersion))
         at_zero = -jnp.exp((2 - p) * m + 0.5 * (2 - p) ** 2 * v) / (dispersion * (2 - p))
@@ -136,9 +120,7 @@ class Tweedie(Likelihood):
         value = self._log_saturated(log_y, log_size) - jnp.exp(log_size) * (falls + rises)
         return jnp.where(y > 0, value, at_zero)
 
-    def _log_saturated(
-        self, log_y: Float[Array, "*N"], log_size: Float[Array, "*N"]
-    ) -> Float[Array, "*N"]:
+    def _log_saturated(self, log_y: Values, log_size: Values) -> Values:
         """Log density of y > 0 at a mean of y, by a sum over the Poisson number j.
 
         The terms are (1 + a) j (1 + log(c / j)) in logarithm, less Stirling's remainders, with
@@ -160,9 +142,7 @@ class Tweedie(Likelihood):
         total = logsumexp(terms, axis=-1) + jnp.log(step)
         return total + 0.5 * jnp.log(a) - float(np.log(2 * np.pi)) - log_y
 
-    def _by_saddlepoint(
-        self, y: Float[Array, ""], f: Float[Array, ""], spread: Float[Array, ""]
-    ) -> Float[Array, ""]:
+    def _by_saddlepoint(self, y: Scalar, f: Scalar, spread: Scalar) -> Scalar:
         """Distribution function of a narrow law (Barndorff-Nielsen 1990)."""
         p, log_ratio = jnp.asarray(self.power, f.dtype), jnp.log(y) - f
         near = jnp.abs(log_ratio) < _NEAR_MEAN * spread
@@ -175,9 +155,7 @@ class Tweedie(Likelihood):
         return ndtr(jnp.where(near, log_ratio / spread + p * spread / 6, corrected))
 
 
-def _numbers(
-    c: Float[Array, "*N"], a: Float[Array, ""]
-) -> tuple[Float[Array, "*N J"], Float[Array, "*N"]]:
+def _numbers(c: Values, a: Scalar) -> tuple[Float[Array, "*N J"], Values]:
     """Evenly spaced j around the largest terms, whole where these are not many, and their step."""
     half = _TERMS // 2
     step = jnp.maximum(_WIDTHS / half * jnp.sqrt(c / (1 + a)), 1.0)
@@ -186,7 +164,7 @@ def _numbers(
     return start[..., None] + step[..., None] * jnp.arange(_TERMS, dtype=c.dtype), step
 
 
-def _stirling_remainder(x: Float[Array, "*N"]) -> Float[Array, "*N"]:
+def _stirling_remainder(x: Values) -> Values:
     """Log of x Gamma(x) or Gamma(x + 1), less (x + 1/2) log x - x + log(2 pi) / 2."""
     few = x < _STIRLING
     small, large = jnp.where(few, x, 1.0), jnp.where(few, _STIRLING, x)

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar
 
 LOG_2_PI = 1.8378770664093453
 
@@ -21,45 +21,31 @@ class StochasticVolatility(Likelihood):
 
     is_log_concave: ClassVar[bool] = True
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         # A y of zero stays without effect where exp(-f) overflows.
         return -0.5 * (LOG_2_PI + 2 * f[0] + jnp.exp(2 * (jnp.log(jnp.abs(y)) - f[0])))
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return jnp.zeros_like(f[0]), jnp.exp(2 * f[0])
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         m, v = mean[:, 0], variance[:, 0]
         return -0.5 * (LOG_2_PI + 2 * m + jnp.exp(2 * (jnp.log(jnp.abs(y)) + v - m)))
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         return jnp.zeros_like(mean[:, 0]), jnp.exp(2 * mean[:, 0] + 2 * variance[:, 0])
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(f[0]) * jax.random.normal(key, dtype=f.dtype)
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return ndtr(y * jnp.exp(-f[0]))
 
     def latent_scale(self, spread: float) -> float:
         return 1.0
 
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         tiny = float(np.finfo(np.float64).tiny)
         return float(0.5 * np.log(np.average(y**2, weights=weights) + tiny))

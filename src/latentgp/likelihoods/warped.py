@@ -16,7 +16,7 @@ from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.numerics.quadrature import trapezoidal_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.parameters.base import parameter, replace
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 _LOG_2_PI = float(np.log(2 * np.pi))
 _NODES = 101
@@ -49,48 +49,38 @@ class WarpedGaussian(Likelihood):
         constraints.positive, role="noise_variance", default=1.0
     )
 
-    def warp(self, y: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def warp(self, y: Values) -> Values:
         """t(y)."""
         inside = jnp.tanh(self.slopes * (y[..., None] + self.centres))
         return y + jnp.sum(self.heights * inside, axis=-1)
 
-    def unwarp(self, t: Float[Array, "N"]) -> Float[Array, "N"]:
+    def unwarp(self, t: PerRow) -> PerRow:
         """The y whose warp is t, to rounding."""
         reach = jnp.full_like(t, 1.0) * jnp.sum(jnp.asarray(self.heights)) + 1e-6
 
-        def above(y: Float[Array, "N"]) -> Float[Array, "N"]:
+        def above(y: PerRow) -> PerRow:
             return self.warp(y) - t
 
         # t is within the sum of heights of y.
         return invert_cdf(above, jnp.zeros(1, t.dtype), t, reach)[:, 0]
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self._log_density(y, f[0], jnp.zeros_like(f[0]), self.noise_variance)
 
-    def expected_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         return self._log_density(y, mean[:, 0], variance[:, 0], self.noise_variance)
 
-    def predictive_log_prob(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         nothing = jnp.zeros_like(mean[:, 0])
         return self._log_density(y, mean[:, 0], nothing, variance[:, 0] + self.noise_variance)
 
-    def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         first, second = self.predictive_moments(Marginals.known(f[None]), side)
         return first[0], second[0]
 
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
         nodes, weights = trapezoidal_nodes(1, _NODES)
         weights = jnp.asarray(weights, mean.dtype)
@@ -100,20 +90,14 @@ class WarpedGaussian(Likelihood):
         first = y @ weights
         return first, (y - first[:, None]) ** 2 @ weights
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
         noise = jnp.sqrt(self.noise_variance) * jax.random.normal(key, dtype=f.dtype)
         return self.unwarp((f[0] + noise)[None])[0]
 
-    def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.predictive_cdf(y[None], Marginals.known(f[None]), side)[0]
 
-    def predictive_cdf(
-        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
         spread = jnp.sqrt(variance[:, 0] + self.noise_variance)
         return ndtr((self.warp(y) - mean[:, 0]) / spread)
@@ -126,9 +110,7 @@ class WarpedGaussian(Likelihood):
         t = mean[:, :1] + spread * jax.scipy.special.ndtri(probabilities)
         return self.unwarp(t.ravel()).reshape(t.shape)
 
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
+    def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         return float(np.average(y, weights=weights))
 
     def latent_scale(self, spread: float) -> float:
@@ -147,11 +129,11 @@ class WarpedGaussian(Likelihood):
 
     def _log_density(
         self,
-        y: Float[Array, "*N"],
-        mean: Float[Array, "*N"],
-        extra: Float[Array, "*N"],
+        y: Values,
+        mean: Values,
+        extra: Values,
         variance: Float[Array, "*#N"],
-    ) -> Float[Array, "*N"]:
+    ) -> Values:
         """Log t'(y) N(t(y); mean, variance), less extra / (2 variance)."""
         inside = jnp.tanh(self.slopes * (y[..., None] + self.centres))
         slope = 1 + jnp.sum(self.heights * self.slopes * (1 - inside**2), axis=-1)
