@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(91_315, 79_000),
-    "lines of core": Limit(36_154, 32_000),
+    "lines of src": Limit(90_697, 79_000),
+    "lines of core": Limit(35_536, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(19_712),
     "files of src": Limit(),
@@ -56,7 +56,7 @@ LIMITS = {
     "raise InputError in rooms of inference": Limit(164, 60),
     "functions that only raise": Limit(33),
     "classes named by a participle": Limit(86),
-    "names of several classes": Limit(40),
+    "names of several classes": Limit(38),
     "writers of checkpoints": Limit(1, 1),
     "classes of progress": Limit(1, 1),
     "circles of imports": Limit(0, 0),

@@ -2,8 +2,7 @@
 
 from latentgp.kernels.areal import BYM2, CAR, ICAR, Areal
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
-from latentgp.kernels.categorical import Categorical
-from latentgp.kernels.dot_product import ArcCosine, Linear, Polynomial, White
+from latentgp.kernels.dot_product import ArcCosine, Categorical, Linear, Polynomial, White
 from latentgp.kernels.effects import (
     CorrelatedLinear,
     FixedEffects,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from abc import abstractmethod
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -122,16 +123,10 @@ class Sum(Kernel):
         return jnp.sum(jnp.stack([part(x, z) for part in self.parts]))
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        total = self.parts[0].gram(X, Z)
-        for part in self.parts[1:]:
-            total = total + part.gram(X, Z)
-        return total
+        return reduce(operator.add, (part.gram(X, Z) for part in self.parts))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        total = self.parts[0].diagonal(X)
-        for part in self.parts[1:]:
-            total = total + part.diagonal(X)
-        return total
+        return reduce(operator.add, (part.diagonal(X) for part in self.parts))
 
     def __repr__(self) -> str:
         return " + ".join(_written(part, Sum) for part in self.parts)
@@ -146,16 +141,10 @@ class Product(MultipliesParts, Kernel):
         return jnp.prod(jnp.stack([part(x, z) for part in self.parts]))
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        total = self.parts[0].gram(X, Z)
-        for part in self.parts[1:]:
-            total = total * part.gram(X, Z)
-        return total
+        return reduce(operator.mul, (part.gram(X, Z) for part in self.parts))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        total = self.parts[0].diagonal(X)
-        for part in self.parts[1:]:
-            total = total * part.diagonal(X)
-        return total
+        return reduce(operator.mul, (part.diagonal(X) for part in self.parts))
 
     def __repr__(self) -> str:
         first, *others = self.parts

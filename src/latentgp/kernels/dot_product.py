@@ -1,4 +1,4 @@
-"""Kernels of inner products, and the two that need no distance at all."""
+"""Kernels of inner products, and those that ask whether points are equal."""
 
 from __future__ import annotations
 
@@ -74,6 +74,29 @@ class White(Kernel):
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return jnp.where(jnp.all(x == z), self.variance, 0.0)
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+
+
+class Categorical(Kernel):
+    """Hamming kernel, variance * exp(-sum over columns that differ of 1 / l_d).
+
+    Inputs are category codes; only equality counts. Use it on chosen columns:
+    `Categorical().on(3) * RBF().on(0, 1, 2)`. (Ru et al. 2020, eq. 3, unnormalised.)
+
+    Args:
+        lengthscale: scalar or shape (D,), without units: a large one makes categories alike.
+        variance: units of the latent function squared.
+    """
+
+    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
+        constraints.positive, default=1.0
+    )
+    variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.variance * jnp.exp(-jnp.sum((x != z) / self.per_column("lengthscale", x)))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])

@@ -33,11 +33,14 @@ from latentgp.typing import Array
 
 
 class Features(eqx.Module):
-    """A map phi with E phi(x)' phi(z) = k(x, z): phi(x)' w with w ~ N(0, I) is a prior draw."""
+    """A map of rows: features phi with E phi(x)' phi(z) = k(x, z), or the angles of some.
+
+    phi(x)' w with w ~ N(0, I) is a prior draw.
+    """
 
     @abstractmethod
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
-        """Features of every row."""
+        """Features, or angles, of every row."""
 
 
 class Spectrum(NamedTuple):
@@ -52,20 +55,7 @@ class Spectrum(NamedTuple):
     key: Key[Array, ""]
 
 
-class Waves(eqx.Module):
-    """Angles whose cosines and sines are features, and the variance of the functions."""
-
-    @abstractmethod
-    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        """Angles of every row."""
-
-    @property
-    @abstractmethod
-    def variance(self) -> Float[Array, ""]:
-        """Prior variance."""
-
-
-class StationaryWaves(Waves):
+class StationaryAngles(Features):
     """Angles of a stationary kernel, of inputs about a centre."""
 
     kernel: Stationary
@@ -73,77 +63,38 @@ class StationaryWaves(Waves):
     stretch: Float[Array, "F"]
     centre: Float[Array, "#D"]
 
-    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
         return self.directions(self.kernel.embed(X - self.centre)) * self.stretch
 
-    @property
-    def variance(self) -> Float[Array, ""]:
-        return self.kernel.variance
 
-
-class SphereWaves(Waves):
+class SphereAngles(Features):
     """Angles by places in space of points on a sphere."""
 
-    waves: Waves
+    angles: Features
     kernel: OnSphere
 
-    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        return self.waves.angles(self.kernel.place(X))
-
-    @property
-    def variance(self) -> Float[Array, ""]:
-        return self.waves.variance
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        return self.angles(self.kernel.place(X))
 
 
-class SelectedWaves(Waves):
-    """Angles by some columns."""
+class ProductAngles(Features):
+    """Angles of a product: its spectral law is that of sums of independent frequencies."""
 
-    waves: Waves
-    dimensions: tuple[int, ...] = eqx.field(static=True)
+    parts: tuple[Features, ...]
 
-    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        return self.waves.angles(X[:, np.array(self.dimensions)])
-
-    @property
-    def variance(self) -> Float[Array, ""]:
-        return self.waves.variance
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        return sum((part(X) for part in self.parts[1:]), self.parts[0](X))
 
 
-class ScaledWaves(Waves):
-    """Functions times a number."""
-
-    waves: Waves
-    scale: Float[Array, ""]
-
-    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        return self.waves.angles(X)
-
-    @property
-    def variance(self) -> Float[Array, ""]:
-        return self.scale * self.waves.variance
-
-
-class ProductWaves(Waves):
-    """Products: their spectral law is that of sums of independent frequencies."""
-
-    parts: tuple[Waves, ...]
-
-    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        return sum((part.angles(X) for part in self.parts[1:]), self.parts[0].angles(X))
-
-    @property
-    def variance(self) -> Float[Array, ""]:
-        return jnp.prod(jnp.stack([part.variance for part in self.parts]))
-
-
-class FourierFeatures(Features):
+class CosineFeatures(Features):
     """Cosines and sines at random frequencies (Rahimi & Recht 2007)."""
 
-    waves: Waves
+    angles: Features
+    variance: Float[Array, ""]
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
-        angle = self.waves.angles(X)
-        scale = jnp.sqrt(self.waves.variance / angle.shape[1])
+        angle = self.angles(X)
+        scale = jnp.sqrt(self.variance / angle.shape[1])
         return scale * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=1)
 
 
@@ -193,7 +144,7 @@ class ProductFeatures(Features):
 
 
 class SelectedFeatures(Features):
-    """Features of some columns."""
+    """Features, or angles, of some columns."""
 
     features: Features
     dimensions: tuple[int, ...] = eqx.field(static=True)
@@ -410,15 +361,16 @@ def _features(kernel: Kernel, spectra: Iterator[Spectrum], centre: Float[Array, 
 def _(kernel: Stationary, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     directions, key = next(spectra)
     stretch = jnp.sqrt(_spectral_mixing(kernel, key, directions.number))
-    return FourierFeatures(StationaryWaves(kernel, directions, stretch, centre))
+    angles = StationaryAngles(kernel, directions, stretch, centre)
+    return CosineFeatures(angles, kernel.variance)
 
 
 @_features.register
 def _(kernel: OnSphere, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     own = centre if len(centre) == 1 else kernel.place(centre[None])[0]
     features = _features(kernel.kernel, spectra, own)
-    assert isinstance(features, FourierFeatures)
-    return FourierFeatures(SphereWaves(features.waves, kernel))
+    assert isinstance(features, CosineFeatures)
+    return CosineFeatures(SphereAngles(features.angles, kernel), features.variance)
 
 
 @_features.register
@@ -446,19 +398,20 @@ def _(kernel: WeightedSum, spectra: Iterator[Spectrum], centre: Float[Array, "#D
 @_features.register
 def _(kernel: Product, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     parts = tuple(_features(part, spectra, centre) for part in kernel.parts)
-    waves = tuple(part.waves for part in parts if isinstance(part, FourierFeatures))
-    others = tuple(part for part in parts if not isinstance(part, FourierFeatures))
+    waves = [part for part in parts if isinstance(part, CosineFeatures)]
+    others = tuple(part for part in parts if not isinstance(part, CosineFeatures))
     if not waves:
         return ProductFeatures(others)
-    together = FourierFeatures(ProductWaves(waves))
+    variance = jnp.prod(jnp.stack([part.variance for part in waves]))
+    together = CosineFeatures(ProductAngles(tuple(part.angles for part in waves)), variance)
     return ProductFeatures((together, *others)) if others else together
 
 
 @_features.register
 def _(kernel: Scaled, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     features = _features(kernel.kernel, spectra, centre)
-    if isinstance(features, FourierFeatures):
-        return FourierFeatures(ScaledWaves(features.waves, kernel.scale))
+    if isinstance(features, CosineFeatures):
+        return CosineFeatures(features.angles, kernel.scale * features.variance)
     return ScaledFeatures(features, jnp.sqrt(kernel.scale))
 
 
@@ -468,8 +421,9 @@ def _(
 ) -> Features:
     own = centre if len(centre) == 1 else centre[np.array(kernel.dimensions)]
     features = _features(kernel.kernel, spectra, own)
-    if isinstance(features, FourierFeatures):
-        return FourierFeatures(SelectedWaves(features.waves, kernel.dimensions))
+    if isinstance(features, CosineFeatures):
+        angles = SelectedFeatures(features.angles, kernel.dimensions)
+        return CosineFeatures(angles, features.variance)
     return SelectedFeatures(features, kernel.dimensions)
 
 
@@ -503,26 +457,13 @@ def _(kernel: RationalQuadratic, key: Key[Array, ""], number: int) -> Float[Arra
     return jax.random.gamma(key, kernel.mixing, (number,)) / kernel.mixing
 
 
-@_spectral_mixing.register
-def _(kernel: Matern, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
-    return _matern_mixing(kernel.order, key, number)
-
-
-@_spectral_mixing.register
-def _(kernel: Matern12, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
-    return _matern_mixing(jnp.asarray(0.5), key, number)
-
-
-@_spectral_mixing.register
-def _(kernel: Matern32, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
-    return _matern_mixing(jnp.asarray(1.5), key, number)
-
-
-@_spectral_mixing.register
-def _(kernel: Matern52, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
-    return _matern_mixing(jnp.asarray(2.5), key, number)
-
-
-def _matern_mixing(order: Float[Array, ""], key: Key[Array, ""], number: int) -> Float[Array, "F"]:
+@_spectral_mixing.register(Matern)
+@_spectral_mixing.register(Matern12)
+@_spectral_mixing.register(Matern32)
+@_spectral_mixing.register(Matern52)
+def _(
+    kernel: Matern | Matern12 | Matern32 | Matern52, key: Key[Array, ""], number: int
+) -> Float[Array, "F"]:
     """The spectral law is multivariate Student-t with 2 nu degrees of freedom (R&W eq. 4.15)."""
+    order = jnp.asarray(kernel.order)
     return order / jax.random.gamma(key, order, (number,))

@@ -17,8 +17,7 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.kernels.areal import Areal
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
-from latentgp.kernels.categorical import Categorical
-from latentgp.kernels.dot_product import ArcCosine, White
+from latentgp.kernels.dot_product import ArcCosine, Categorical, White
 from latentgp.kernels.effects import SameGroup
 from latentgp.kernels.precomputed import Precomputed
 from latentgp.kernels.sphere import OnSphere

@@ -53,24 +53,25 @@ def _(kernel: RBF, squared_radius: Float[Array, "*S"], dimension: int) -> Float[
     return (2 * np.pi) ** (dimension / 2) * jnp.exp(-0.5 * squared_radius)
 
 
-@unit_density.register
-def _(kernel: Matern, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
-    return _matern(kernel.order, squared_radius, dimension)
-
-
-@unit_density.register
-def _(kernel: Matern12, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
-    return _matern(0.5, squared_radius, dimension)
-
-
-@unit_density.register
-def _(kernel: Matern32, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
-    return _matern(1.5, squared_radius, dimension)
-
-
-@unit_density.register
-def _(kernel: Matern52, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
-    return _matern(2.5, squared_radius, dimension)
+@unit_density.register(Matern)
+@unit_density.register(Matern12)
+@unit_density.register(Matern32)
+@unit_density.register(Matern52)
+def _(
+    kernel: Matern | Matern12 | Matern32 | Matern52,
+    squared_radius: Float[Array, "*S"],
+    dimension: int,
+) -> Float[Array, "*S"]:
+    """Rasmussen & Williams (2006), eq. 4.15, with length-scale one."""
+    order, half = kernel.order, dimension / 2
+    log_constant = (
+        dimension * np.log(2.0)
+        + half * np.log(np.pi)
+        + gammaln(order + half)
+        - gammaln(order)
+        + order * jnp.log(2.0 * order)
+    )
+    return jnp.exp(log_constant - (order + half) * jnp.log(2 * order + squared_radius))
 
 
 @unit_density.register
@@ -85,21 +86,6 @@ def _(
     law = jnp.exp(a * jnp.log(a) - gammaln(a) + a * log_t - a * t) * step
     spread = (2 * np.pi / t) ** (dimension / 2) * law
     return jnp.sum(spread * jnp.exp(-0.5 * squared_radius[..., None] / t), axis=-1)
-
-
-def _matern(
-    order: Float[Array, ""] | float, squared_radius: Float[Array, "*S"], dimension: int
-) -> Float[Array, "*S"]:
-    """Rasmussen & Williams (2006), eq. 4.15, with length-scale one."""
-    half = dimension / 2
-    log_constant = (
-        dimension * np.log(2.0)
-        + half * np.log(np.pi)
-        + gammaln(order + half)
-        - gammaln(order)
-        + order * jnp.log(2.0 * order)
-    )
-    return jnp.exp(log_constant - (order + half) * jnp.log(2 * order + squared_radius))
 
 
 def has_density(kernel: Kernel) -> bool:

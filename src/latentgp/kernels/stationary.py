@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from functools import partial
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import equinox as eqx
 import jax
@@ -93,6 +93,8 @@ class RBF(Stationary):
 class Matern12(Stationary):
     """Matérn kernel of order 1/2, variance * exp(-r) (Rasmussen & Williams 2006, eq. 4.18)."""
 
+    order: ClassVar[float] = 0.5
+
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
         return jnp.exp(-distance(squared_distance))
 
@@ -100,12 +102,16 @@ class Matern12(Stationary):
 class Matern32(Stationary):
     """Matérn kernel of order 3/2, variance * (1 + s) exp(-s), s = sqrt(3) r (R&W eq. 4.17)."""
 
+    order: ClassVar[float] = 1.5
+
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
         return _half_integer(1, squared_distance)
 
 
 class Matern52(Stationary):
     """Matérn kernel of order 5/2, variance * (1 + s + s^2/3) exp(-s), s = sqrt(5) r (R&W 4.17)."""
+
+    order: ClassVar[float] = 2.5
 
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
         return _half_integer(2, squared_distance)

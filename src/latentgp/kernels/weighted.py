@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
@@ -144,10 +146,7 @@ class PerLatentSum(OwnKernels):
 
 
 def _total(weights: Float[Array, "M"], values: Sequence[Float[Array, "*S"]]) -> Float[Array, "*S"]:
-    total = weights[0] * values[0]
-    for weight, value in zip(weights[1:], values[1:], strict=True):
-        total = total + weight * value
-    return total
+    return reduce(operator.add, map(operator.mul, weights, values))
 
 
 def _stored(kernel: SumT, X: Any) -> SumT:

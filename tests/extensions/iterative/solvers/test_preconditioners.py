@@ -50,7 +50,7 @@ def of_features(K):
     features = random_features(cases.kernel(), jax.random.key(KEY), 2, 16)
     scaled = cases.X / cases.LENGTHSCALE
     shift = scaled[:, None] - scaled[None]
-    waves = features.waves
+    waves = features.angles
     angle = shift @ np.asarray(waves.directions.matrix * waves.stretch[:, None]).T
     return cases.VARIANCE * np.mean(np.cos(angle), axis=-1)
 
