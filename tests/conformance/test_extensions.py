@@ -34,7 +34,6 @@ def asked_of(names):
         yield from (own.package.rpartition(".")[2], *own.places, *own.methods)
 
 
-@pytest.mark.tenth
 @pytest.mark.parametrize("name", sorted(EXTENSIONS))
 def test_the_core_stands_without(name, tmp_path):
     lost = lost_with(name)

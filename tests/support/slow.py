@@ -10,8 +10,8 @@ import pytest
 
 # A case runs at one commit in so many, by its mark; slow ones in `make test-all` alone. The period
 # is prime, so that pushes of several commits each come to all cases too.
-PERIODS = {"slow": None, "quick": 1, "always": 1, "tenth": 11}
-USUAL_PERIOD = 5
+PERIODS = {"slow": None, "quick": 1, "always": 1}
+USUAL_PERIOD = 11
 
 
 def slow_parameters(*values):
