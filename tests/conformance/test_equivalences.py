@@ -12,11 +12,12 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import latentgp as lgp
+from latentgp.numerics.quadrature import hermite_nodes
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.site_form import SiteForm
 from latentgp.site_inference.search.profiled_bound import converge, evaluate, initial_sites
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.testing.numerics import hermite_nodes, require_gradient
+from latentgp.testing.numerics import require_gradient
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
 
 SIGNED = SiteForm(signed=True)
@@ -159,7 +160,7 @@ def test_the_augmented_bound_rises_and_stays_below_the_evidence(x64, amplitude):
     """The evidence of three rows by tensor Gauss-Hermite quadrature."""
     points, signs = X[:3], np.array([1.0, -1.0, 1.0])
     kernel = amplitude * lgp.RBF(0.6)
-    nodes, weights = hermite_nodes(60, 3)
+    nodes, weights = hermite_nodes(3, 60)
     f = nodes @ np.linalg.cholesky(kernel.gram(points, points)).T
     evidence = np.log(weights @ np.prod(1 / (1 + np.exp(-signs * f)), axis=1))
 
@@ -214,7 +215,7 @@ def test_polya_gamma_fixed_point_is_that_of_jaakkola_and_jordan(x64):
 def test_the_variational_fixed_point_is_stationary_for_the_elbo(x64):
     points, signs = X[:5], jnp.asarray(2 * BINARY[:5] - 1)
     K = jnp.asarray(KERNEL.gram(points, points))
-    nodes, weights = hermite_nodes(60, 1)
+    nodes, weights = hermite_nodes(1, 60)
 
     def elbo(mean, root):
         S = root @ root.T
@@ -245,7 +246,7 @@ def test_a_diagonal_covariance_is_the_best_of_its_family(x64):
     L = jnp.linalg.cholesky(KERNEL.gram(Z, Z))
     features = jnp.linalg.solve(L, KERNEL.gram(Z, X)).T
     left = KERNEL.diagonal(X) - jnp.sum(features**2, axis=1)
-    nodes, weights = hermite_nodes(60, 1)
+    nodes, weights = hermite_nodes(1, 60)
 
     def elbo(mean, deviation):
         variance = left + features**2 @ deviation**2
@@ -387,7 +388,7 @@ def test_a_power_towards_zero_is_variational(x64, model, y):
 def test_expectation_propagation_is_nearest_to_the_evidence(x64):
     """On three rows, whose evidence is found by quadrature."""
     model, data = classification(kernel=4.0 * lgp.RBF(1.0)), lgp.Data(X[:3], BINARY[:3])
-    nodes, weights = hermite_nodes(60, 3)
+    nodes, weights = hermite_nodes(3, 60)
     f = nodes @ np.linalg.cholesky(np.asarray(model.kernel.gram(X[:3], X[:3]))).T
     truth = np.log(weights @ np.exp(-np.logaddexp(0, (1 - 2 * BINARY[:3]) * f).sum(axis=1)))
     evidence = {

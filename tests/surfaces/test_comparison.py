@@ -20,8 +20,8 @@ from latentgp.surfaces.evaluation.comparison import (
     Comparison,
     compare,
     interval_coverages,
+    verdict,
 )
-from latentgp.surfaces.evaluation.depth import verdict
 
 pytestmark = pytest.mark.quick
 

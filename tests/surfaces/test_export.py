@@ -353,7 +353,7 @@ def test_special_functions_are_those_of_scipy():
 
 def test_every_choice_of_side_information_is_traced():
     assert trace.side_choices(lgp.Gaussian()) == [(), ("noise_variance",)]
-    assert trace.asked("moments", ("b", "a")) == "moments_given_a_b"
+    assert trace.program_for("moments", ("b", "a")) == "moments_given_a_b"
 
 
 def test_stablehlo_is_read_and_called(exact, tmp_path):

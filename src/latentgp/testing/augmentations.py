@@ -12,8 +12,7 @@ import numpy as np
 from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.augmentations import Augmentation, augmentation_of
-from latentgp.sites.gaussian import Rows
-from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes
+from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes, rows_and_beliefs
 from latentgp.testing.numerics import (
     as_single,
     require,
@@ -55,40 +54,23 @@ def check_augmentation(
     augmentation = augmentation or augmentation_of(likelihood)
     if augmentation is None:
         raise AssertionError(f"{type(likelihood).__name__} has no augmentation registered.")
-    side = side_information or {}
+    side = side_information
     y = np.asarray(targets, np.float64)
-    rows, beliefs = _grid(likelihood, y, _MEANS, _VARIANCES, side)
+    rows, beliefs = rows_and_beliefs(likelihood, y, _MEANS, _VARIANCES, side)
     name, augmented = type(augmentation).__name__, augmentation.bind(likelihood, rows)
     _check_bound(augmented, beliefs, name)
     _check_optimality(augmented, beliefs, name)
     narrow, marginals = as_single((augmented, beliefs.marginals))
     sites = jax.eval_shape(lambda own, at: own.expected_sites(at), narrow, marginals)
     require_single(sites, f"{name}'s sites")
-    rows, beliefs = _grid(likelihood, y, _FAR, (0.0, 1e4), side)
+    rows, beliefs = rows_and_beliefs(likelihood, y, _FAR, (0.0, 1e4), side)
     sites = augmentation.bind(likelihood, rows).expected_sites(beliefs.marginals)
     require_finite(sites, f"{name}'s sites far out")
     _check_blocks(augmentation, likelihood, name)
-    rows, beliefs = _grid(likelihood, y, _LATENTS, (0.0,), side)
+    rows, beliefs = rows_and_beliefs(likelihood, y, _LATENTS, (0.0,), side)
     augmented = augmentation.bind(likelihood, rows)
     for block in augmentation.blocks(likelihood):
         _check_draws(augmented, beliefs.marginals.mean, block, name)
-
-
-def _grid(
-    likelihood: Likelihood,
-    targets: np.ndarray,
-    means: tuple[float, ...],
-    variances: tuple[float, ...],
-    side_information: Mapping[str, float],
-) -> tuple[Rows, Beliefs]:
-    y, mean, variance = (g.ravel() for g in np.meshgrid(targets, means, variances))
-    columns = range(likelihood.latent_size)
-    side = {name: np.full(len(y), float(value)) for name, value in side_information.items()}
-    marginals = Marginals(
-        np.stack([np.roll(mean, q) for q in columns], axis=1),
-        np.stack([np.roll(variance, q) for q in columns], axis=1),
-    )
-    return Rows(y, None, side), Beliefs(marginals, side)
 
 
 def _check_bound(augmentation: Augmentation, beliefs: Beliefs, name: str) -> None:

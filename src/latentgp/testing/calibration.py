@@ -168,14 +168,8 @@ def check_calibration(
         AssertionError: a posterior is not finite; intervals hold too many or too few true
             latents, or their ranks are not uniform.
     """
-    found = simulate_calibration(
-        method,
-        model,
-        X,
-        key=key,
-        replications=replications,
-        side_information=side_information,
-    )
+    given = {"replications": replications, "side_information": side_information}
+    found = simulate_calibration(method, model, X, key=key, **given)
     name = f"{type(method).__name__} with {type(model.likelihood).__name__}"
     check_ranks(found, name, standard_errors=standard_errors)
 

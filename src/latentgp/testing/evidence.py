@@ -8,14 +8,14 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from latentgp.models import LatentGP
-from latentgp.numerics.quadrature import sobol_nodes
+from latentgp.numerics.quadrature import hermite_nodes, sobol_nodes
 from latentgp.representations.latent_axis import latent_grams
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.testing.methods import converged
-from latentgp.testing.numerics import hermite_nodes, require
+from latentgp.testing.numerics import require
 
 _NODES = {1: 400, 2: 120, 3: 60, 4: 24}
 _SOBOL_NODES = 1 << 17
@@ -61,7 +61,7 @@ def log_evidence_by_quadrature(model: LatentGP, data: Data) -> float:
     rows, latents = data.size, model.likelihood.latent_size
     numbers = rows * latents
     if numbers in _NODES and model.likelihood.is_smooth:
-        nodes, weights = hermite_nodes(_NODES[numbers], numbers)
+        nodes, weights = hermite_nodes(numbers, _NODES[numbers])
     else:
         nodes, weights = sobol_nodes(numbers, _SOBOL_NODES)
     white = nodes.reshape(-1, rows, latents)

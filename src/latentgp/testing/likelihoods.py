@@ -12,12 +12,12 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood, Marginals
-from latentgp.numerics.quadrature import sobol_nodes
+from latentgp.numerics.quadrature import hermite_nodes, sobol_nodes
 from latentgp.parameters.space import ParameterSpace
 from latentgp.runtime.x64 import double_precision
+from latentgp.sites.gaussian import Rows
 from latentgp.testing.numerics import (
     even_nodes,
-    hermite_nodes,
     require,
     require_equal,
     require_finite,
@@ -73,7 +73,7 @@ def check_likelihood(
     )
     y = np.asarray(targets, np.float64)
     spacing = _spacing(y, likelihood.atoms) if continuous else np.ones(len(y))
-    beliefs = _beliefs(likelihood.latent_size, side_information or {})
+    _, beliefs = rows_and_beliefs(likelihood, y[:1], _MEANS, _VARIANCES, side_information, stride=2)
     likelihood.check_targets(y)
     density = _predictive_density(likelihood, y, beliefs)
     if not likelihood.is_normalised:
@@ -128,20 +128,28 @@ def nodes_of(
     if size == 2 and likelihood.is_smooth:
         return even_nodes(2, 281)
     # Products of grids see nothing of a step between their points.
-    return hermite_nodes(_NODES[size], size) if likelihood.is_smooth else sobol_nodes(size, 1 << 16)
+    return hermite_nodes(size, _NODES[size]) if likelihood.is_smooth else sobol_nodes(size, 1 << 16)
 
 
-def _beliefs(latent_size: int, side_information: Mapping[str, float]) -> Beliefs:
-    mean, variance = (g.ravel() for g in np.meshgrid(_MEANS, _VARIANCES))
-    columns = range(latent_size)
+def rows_and_beliefs(
+    likelihood: Likelihood,
+    targets: Any,
+    means: tuple[float, ...],
+    variances: tuple[float, ...],
+    side_information: Mapping[str, float] | None,
+    stride: int = 1,
+) -> tuple[Rows, Beliefs]:
+    """Rows of all combinations of targets, means and variances, which latents have by turns."""
+    grid = np.meshgrid(np.arange(len(targets)), means, variances)
+    which, mean, variance = (g.ravel() for g in grid)
+    columns = range(likelihood.latent_size)
     marginals = Marginals(
         np.stack([np.roll(mean, q) for q in columns], axis=1),
-        np.stack([np.roll(variance, 2 * q) for q in columns], axis=1),
+        np.stack([np.roll(variance, stride * q) for q in columns], axis=1),
     )
-    return Beliefs(
-        marginals,
-        {name: np.full(len(mean), float(value)) for name, value in side_information.items()},
-    )
+    y, given = np.asarray(targets, np.float64)[which], side_information or {}
+    side = {name: np.full(len(y), float(value)) for name, value in given.items()}
+    return Rows(y, None, side), Beliefs(marginals, side)
 
 
 def _usual_targets(y: np.ndarray, mass: np.ndarray) -> np.ndarray:
@@ -155,7 +163,7 @@ def _predictive_density(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs)
     """p(y) under each belief for every target, by quadrature, shape (N, T)."""
     size = likelihood.latent_size
     smooth = size == 1 or likelihood.is_smooth
-    nodes, weights = hermite_nodes(_NODES[size], size) if smooth else nodes_of(likelihood)
+    nodes, weights = hermite_nodes(size, _NODES[size]) if smooth else nodes_of(likelihood)
     log_prob = jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, None))
 
     @jax.jit

@@ -112,17 +112,6 @@ def require_single(tree: PyTree, what: str) -> None:
             )
 
 
-def hermite_nodes(
-    count: int, latent_size: int
-) -> tuple[Float[np.ndarray, "S Q"], Float[np.ndarray, "S"]]:
-    """Tensor Gauss-Hermite nodes and weights for independent standard normals."""
-    points, weights = np.polynomial.hermite_e.hermegauss(count)
-    weights = weights / weights.sum()
-    grid = np.stack([g.ravel() for g in np.meshgrid(*[points] * latent_size)], axis=-1)
-    product = np.prod([g.ravel() for g in np.meshgrid(*[weights] * latent_size)], axis=0)
-    return grid, product
-
-
 def even_nodes(
     latent_size: int = 1, count: int = 8001
 ) -> tuple[Float[np.ndarray, "S Q"], Float[np.ndarray, "S"]]:

@@ -13,7 +13,12 @@ from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes, nodes_of
+from latentgp.testing.likelihoods import (
+    Beliefs,
+    log_prob_at_nodes,
+    nodes_of,
+    rows_and_beliefs,
+)
 from latentgp.testing.numerics import (
     as_single,
     require,
@@ -53,18 +58,9 @@ def check_rule(
     name = type(rule).__name__
     rule.check(likelihood)
     require(0 < rule.step_size <= 1, f"{name}.step_size is {rule.step_size}, not in (0, 1].")
-    targets = np.asarray(targets, np.float64)
-    which, *moments = (g.ravel() for g in np.meshgrid(np.arange(len(targets)), _MEANS, _VARIANCES))
-    y = targets[which]
-    marginals = Marginals(
-        *(
-            np.stack([np.roll(column, q) for q in range(likelihood.latent_size)], axis=1)
-            for column in moments
-        )
-    )
+    rows, beliefs = rows_and_beliefs(likelihood, targets, _MEANS, _VARIANCES, side_information)
+    y, (marginals, side) = rows.y, beliefs
     mean, variance = marginals
-    side = {key: np.full(len(y), float(value)) for key, value in (side_information or {}).items()}
-    rows = Rows(y, None, side)
     current = GaussianSites(0.3 * jnp.sign(mean), 0.2 / variance, jnp.zeros(len(y)))
     sites = jax.jit(type(rule).sites)(rule, likelihood, rows, marginals, current)
     for field, values in sites._asdict().items():
@@ -74,7 +70,7 @@ def check_rule(
     signed = rule.signed(likelihood)
     require(signed or np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
     if rule.is_variational:
-        log_prob, weights = log_prob_at_nodes(likelihood, y, Beliefs(marginals, side))
+        log_prob, weights = log_prob_at_nodes(likelihood, y, beliefs)
         excess = np.max(np.asarray(sites.expected(marginals)) - log_prob @ weights)
         require(excess <= tolerance, f"{name}'s value is above E log p(y | f), by {excess:.3e}.")
         _check_derivatives(rule, likelihood, rows, marginals, current, sites, name)

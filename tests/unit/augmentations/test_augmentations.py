@@ -13,6 +13,7 @@ from scipy.stats import norm, qmc
 import latentgp as lgp
 from latentgp.distributions import PolyaGamma
 from latentgp.likelihoods import Marginals
+from latentgp.numerics.quadrature import hermite_nodes
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import SiteInference, rows_of
 from latentgp.site_inference.search.profiled_bound import converge, initial_sites
@@ -20,7 +21,6 @@ from latentgp.sites.augmentations import Automatic, augmentation_of, check_compl
 from latentgp.sites.augmentations.heteroscedastic import NoiseAuxiliary
 from latentgp.sites.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.testing.numerics import hermite_nodes
 from likelihood_cases import AUGMENTED, marked
 from problems import KERNEL, X
 
@@ -211,7 +211,7 @@ def log_evidence(model, data):
         return jax.nn.logsumexp(values + log_weights)
 
     if latent_size == 1:
-        nodes, weights = hermite_nodes(60, rows)
+        nodes, weights = hermite_nodes(rows, 60)
         return float(log_mean(nodes, np.log(weights))), 1e-6
     values = []
     for seed in range(SCRAMBLES):

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 import latentgp as lgp
 from latentgp.likelihoods import Marginals
-from latentgp.testing.numerics import hermite_nodes
+from latentgp.numerics.quadrature import hermite_nodes
 
 MIXING = np.array([[1.0, 0.4], [-0.6, 1.3]])
 NOISE = np.array([0.3, 0.5])
@@ -27,7 +27,7 @@ def beliefs(likelihood):
 
 def at_nodes(likelihood, y, mean, variance):
     """Log p(y | f) at many nodes, shape (N, S), and the nodes' weights."""
-    nodes, weights = hermite_nodes({2: 100, 3: 30}[likelihood.latent_size], likelihood.latent_size)
+    nodes, weights = hermite_nodes(likelihood.latent_size, {2: 100, 3: 30}[likelihood.latent_size])
     f = mean[:, None] + np.sqrt(variance)[:, None] * nodes
     over = jax.vmap(jax.vmap(likelihood.log_prob, (None, 0, None)), (0, 0, None))
     return np.asarray(jax.jit(over, static_argnums=2)(y, f, HashableNothing())), weights

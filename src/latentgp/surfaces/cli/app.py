@@ -49,6 +49,10 @@ Order = Annotated[
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="A column that is no input; again for more.")
 ]
+TaskName = Annotated[
+    Literal["auto", "regression", "count", "classification", "ordinal"],
+    typer.Option(help="What kind of target it is; auto looks at the column."),
+]
 ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latentgp fit`.")]
 
 
@@ -112,10 +116,7 @@ def fit(
             help='In place of a target and all columns: "y ~ x1 + gp(x2, x3) + (1 | clinic)".'
         ),
     ] = None,
-    task: Annotated[
-        Literal["auto", "regression", "count", "classification", "ordinal"],
-        typer.Option(help="What kind of target it is; auto looks at the column."),
-    ] = "auto",
+    task: TaskName = "auto",
     likelihood: Annotated[
         str, typer.Option(help="Law of the target, such as student-t; auto is the usual one.")
     ] = "auto",
@@ -200,14 +201,15 @@ def fit(
         if options[name] is not None and options[name] <= 0:
             flag = name.replace("_", "-")
             raise InputError(f"--{flag} must be positive, got {options[name]:g}: try 60")
-    if in_batches and (time is not None or by is not None):
-        raise InputError("a time series is fitted in memory: leave --batch-size out")
-    if in_batches and options["certify"] is not None:
-        raise InputError("chains have all rows in memory: leave --batch-size out, or --certify")
-    if in_batches and formula is not None:
-        raise InputError("a formula is fitted in memory: leave --batch-size out")
-    if in_batches and options["restarts"]:
-        raise InputError("a fit in batches takes no restarts: leave --restarts out")
+    certify, restarts = options["certify"], options["restarts"]
+    for asked, said in (
+        (time or by, "a time series is fitted in memory: leave --batch-size out"),
+        (certify, "chains have all rows in memory: leave --batch-size out, or --certify"),
+        (formula, "a formula is fitted in memory: leave --batch-size out"),
+        (restarts, "a fit in batches takes no restarts: leave --restarts out"),
+    ):
+        if in_batches and asked:
+            raise InputError(said)
     if checkpoint is not None:
         if not in_batches:
             raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
@@ -223,6 +225,7 @@ def fit(
     if prior:
         options["priors"] = priors_from(prior)
     more: dict[str, Any] = {"time": time, "by": by, "formula": formula}
+    sides = {"exposure": exposure, "trials": trials, "censored": censored, "upper": upper}
     target = target_of(target, formula)
     if in_batches:
         more = {
@@ -243,16 +246,7 @@ def fit(
                 task=task,
                 likelihood=likelihood,
                 weights=weights,
-                side_columns={
-                    name: column
-                    for name, column in (
-                        ("exposure", exposure),
-                        ("trials", trials),
-                        ("censored", censored),
-                        ("upper", upper),
-                    )
-                    if column is not None
-                },
+                side_columns={name: own for name, own in sides.items() if own is not None},
                 order=_labels(order),
                 leave_out=leave_out or (),
                 method=method,
@@ -432,10 +426,7 @@ def effects(
 def compare(
     data: Table,
     target: Annotated[str, typer.Option(help="The column to predict.")],
-    task: Annotated[
-        Literal["auto", "regression", "count", "classification", "ordinal"],
-        typer.Option(help="What kind of target it is; auto looks at the column."),
-    ] = "auto",
+    task: TaskName = "auto",
     likelihood: Annotated[
         list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
     ] = None,
@@ -590,10 +581,8 @@ def _as_typed(typed: typer.Context) -> str:
     """The command, with what was given alone."""
     words = ["latentgp", str(typed.info_name)]
     for known in typed.command.params:
-        value, source = (
-            typed.params.get(str(known.name)),
-            typed.get_parameter_source(str(known.name)),
-        )
+        name = str(known.name)
+        value, source = typed.params.get(name), typed.get_parameter_source(name)
         if source is None or source.name != "COMMANDLINE":
             continue
         option = known.opts[:1] if known.param_type_name == "option" else []

@@ -55,15 +55,12 @@ def lengthscales(model: "TableModel") -> str:
         seen = range(len(names)) if info.dimensions is None else info.dimensions
         if info.role not in IN_UNITS_OF_INPUTS or np.shape(info.value) != (len(seen),):
             continue
-        rows = [
-            (value / spread if spread else np.inf, names[column], value, spread)
-            for value, column in zip(info.value, seen, strict=True)
-            for spread in [spreads[column]]
-        ]
-        rows = [
-            (name, f"{value:.4g}", f"{spread:.4g}", f"{ratio:.3g}")
-            for ratio, name, value, spread in sorted(rows)
-        ]
+        each = ((names[column], spreads[column]) for column in seen)
+        rows = sorted(
+            (value / spread if spread else np.inf, name, value, spread)
+            for value, (name, spread) in zip(info.value, each, strict=True)
+        )
+        rows = [(name, f"{a:.4g}", f"{b:.4g}", f"{ratio:.3g}") for ratio, name, a, b in rows]
         heading = "input", "length-scale", "input's spread", "length-scale / spread"
         tables.append(f"{info.path}, the most relevant input first:\n{aligned([heading, *rows])}")
     return "\n".join(tables)
@@ -117,9 +114,7 @@ def print_comparison(found: "Comparison", target: str) -> None:
     for row in found.rows:
         if row.note:
             console.print(f"- {row.name}: {row.note}", markup=False)
-    for note in found.notes:
-        console.print(f"- {note}", markup=False)
-    for said in (found.advice, found.verdict):
+    for said in (*(f"- {note}" for note in found.notes), found.advice, found.verdict):
         if said:
             console.print(said, markup=False)
 

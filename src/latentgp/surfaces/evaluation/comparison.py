@@ -23,7 +23,6 @@ from latentgp.surfaces.estimators import (
     GPRegressor,
 )
 from latentgp.surfaces.evaluation import metrics, pilot
-from latentgp.surfaces.evaluation.depth import verdict
 from latentgp.surfaces.tables import split_target
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import distances, uncensored
@@ -108,6 +107,9 @@ class Comparison(NamedTuple):
     notes: tuple[str, ...] = ()
     advice: str = ""
     verdict: str = ""
+
+
+Scored = tuple[Compared, np.ndarray]  # with the NLPD of every row
 
 
 class _Contender(NamedTuple):
@@ -244,7 +246,7 @@ def compare(
     return compared._replace(notes=tuple(notes), advice=pilot.advice(rows, code))
 
 
-def _apart(*given: Any) -> tuple[Compared, np.ndarray]:
+def _apart(*given: Any) -> Scored:
     """`_one` in a process of its own, within its share of the budget."""
     *arguments, settings, share = given
     settings = {"max_seconds": share.search} | settings
@@ -267,7 +269,7 @@ def _one(
     contender: _Contender,
     seed: int,
     settings: dict[str, Any],
-) -> tuple[Compared, np.ndarray]:
+) -> Scored:
     """With the NLPD of every row; the standard error is to be filled in."""
     name = str(contender)
     started = time.perf_counter()
@@ -348,6 +350,42 @@ def _scores(
         "calibration_error": float(np.mean(np.abs(coverages - LEVELS))),
     }
     return nlpd, scores, censored
+
+
+def verdict(shallow: Sequence[Scored], deep: Sequence[Scored]) -> str:
+    """Whether depth pays by two standard errors of held-out rows, and what the bounds say.
+
+    Args:
+        shallow: contenders without hidden layers, each with its NLPD row by row; NaN without fit.
+        deep: those with some.
+
+    Example:
+        >>> one, two = (Compared(name, nlpd, 0.1) for name, nlpd in [("one", 1.0), ("two", 0.9)])
+        >>> verdict([(one, np.array([1.0, 1.0, 1.0]))], [(two, np.array([0.9, 0.8, 1.0]))])
+        'Depth does not pay here: two is ahead of one by 0.100 ± 0.058 nats a row.'
+    """
+    best_shallow, best_deep = _best(shallow), _best(deep)
+    if best_shallow is None or best_deep is None:
+        return "There is no verdict on depth: it takes a fit without hidden layers, and one with."
+    (one, of_one), (many, of_many) = best_shallow, best_deep
+    gain = of_one - of_many
+    mean = float(np.mean(gain))
+    error = _standard_error(gain)
+    if not np.isfinite(error):
+        return "There is no verdict on depth: one held-out row says nothing of the error."
+    said = "pays" if mean > 2 * error else "does not pay"
+    where = "ahead of" if mean > 0 else "behind"
+    told = f"Depth {said} here: {many.name} is {where} {one.name} by {abs(mean):.3f} ± {error:.3f}"
+    bounded = [row for row, _ in (*shallow, *deep) if not np.isnan(row.bound)]
+    if len(bounded) < 2:
+        return f"{told} nats a row."
+    highest = max(bounded, key=lambda row: row.bound)
+    return f"{told} nats a row. {highest.name} has the highest bound, {highest.bound:.3f}."
+
+
+def _best(scored: Sequence[Scored]) -> Scored | None:
+    fitted = [(row, nlpd) for row, nlpd in scored if not np.isnan(row.nlpd)]
+    return min(fitted, key=lambda own: own[0].nlpd, default=None)
 
 
 def interval_coverages(

@@ -16,7 +16,12 @@ from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import stepwise
 from latentgp.runtime.x64 import public
-from latentgp.surfaces.evaluation.row_scores import RowPredictions, RowScores, scores_of
+from latentgp.surfaces.evaluation.row_scores import (
+    RowPredictions,
+    RowScores,
+    scattered,
+    scores_of,
+)
 from latentgp.typing import Array
 from latentgp.validation import as_key
 
@@ -87,7 +92,7 @@ def cross_validate(
     whole = None if refit else fit(model, data, key=key_fits, **settings)
     if whole is not None:
         settings = {**settings, "learn_hyperparameters": False}
-    pieces: list[tuple[Any, RowScores]] = []
+    fold, pieces = np.full(data.size, -1), []
     shown = stepwise(parts, "cross-validating", "fold", settings.get("verbose", 0))
     for number, (train, test) in enumerate(shown):
         own = jax.random.fold_in(key_fits, number)
@@ -95,30 +100,16 @@ def cross_validate(
         posterior = fit(start, data.select(train), key=own, **settings).posterior
         rows = data.select(test)
         predictive = posterior.predict(rows.X, **rows.side_information)
-        pieces.append((np.flatnonzero(test), scores_of(predictive, np.asarray(rows.y))))
-    fold = np.full(data.size, -1)
-    for number, (places, _) in enumerate(pieces):
-        fold[places] = number
-
-    def joined(values: tuple[Any, ...]) -> Any:
-        if values[0] is None:
-            return None
-        whole = np.full((data.size, *np.shape(values[0])[1:]), np.nan)
-        for (places, _), own in zip(pieces, values, strict=True):
-            whole[places] = own
-        return whole
-
-    scores = RowScores(*map(joined, zip(*(own for _, own in pieces), strict=True)))
+        fold[test] = number
+        pieces.append(scores_of(predictive, np.asarray(rows.y)))
+    together: RowScores = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+    places = np.concatenate([np.flatnonzero(test) for _, test in parts])
+    scores = together.mapped(lambda values: scattered(values, places, data.size))
     weights = np.ones(data.size) if data.weights is None else np.array(data.weights)
     weights[(fold < 0) | (data.merged_rows().origin < 0)] = 0.0
     return CrossValidation(
-        log_density=scores.log_density,
-        below=scores.below,
-        up_to=scores.up_to,
-        mean=scores.mean,
-        std=None if scores.variance is None else np.sqrt(scores.variance),
+        **scores.as_predictions(),
         weights=weights,
-        probabilities=scores.probabilities,
         fold=fold,
         how=how + (", refitted" if refit else ", hyper-parameters of all rows"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,8 +27,6 @@ from latentgp.surfaces.evaluation.row_scores import (
     where_defined,
 )
 from latentgp.typing import Array
-
-ROWS_AT_ONCE = 2_000
 
 
 class Drawn(NamedTuple):
@@ -94,21 +93,21 @@ def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInform
     """Scores at every draw: all have S first."""
     likelihood = drawn.likelihood
 
-    def ask(question: Any) -> Any:
+    def ask(question: str) -> Any:
         return where_defined(lambda: _asked(question, drawn, y, side))
 
-    log_density = np.asarray(_at_draws(_log_prob, drawn.own, likelihood, drawn.f, y, dict(side)))
+    log_density = _asked("log_prob", drawn, y, side)
     below = up_to = moments = classes = None
     if likelihood.targets == "class":
         classes = probabilities_at_draws(drawn, side)
     if has_order(likelihood):
-        moments = ask(_moments)
+        moments = ask("conditional_moments")
         if classes is not None:
             below, up_to = limits_of_classes(classes, np.asarray(y))
         else:
-            below = up_to = ask(_cdf)
+            below = up_to = ask("cdf")
         if up_to is not None and likelihood.targets == "count":
-            before = _asked(_cdf, drawn, np.maximum(y - 1, 0), side)
+            before = _asked("cdf", drawn, np.maximum(y - 1, 0), side)
             below = np.where(y > 0, before, 0.0)
     mean, variance = moments or (None, None)
     return RowScores(log_density, below, up_to, mean, variance, classes)
@@ -118,38 +117,26 @@ def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInform
 def probabilities_at_draws(drawn: Drawn, side: SideInformation) -> Float[np.ndarray, "S N K"]:
     """Probabilities of the classes under every draw."""
     nobody = np.zeros(drawn.f.shape[1])
-    return _asked(_class_probabilities, drawn, nobody, side)
+    return _asked("class_probabilities", drawn, nobody, side)
 
 
-def _class_probabilities(likelihood: Likelihood, f: Any, y: Any, side: Any) -> Array:
-    return likelihood.class_probabilities(f, side)
-
-
-def _asked(question: Any, drawn: Drawn, y: Any, side: SideInformation) -> Any:
+def _asked(question: str, drawn: Drawn, y: Any, side: SideInformation) -> Any:
     found = _at_draws(question, drawn.own, drawn.likelihood, drawn.f, y, dict(side))
     return jax.tree.map(np.asarray, found)
 
 
-def _at_draws_of(
-    question: Any, own: bool, likelihood: Any, f: Array, y: Array, side: dict[str, Array]
+@partial(jax.jit, static_argnums=(0, 1))
+def _at_draws(
+    question: str, own: bool, likelihood: Any, f: Array, y: Array, side: dict[str, Array]
 ) -> Any:
-    along_rows = jax.vmap(question, (None, 0, 0, 0))
+    """A method of the likelihood at every draw and row."""
+
+    def ask(likelihood: Any, f: Array, y: Array, side: dict[str, Array]) -> Any:
+        given = (y, f, side) if question in ("log_prob", "cdf") else (f, side)
+        return getattr(likelihood, question)(*given)
+
+    along_rows = jax.vmap(ask, (None, 0, 0, 0))
     return jax.vmap(along_rows, (0 if own else None, 0, None, None))(likelihood, f, y, side)
-
-
-_at_draws = jax.jit(_at_draws_of, static_argnums=(0, 1))
-
-
-def _log_prob(likelihood: Likelihood, f: Any, y: Any, side: Any) -> Array:
-    return likelihood.log_prob(y, f, side)
-
-
-def _cdf(likelihood: Likelihood, f: Any, y: Any, side: Any) -> Array:
-    return likelihood.cdf(y, f, side)
-
-
-def _moments(likelihood: Likelihood, f: Any, y: Any, side: Any) -> tuple[Array, Array]:
-    return likelihood.conditional_moments(f, side)
 
 
 def smoothed(

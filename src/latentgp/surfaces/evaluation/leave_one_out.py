@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -48,6 +49,7 @@ from latentgp.surfaces.evaluation.row_scores import (
     RowPredictions,
     RowScores,
     mixed,
+    scattered,
     scores_of,
     standard_error,
     total,
@@ -209,31 +211,23 @@ class _Found(NamedTuple):
         weights = np.ones(len(gone)) if given is None else np.array(given)
 
         def each(values: Any) -> Any:
-            if values is None:
-                return None
             values = np.array(np.asarray(values)[rows.origin])
             values[gone] = np.nan
             return values
 
-        scores = RowScores(*map(each, self.scores))
+        scores = self.scores.mapped(each)
         weights[gone | np.isnan(scores.log_density)] = 0.0
         k = None if np.all(np.isnan(self.pareto_k)) else each(self.pareto_k)
         told = (*self.warnings, *_about_weights(k))
-        std = None if scores.variance is None else np.sqrt(scores.variance)
         return LeaveOneOut(
-            log_density=scores.log_density,
-            below=scores.below,
-            up_to=scores.up_to,
-            mean=scores.mean,
-            std=std,
+            **scores.as_predictions(),
             pareto_k=k,
             log_density_seen=each(self.seen),
             spread_seen=each(self.spread),
             weights=weights,
             how=self.how,
             warnings=told,
-            probabilities=scores.probabilities,
-            cavity_error=each(self.cavity_error),
+            cavity_error=None if self.cavity_error is None else each(self.cavity_error),
         )
 
 
@@ -415,7 +409,7 @@ def _combined(scores: Sequence[RowScores], log_weights: Float[np.ndarray, "K"], 
     nothing = np.full(size, np.nan)
     if len(scores) == 1:
         return _Found(scores[0], nothing, nothing, nothing, how)
-    each = cast(Any, RowScores(*map(_stacked, zip(*scores, strict=True))))
+    each: Any = jax.tree.map(lambda *parts: np.stack(parts), *scores)
     log_ratios: Any = log_weights[:, None] - each.log_density
     k, told = nothing, ()
     if len(scores) >= _FEWEST_SMOOTHED and np.ptp(log_weights) < 1e-9:
@@ -435,10 +429,6 @@ def _combined(scores: Sequence[RowScores], log_weights: Float[np.ndarray, "K"], 
     scores_without = mixed(each, without)._replace(log_density=log_density)
     how = f"{how}, over {len(scores)} sets of hyper-parameters"
     return _Found(scores_without, k, nothing, nothing, how, told)
-
-
-def _stacked(parts: tuple[Any, ...]) -> Any:
-    return None if parts[0] is None else np.stack(parts)
 
 
 def _mended(found: _Found, posterior: Posterior, data: Data, rows: Any) -> _Found:
@@ -597,17 +587,10 @@ def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Found:
     found = _reweighted(drawn, merged.select(seen), efficiency_of(posterior))
     if len(seen) == merged.size:
         return found
-
-    def spread(values: Any) -> Any:
-        if values is None:
-            return None
-        whole = np.full((merged.size, *values.shape[1:]), np.nan)
-        whole[seen] = values
-        return whole
-
+    spread = partial(scattered, places=seen, size=merged.size)
     told = f"The chains watched {len(seen)} of {merged.size} rows, which the sums are about."
     return found._replace(
-        scores=RowScores(*map(spread, found.scores)),
+        scores=found.scores.mapped(spread),
         pareto_k=spread(found.pareto_k),
         seen=spread(found.seen),
         spread=spread(found.spread),

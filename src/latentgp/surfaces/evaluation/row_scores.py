@@ -32,6 +32,17 @@ class RowScores(NamedTuple):
     variance: Float[np.ndarray, "N *P"] | None
     probabilities: Float[np.ndarray, "N K"] | None = None
 
+    def mapped(self, function: Callable[[np.ndarray], Any]) -> "RowScores":
+        """A function of each of those that there are."""
+        parts: Any = (None if own is None else function(own) for own in self)
+        return RowScores(*parts)
+
+    def as_predictions(self) -> dict[str, Any]:
+        """Fields of `RowPredictions`."""
+        std = None if self.variance is None else np.sqrt(self.variance)
+        names = ("log_density", "below", "up_to", "mean", "probabilities")
+        return {name: getattr(self, name) for name in names} | {"std": std}
+
 
 class RowPredictions(eqx.Module):
     """Predictions of rows by other rows, in the order of the rows as given.
@@ -129,17 +140,20 @@ def mixed(scores: RowScores, log_weights: Float[np.ndarray, "S N"]) -> RowScores
     weights = np.exp(log_weights)
 
     def average(values: Any) -> Any:
-        if values is None:
-            return None
         return np.einsum("sn,sn...->n...", weights, values)
 
-    mean = variance = None
+    found = scores._replace(log_density=np.full_like(log_weights, np.nan)).mapped(average)
     if scores.mean is not None and scores.variance is not None:
-        mean = average(scores.mean)
-        variance = average(scores.variance + (scores.mean - mean) ** 2)
-    nothing = np.full(log_weights.shape[1], np.nan)
-    below, up_to = average(scores.below), average(scores.up_to)
-    return RowScores(nothing, below, up_to, mean, variance, average(scores.probabilities))
+        variance = average(scores.variance + (scores.mean - found.mean) ** 2)
+        return found._replace(variance=variance)
+    return found._replace(mean=None, variance=None)
+
+
+def scattered(values: Float[np.ndarray, "K *P"], places: Any, size: int) -> Any:
+    """Values at some of so many rows, NaN at the others."""
+    whole = np.full((size, *values.shape[1:]), np.nan)
+    whole[places] = values
+    return whole
 
 
 def total(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"]) -> float:

@@ -68,14 +68,9 @@ _TEMPLATES = {
 }
 
 
-def size(dimension: Any) -> str:
-    """A size, which may be an expression in the number of rows n."""
-    return str(dimension)
-
-
 def sizes(shape: Any) -> str:
-    """A shape as a tuple."""
-    return f"({''.join(f'{size(dimension)}, ' for dimension in shape)})"
+    """A shape as a tuple; sizes may be expressions in the number of rows n."""
+    return f"({''.join(f'{dimension}, ' for dimension in shape)})"
 
 
 def numpy_type(dtype: Any) -> str:
@@ -91,15 +86,6 @@ def _in(equation: Any, place: int = 0) -> Any:
     return equation.invars[place].aval
 
 
-def _integer_pow(equation: Any, x: str) -> str:
-    exponent = equation.params["y"]
-    return f"{x} * {x}" if exponent == 2 else f"whole_power({x}, {exponent})"
-
-
-def _convert(equation: Any, x: str) -> str:
-    return f"np.asarray({x}).astype({numpy_type(_out(equation).dtype)})"
-
-
 def _bitcast(equation: Any, x: str) -> str:
     own = numpy_type(_in(equation).dtype)
     return f"np.asarray({x}, dtype={own}).view({numpy_type(_out(equation).dtype)})"
@@ -111,21 +97,8 @@ def _select(equation: Any, which: str, *cases: str) -> str:
     return f"np.choose({which}, [{', '.join(cases)}])"
 
 
-def _broadcast(equation: Any, x: str, *_: str) -> str:
-    shape, axes = _out(equation).shape, tuple(equation.params["broadcast_dimensions"])
-    if not axes:
-        return f"np.broadcast_to({x}, {sizes(shape)})"
-    return f"spread_along({x}, {sizes(shape)}, {axes})"
-
-
 def _reshape(equation: Any, x: str, *_: str) -> str:
     return f"np.reshape({x}, {sizes(_out(equation).shape)})"
-
-
-def _iota(equation: Any, *_: str) -> str:
-    out, axis = _out(equation), equation.params["dimension"]
-    line = f"np.arange({size(out.shape[axis])}, dtype={numpy_type(out.dtype)})"
-    return line if len(out.shape) == 1 else f"spread_along({line}, {sizes(out.shape)}, ({axis},))"
 
 
 def _reduced(function: str, typed: bool = False) -> Rule:
@@ -137,19 +110,26 @@ def _reduced(function: str, typed: bool = False) -> Rule:
 
 
 def _placed(function: str) -> Rule:
-    def rule(equation: Any, x: str) -> str:
-        (axis,) = equation.params["axes"]
-        return f"np.{function}({x}, axis={axis}).astype({numpy_type(_out(equation).dtype)})"
-
-    return rule
+    kind = "np.{0}({1}, axis={2}).astype({3})"
+    return lambda e, x: kind.format(function, x, *e.params["axes"], numpy_type(_out(e).dtype))
 
 
 def _cumulated(function: str) -> Rule:
-    def rule(equation: Any, x: str) -> str:
-        axis, reverse = equation.params["axis"], equation.params["reverse"]
-        return f"cumulated(np.{function}, {x}, {axis}, {reverse})"
+    kind = f"cumulated(np.{function}, {{0}}, {{1[axis]}}, {{1[reverse]}})"
+    return lambda e, x: kind.format(x, e.params)
 
-    return rule
+
+def _broadcast(equation: Any, x: str, *_: str) -> str:
+    shape, axes = _out(equation).shape, tuple(equation.params["broadcast_dimensions"])
+    if not axes:
+        return f"np.broadcast_to({x}, {sizes(shape)})"
+    return f"spread_along({x}, {sizes(shape)}, {axes})"
+
+
+def _iota(equation: Any, *_: str) -> str:
+    out, axis = _out(equation), equation.params["dimension"]
+    line = f"np.arange({out.shape[axis]}, dtype={numpy_type(out.dtype)})"
+    return line if len(out.shape) == 1 else f"spread_along({line}, {sizes(out.shape)}, ({axis},))"
 
 
 def _dot_general(equation: Any, a: str, b: str) -> str:
@@ -168,26 +148,14 @@ def _slice(equation: Any, x: str) -> str:
     strides = equation.params["strides"] or [1] * len(starts)
     cuts = zip(starts, limits, strides, _in(equation).shape, strict=True)
     parts = [
-        ":" if (a, s) == (0, 1) and b is whole else f"{size(a)}:{size(b)}" + f":{s}" * (s != 1)
+        ":" if (a, s) == (0, 1) and b is whole else f"{a}:{b}" + f":{s}" * (s != 1)
         for a, b, s, whole in cuts
     ]
     return f"np.asarray({x})[{', '.join(parts)}]"
 
 
-def _dynamic_slice(equation: Any, x: str, *starts: str) -> str:
-    return f"dynamic_slice({x}, [{', '.join(starts)}], {sizes(equation.params['slice_sizes'])})"
-
-
-def _dynamic_update(equation: Any, x: str, update: str, *starts: str) -> str:
-    return f"dynamic_update_slice({x}, {update}, [{', '.join(starts)}])"
-
-
-def _concatenate(equation: Any, *parts: str) -> str:
-    return f"np.concatenate([{', '.join(parts)}], axis={equation.params['dimension']})"
-
-
-def _stack(equation: Any, *parts: str) -> str:
-    return f"np.stack([{', '.join(parts)}], axis={equation.params.get('axis', 0)})"
+def _joined(function: str, parts: tuple[str, ...], axis: int) -> str:
+    return f"np.{function}([{', '.join(parts)}], axis={axis})"
 
 
 def _split(equation: Any, x: str) -> str:
@@ -198,14 +166,6 @@ def _split(equation: Any, x: str) -> str:
 def _pad(equation: Any, x: str, value: str) -> str:
     low, high, inner = zip(*equation.params["padding_config"], strict=True)
     return f"padded({x}, {value}, {sizes(low)}, {sizes(high)}, {sizes(inner)})"
-
-
-def _transpose(equation: Any, x: str) -> str:
-    return f"np.transpose({x}, {tuple(equation.params['permutation'])})"
-
-
-def _reverse(equation: Any, x: str) -> str:
-    return f"np.flip({x}, {tuple(equation.params['dimensions'])})"
 
 
 def _qr(equation: Any, x: str) -> str:
@@ -219,14 +179,6 @@ def _sort(equation: Any, *arrays: str) -> str:
     return found if len(arrays) > 1 else f"{found}[0]"
 
 
-def _top_k(equation: Any, x: str) -> str:
-    return f"largest({x}, {size(equation.params['k'])})"
-
-
-def _divided(equation: Any, a: str, b: str) -> str:
-    return f"{a} / {b}" if _out(equation).dtype.kind in "fc" else f"quotient({a}, {b})"
-
-
 def window(equation: Any, start: np.ndarray) -> str:
     """Index of the one window that a gather at a known place takes."""
     numbers, shape = equation.params["dimension_numbers"], _in(equation).shape
@@ -235,7 +187,7 @@ def window(equation: Any, start: np.ndarray) -> str:
     for d, wanted in enumerate(equation.params["slice_sizes"]):
         first = min(max(place.get(d, 0), 0), shape[d] - wanted) if wanted is not shape[d] else 0
         if d in numbers.collapsed_slice_dims:
-            parts.append(size(first))
+            parts.append(str(first))
         else:
             parts.append(":" if wanted == shape[d] else f"{first}:{first + wanted}")
     return f"[{', '.join(parts)}]"
@@ -309,10 +261,6 @@ def _shifted(function: str, unsigned: bool = False) -> Rule:
     return rule
 
 
-def _dimension(equation: Any, *_: str) -> str:
-    return size(equation.params["dim"])
-
-
 def _template(text: str) -> Rule:
     return lambda equation, *arguments: text.format(*arguments)
 
@@ -323,21 +271,29 @@ RULES: dict[str, Rule] = {
     "argmin": _placed("argmin"),
     "bitcast_convert_type": _bitcast,
     "broadcast_in_dim": _broadcast,
-    "concatenate": _concatenate,
-    "div": _divided,
-    "convert_element_type": _convert,
+    "concatenate": lambda e, *parts: _joined("concatenate", parts, e.params["dimension"]),
+    "div": lambda e, a, b: f"{a} / {b}" if _out(e).dtype.kind in "fc" else f"quotient({a}, {b})",
+    "convert_element_type": (lambda e, x: f"np.asarray({x}).astype({numpy_type(_out(e).dtype)})"),
     "cumlogsumexp": _cumulated("logaddexp"),
     "cummax": _cumulated("maximum"),
     "cummin": _cumulated("minimum"),
     "cumprod": _cumulated("multiply"),
     "cumsum": _cumulated("add"),
-    "dim_as_value": _dimension,
+    "dim_as_value": lambda e, *_: str(e.params["dim"]),
     "dot_general": _dot_general,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update,
+    "dynamic_slice": (
+        lambda e, x, *starts: (
+            f"dynamic_slice({x}, [{', '.join(starts)}], {sizes(e.params['slice_sizes'])})"
+        )
+    ),
+    "dynamic_update_slice": (
+        lambda e, x, update, *starts: f"dynamic_update_slice({x}, {update}, [{', '.join(starts)}])"
+    ),
     "expand_dims": _reshape,
     "gather": _gather,
-    "integer_pow": _integer_pow,
+    "integer_pow": (
+        lambda e, x: f"{x} * {x}" if e.params["y"] == 2 else f"whole_power({x}, {e.params['y']})"
+    ),
     "iota": _iota,
     "pad": _pad,
     "qr": _qr,
@@ -348,7 +304,7 @@ RULES: dict[str, Rule] = {
     "reduce_prod": _reduced("prod", typed=True),
     "reduce_sum": _reduced("sum", typed=True),
     "reshape": _reshape,
-    "rev": _reverse,
+    "rev": lambda e, x: f"np.flip({x}, {tuple(e.params['dimensions'])})",
     "round": _round,
     "scatter": _scatter(None),
     "scatter_add": _scatter("np.add"),
@@ -363,8 +319,8 @@ RULES: dict[str, Rule] = {
     "sort": _sort,
     "split": _split,
     "squeeze": _reshape,
-    "stack": _stack,
-    "top_k": _top_k,
-    "transpose": _transpose,
+    "stack": lambda e, *parts: _joined("stack", parts, e.params.get("axis", 0)),
+    "top_k": lambda e, x: f"largest({x}, {e.params['k']})",
+    "transpose": lambda e, x: f"np.transpose({x}, {tuple(e.params['permutation'])})",
     "triangular_solve": _triangular_solve,
 }

@@ -16,6 +16,7 @@ from latentgp.likelihoods import Likelihood
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import QUESTIONS
 from latentgp.runtime.x64 import double_precision, fresh
+from latentgp.surfaces.export.runtime.predictor import program_for
 
 _PIECE = 64  # rows at a time of what cannot be traced for any number
 _NUMBERS = 1 << 21  # at a time, of the largest array on the way
@@ -102,11 +103,11 @@ def _traced(posterior: Posterior, size: Size, second_class: bool, quantiles: boo
             levels = [jax.ShapeDtypeStruct((LEVELS,), jnp.float64)] * (name == "quantiles")
             ask = _as_function(question, law, bool(levels))
             try:
-                programs[asked(name, sides)] = jax.make_jaxpr(ask)(*found, side, *levels)
+                programs[program_for(name, sides)] = jax.make_jaxpr(ask)(*found, side, *levels)
             except InputError:  # the likelihood has no such moments or quantiles
                 continue
             order = ("mean", "spread", *sorted(sides), *(["levels"] if levels else []))
-            arguments[asked(name, sides)] = order
+            arguments[program_for(name, sides)] = order
     if second_class:
         programs["second_class"] = jax.make_jaxpr(
             jax.vmap(lambda f: law.likelihood.class_probabilities(f[None], {})[1])
@@ -134,8 +135,3 @@ def side_choices(likelihood: Likelihood) -> list[tuple[str, ...]]:
     few = len(names) <= _FEW_SIDES
     counts = range(len(names) + 1) if few else (0, len(names))
     return [choice for count in counts for choice in combinations(names, count)]
-
-
-def asked(question: str, sides: tuple[str, ...]) -> str:
-    """Name of the program that answers a question with some side information."""
-    return "_".join([question, *(["given", *sorted(sides)] if sides else [])])

@@ -16,7 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from latentgp.errors import InputError
-from latentgp.surfaces.export.primitives import IDENTITIES, RULES, numpy_type, size, sizes, window
+from latentgp.surfaces.export.primitives import IDENTITIES, RULES, numpy_type, sizes, window
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _INLINED = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")  # of a call, its function
@@ -239,7 +239,7 @@ def _scan(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
     texts = [body.text(value) for value in found]
     pairs = zip(kept, texts[carried:], strict=True)
     last = [*(f"{name}.append({text})" for name, text in pairs), *_moved(carry, texts[:carried])]
-    order = f"range({size(given['length'])})"
+    order = f"range({given['length']})"
     lines = [
         *_moved(carry, [writer.text(value) for value in values[consts : consts + carried]]),
         *(f"{name} = []" for name in kept),

@@ -106,9 +106,8 @@ def _numbers(judged: Judged, folds: np.ndarray, name: str, linear: Any, *, count
             mean[own], at_others = (linear.predict(judged.X[rows]) for rows in (own, others))
         left = y[others] - at_others
         if not count:
-            density[own] = _normal(
-                judged.data.select(own), mean[own], max(float(np.std(left)), 1e-12)
-            )
+            std = max(float(np.std(left)), 1e-12)
+            density[own] = _normal(judged.data.select(own), mean[own], std)
             continue
         mean[own] = np.maximum(mean[own], 1e-9)
         excess = np.mean(left**2 - at_others) / max(np.mean(at_others**2), 1e-12)

@@ -107,18 +107,8 @@ def _classes(
     model, classes = judged.model, judged.classes if judged.classes is not None else ()
     mean = np.stack([found[f"probability_{label}"] for label in classes], axis=1)
     names = tuple(model.probability_of(label) for label in classes)
-    shown = Dependence(
-        str(times.name),
-        times.to_numpy(),
-        names,
-        mean,
-        mean,
-        mean,
-        mean[None],
-        _LEVEL,
-        0,
-        "probability",
-    )
+    values = str(times.name), times.to_numpy(), names, *(mean, mean, mean), mean[None]
+    shown = Dependence(*values, _LEVEL, 0, "probability")
     plots.dependence(axes, shown)
     _end_of_rows(axes, last)
     words = f"Probabilities of {model.target} over {times.name}{of}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -60,24 +60,19 @@ def _optimised(judged: Judged, names: Names) -> list[Block]:
     if not priors:
         return [_values(estimator, tuple(known), names)]
     fitted = _entries(estimator, tuple(priors))
-    blocks: list[Block] = []
+    caption = "The most probable values, with 95 % intervals and those of the prior."
     try:
         found = _around_optimum(judged)
     except InputError as error:
         found = prior_marginals(estimator.model_, priors)
-        blocks = [
+        blocks: list[Block] = [
             Text(f"Of these values there is no posterior here, only their priors. {error}"),
             *(_prior_figure(n, *one, fitted, names) for n, one in enumerate(_first(found))),
         ]
         shown = ()
     else:
         blocks = [
-            _table(
-                found,
-                "The most probable values, with 95 % intervals and those of the prior.",
-                names,
-                fitted,
-            ),
+            _table(found, caption, names, fitted),
             Text(
                 "Blue is the posterior, dashed the prior: where both are alike, the rows say "
                 "little. The posterior is Laplace's approximation, a normal law of the logarithms "
@@ -125,13 +120,9 @@ def _values(estimator: GPEstimator, paths: tuple[str, ...], names: Names) -> Tab
     """The values of hyper-parameters, of which no posterior is shown."""
     learned = getattr(estimator, "priors_", None)  # files of before do not say
     rows = [
-        (
-            names.get(label, label),
-            _number(value),
-            "" if learned is None or p in learned else "yes",
-            label,
-        )
+        (names.get(label, label), f"{value:.4g}", held, label)
         for p in paths
+        for held in ["" if learned is None or p in learned else "yes"]
         for label, value in _entries(estimator, (p,)).items()
     ]
     caption = "Their values; those that were learned are the most probable ones under the priors."
@@ -146,16 +137,16 @@ def _table(
     rows = []
     for path, own in found.items():
         centre = (own.mean, own.std) if fitted is None else (fitted[path],)
-        before = ("", "") if own.prior is None else own.prior.interval()
-        numbers = map(_number, (*centre, *own.interval(), *before))
-        rows.append((names.get(path, path), *numbers, path))
+        before = ("", "") if own.prior is None else _written(own.prior.interval())
+        numbers = _written((*centre, *own.interval()))
+        rows.append((names.get(path, path), *numbers, *before, path))
     heads = ("mean", "standard deviation") if fitted is None else ("fitted",)
     heads = ("hyper-parameter", *heads, "95 % from", "to", "prior 95 % from", "to", "path")
     return Table(heads, rows, caption)
 
 
-def _number(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
+def _written(values: Iterable[float]) -> tuple[str, ...]:
+    return tuple(f"{value:.4g}" for value in values)
 
 
 def _first(found: Marginals) -> list[tuple[str, HyperparameterMarginal]]:

@@ -24,17 +24,12 @@ def in_short(
     more = f" and {len(names) - _NAMED} more columns" if len(names) > _NAMED else ""
     columns = _enumerated(names[:_NAMED]) if not more else ", ".join(names[:_NAMED]) + more
     what = f"a probability for each class of {model.target}" if judged.classes is not None else ""
-    how = (
-        "each is predicted from the other rows, as if it were new"
-        if judged.left_out
-        else judged.how
-    )
+    new = "each is predicted from the other rows, as if it were new"
+    how = new if judged.left_out else judged.how
     said = [
         f"This model predicts {what or model.target} from {columns}. It is tried on "
         f"{len(judged.y):,} rows; {how}.",
-        _of_classes(judged, contenders)
-        if judged.classes is not None
-        else _of_numbers(judged, contenders),
+        (_of_numbers if judged.classes is None else _of_classes)(judged, contenders),
         _of_columns(shares),
     ]
     told = model.estimator.diagnostics_
@@ -59,20 +54,17 @@ def _of_numbers(judged: Judged, contenders: Sequence[Baseline]) -> str:
         if contender.mean is not None
     ]
     censored = len(y) - int(judged.uncensored.sum())
-    rows = (
-        f" in the {int(seen.sum()):,} rows whose {target} was seen to the end" if censored else ""
-    )
-    said = (
-        f"Predictions are off by {off(judged.mean):.3g} on average{rows}, in the unit of {target}"
-    )
+    which = f" in the {int(seen.sum()):,} rows whose {target} was seen to the end"
+    rows = which if censored else ""
+    said = f"Predictions are off by {off(judged.mean):.3g} on average{rows}, "
+    said += f"in the unit of {target}"
     said += f"; for comparison, {_enumerated(others)}." if others else "."
-    said += f" In these rows {target} is from {_number(y[seen].min())} to {_number(y[seen].max())}."
+    said += f" In these rows {target} is from {y[seen].min():.4g} to {y[seen].max():.4g}."
     transform = judged.transform
     if transform is not None and len(transform):
         held = np.mean(np.abs(2 * transform - 1) <= _LEVEL)
-        said += (
-            f" Intervals meant to hold {100 * _LEVEL:g} % of the values hold {100 * held:.0f} %."
-        )
+        meant = f"meant to hold {100 * _LEVEL:g} % of the values"
+        said += f" Intervals {meant} hold {100 * held:.0f} %."
     return said
 
 
@@ -116,7 +108,3 @@ def _of_columns(shares: VarianceShares | None) -> str:
 
 def _enumerated(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if len(words) > 1 else []), *words[-1:]])
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"

@@ -129,7 +129,6 @@ def _table(table: Table) -> str:
         f"<tbody>\n{rows}\n</tbody></table></div>"
     )
     if not table.folded:  # outside of what scrolls, so that a narrow screen shows it all
-        return (
-            f'<p class="caption">{escape(table.caption)}</p>' if table.caption else ""
-        ) + written
+        caption = f'<p class="caption">{escape(table.caption)}</p>' if table.caption else ""
+        return caption + written
     return f"<details><summary>{escape(table.caption)}</summary>{written}</details>"

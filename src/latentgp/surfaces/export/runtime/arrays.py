@@ -58,6 +58,9 @@ def places(shape, indices, windows, dropped, starts, batched, sizes, clip):
     lead, rank = indices.shape[:-1], indices.ndim - 1 + len(windows)
     leading = [axis for axis in range(rank) if axis not in windows]
     offsets = [d for d in range(len(shape)) if d not in dropped and d not in batched[0]]
+    leads = [1] * rank
+    for axis, size in zip(leading, lead):  # noqa: B905
+        leads[axis] = size
     inside = np.ones(lead, dtype=bool)
     found = []
     for d in range(len(shape)):
@@ -66,11 +69,7 @@ def places(shape, indices, windows, dropped, starts, batched, sizes, clip):
             start = indices[..., starts.index(d)].astype(np.int64)
             most = shape[d] - sizes[d]
             inside = inside & (start >= 0) & (start <= most)
-            start = np.clip(start, 0, most)
-            own = [1] * rank
-            for axis, size in zip(leading, lead):  # noqa: B905
-                own[axis] = size
-            place = place + start.reshape(own)
+            place = place + np.clip(start, 0, most).reshape(leads)
         if d in batched[0]:
             axis = batched[1][batched[0].index(d)]
             place = place + along(np.arange(lead[axis]), leading[axis], rank)
@@ -79,10 +78,7 @@ def places(shape, indices, windows, dropped, starts, batched, sizes, clip):
         found.append(place)
     if clip:
         inside = np.ones_like(inside)
-    own = [1] * rank
-    for axis, size in zip(leading, lead):  # noqa: B905
-        own[axis] = size
-    return tuple(found), inside.reshape(own)
+    return tuple(found), inside.reshape(leads)
 
 
 def gather(x, indices, windows, dropped, starts, batched, sizes, fill):
