@@ -28,6 +28,7 @@ PerRow: TypeAlias = Float[Array, "N"]
 PerClass: TypeAlias = Float[Array, "N K"]
 RowMoments: TypeAlias = tuple[PerRow, PerRow]
 Values: TypeAlias = Float[Array, "*N"]
+Draws: TypeAlias = Float[Array, "..."]
 
 
 def in_double_precision(value: Any) -> Any:

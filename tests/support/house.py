@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(90_513, 79_000),
-    "lines of core": Limit(35_536, 32_000),
+    "lines of src": Limit(90_479, 79_000),
+    "lines of core": Limit(35_513, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(19_528),
+    "lines of surfaces": Limit(19_517),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),

@@ -12,16 +12,14 @@ from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 from numpyro.distributions.util import validate_sample
 
-from latentgp.typing import Array
+from latentgp.typing import Array, Draws
 
 
 class Law(Distribution):
     """A NumPyro distribution with the logarithm of its Laplace transform."""
 
     @abstractmethod
-    def sample(
-        self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()
-    ) -> Float[Array, "..."]:
+    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         """Independent draws, of shape sample_shape + batch_shape + event_shape."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ import numpyro.distributions
 from jaxtyping import Bool, Float, Key
 
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array
+from latentgp.typing import Array, Draws, Values
 
 
 class Gamma(numpyro.distributions.Gamma):
@@ -19,9 +19,7 @@ class Gamma(numpyro.distributions.Gamma):
         -2.0794
     """
 
-    def sample(
-        self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()
-    ) -> Float[Array, "*S"]:
+    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         assert key is not None
         dtype = jnp.result_type(float, self.concentration, self.rate)
         shape = jnp.broadcast_to(jnp.asarray(self.concentration, dtype), self.shape(sample_shape))
@@ -77,9 +75,7 @@ def propose_gamma(
     return d * (1 + y) ** 3, positive & (jnp.log(u) < log_ratio)
 
 
-def _large_and_log_boost(
-    key: Key[Array, ""], shape: Float[Array, "*S"]
-) -> tuple[Float[Array, "*S"], Float[Array, "*S"]]:
+def _large_and_log_boost(key: Key[Array, ""], shape: Values) -> tuple[Values, Values]:
     """A draw whose shape is raised by one where it is below one, and the log of what undoes it.
 
     Ga(a) is Ga(a + 1) U^(1/a) with U uniform (Marsaglia & Tsang 2000, section 6).

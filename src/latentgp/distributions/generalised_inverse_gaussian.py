@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array
+from latentgp.typing import Array, Draws, Values
 
 _NODES = 128
 
@@ -44,9 +44,7 @@ class GeneralisedInverseGaussian(Law):
         self.p, self.a, self.b = as_floats(p, a, b)
         super().__init__(self.p.shape, validate_args=validate_args)
 
-    def sample(
-        self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()
-    ) -> Float[Array, "..."]:
+    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         p = jnp.broadcast_to(self.p, self.shape(sample_shape))
         return sample_generalised_inverse_gaussian(key, p, self.a, self.b)
 
@@ -103,9 +101,7 @@ def _standardised(p: Array, a: Array, b: Array) -> tuple[Array, Array, Array, _E
 
 
 @jax.jit
-def log_normaliser(
-    p: Float[Array, "*S"], a: Float[Array, "*S"], b: Float[Array, "*S"]
-) -> Float[Array, "*S"]:
+def log_normaliser(p: Values, a: Values, b: Values) -> Values:
     """Log of the integral of w^(p - 1) exp(-(a w + b / w) / 2) over w > 0.
 
     It is log(2 K_p(sqrt(a b)) (b / a)^(p / 2)), K the modified Bessel function, but without the

@@ -11,7 +11,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.distributions.base import Law, as_floats
-from latentgp.typing import Array
+from latentgp.typing import Array, Draws, Values
 
 
 class InverseGaussian(Law):
@@ -38,9 +38,7 @@ class InverseGaussian(Law):
         self.loc, self.concentration = as_floats(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    def sample(
-        self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()
-    ) -> Float[Array, "..."]:
+    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         loc = jnp.broadcast_to(self.loc, self.shape(sample_shape))
         return sample_inverse_gaussian(key, loc, self.concentration)
 
@@ -81,9 +79,7 @@ def sample_inverse_gaussian(
     return concentration / reciprocal(z, u, concentration / loc)
 
 
-def reciprocal(
-    z: Float[Array, "*S"], u: Float[Array, "*S"], rate: Float[Array, "*S"]
-) -> Float[Array, "*S"]:
+def reciprocal(z: Values, u: Values, rate: Values) -> Values:
     """1 / w, w inverse Gaussian of mean 1 / rate and concentration one; z normal, u uniform.
 
     Michael, Schucany & Haas (1976): w and 1 / (rate^2 w) solve (rate w - 1)^2 = z^2 w, and the

@@ -14,7 +14,7 @@ from numpyro.distributions import constraints
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.gamma import sample_gamma
 from latentgp.distributions.poisson import sample_poisson
-from latentgp.typing import Array
+from latentgp.typing import Array, Draws
 
 
 class _PartsOfLessThanOne(constraints.ParameterFreeConstraint):
@@ -55,9 +55,7 @@ class NegativeMultinomial(Law):
         self.x0 = number[..., 0]
         super().__init__(self.x0.shape, self.p.shape[-1:], validate_args=validate_args)
 
-    def sample(
-        self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()
-    ) -> Float[Array, "..."]:
+    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         shape = self.shape(sample_shape)
         x0, p = jnp.broadcast_to(self.x0, shape[:-1]), jnp.broadcast_to(self.p, shape)
         return sample_negative_multinomial(key, x0, p)

@@ -17,7 +17,7 @@ from latentgp.distributions.gamma import propose_gamma
 from latentgp.distributions.inverse_gaussian import reciprocal
 from latentgp.distributions.polya_gamma_density import log_polya_gamma_density
 from latentgp.distributions.rejection import computed_once, repeat_until_done
-from latentgp.typing import Array
+from latentgp.typing import Array, Draws
 
 # (sinh c - c) / c^3 in powers of c^2.
 _SINH_EXCESS = 1 / factorial(2 * np.arange(8) + 3)
@@ -52,9 +52,7 @@ class PolyaGamma(Law):
         self.b, self.c = as_floats(b, c)
         super().__init__(self.b.shape, validate_args=validate_args)
 
-    def sample(
-        self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()
-    ) -> Float[Array, "..."]:
+    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         return sample_polya_gamma(key, jnp.broadcast_to(self.b, self.shape(sample_shape)), self.c)
 
     def log_density(self, value: Float[Array, "*S"]) -> Float[Array, "*S"]:

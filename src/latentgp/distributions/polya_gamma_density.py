@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Complex, Float
 
-from latentgp.typing import Array
+from latentgp.typing import Array, Values
 
 _NODES = 64
 _NEWTON_STEPS = 6
@@ -15,9 +15,7 @@ _SINGULARITY = -(jnp.pi**2) / 2
 
 
 @jax.jit
-def log_polya_gamma_density(
-    x: Float[Array, "*S"], b: Float[Array, "*S"], c: Float[Array, "*S"]
-) -> Float[Array, "*S"]:
+def log_polya_gamma_density(x: Values, b: Values, c: Values) -> Values:
     """Log density of PG(b, c) at x > 0, b > 0.
 
     The integral of exp(s x) / cosh^b(sqrt(s / 2)) along the parabola s = s0 + mu (1 + i v)^2

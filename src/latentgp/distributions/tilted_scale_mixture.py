@@ -17,7 +17,7 @@ from numpyro.distributions import constraints
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.rejection import repeat_until_done
 from latentgp.numerics.laplace_inversion import Inverted, invert
-from latentgp.typing import Array
+from latentgp.typing import Array, Draws, Values
 
 # Relative error of F after which a step of Halley's method, of third order, is the last.
 _LAST = 1e-3
@@ -60,9 +60,7 @@ class TiltedScaleMixture(Law):
         (self.tilt,) = as_floats(tilt)
         super().__init__(self.tilt.shape, validate_args=validate_args)
 
-    def sample(
-        self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()
-    ) -> Float[Array, "..."]:
+    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         tilt = jnp.broadcast_to(self.tilt, self.shape(sample_shape))
         return sample_tilted_scale_mixture(key, self.log_phi, tilt)
 
@@ -232,9 +230,7 @@ def _first_guess(law: _Shifted, u: Float[Array, "N"]) -> Float[Array, "N"]:
     return jnp.where(jnp.isfinite(guess), guess, 0.0)
 
 
-def _derivatives(
-    log_phi: Callable[[Array], Array], r: Float[Array, "*S"]
-) -> tuple[Float[Array, "*S"], Float[Array, "*S"]]:
+def _derivatives(log_phi: Callable[[Array], Array], r: Values) -> tuple[Values, Values]:
     """First and second derivative of log phi, elementwise; infinite where they do not exist."""
 
     def first(r: Array) -> Array:

@@ -116,17 +116,10 @@ def _cavities(
     marginals = latent.marginals(told.X)
     marginals = marginals.shifted(jnp.broadcast_to(model.mean(told.X), marginals.mean.shape))
     sites = _sites(model, rule, told, marginals)
-    linear, precision = sites.linear, sites.precision
-    shape = marginals.mean.shape
-    opened = jnp.broadcast_to(latent.open_variances(told.X), shape)
-    rest = 1 - told.copy
-    if isinstance(marginals, JointMarginals):
-        law, left = _without_jointly(
-            marginals, linear, precision, opened, rest[:, None], rule.power
-        )
-    else:
-        law, left = _without(marginals, linear, precision, opened, rest[:, None], rule.power)
-    return tuple(law), linear, precision, left
+    opened = jnp.broadcast_to(latent.open_variances(told.X), marginals.mean.shape)
+    without: Any = _without_jointly if isinstance(marginals, JointMarginals) else _without
+    law, left = without(marginals, sites, opened, (1 - told.copy)[:, None], rule.power)
+    return tuple(law), sites.linear, sites.precision, left
 
 
 def _sites(model: LatentGP, rule: SiteRule, told: _Told, marginals: AnyMarginals) -> Sites:
@@ -142,18 +135,14 @@ def _sites(model: LatentGP, rule: SiteRule, told: _Told, marginals: AnyMarginals
 
 
 def _without(
-    marginals: Marginals,
-    linear: Float[Array, "N Q"],
-    precision: Float[Array, "N Q"],
-    opened: Float[Array, "N Q"],
-    rest: Float[Array, "N 1"],
-    power: float,
+    marginals: Marginals, sites: Sites, opened: Float[Array, "N Q"], rest: Array, power: float
 ) -> tuple[Marginals, Float[Array, "N Q"]]:
     """Cavities of each latent alone.
 
     Of the prior variance that the coefficients leave open a site to the power a tells about the
     share a (Bui, Yan & Turner 2017, 4); it stands for no more than f less that.
     """
+    linear, precision, _ = sites
     seen = power * opened
     told = 1 + seen * precision
     inner = Marginals(marginals.mean, jnp.maximum(marginals.variance - opened, 0.0))
@@ -165,13 +154,13 @@ def _without(
 
 def _without_jointly(
     marginals: JointMarginals,
-    linear: Float[Array, "N Q"],
-    precision: Float[Array, "N Q Q"],
+    sites: Sites,
     opened: Float[Array, "N Q"],
-    rest: Float[Array, "N 1"],
+    rest: Array,
     power: float,
 ) -> tuple[JointMarginals, Float[Array, "N Q"]]:
     """The same of the latents of a row together; improper ones are NaN."""
+    linear, precision, _ = sites
     nothing = jnp.zeros_like(opened)
     own = JointMarginals.independent(Marginals(nothing, opened)).covariance
     seen = JointMarginals(nothing, power * own)
