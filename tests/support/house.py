@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(90_479, 79_000),
+    "lines of src": Limit(90_463, 79_000),
     "lines of core": Limit(35_513, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(19_517),
+    "lines of surfaces": Limit(19_501),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),
@@ -55,7 +55,7 @@ LIMITS = {
     "raise InputError": Limit(611),
     "raise InputError in rooms of inference": Limit(164, 60),
     "functions that only raise": Limit(33),
-    "classes named by a participle": Limit(86),
+    "classes named by a participle": Limit(84),
     "names of several classes": Limit(38),
     "writers of checkpoints": Limit(1, 1),
     "classes of progress": Limit(1, 1),

@@ -28,14 +28,10 @@ _STRONG = 0.5  # of the precision at a row, a site's share from which division l
 _IMPROPER = 1e-9  # precision of a cavity as a share of the marginal's
 
 
-class _Told(NamedTuple):
-    """Scores of a row.
+class _Rows(NamedTuple):
+    """Rows with their targets.
 
     Attributes:
-        X: inputs.
-        y: targets.
-        side: side information.
-        weight: of the row.
         copy: share of the weight that is left out: that of one copy.
         sites: linear terms and precisions with row weights; None where the rule makes them.
     """
@@ -66,7 +62,7 @@ def cavities(
     """
     weight = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     given = None if sites is None else tuple(np.asarray(part) for part in sites[:2])
-    told = _Told(data.X, data.y, data.side_information, weight, 1 / np.maximum(weight, 1.0), given)
+    told = _Rows(data.X, data.y, data.side_information, weight, 1 / np.maximum(weight, 1.0), given)
     columns = len(latent.centres) * model.likelihood.latent_size
     found = apply_in_buckets(_cavities, model, latent, rule, rows=told, columns=columns)
     law, linear, precision, share = found
@@ -82,7 +78,7 @@ def cavities(
 def _by_residuals(
     law: Marginals,
     latent: LatentPosterior,
-    told: _Told,
+    told: _Rows,
     linear: Float[np.ndarray, "N Q"],
     precision: Float[np.ndarray, "N Q"],
     share: Float[np.ndarray, "N Q"],
@@ -110,7 +106,7 @@ def _by_residuals(
 
 
 def _cavities(
-    model: LatentGP, latent: LatentPosterior, rule: SiteRule, told: _Told
+    model: LatentGP, latent: LatentPosterior, rule: SiteRule, told: _Rows
 ) -> tuple[tuple[Array, Array], Array, Array, Array]:
     """Mean and spread of the cavities, the sites, and what is left of the marginals' precision."""
     marginals = latent.marginals(told.X)
@@ -122,7 +118,7 @@ def _cavities(
     return tuple(law), sites.linear, sites.precision, left
 
 
-def _sites(model: LatentGP, rule: SiteRule, told: _Told, marginals: AnyMarginals) -> Sites:
+def _sites(model: LatentGP, rule: SiteRule, told: _Rows, marginals: AnyMarginals) -> Sites:
     if told.sites is not None:
         linear, precision = told.sites
         return sites_of(linear, precision, jnp.zeros_like(told.weight))

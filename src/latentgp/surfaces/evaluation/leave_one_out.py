@@ -183,7 +183,7 @@ def _rows_of(fitted: Any, posterior: Posterior, data: Data | None) -> MergedRows
     raise InputError("The rows are not in memory; give them: leave_one_out(fitted, data).")
 
 
-class _Found(NamedTuple):
+class _Scores(NamedTuple):
     """Scores of the merged rows.
 
     Attributes:
@@ -249,7 +249,7 @@ def _listed(rows: Sequence[int]) -> str:
 # Gaussian components by sites
 
 
-def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Found:
+def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Scores:
     """By cavities where there are sites; by importance sampling elsewhere."""
     whole = MarginalScores.of(posterior, data)
     parts = _parts(posterior.components)
@@ -285,20 +285,12 @@ def _anew(
     sites: Sites,
     data: Data,
     log_weights: Float[np.ndarray, "K"],
-    held: _Found,
+    held: _Scores,
     whole: "MarginalScores",
-) -> tuple[_Found, Any]:
+) -> tuple[_Scores, Any]:
     """With the other rows' sites converged anew, first of the rows that tell most; and which.
 
-    Args:
-        fitted: the fit.
-        parts: of the posterior.
-        laws: cavities under each.
-        sites: the fit's, components first.
-        data: the merged rows.
-        log_weights: of the parts.
-        held: scores by cavities.
-        whole: scores by the posterior of all rows.
+    `laws` are the cavities under each of the parts, `held` the scores by them.
     """
     used: Any = fitted.diagnostics.method
     model, nothing = parts[0].model, np.zeros(0, int)
@@ -403,12 +395,14 @@ def _rule_alone(posterior: Posterior) -> SiteRule | None:
     return VariationalRule(coupled=isinstance(components.latent, CoupledPosterior))
 
 
-def _combined(scores: Sequence[RowScores], log_weights: Float[np.ndarray, "K"], how: str) -> _Found:
+def _combined(
+    scores: Sequence[RowScores], log_weights: Float[np.ndarray, "K"], how: str
+) -> _Scores:
     """Components together, by their weights without the row: w_k / p_k(y_n | the other rows)."""
     size = len(scores[0].log_density)
     nothing = np.full(size, np.nan)
     if len(scores) == 1:
-        return _Found(scores[0], nothing, nothing, nothing, how)
+        return _Scores(scores[0], nothing, nothing, nothing, how)
     each: Any = jax.tree.map(lambda *parts: np.stack(parts), *scores)
     log_ratios: Any = log_weights[:, None] - each.log_density
     k, told = nothing, ()
@@ -428,10 +422,10 @@ def _combined(scores: Sequence[RowScores], log_weights: Float[np.ndarray, "K"], 
             )
     scores_without = mixed(each, without)._replace(log_density=log_density)
     how = f"{how}, over {len(scores)} sets of hyper-parameters"
-    return _Found(scores_without, k, nothing, nothing, how, told)
+    return _Scores(scores_without, k, nothing, nothing, how, told)
 
 
-def _mended(found: _Found, posterior: Posterior, data: Data, rows: Any) -> _Found:
+def _mended(found: _Scores, posterior: Posterior, data: Data, rows: Any) -> _Scores:
     """Rows with improper cavities by importance sampling."""
     others = _by_draws(posterior, data.select(rows))
 
@@ -558,7 +552,7 @@ def _log_prob_moments(components: Components, rows: Any) -> tuple[Array, Array]:
 # Draws
 
 
-def _by_draws(posterior: Posterior, data: Data) -> _Found:
+def _by_draws(posterior: Posterior, data: Data) -> _Scores:
     """By importance sampling under the posterior's marginals, which are taken for exact."""
 
     def drawn(chunk: Any) -> Drawn:
@@ -568,7 +562,7 @@ def _by_draws(posterior: Posterior, data: Data) -> _Found:
     return _reweighted(drawn, data, 1.0)
 
 
-def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Found:
+def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Scores:
     """By importance sampling under the chains' draws at the rows that they watched."""
     merged, watched = rows.merged, np.arange(len(posterior.rows.y)) if own else posterior.watched
     if not own and (
@@ -598,14 +592,8 @@ def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Found:
     )
 
 
-def _reweighted(draws: Any, data: Data, efficiency: float) -> _Found:
-    """Smoothed importance sampling, some rows after others.
-
-    Args:
-        draws: of f at rows, by their numbers.
-        data: the rows.
-        efficiency: of the draws.
-    """
+def _reweighted(draws: Any, data: Data, efficiency: float) -> _Scores:
+    """Smoothed importance sampling, some rows after others; `draws` of f are by their numbers."""
     pieces = []
     for start in range(0, data.size, _ROWS_AT_ONCE):
         chunk = np.arange(start, min(start + _ROWS_AT_ONCE, data.size))
@@ -619,4 +607,4 @@ def _reweighted(draws: Any, data: Data, efficiency: float) -> _Found:
         scores = mixed(each, without)._replace(log_density=log_density)
         pieces.append((scores, k, seen, np.var(each.log_density, axis=0, ddof=1)))
     scores, k, seen, spread = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
-    return _Found(scores, k, seen, spread, "smoothed importance sampling")
+    return _Scores(scores, k, seen, spread, "smoothed importance sampling")
