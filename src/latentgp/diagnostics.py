@@ -177,7 +177,7 @@ def diagnose(
     learned: Learned | None,
     records: Sequence[Any],
     space: ParameterSpace,
-    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     converged: Converged,
     seconds: float,
     passed_over: int = 0,
@@ -318,8 +318,8 @@ def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Arra
 
 def _at_bounds(
     space: ParameterSpace,
-    vector: Float[np.ndarray, "P"],
-    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    vector: Float[np.ndarray, "H"],
+    bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     names: Sequence[str] | None,
 ) -> list[str]:
     lower, upper = bounds

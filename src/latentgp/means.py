@@ -81,7 +81,7 @@ class FunctionalMean(Mean):
     average_along: int | None = eqx.field(static=True, default=None)
     regions: Regions | None = None
 
-    def __call__(self, X: Float[Array, "N C"]) -> Float[Array, "N #Q"]:
+    def __call__(self, X: Float[Array, "N columns"]) -> Float[Array, "N #Q"]:
         X = jnp.asarray(X)
         rows = decoded(X, self.columns)
         if self.regions is None:

@@ -125,7 +125,7 @@ def _check_fields(node: Any) -> None:
 
 def _kernels(
     kernel: LatentKernel, X: Float[np.ndarray, "N D"]
-) -> Iterator[tuple[Kernel, Float[np.ndarray, "N K"]]]:
+) -> Iterator[tuple[Kernel, Float[np.ndarray, "N columns"]]]:
     """The kernels that an expression is made of, each with the inputs that it sees."""
     if isinstance(kernel, Sum | Product | WeightedSum | PerLatent | PerLatentSum):
         for part in kernel.parts:

@@ -81,7 +81,7 @@ class LatentGP(Module):
 
     def spreads_at(
         self, path: str, inputs: Float[np.ndarray, "D"], latent: Float[np.ndarray, "Q"]
-    ) -> tuple[Float[np.ndarray, "E"], Float[np.ndarray, "P"]]:
+    ) -> tuple[Float[np.ndarray, "E"], Float[np.ndarray, "H"]]:
         """Spreads of what a hyper-parameter's kernel sees, and of the functions that it is of.
 
         Args:

@@ -70,7 +70,7 @@ def checked_targets(likelihood: Likelihood, y: Any, size: int) -> Float[np.ndarr
     return y
 
 
-def checked_levels(probabilities: Any) -> Float[np.ndarray, "K"]:
+def checked_levels(probabilities: Any) -> Float[np.ndarray, "levels"]:
     """Probabilities in (0, 1)."""
     levels = np.atleast_1d(np.asarray(probabilities, np.float64))
     if np.any((levels <= 0) | (levels >= 1)):

@@ -43,6 +43,6 @@ def coal_mine_disasters() -> Float[np.ndarray, "N"]:
     return dates
 
 
-def _columns(name: str) -> Float[np.ndarray, "K N"]:
+def _columns(name: str) -> Float[np.ndarray, "columns N"]:
     with files(__name__).joinpath(name).open() as lines:
         return np.loadtxt(lines, delimiter=",", skiprows=1, ndmin=2).T

@@ -76,7 +76,7 @@ class CAR(Areal):
 
     Args:
         adjacency: symmetric matrix of 0 and 1, dense or of SciPy, shape (A, A); or pairs of
-            neighbours, shape (E, 2), in one or both directions, with `areas`.
+            neighbours, shape (pairs, 2), in one or both directions, with `areas`.
         variance: units of the latent function squared.
         alpha: dependence on the neighbours, between 0 and 1.
         areas: number of areas A, of pairs.

@@ -58,7 +58,7 @@ class Kernel(Parametrised):
     def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
         """Raise InputError if the kernel has no value at some rows; it has at all by default."""
 
-    def per_column(self, name: str, points: Float[Array, "*N D"]) -> Float[Array, "*P"]:
+    def per_column(self, name: str, points: Float[Array, "*N D"]) -> Float[Array, "*columns"]:
         """A parameter that is one number or one a column, checked against the inputs' columns.
 
         Raises:
@@ -214,7 +214,7 @@ class ActiveDimensions(SeesColumns, Kernel):
         columns = ", ".join(map(str, self.dimensions))
         return f"{_written(self.kernel, Sum, Product, Scaled)}.on({columns})"
 
-    def select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N K"]:
+    def select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N columns"]:
         """Columns of the inputs that the kernel uses."""
         if max(self.dimensions) >= points.shape[-1]:
             raise InputError(

@@ -55,16 +55,16 @@ class DirectionMatrix(Directions):
 class HadamardDirections(Directions):
     """Structured orthogonal directions, S H D_1 H D_2 H D_3 (Yu et al. 2016, section 4).
 
-    H is a Hadamard matrix over the square root of its size P, the power of two from E and 64, below
+    H is a Hadamard matrix over the square root of its size n, the power of two from E and 64, below
     which the directions have too few places; D_i are signs and S lengths of Gaussian vectors. O(F)
-    numbers in place of F E, and O(P^1/2) products of numbers for each direction in place of E.
+    numbers in place of F E, and O(n^1/2) products of numbers for each direction in place of E.
 
     Attributes:
-        signs: shape (B, 3, P), for each of B blocks of P directions.
+        signs: shape (B, 3, padded), for each of B blocks of directions.
         lengths: shape (F,).
     """
 
-    signs: Float[Array, "B 3 P"]
+    signs: Float[Array, "B 3 padded"]
     lengths: Float[Array, "F"]
 
     @property
@@ -81,7 +81,7 @@ class HadamardDirections(Directions):
         return flat[:, : self.number] * self.lengths
 
 
-def _hadamard(values: Float[Array, "*N P"]) -> Float[Array, "*N P"]:
+def _hadamard(values: Float[Array, "*N padded"]) -> Float[Array, "*N padded"]:
     """Product with a Hadamard matrix of orthonormal rows, by those of half its bits."""
     size = values.shape[-1]
     rows = 1 << (size.bit_length() // 2)
@@ -90,7 +90,7 @@ def _hadamard(values: Float[Array, "*N P"]) -> Float[Array, "*N P"]:
     return (left @ square @ right).reshape(values.shape)
 
 
-def _hadamard_matrix(size: int) -> Float[np.ndarray, "P P"]:
+def _hadamard_matrix(size: int) -> Float[np.ndarray, "padded padded"]:
     matrix = np.ones((1, 1))
     while len(matrix) < size:
         matrix = np.kron(matrix, np.array([[1.0, 1.0], [1.0, -1.0]]))

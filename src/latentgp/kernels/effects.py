@@ -111,7 +111,7 @@ class CorrelatedLinear(Kernel):
     """
 
     variance: Float[Array, "E"] = parameter(constraints.positive)
-    partial_correlation: Float[Array, "P"] = parameter(
+    partial_correlation: Float[Array, "pairs"] = parameter(
         constraints.interval(-1.0, 1.0), role="correlation"
     )
 

@@ -149,13 +149,13 @@ class Functionals(SeesColumns, Kernel):
         # Rounding must not make a variance negative.
         return jnp.maximum(jax.vmap(lambda x: self(x, x))(X), 0)
 
-    def _decoded(self, X: Float[Array, "*N C"]) -> Encoded:
+    def _decoded(self, X: Float[Array, "*N columns"]) -> Encoded:
         if X.shape[-1] != width_of(self.columns):
             self.check_inputs(X.shape[-1])
         return decoded(jnp.asarray(X), self.columns)
 
-    def _spread(self, X: Float[Array, "N C"]) -> tuple[Encoded, Float[Array, "P N"]]:
-        """Rows at each point of their regions, P N of them, and weights; a row itself else."""
+    def _spread(self, X: Float[Array, "N columns"]) -> tuple[Encoded, Float[Array, "S N"]]:
+        """Rows at each point of their regions and weights; a row itself else."""
         assert self.regions is not None
         points, weights = spread_over_regions(self.regions, self._decoded(X))
         return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), points), weights
@@ -210,7 +210,7 @@ def _slopes(covariance: Any, x: Encoded, z: Encoded) -> tuple[Array, Array, Arra
 
 def _trapezoidal_law(
     width: Float[Array, ""], other: Float[Array, ""], kink: Float[Array, ""], nodes: int
-) -> tuple[Float[Array, "P"], Float[Array, "P"]]:
+) -> tuple[Float[Array, "S"], Float[Array, "S"]]:
     """Nodes and masses of U - V, uniform of two widths about zero, split where the kernel kinks."""
     most, least = jnp.maximum(width, other), jnp.minimum(width, other)
     far, near = (most + least) / 2, (most - least) / 2

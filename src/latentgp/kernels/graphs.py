@@ -64,8 +64,8 @@ def intrinsic(W: Float[np.ndarray, "A A"], *, scaled: bool) -> GraphMatrix:
 
 
 def _of_component(
-    W: Float[np.ndarray, "K K"], scaled: bool
-) -> tuple[Float[np.ndarray, "K K"], Float[np.ndarray, "K"]]:
+    W: Float[np.ndarray, "members members"], scaled: bool
+) -> tuple[Float[np.ndarray, "members members"], Float[np.ndarray, "members"]]:
     values, vectors = np.linalg.eigh(np.diag(W.sum(axis=0)) - W)
     inverse = np.append(0.0, 1 / values[1:])  # the first is zero: the level has no precision
     covariance = (vectors * inverse) @ vectors.T
@@ -73,7 +73,7 @@ def _of_component(
     return covariance / scale, inverse / scale
 
 
-def components(W: Float[np.ndarray, "A A"]) -> list[Int[np.ndarray, "K"]]:
+def components(W: Float[np.ndarray, "A A"]) -> list[Int[np.ndarray, "members"]]:
     """Numbers of the areas of each connected component."""
     from scipy.sparse import csr_array  # takes long to import
     from scipy.sparse.csgraph import connected_components

@@ -137,6 +137,6 @@ def whole_of(kernel: LatentKernel) -> LatentKernel:
     return kernel.kernel
 
 
-def as_wholes(X: Float[Array, "*N D"], number: int) -> Float[Array, "*N C"]:
+def as_wholes(X: Float[Array, "*N D"], number: int) -> Float[Array, "*N columns"]:
     """Rows of f itself: the coefficient of each of so many parts is one."""
     return jnp.concatenate([X, jnp.ones((*X.shape[:-1], number), X.dtype)], axis=-1)

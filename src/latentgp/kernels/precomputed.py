@@ -27,10 +27,10 @@ class Precomputed(Kernel):
     of several. Methods through inducing points have no use for it, as these lie between rows.
 
     Args:
-        matrix: covariances of R points with the first N of them, shape (R, N): the square Gram
+        matrix: covariances of all points with the first N, shape (points, N): the square Gram
             matrix of all points, or that of N points above covariances of others with these.
-        variances: prior variances of the R points, shape (R,); the diagonal unless given, as it
-            has to be where R > N. Covariances between two others are not known: NaN.
+        variances: prior variances of the points, shape (points,); the diagonal unless given, as it
+            has to be where points > N. Covariances between two others are not known: NaN.
 
     Raises:
         InputError: a matrix that is not square (without `variances`), finite, symmetric and
@@ -43,8 +43,8 @@ class Precomputed(Kernel):
         [[0.5], [1.0]]
     """
 
-    matrix: Float[Array, "R N"] = eqx.field(converter=in_double_precision)
-    variances: Float[Array, "R"] = eqx.field(converter=in_double_precision)
+    matrix: Float[Array, "points N"] = eqx.field(converter=in_double_precision)
+    variances: Float[Array, "points"] = eqx.field(converter=in_double_precision)
 
     def __init__(self, matrix: Any, variances: Any = None):
         self.matrix = matrix

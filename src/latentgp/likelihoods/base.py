@@ -358,8 +358,8 @@ class Likelihood(Parametrised):
         return expectation(self._along_nodes(self.cdf, y, side), *marginals, nodes)
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N *P K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N *P levels"]:
         """Quantiles of y under f ~ N(mean, diag(variance)), a row, by inverting the CDF."""
         mean, variance = marginals
 

@@ -48,8 +48,8 @@ class BinaryResponse(Likelihood):
         return jax.random.bernoulli(key, self.class_probabilities(f, side)[1]).astype(f.dtype)
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N levels"]:
         probability = self.predictive_moments(marginals, side)[0]
         return (probabilities > 1 - probability[:, None]).astype(marginals.mean.dtype)
 

@@ -84,8 +84,8 @@ class Censored(OfBase):
         return self.base.predictive_cdf(y, marginals, _of_base(side))
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N levels"]:
         return self.base.predictive_quantiles(probabilities, marginals, _of_base(side))
 
     def check_side_information(self, side: SideInformation) -> None:

@@ -99,8 +99,8 @@ class Gaussian(Likelihood):
         return jax.scipy.special.ndtr((y - mean_y) / jnp.sqrt(variance_y))
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N levels"]:
         mean_y, variance_y = self.predictive_moments(marginals, side)
         standard = jax.scipy.special.ndtri(probabilities)
         return mean_y[:, None] + jnp.sqrt(variance_y)[:, None] * standard

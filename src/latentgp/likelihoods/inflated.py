@@ -203,11 +203,11 @@ class Inflated(OfBase):
         others = jnp.sum(jnp.where(there, 0.0, start)) / jnp.maximum(jnp.sum(~there), 1)
         return jnp.where(there, others, start)
 
-    def _log_split(self) -> Float[Array, "A"]:
+    def _log_split(self) -> Float[Array, "atoms"]:
         """Log probability of each point given that y is at one."""
         return jnp.zeros(1)
 
-    def _log_shares(self, own: Values) -> Float[Array, "*N A1"]:
+    def _log_shares(self, own: Values) -> Float[Array, "*N laws"]:
         """Log probabilities of the points and, last, of the other law."""
         logit = jnp.log(self.inflation) - jnp.log1p(-self.inflation) + own[..., None]
         split = self._log_split().astype(own.dtype)
@@ -219,7 +219,7 @@ class Inflated(OfBase):
 
     def _shares_at_nodes(
         self, marginals: Marginals, nodes: Nodes
-    ) -> tuple[Float[Array, "N J A1"], Float[Array, "J"]]:
+    ) -> tuple[Float[Array, "N nodes laws"], Float[Array, "nodes"]]:
         """Log shares where the last latent is at nodes, and their weights."""
         mean, variance = marginals.mean[:, -1:], marginals.variance[:, -1:]
         if not self.varying:
@@ -227,7 +227,7 @@ class Inflated(OfBase):
         own, _ = latents_at(mean, variance, nodes)
         return self._log_shares(own[..., 0]), jnp.asarray(nodes[1], mean.dtype)
 
-    def _log_mean_shares(self, marginals: Marginals) -> Float[Array, "N A1"]:
+    def _log_mean_shares(self, marginals: Marginals) -> Float[Array, "N laws"]:
         values, weights = self._shares_at_nodes(marginals, prediction_nodes(1))
         return logsumexp(values, axis=1, b=weights[:, None])
 
@@ -236,7 +236,7 @@ class Inflated(OfBase):
         latents = self.base.latent_size
         return Marginals(marginals.mean[:, :latents], marginals.variance[:, :latents])
 
-    def _at(self, y: Values) -> Bool[Array, "*N A"]:
+    def _at(self, y: Values) -> Bool[Array, "*N atoms"]:
         return y[..., None] == np.asarray(self.points, y.dtype)
 
     def _inside(self, y: Values) -> Values:
@@ -248,7 +248,7 @@ class Inflated(OfBase):
         return np.where(np.any(self._at(y), axis=-1), _INSIDE[self.targets], y)
 
     def _mixed(
-        self, shares: Float[Array, "*N A1"], mean: Values, variance: Values
+        self, shares: Float[Array, "*N laws"], mean: Values, variance: Values
     ) -> tuple[Values, Values]:
         """Mean and variance, given those of the other law."""
         points = jnp.asarray(self.points, mean.dtype)
@@ -257,7 +257,7 @@ class Inflated(OfBase):
         between = jnp.sum(shares * (values - first[..., None]) ** 2, axis=-1)
         return first, between + shares[..., -1] * variance
 
-    def _below(self, y: Values, shares: Float[Array, "*N A1"], other: Values) -> Values:
+    def _below(self, y: Values, shares: Float[Array, "*N laws"], other: Values) -> Values:
         reached = jnp.asarray(self.points, y.dtype) <= y[..., None]
         return jnp.sum(reached * shares[..., :-1], axis=-1) + shares[..., -1] * other
 
@@ -338,7 +338,7 @@ class ZeroOneInflated(Inflated):
     def law(self) -> Likelihood:
         return self.base
 
-    def _log_split(self) -> Float[Array, "A"]:
+    def _log_split(self) -> Float[Array, "atoms"]:
         return jnp.stack([jnp.log1p(-self.ones), jnp.log(self.ones)])
 
 
@@ -351,6 +351,6 @@ def _check_counts(likelihood: OfBase, more: str = "") -> None:
         )
 
 
-def _log_at(at: Bool[Array, "*N A"], shares: Float[Array, "*N A1"]) -> Values:
+def _log_at(at: Bool[Array, "*N atoms"], shares: Float[Array, "*N laws"]) -> Values:
     """Log share of the point that y is at; zero where it is at none."""
     return jnp.sum(jnp.where(at, shares[..., :-1], 0.0), axis=-1)

@@ -75,8 +75,8 @@ class Turned(Likelihood):
         return self.own.class_probabilities(*_of_row(f, side))
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N *P K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N *P levels"]:
         if self.output_shape:
             centre, variance = self.predictive_moments(marginals, side)
             width = jnp.sqrt(variance)

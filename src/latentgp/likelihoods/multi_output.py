@@ -269,8 +269,8 @@ class LinearCoregionalisation(LinearOutputs):
         return joint.mean @ loading.T, spread
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N P levels"]:
         centre, spread = self.predictive_moments(marginals, side)
         return centre[..., None] + jnp.sqrt(spread)[..., None] * jax.scipy.special.ndtri(
             probabilities
@@ -448,8 +448,8 @@ class GPRegressionNetwork(LinearOutputs):
         return expectation(jax.vmap(below, 1, 1), parts.mean, parts.variance, nodes)
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N P levels"]:
         centre, spread = self.predictive_moments(marginals, side)
         return invert_cdf(
             lambda y: self.predictive_cdf(y, marginals, side),

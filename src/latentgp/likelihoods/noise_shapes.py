@@ -48,7 +48,7 @@ class NoiseShape(CompletelyMonotone):
     def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Scalar:
         """A draw of e."""
 
-    def normal_mixture(self) -> tuple[Float[Array, "J"], Float[Array, "J"]] | None:
+    def normal_mixture(self) -> tuple[Float[Array, "K"], Float[Array, "K"]] | None:
         """Precisions p and weights with which e is sum_j weight_j N(0, 1 / p_j), to rounding.
 
         Then a predictive law is a mixture of normals too. None where the tails suffice.
@@ -89,7 +89,7 @@ class GaussianShape(NoiseShape):
     def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Scalar:
         return jax.random.normal(key, dtype=dtype)
 
-    def normal_mixture(self) -> tuple[Float[Array, "J"], Float[Array, "J"]] | None:
+    def normal_mixture(self) -> tuple[Float[Array, "K"], Float[Array, "K"]] | None:
         return jnp.ones(1), jnp.ones(1)
 
     def auxiliary_law(self, r: Values) -> Distribution:
@@ -128,7 +128,7 @@ class StudentShape(NoiseShape):
     def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Scalar:
         return jax.random.t(key, jnp.asarray(self.degrees_of_freedom, dtype), dtype=dtype)
 
-    def normal_mixture(self) -> tuple[Float[Array, "J"], Float[Array, "J"]]:
+    def normal_mixture(self) -> tuple[Float[Array, "K"], Float[Array, "K"]]:
         """The precision is Ga(nu / 2, nu / 2): the trapezoidal rule over its logarithm."""
         half = 0.5 * jnp.asarray(self.degrees_of_freedom)
         # The log density, half (t - exp(t) + 1) below its peak at t = 0, falls by 36 and more.

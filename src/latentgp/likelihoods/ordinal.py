@@ -37,7 +37,7 @@ class Ordinal(Likelihood):
         array([-0.43,  0.43])
     """
 
-    thresholds: Float[Array, "T"] = parameter(constraints.ordered_vector)
+    thresholds: Float[Array, "thresholds"] = parameter(constraints.ordered_vector)
 
     targets: ClassVar[Targets] = "class"
     is_log_concave: ClassVar[bool] = True
@@ -93,8 +93,8 @@ class Ordinal(Likelihood):
         return self._moments(self.predictive_probabilities(marginals, side))
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N levels"]:
         below = jnp.cumsum(self.predictive_probabilities(marginals, side), axis=1)[:, :-1]
         passed = below[:, None, :] < probabilities[:, None]
         return jnp.sum(passed, axis=2).astype(marginals.mean.dtype)

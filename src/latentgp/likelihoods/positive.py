@@ -135,11 +135,7 @@ class Weibull(PositiveLikelihood):
             )
 
     def _log_density(
-        self,
-        y: Values,
-        f: Values,
-        log_inverse: Values,
-        side: SideInformation,
+        self, y: Values, f: Values, log_inverse: Values, side: SideInformation
     ) -> Values:
         """Given f and the logarithm of (the expectation of) exp(-shape f)."""
         k, event = self.shape, 1 - jnp.asarray(side.get("censored", 0.0))
@@ -197,8 +193,8 @@ class LogNormal(PositiveLikelihood):
         return self.of_log().predictive_cdf(jnp.log(jnp.maximum(y, 0.0)), marginals, {})
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N levels"]:
         return jnp.exp(self.of_log().predictive_quantiles(probabilities, marginals, {}))
 
     def of_log(self) -> Gaussian:

@@ -75,7 +75,7 @@ class Tweedie(Likelihood):
         rate, shape, scale = self._compound(f[0])
         positive = jnp.where(y > 0, y, 1.0)
 
-        def log_transform(s: Complex[Array, "J"]) -> Complex[Array, "J"]:
+        def log_transform(s: Complex[Array, "nodes"]) -> Complex[Array, "nodes"]:
             return rate * (jnp.exp(-shape * jnp.log1p(scale * s)) - 1)
 
         spread = jnp.sqrt(self.dispersion) * jnp.exp((0.5 * self.power - 1) * f[0])
@@ -155,7 +155,7 @@ class Tweedie(Likelihood):
         return ndtr(jnp.where(near, log_ratio / spread + p * spread / 6, corrected))
 
 
-def _numbers(c: Values, a: Scalar) -> tuple[Float[Array, "*N J"], Values]:
+def _numbers(c: Values, a: Scalar) -> tuple[Float[Array, "*N nodes"], Values]:
     """Evenly spaced j around the largest terms, whole where these are not many, and their step."""
     half = _TERMS // 2
     step = jnp.maximum(_WIDTHS / half * jnp.sqrt(c / (1 + a)), 1.0)

@@ -28,9 +28,9 @@ class WarpedGaussian(Likelihood):
     With all heights zero it is `Gaussian`. The density of y has the factor t'(y).
 
     Args:
-        heights: a, learned, positive, shape (I,), units of y.
-        slopes: b, learned, positive, shape (I,), one over the units of y.
-        centres: c, learned, shape (I,), units of y.
+        heights: a, learned, positive, shape (terms,), units of y.
+        slopes: b, learned, positive, shape (terms,), one over the units of y.
+        centres: c, learned, shape (terms,), units of y.
         noise_variance: learned, units of y squared.
 
     Example:
@@ -42,9 +42,9 @@ class WarpedGaussian(Likelihood):
 
     is_log_concave: ClassVar[bool] = True
 
-    heights: Float[Array, "I"] = parameter(constraints.positive, default=(1.0, 1.0))
-    slopes: Float[Array, "I"] = parameter(constraints.positive, default=(1.0, 1.0))
-    centres: Float[Array, "I"] = parameter(default=(-1.0, 1.0))
+    heights: Float[Array, "terms"] = parameter(constraints.positive, default=(1.0, 1.0))
+    slopes: Float[Array, "terms"] = parameter(constraints.positive, default=(1.0, 1.0))
+    centres: Float[Array, "terms"] = parameter(default=(-1.0, 1.0))
     noise_variance: Float[Array, ""] = parameter(
         constraints.positive, role="noise_variance", default=1.0
     )
@@ -103,8 +103,8 @@ class WarpedGaussian(Likelihood):
         return ndtr((self.warp(y) - mean[:, 0]) / spread)
 
     def predictive_quantiles(
-        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N levels"]:
         mean, variance = marginals
         spread = jnp.sqrt(variance[:, :1] + self.noise_variance)
         t = mean[:, :1] + spread * jax.scipy.special.ndtri(probabilities)

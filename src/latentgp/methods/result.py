@@ -31,16 +31,16 @@ class History(NamedTuple):
     """Every evaluation of the bound while hyper-parameters were learned, in order.
 
     Attributes:
-        bound: in nats, shape (E,).
-        value: bound plus log prior, what was maximised, in nats, shape (E,).
-        seconds: since the start of the search, shape (E,).
-        restart: 0 for the first run, below for those before it, shape (E,).
+        bound: in nats, shape (evaluations,).
+        value: bound plus log prior, what was maximised, in nats, shape (evaluations,).
+        seconds: since the start of the search, shape (evaluations,).
+        restart: 0 for the first run, below for those before it, shape (evaluations,).
     """
 
-    bound: Float[np.ndarray, "E"]
-    value: Float[np.ndarray, "E"]
-    seconds: Float[np.ndarray, "E"]
-    restart: Float[np.ndarray, "E"]
+    bound: Float[np.ndarray, "evaluations"]
+    value: Float[np.ndarray, "evaluations"]
+    seconds: Float[np.ndarray, "evaluations"]
+    restart: Float[np.ndarray, "evaluations"]
 
     @classmethod
     def of(cls, records: Sequence[Any] = ()) -> "History":

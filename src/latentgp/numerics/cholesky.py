@@ -110,9 +110,9 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
 
 
 def climb_jitter(
-    attempt: Callable[[Float[Array, "*L"]], tuple[Result, Bool[Array, ""]]],
-    scale: Float[Array, "*L"],
-) -> tuple[Result, Float[Array, "*L"]]:
+    attempt: Callable[[Float[Array, "*Q"]], tuple[Result, Bool[Array, ""]]],
+    scale: Float[Array, "*Q"],
+) -> tuple[Result, Float[Array, "*Q"]]:
     """Try ever larger jitter, inside jit, until an attempt is accepted.
 
     The rungs are none, then sqrt(eps) and powers of ten of it up to one hundredth.

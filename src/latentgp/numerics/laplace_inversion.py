@@ -31,7 +31,7 @@ class Inverted(NamedTuple):
 
 
 def invert(
-    log_transform: Callable[[Complex[Array, "*S J"]], Complex[Array, "*S J"]],
+    log_transform: Callable[[Complex[Array, "*S nodes"]], Complex[Array, "*S nodes"]],
     x: Float[Array, "*S"],
 ) -> Inverted:
     """Distribution function and density at x > 0 of the law with this log Laplace transform.

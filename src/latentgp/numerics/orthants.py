@@ -50,7 +50,7 @@ def log_orthant_probability(
 
 
 @lru_cache
-def _cube(size: int) -> tuple[Float[np.ndarray, "S E"], Float[np.ndarray, "S"]]:
+def _cube(size: int) -> tuple[Float[np.ndarray, "S dimensions"], Float[np.ndarray, "S"]]:
     """Points in the unit cube and the logs of their weights, more of them near its faces."""
     if size == 0:
         return np.zeros((1, 0)), np.zeros(1)

@@ -170,11 +170,11 @@ def log_expectation(
 
 
 def expectation(
-    function: Callable[[Float[Array, "N S Q"]], Float[Array, "N S *K"]],
+    function: Callable[[Float[Array, "N S Q"]], Float[Array, "N S *shape"]],
     mean: Float[Array, "N Q"],
     variance: Float[Array, "N Q"],
     nodes: Nodes,
-) -> Float[Array, "N *K"]:
+) -> Float[Array, "N *shape"]:
     """E function(f) under f ~ N(mean, diag(variance)), a row."""
     f, _ = latents_at(mean, variance, nodes)
     return jnp.einsum("ns...,s->n...", function(f), jnp.asarray(nodes[1], mean.dtype))
@@ -228,7 +228,7 @@ def slopes_by_values(
 
 
 def _product(
-    nodes: tuple[Float[np.ndarray, "K 1"], Float[np.ndarray, "K"]], latent_size: int
+    nodes: tuple[Float[np.ndarray, "nodes 1"], Float[np.ndarray, "nodes"]], latent_size: int
 ) -> Nodes:
     points, weights = nodes[0][:, 0], nodes[1]
     grids = np.meshgrid(*[points] * latent_size, indexing="ij")

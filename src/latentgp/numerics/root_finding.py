@@ -18,10 +18,10 @@ CDF = Callable[[Float[Array, "*N"]], Float[Array, "*N"]]
 
 def invert_cdf(
     cdf: CDF,
-    probabilities: Float[Array, "K"],
+    probabilities: Float[Array, "levels"],
     centre: Float[Array, "*N"],
     width: Float[Array, "*N"],
-) -> Float[Array, "*N K"]:
+) -> Float[Array, "*N levels"]:
     """The y with cdf(y) = p for every row and probability.
 
     A bracket is widened until it holds the quantile; then Chandrupatla's method (1997), which is
@@ -42,8 +42,8 @@ def invert_cdf(
 
 
 def invert_cdf_of_counts(
-    cdf: CDF, probabilities: Float[Array, "K"], centre: Float[Array, "*N"]
-) -> Float[Array, "*N K"]:
+    cdf: CDF, probabilities: Float[Array, "levels"], centre: Float[Array, "*N"]
+) -> Float[Array, "*N levels"]:
     """The smallest whole number y >= 0 with cdf(y) >= p for every row and probability.
 
     Args:

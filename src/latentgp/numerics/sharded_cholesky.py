@@ -64,56 +64,56 @@ class Layout(NamedTuple):
         ends = np.unique(np.linspace(0, self.blocks, _STAGES + 1).astype(int)).tolist()
         return list(pairwise(ends))
 
-    def fill(self, own: Float[Array, "R *S"], mode: Any = "constant") -> Float[Array, "F *S"]:
+    def fill(self, own: Float[Array, "rows *S"], mode: Any = "constant") -> Float[Array, "own *S"]:
         """The device's own rows, filled up."""
         more = ((0, self.filled - self.rows), *((0, 0),) * (own.ndim - 1))
         return jnp.pad(own, more, mode=mode)
 
-    def every(self, own: Float[Array, "F *S"]) -> Float[Array, "A *S"]:
+    def every(self, own: Float[Array, "own *S"]) -> Float[Array, "all *S"]:
         """Filled rows (of the first blocks, or all) of every device in elimination order."""
         blocks = own.reshape(-1, self.width, *own.shape[1:])
         return jax.lax.all_gather(blocks, ROWS, axis=1).reshape(-1, *own.shape[1:])
 
-    def in_turn(self, rows: Float[Array, "N *S"], mode: Any = "constant") -> Float[Array, "A *S"]:
+    def in_turn(self, rows: Float[Array, "N *S"], mode: Any = "constant") -> Float[Array, "all *S"]:
         """All rows, which every device has, filled up and in elimination order."""
         parts = rows.reshape(self.devices, self.rows, *rows.shape[1:])
         parts = jax.vmap(lambda own: self.fill(own, mode))(parts)
         parts = parts.reshape(self.devices, self.blocks, self.width, *rows.shape[1:])
         return jnp.swapaxes(parts, 0, 1).reshape(-1, *rows.shape[1:])
 
-    def in_rows(self, every: Float[Array, "A *S"]) -> Float[Array, "N *S"]:
+    def in_rows(self, every: Float[Array, "all *S"]) -> Float[Array, "N *S"]:
         """The opposite of `in_turn`."""
         parts = every.reshape(self.blocks, self.devices, self.width, *every.shape[1:])
         parts = jnp.swapaxes(parts, 0, 1).reshape(self.devices, self.filled, *every.shape[1:])
         return parts[:, : self.rows].reshape(-1, *every.shape[1:])
 
-    def own(self, every: Float[Array, "A *S"]) -> Float[Array, "F *S"]:
+    def own(self, every: Float[Array, "all *S"]) -> Float[Array, "own *S"]:
         """The device's rows of those in elimination order."""
         parts = every.reshape(self.blocks, self.devices, self.width, *every.shape[1:])
         return parts[:, jax.lax.axis_index(ROWS)].reshape(-1, *every.shape[1:])
 
-    def summed_own(self, parts: Float[Array, "S A"]) -> Float[Array, "F S"]:
+    def summed_own(self, parts: Float[Array, "S all"]) -> Float[Array, "own S"]:
         """Own rows of a sum over devices, whose columns are in elimination order."""
         blocks = parts.reshape(len(parts), -1, self.devices, self.width)
         own = jax.lax.psum_scatter(blocks, ROWS, scatter_dimension=2)
         return own.reshape(len(parts), -1).T
 
-    def block(self, every: Float[Array, "A *S"], j: Any) -> Float[Array, "B *S"]:
+    def block(self, every: Float[Array, "all *S"], j: Any) -> Float[Array, "B *S"]:
         """Block j of rows in elimination order."""
         return jax.lax.dynamic_slice_in_dim(every, j * self.width, self.width)
 
-    def numbers(self, first: int = 0) -> Int[Array, "F"]:
+    def numbers(self, first: int = 0) -> Int[Array, "own"]:
         """Number of the block that every own row is in, from a block of the device on."""
         blocks = jnp.arange(first, self.blocks) * self.devices + jax.lax.axis_index(ROWS)
         return jnp.repeat(blocks, self.width)
 
-    def to_rows(self, R: Float[Array, "F A"]) -> Float[Array, "R N"]:
+    def to_rows(self, R: Float[Array, "own all"]) -> Float[Array, "rows N"]:
         """Own rows of a matrix, without fillers, columns in the order of the rows."""
         parts = R.reshape(-1, self.blocks, self.devices, self.width)
         parts = jnp.moveaxis(parts, 2, 1).reshape(-1, self.devices, self.filled)
         return parts[: self.rows, :, : self.rows].reshape(self.rows, -1)
 
-    def to_blocks(self, R: Float[Array, "R N"]) -> Float[Array, "F A"]:
+    def to_blocks(self, R: Float[Array, "rows N"]) -> Float[Array, "own all"]:
         """The opposite of `to_rows`, zeros at fillers."""
         more = self.filled - self.rows
         parts = R.reshape(self.rows, self.devices, self.rows)
@@ -132,12 +132,12 @@ class ShardedFactor(NamedTuple):
     """
 
     layout: Layout
-    inverse: Float[Array, "F A"]
+    inverse: Float[Array, "own all"]
     half_log_determinant: Float[Array, ""]
 
     def solve(
-        self, right: Float[Array, "A S"]
-    ) -> tuple[Float[Array, "A S"], Float[Array, "S"], Float[Array, ""]]:
+        self, right: Float[Array, "all S"]
+    ) -> tuple[Float[Array, "all S"], Float[Array, "S"], Float[Array, ""]]:
         """A^-1 b on every device, |L^-1 b|^2 of each column, and the trace of A^-1; one message."""
         half = self.inverse @ right
         squares = jnp.sum(half**2, axis=0), jnp.sum(self.inverse**2)
@@ -146,7 +146,7 @@ class ShardedFactor(NamedTuple):
 
 
 def sharded_cholesky(
-    columns: Callable[[Any, int], Float[Array, "F B"]], layout: Layout, done: Float[Array, ""]
+    columns: Callable[[Any, int], Float[Array, "own B"]], layout: Layout, done: Float[Array, ""]
 ) -> ShardedFactor:
     """Factor of a positive definite matrix that no device has whole, by bordering.
 
@@ -212,7 +212,7 @@ def sharded_cholesky(
 
 
 def over_inverse(
-    step: Callable[[Any, Any, int, Float[Array, "F B"]], Any], carry: Any, factor: ShardedFactor
+    step: Callable[[Any, Any, int, Float[Array, "own B"]], Any], carry: Any, factor: ShardedFactor
 ) -> Any:
     """A loop over the blocks of columns of A^-1 = R'R, of which the part from the diagonal down.
 

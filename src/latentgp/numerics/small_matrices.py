@@ -35,8 +35,8 @@ def small_cholesky(A: Float[Array, "*N Q Q"]) -> Float[Array, "*N Q Q"]:
 
 
 def small_solve_lower(
-    lower: Float[Array, "*N Q Q"], right: Float[Array, "*N Q K"]
-) -> Float[Array, "*N Q K"]:
+    lower: Float[Array, "*N Q Q"], right: Float[Array, "*N Q S"]
+) -> Float[Array, "*N Q S"]:
     """L^-1 right for lower triangular L.
 
     Example:

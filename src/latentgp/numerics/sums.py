@@ -8,7 +8,7 @@ from jaxtyping import Float
 from latentgp.typing import Array
 
 
-def sum_over_first(values: Float[Array, "K *S"]) -> Float[Array, "*S"]:
+def sum_over_first(values: Float[Array, "first *S"]) -> Float[Array, "*S"]:
     """Sums over the first axis, as a product with ones.
 
     XLA's CPU compiler makes one kernel of matrix products and a sum that follows them, which takes

@@ -134,7 +134,7 @@ def _times_transpose(upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
 
 
 def lower_of_blocks(
-    first: Float[Array, "K K"], corner: Float[Array, "L K"], second: Float[Array, "L L"]
+    first: Float[Array, "N N"], corner: Float[Array, "B N"], second: Float[Array, "B B"]
 ) -> Float[Array, "M M"]:
     """[[first, 0], [corner, second]]."""
     above = jnp.zeros((first.shape[0], second.shape[0]), first.dtype)

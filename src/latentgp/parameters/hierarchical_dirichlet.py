@@ -35,7 +35,7 @@ class _BrokenSticks(ParameterFreeTransform):
     domain: Any = constraints.real_vector  # pyright: ignore
     codomain: Any = _TinyShares()  # pyright: ignore
 
-    def __call__(self, x: Float[Array, "... M1"]) -> Float[Array, "... M"]:
+    def __call__(self, x: Float[Array, "... sticks"]) -> Float[Array, "... M"]:
         odds = jnp.sinh(x) - _even(x.shape[-1])
         nothing = jnp.zeros_like(odds[..., :1])
         left = jnp.cumsum(jax.nn.log_sigmoid(-odds), axis=-1)
@@ -43,13 +43,13 @@ class _BrokenSticks(ParameterFreeTransform):
         own = jnp.concatenate([jax.nn.log_sigmoid(odds), nothing], axis=-1)
         return jnp.exp(first + own)
 
-    def _inverse(self, y: Float[Array, "... M"]) -> Float[Array, "... M1"]:
+    def _inverse(self, y: Float[Array, "... M"]) -> Float[Array, "... sticks"]:
         left = jnp.cumsum(y[..., ::-1], axis=-1)[..., ::-1][..., 1:]
         odds = jnp.log(y[..., :-1]) - jnp.log(left)
         return jnp.arcsinh(odds + _even(odds.shape[-1]))
 
     def log_abs_det_jacobian(
-        self, x: Float[Array, "... M1"], y: Float[Array, "... M"], intermediates: Any = None
+        self, x: Float[Array, "... sticks"], y: Float[Array, "... M"], intermediates: Any = None
     ) -> Float[Array, "..."]:
         slopes = jnp.logaddexp(x, -x) - np.log(2.0)
         return jnp.sum(jnp.log(y), axis=-1) + jnp.sum(slopes, axis=-1)
@@ -61,7 +61,7 @@ class _BrokenSticks(ParameterFreeTransform):
         return *shape[:-1], shape[-1] - 1
 
 
-def _even(breaks: int) -> Float[np.ndarray, "M1"]:
+def _even(breaks: int) -> Float[np.ndarray, "sticks"]:
     """Log odds of equal weights, negative."""
     return np.log(np.arange(breaks, 0, -1.0))
 
@@ -145,7 +145,7 @@ class HierarchicalDirichlet(Distribution):
         off = jax.random.uniform(key_within, chosen.shape, minval=-0.5, maxval=0.5)
         return jnp.exp(jnp.asarray(_LOG_NODES)[chosen] + step * off)
 
-    def _joint(self, weights: Float[Array, "..."]) -> Float[Array, "... T"]:
+    def _joint(self, weights: Float[Array, "..."]) -> Float[Array, "... nodes"]:
         """Log density of weights and the logarithm of the concentration at the nodes."""
         parts = self.event_shape[-1]
         latents = self.event_shape[0] if len(self.event_shape) == 2 else 1

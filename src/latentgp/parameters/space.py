@@ -133,7 +133,7 @@ class ParameterSpace(eqx.Module):
         return sum(math.prod(shape) for _, _, shape in self._layout())
 
     def to_vector(self, model: eqx.Module | None = None) -> np.ndarray:
-        """The free parameters of `model` (default: the one given) as a vector, shape (P,)."""
+        """The free parameters of `model` (default: the one given) as a vector, shape (H,)."""
         known = parameters(self.model if model is None else model)
         parts = [
             np.ravel(unconstrained(known[path].value, support) / self._units.get(path, 1.0))
@@ -141,12 +141,12 @@ class ParameterSpace(eqx.Module):
         ]
         return np.concatenate([np.zeros(0), *parts])
 
-    def to_model(self, vector: Float[Array, "P"]) -> Any:
+    def to_model(self, vector: Float[Array, "H"]) -> Any:
         """The model whose free parameters are those of the unconstrained vector."""
         values = {path: value for path, value, _, _ in self._constrained(vector)}
         return replace_unchecked(self.model, values)
 
-    def log_prior(self, vector: Float[Array, "P"]) -> Float[Array, ""]:
+    def log_prior(self, vector: Float[Array, "H"]) -> Float[Array, ""]:
         """Log density of the priors at the unconstrained vector, in nats.
 
         The change of variables is included, so its mode does not depend on how a support was
@@ -162,7 +162,7 @@ class ParameterSpace(eqx.Module):
 
     def prior_draws(
         self, key: Key[Array, ""], number: int = _PRIOR_DRAWS
-    ) -> dict[str, Float[np.ndarray, "S *P"]]:
+    ) -> dict[str, Float[np.ndarray, "S *shape"]]:
         """Draws of each parameter from its prior, by path; none of a prior without a sampler."""
         drawn = _prior_draws(self, key, number)
         return {path: np.asarray(values) for path, values in drawn.items()}
@@ -184,7 +184,7 @@ class ParameterSpace(eqx.Module):
             yield path, transform, tuple(transform.inverse_shape(np.shape(known[path].value)))
 
     def _constrained(
-        self, vector: Float[Array, "P"]
+        self, vector: Float[Array, "H"]
     ) -> Iterator[tuple[str, Array, Array, Transform]]:
         start = 0
         for path, transform, shape in self._layout():
@@ -232,7 +232,7 @@ class _InOrder:
 @partial(jax.jit, static_argnames="number")
 def _prior_draws(
     space: ParameterSpace, key: Key[Array, ""], number: int
-) -> dict[str, Float[Array, "S *P"]]:
+) -> dict[str, Float[Array, "S *shape"]]:
     known, drawn = parameters(space.model), {}
     keys = jax.random.split(key, len(space.prior_paths) + 1)
     for path, prior, own in zip(space.prior_paths, space.priors, keys, strict=False):

@@ -33,24 +33,24 @@ class Coefficients(NamedTuple):
     """Coefficients of the linear parts of f, one a column.
 
     Attributes:
-        names: of the J columns.
-        estimate: posterior means, shape (J,), or (J, Q) for Q > 1 latent functions; units of the
-            latent function over the column's.
-        covariance: posterior covariances, shape (J, J), or (J, J, Q).
+        names: of the columns.
+        estimate: posterior means, shape (coefficients,), or (coefficients, Q) for Q > 1 latent
+            functions; units of the latent function over the column's.
+        covariance: posterior covariances, a second axis of coefficients after the first.
     """
 
     names: tuple[str, ...]
-    estimate: Float[np.ndarray, "J *Q"]
-    covariance: Float[np.ndarray, "J J *Q"]
+    estimate: Float[np.ndarray, "coefficients *Q"]
+    covariance: Float[np.ndarray, "coefficients coefficients *Q"]
 
     @property
-    def standard_error(self) -> Float[np.ndarray, "J *Q"]:
+    def standard_error(self) -> Float[np.ndarray, "coefficients *Q"]:
         """Posterior standard deviations."""
         return np.sqrt(np.einsum("jj...->j...", self.covariance))
 
     def interval(
         self, level: float = 0.95
-    ) -> tuple[Float[np.ndarray, "J *Q"], Float[np.ndarray, "J *Q"]]:
+    ) -> tuple[Float[np.ndarray, "coefficients *Q"], Float[np.ndarray, "coefficients *Q"]]:
         """Ends of central intervals of normal laws with these moments."""
         lower, upper = interval_levels(level)
         error = self.standard_error
@@ -60,7 +60,7 @@ class Coefficients(NamedTuple):
         """Mean and standard error of a weighted sum of coefficients.
 
         Args:
-            weights: of the coefficients, shape (J,).
+            weights: of the coefficients, shape (coefficients,).
 
         Raises:
             InputError: weights that are not one for each.
@@ -85,14 +85,14 @@ class GroupEffects(NamedTuple):
     """Deviation of each group from the others, in intercept or slope.
 
     Attributes:
-        names: of the G groups.
-        estimate: posterior means, shape (G,), or (G, Q) for Q > 1 latent functions.
+        names: of the groups.
+        estimate: posterior means, shape (groups,), or (groups, Q) for Q > 1 latent functions.
         standard_error: posterior standard deviations, likewise.
     """
 
     names: tuple[str, ...]
-    estimate: Float[np.ndarray, "G *Q"]
-    standard_error: Float[np.ndarray, "G *Q"]
+    estimate: Float[np.ndarray, "groups *Q"]
+    standard_error: Float[np.ndarray, "groups *Q"]
 
     def table(self, level: float = 0.95) -> Any:
         """A data frame with a row a group: estimate, standard error, ends of intervals."""
@@ -103,10 +103,10 @@ class GroupEffects(NamedTuple):
 
 def _table(
     names: Sequence[str],
-    estimate: Float[np.ndarray, "J *Q"],
-    error: Float[np.ndarray, "J *Q"],
-    lower: Float[np.ndarray, "J *Q"],
-    upper: Float[np.ndarray, "J *Q"],
+    estimate: Float[np.ndarray, "coefficients *Q"],
+    error: Float[np.ndarray, "coefficients *Q"],
+    lower: Float[np.ndarray, "coefficients *Q"],
+    upper: Float[np.ndarray, "coefficients *Q"],
 ) -> Any:
     import pandas as pd
 

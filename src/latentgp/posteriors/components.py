@@ -451,7 +451,7 @@ class DrawnComponents(Components):
         return self.of_draws(kept, taken(self.models, kept) if self.own else self.models)
 
     @abstractmethod
-    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "DrawnComponents":
+    def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "DrawnComponents":
         """Some of the draws, whose models are given."""
 
     def shifted(self, centre: float) -> "DrawnComponents":
@@ -532,7 +532,7 @@ class Draws(DrawnComponents):
         )
         return np.asarray(draws), picked
 
-    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "Draws":
+    def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "Draws":
         inverse = self.inverse
         if inverse is not None and len(inverse) > 1:
             inverse = inverse[kept]

@@ -41,7 +41,7 @@ class DrawsAtRows(DrawnComponents):
         return np.asarray(_joint(chosen, X, jax.random.split(key_f, number))), picked
 
     @abstractmethod
-    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "DrawsAtRows":
+    def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "DrawsAtRows":
         """Some of the draws, whose models are given."""
 
     @abstractmethod

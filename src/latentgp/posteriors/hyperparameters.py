@@ -75,13 +75,13 @@ class HyperparameterMarginal(eqx.Module):
         """Posterior standard deviation."""
         return float(np.sqrt(self.weights @ (self.values - self.mean) ** 2))
 
-    def cdf(self, x: Any) -> Float[np.ndarray, "*K"]:
+    def cdf(self, x: Any) -> Float[np.ndarray, "*S"]:
         """Probability of a value of at most x."""
         x = np.asarray(x, np.float64)
         return np.asarray(np.interp(x, self.values, self._upto, left=0.0, right=1.0))
 
-    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "K"]:
-        """Quantiles at K probabilities in (0, 1)."""
+    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "levels"]:
+        """Quantiles at probabilities in (0, 1)."""
         return np.interp(checked_levels(probabilities), self._upto, self.values)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -89,7 +89,7 @@ class HyperparameterMarginal(eqx.Module):
         lower, upper = self.quantiles(interval_levels(level))
         return float(lower), float(upper)
 
-    def pdf(self, x: Any) -> Float[np.ndarray, "*K"]:
+    def pdf(self, x: Any) -> Float[np.ndarray, "*S"]:
         """Density at x, by a kernel estimate that keeps mean and variance (Jones 1991)."""
         x = np.asarray(x, np.float64)
         if not self.positive:
@@ -118,11 +118,11 @@ class HyperparameterMarginal(eqx.Module):
 
 
 def marginals_of(
-    draws: Mapping[str, Float[np.ndarray, "S *P"]],
+    draws: Mapping[str, Float[np.ndarray, "S *shape"]],
     weights: Float[np.ndarray, "S"] | None = None,
     *,
     positive: Collection[str],
-    prior: Mapping[str, Float[np.ndarray, "R *P"]],
+    prior: Mapping[str, Float[np.ndarray, "prior_draws *shape"]],
 ) -> dict[str, HyperparameterMarginal]:
     """Marginals of every entry of hyper-parameters, such as "kernel.lengthscale[0]".
 
@@ -168,11 +168,11 @@ def positive_paths(space: ParameterSpace) -> list[str]:
 
 
 @jax.jit
-def stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
+def stacked_models(space: ParameterSpace, vectors: Float[Array, "S H"]) -> LatentGP:
     """The model of every draw, S first in every leaf; 1 in matrices that all share."""
     leaves, structure = jax.tree.flatten(space.model, is_leaf=_is_shared)
 
-    def drawn(vector: Float[Array, "P"]) -> list[Array]:
+    def drawn(vector: Float[Array, "H"]) -> list[Array]:
         own = jax.tree.leaves(space.to_model(vector), is_leaf=_is_shared)
         return [leaf for leaf in own if not _is_shared(leaf)]
 

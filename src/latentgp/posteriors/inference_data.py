@@ -17,7 +17,7 @@ from latentgp.rows.data import Data
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
-Drawn = Mapping[str, Float[np.ndarray, "C S *P"]]
+Drawn = Mapping[str, Float[np.ndarray, "C S *shape"]]
 
 
 def inference_data(
@@ -29,7 +29,7 @@ def inference_data(
     y: Shaped[np.ndarray, "C S W *P"],
     log_likelihood: Float[np.ndarray, "C S W"],
     statistics: Mapping[str, Shaped[np.ndarray, "C S"]] | None = None,
-    prior: Mapping[str, Float[np.ndarray, "1 R *P"]] | None = None,
+    prior: Mapping[str, Float[np.ndarray, "1 prior_draws *shape"]] | None = None,
 ) -> Any:
     """ArviZ's InferenceData, or DataTree, of draws at rows.
 

@@ -101,8 +101,8 @@ class Predictive:
         return self._ask(_cdf, as_targets(y, self._size))
 
     @double_precision
-    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N *P K"]:
-        """Quantiles of y (of each output) at K probabilities in (0, 1)."""
+    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N *P levels"]:
+        """Quantiles of y (of each output) at probabilities in (0, 1)."""
         return self._ask(_quantiles, settings=checked_levels(probabilities))
 
     def interval(
@@ -154,7 +154,7 @@ def _believed(components: Components, rows: Any) -> Any:
 
 def _over(
     law: Law, function: Callable[..., Any], mean: Any, spread: Any, *rows: Any
-) -> tuple[Any, Float[Array, "P"]]:
+) -> tuple[Any, Float[Array, "points"]]:
     """function(likelihood, marginals, *rows) under every one of a few components, K first.
 
     The last of the rows is the side information.
@@ -176,8 +176,8 @@ def _over(
 
 
 @lru_cache
-def _points(components: int, latents: int) -> Float[np.ndarray, "K R Q"]:
-    """Standard normal points, R for each component, spread evenly over all of them together."""
+def _points(components: int, latents: int) -> Float[np.ndarray, "K S Q"]:
+    """Standard normal points, S for each component, spread evenly over all of them together."""
     each = max(1, -(-_POINTS // components))
     points, _ = sobol_nodes(latents, 1 << (components * each - 1).bit_length())
     # Draws come in the order of the chains: points are dealt out without any.
@@ -187,8 +187,8 @@ def _points(components: int, latents: int) -> Float[np.ndarray, "K R Q"]:
 
 def _at_points(
     law: Law, function: Callable[..., Any], mean: Any, variance: Any, *rows: Any
-) -> tuple[Any, Float[Array, "P"]]:
-    """function(likelihood, f, *row) at the points of many components and all rows, P first."""
+) -> tuple[Any, Float[Array, "points"]]:
+    """function(likelihood, f, *row) at the points of many components and all rows, points first."""
     f = _f_points(mean, variance)
     each = f.shape[1]
     along_rows = jax.vmap(function, (None, 0, *(0 for _ in rows)))
@@ -200,7 +200,7 @@ def _at_points(
 
 
 def _f_points(mean: Float[Array, "N K Q"], spread: Spread) -> Array:
-    """Values of f, shape (K, R, N, Q)."""
+    """Values of f, shape (K, S, N, Q)."""
     points = jnp.asarray(_points(mean.shape[1], mean.shape[-1]), mean.dtype)
     mean = jnp.moveaxis(mean, 0, 1)[:, None]
     if spread.ndim == 4:
@@ -215,7 +215,7 @@ def _roots(covariance: Float[Array, "N K Q Q"]) -> Float[Array, "N K Q Q"]:
     )
 
 
-def _mean_of(values: Float[Array, "P N *S"], log_weights: Float[Array, "P"]) -> Array:
+def _mean_of(values: Float[Array, "points N *S"], log_weights: Float[Array, "points"]) -> Array:
     if len(log_weights) == 1:
         return values[0]
     return jnp.tensordot(jnp.exp(log_weights), values, 1)
@@ -277,7 +277,7 @@ def _cdf(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float
     return _mean_of(*found)
 
 
-def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> Float[Array, "N C"]:
+def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> Float[Array, "N K"]:
     if law.by_quadrature:
         found = _over(
             law, lambda lik, f, side: lik.predictive_probabilities(f, side),
@@ -292,8 +292,8 @@ def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> Flo
 
 
 def _quantiles(
-    law: Law, levels: Float[Array, "L"], mean: Any, variance: Any, side: Any
-) -> Float[Array, "N *P L"]:
+    law: Law, levels: Float[Array, "levels"], mean: Any, variance: Any, side: Any
+) -> Float[Array, "N *P levels"]:
     """By the likelihood for one component, by bisection for a few, else of draws of y."""
     if law.log_weights.shape[0] == 1:
         found, _ = _over(
@@ -321,8 +321,8 @@ def _quantiles(
 
 
 def _quantiles_of_few(
-    law: Law, levels: Float[Array, "L"], mean: Any, variance: Any, side: Any
-) -> Float[Array, "N *P L"]:
+    law: Law, levels: Float[Array, "levels"], mean: Any, variance: Any, side: Any
+) -> Float[Array, "N *P levels"]:
     """By halving what is between the components' own quantiles, which hold that of the mixture."""
     own, _ = _over(
         law, lambda lik, f, side: lik.predictive_quantiles(levels, f, side), mean, variance, side
@@ -347,8 +347,8 @@ def _quantiles_of_few(
 
 
 def _weighted_quantiles(
-    y: Float[Array, "P N *S"], log_weights: Float[Array, "P"], levels: Array, counts: bool
-) -> Float[Array, "N *S L"]:
+    y: Float[Array, "points N *S"], log_weights: Float[Array, "points"], levels: Array, counts: bool
+) -> Float[Array, "N *S levels"]:
     """Quantiles of weighted values; between two of them by interpolation unless they are counts."""
     order = jnp.argsort(y, axis=0)
     values = jnp.take_along_axis(y, order, axis=0)
@@ -356,7 +356,7 @@ def _weighted_quantiles(
     upto = jnp.cumsum(weights, axis=0)
     places = upto if counts else (upto - weights) / (1 - weights[-1])
 
-    def of_one(values: Float[Array, "P"], places: Float[Array, "P"]) -> Float[Array, "L"]:
+    def of_one(values: Float[Array, "S"], places: Float[Array, "S"]) -> Float[Array, "levels"]:
         if not counts:
             return jnp.interp(levels, places, values)
         return values[jnp.minimum(jnp.searchsorted(places, levels - 1e-12), len(values) - 1)]

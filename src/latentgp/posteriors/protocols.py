@@ -24,7 +24,7 @@ class HoldsDraws(Protocol):
         summary: the worst R-hat and effective sample sizes.
     """
 
-    hyperparameters: dict[str, Float[np.ndarray, "C S *P"]]
+    hyperparameters: dict[str, Float[np.ndarray, "C S *shape"]]
     f: Float[np.ndarray, "C S W Q"]
     watched: Int[np.ndarray, "W"]
     rows: Data

@@ -156,8 +156,8 @@ class LatentPosterior(eqx.Module):
         )
 
     def left_out(
-        self, rows: Int[np.ndarray, "R"]
-    ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]] | None:
+        self, rows: Int[np.ndarray, "chosen"]
+    ) -> tuple[Float[np.ndarray, "chosen"], Float[np.ndarray, "chosen"]] | None:
         """Leave-one-out residuals of the first latent function's pseudo-targets, their variances.
 
         The variances are those of f without the row (Rasmussen & Williams 2006, 5.12). None

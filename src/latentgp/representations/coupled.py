@@ -4,7 +4,7 @@
 The Q latent functions at the rows are one Gaussian of size N Q with a block-diagonal prior K. With
 W = U diag(w) U' the precision of a row, S = U diag(w)^1/2 (zero where w is negative), everything
 of `dense` carries over to B = I + S' K S of size N Q. What is linear in all latents has shape
-(J, Q, N), J of them.
+(R, Q, N), R of them.
 """
 
 import dataclasses
@@ -142,9 +142,9 @@ class CoupledDensePosterior(CoupledPosterior):
     kernel: LatentKernel
     X: Float[Array, "N D"]
     weights: Float[Array, "Q N"]
-    inverse: Float[Array, "J J"]
-    lowered: Float[Array, "J Q N"]
-    raised: Float[Array, "S Q N"]
+    inverse: Float[Array, "R R"]
+    lowered: Float[Array, "R Q N"]
+    raised: Float[Array, "raised Q N"]
     precision: Float[Array, "Q N"]
     half_log_determinant: Float[Array, ""]
     log_evidence: Float[Array, ""]
@@ -301,7 +301,7 @@ def _with_negative(
     shape = positive.lowered.shape
     size = shape[0]
 
-    def flat(part: Float[Array, "J Q N"]) -> Float[Array, "J J"]:
+    def flat(part: Float[Array, "R Q N"]) -> Float[Array, "R R"]:
         return part.reshape(size, size)
 
     def change() -> CoupledDensePosterior:
@@ -344,7 +344,7 @@ def slope_in_grams(
 ) -> Float[Array, "#Q N N"]:
     """Derivative of the log evidence in the Gram matrices, sites held."""
 
-    def squares(part: Float[Array, "J Q N"]) -> Float[Array, "Q N N"]:
+    def squares(part: Float[Array, "R Q N"]) -> Float[Array, "Q N N"]:
         return jnp.einsum("jqn,jqm->qnm", part, part)
 
     weights = posterior.weights
@@ -352,7 +352,7 @@ def slope_in_grams(
     return 0.5 * over_sharing(slopes + squares(posterior.raised), like)
 
 
-def _inside(K: Float[Array, "#Q N N"], S: Float[Array, "N Q Q"]) -> Float[Array, "J J"]:
+def _inside(K: Float[Array, "#Q N N"], S: Float[Array, "N Q Q"]) -> Float[Array, "R R"]:
     """S' K S, row by row."""
     rows, latents = S.shape[:2]
     if len(K) == 1:
@@ -362,15 +362,15 @@ def _inside(K: Float[Array, "#Q N N"], S: Float[Array, "N Q Q"]) -> Float[Array,
     return table.reshape(rows * latents, rows * latents)
 
 
-def _behind(inverse: Float[Array, "J J"], S: Float[Array, "N Q Q"]) -> Float[Array, "J Q N"]:
+def _behind(inverse: Float[Array, "R R"], S: Float[Array, "N Q Q"]) -> Float[Array, "R Q N"]:
     """Inverse times S', as functions of all latents."""
     rows, latents = S.shape[:2]
     return jnp.einsum("jnk,nqk->jqn", inverse.reshape(-1, rows, latents), S)
 
 
 def _times_blocks(
-    functions: Float[Array, "J Q N"], blocks: Float[Array, "#Q N B"]
-) -> Float[Array, "J Q B"]:
+    functions: Float[Array, "R Q N"], blocks: Float[Array, "#Q N B"]
+) -> Float[Array, "R Q B"]:
     """Functions of the rows' latents times kernel blocks."""
     if len(blocks) == 1:
         return functions @ blocks[0]
@@ -382,7 +382,7 @@ def _times_vector(K: Float[Array, "#Q N N"], vector: Float[Array, "Q N"]) -> Flo
 
 
 def _spread(
-    prior: Float[Array, "#Q B"], lowered: Float[Array, "J Q B"], raised: Float[Array, "S Q B"]
+    prior: Float[Array, "#Q B"], lowered: Float[Array, "R Q B"], raised: Float[Array, "raised Q B"]
 ) -> Float[Array, "B Q Q"]:
     """Covariances of the latents of rows; variances in [0, prior] without what is raised."""
     latents = lowered.shape[1]

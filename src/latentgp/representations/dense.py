@@ -74,7 +74,7 @@ class DensePosterior(LatentPosterior):
     precision: Float[Array, "#Q N"]
     root_precision: Float[Array, "#Q N"]
     factor: Factor
-    raised: Float[Array, "Q S N"]
+    raised: Float[Array, "Q raised N"]
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
     jitter: Float[Array, ""]
@@ -130,8 +130,8 @@ class DensePosterior(LatentPosterior):
         )
 
     def left_out(
-        self, rows: Int[np.ndarray, "R"]
-    ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]]:
+        self, rows: Int[np.ndarray, "chosen"]
+    ) -> tuple[Float[np.ndarray, "chosen"], Float[np.ndarray, "chosen"]]:
         # 1 / [(K + W^-1)^-1]_nn is the predictive variance of a target with all its copies.
         squares = gather((self.factor.inverse[0][:, rows] ** 2).sum(axis=0))
         precision = np.square(self.root_precision[0, rows]) * squares
@@ -194,7 +194,7 @@ class Dense(Representation):
 
     signed: bool = eqx.field(static=True, default=False)
     shared: bool = eqx.field(static=True, default=False)
-    places: Float[Array, "P D"] | None = None
+    places: Float[Array, "places D"] | None = None
 
     @property
     def traits(self) -> Traits:
@@ -326,7 +326,7 @@ class Dense(Representation):
         self,
         kernel: LatentKernel,
         X: Float[Array, "N D"],
-        K: Float[Array, "#Q P P"],
+        K: Float[Array, "#Q places places"],
         sites: Sites,
     ) -> DensePosterior | CoupledDensePosterior:
         """Prior times sites of rows X, where K are the Gram matrices of the centres."""
@@ -339,7 +339,7 @@ class Dense(Representation):
         precision = self._precision(sites).T
         return _conditioned(kernel, centres, K, sites.linear.T, precision, self.signed)
 
-    def _centres(self, X: Float[Array, "N D"]) -> Float[Array, "P D"]:
+    def _centres(self, X: Float[Array, "N D"]) -> Float[Array, "places D"]:
         """Inputs of the coefficients."""
         return X if self.places is None else self.places
 
@@ -350,7 +350,7 @@ class Dense(Representation):
     def _marginals_of_rows(
         self,
         posterior: DensePosterior | CoupledDensePosterior,
-        K: Float[Array, "#Q P P"],
+        K: Float[Array, "#Q places places"],
         X: Float[Array, "N D"],
     ) -> AnyMarginals:
         marginals = _marginals_at_centres(posterior, K)
@@ -364,7 +364,7 @@ class _Solved(NamedTuple):
     """Posterior of one latent function given its sites."""
 
     weights: Float[Array, "N"]
-    raised: Float[Array, "S N"]
+    raised: Float[Array, "raised N"]
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
 

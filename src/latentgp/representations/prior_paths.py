@@ -90,7 +90,7 @@ def prior_paths(
 
 def _draw(
     group: KernelGroup, key: Key[Array, ""], inputs: int, features: int, number: int
-) -> tuple[Features, Float[Array, "G R S"]]:
+) -> tuple[Features, Float[Array, "groups R S"]]:
     def random(kernel: Kernel, key: Key[Array, ""]) -> Features:
         return random_features(kernel, key, inputs, features)
 
@@ -106,18 +106,18 @@ class PosteriorPaths(eqx.Module):
     """Draws of the zero-mean part of the posterior as functions (Wilson et al. 2020, eq. 13).
 
     Attributes:
-        prior: sets of draws, T first in every leaf; those of one set share their features;
+        prior: sets of draws, sets first in every leaf; those of one set share their features;
             None where the centres span the prior.
-        updates: weights of the kernel functions at the centres, shape (T, S, Q, M).
+        updates: weights of the kernel functions at the centres, shape (sets, S, Q, M).
     """
 
     prior: PriorPaths | None
-    updates: Float[Array, "T S Q M"]
+    updates: Float[Array, "sets S Q M"]
 
     def __call__(
         self, kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
-    ) -> Float[Array, "P N Q"]:
-        """Values of all P = T S draws at every row of X, a set at a time."""
+    ) -> Float[Array, "draws N Q"]:
+        """Values of all draws of all sets at every row of X, a set at a time."""
         blocks = cross_covariance(kernel, centres, X)
 
         def of_set(part: tuple[PriorPaths | None, Array]) -> Float[Array, "S N Q"]:

@@ -36,18 +36,18 @@ class Covariances(NamedTuple):
     """Posterior covariances of some rows' g, exact to rounding however precise their sites are.
 
     Attributes:
-        with_all: C = cov(g, g_S), shape (K, M, S).
-        shrinkage: I - W^1/2 C_S W^1/2 for the sites' precisions W of these rows, (K, S, S).
+        with_all: C = cov(g, g_S), shape (functions, M, chosen).
+        shrinkage: I - W^1/2 C_S W^1/2 for the rows' precisions W, (functions, chosen, chosen).
     """
 
-    with_all: Float[Array, "K M S"]
-    shrinkage: Float[Array, "K S S"]
+    with_all: Float[Array, "functions M chosen"]
+    shrinkage: Float[Array, "functions chosen chosen"]
 
 
 class Drawn(NamedTuple):
-    """A draw of coefficients, shape (K, M), and covariances of some rows if wanted."""
+    """A draw of coefficients, shape (functions, M), and covariances of some rows if wanted."""
 
-    coefficients: Float[Array, "K M"]
+    coefficients: Float[Array, "functions M"]
     covariances: Covariances | None
 
 
@@ -68,9 +68,9 @@ class SiteSampler(eqx.Module):
         sites: GaussianSites,
         block: Block,
         key: Key[Array, ""],
-        start: Float[Array, "K M"],
+        start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
-        rows: Int[Array, "S"] | None = None,
+        rows: Int[Array, "chosen"] | None = None,
     ) -> "Drawn":
         """A draw of the coefficients of a block of latents, given their sites for g.
 
@@ -87,12 +87,12 @@ class SiteSampler(eqx.Module):
 
     @abstractmethod
     def at_rows(
-        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
-    ) -> Float[Array, "N K"]:
+        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N functions"]:
         """A draw of the block's g at the rows, given its coefficients."""
 
     @abstractmethod
-    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+    def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
         """White coefficients v ~ N(0, I) under the prior, g = L v at the centres."""
 
 
@@ -114,9 +114,9 @@ class DenseSampler(SiteSampler):
         sites: GaussianSites,
         block: Block,
         key: Key[Array, ""],
-        start: Float[Array, "K M"],
+        start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
-        rows: Int[Array, "S"] | None = None,
+        rows: Int[Array, "chosen"] | None = None,
     ) -> Drawn:
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
@@ -154,11 +154,11 @@ class DenseSampler(SiteSampler):
         return vmap_latents(draw, gram, lower, linear, precision, noise, start)
 
     def at_rows(
-        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
-    ) -> Float[Array, "N K"]:
+        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N functions"]:
         return coefficients.T
 
-    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+    def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
         def solve(lower, g):
             return solve_lower(lower, g.reshape(-1, len(lower)).T).T.reshape(g.shape)
 
@@ -190,9 +190,9 @@ class InducingSampler(SiteSampler):
         sites: GaussianSites,
         block: Block,
         key: Key[Array, ""],
-        start: Float[Array, "K M"],
+        start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
-        rows: Int[Array, "S"] | None = None,
+        rows: Int[Array, "chosen"] | None = None,
     ) -> Drawn:
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
@@ -211,8 +211,8 @@ class InducingSampler(SiteSampler):
         return Drawn(vmap_latents(draw, features, residual, linear, precision, noise), None)
 
     def at_rows(
-        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
-    ) -> Float[Array, "N K"]:
+        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N functions"]:
         noise = jax.random.normal(key, (len(block), self.features.shape[-1]), coefficients.dtype)
 
         def value(features, residual, v, noise):
@@ -221,7 +221,7 @@ class InducingSampler(SiteSampler):
         features, residual = _of_block(self.features, block), _of_block(self.residual, block)
         return vmap_latents(value, features, residual, coefficients, noise).T
 
-    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+    def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
         return coefficients
 
 
@@ -264,5 +264,5 @@ def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float
     return vmap_latents(factor, gram)
 
 
-def _of_block(array: Float[Array, "#Q ..."], block: Block) -> Float[Array, "#K ..."]:
+def _of_block(array: Float[Array, "#Q ..."], block: Block) -> Float[Array, "#functions ..."]:
     return array if array.shape[0] == 1 else array[jnp.asarray(block)]

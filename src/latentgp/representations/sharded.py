@@ -59,10 +59,10 @@ class _Tiles(NamedTuple):
 
     kernel: Kernel
     layout: Layout
-    own: Float[Array, "F D"]
-    every: Float[Array, "A D"]
+    own: Float[Array, "own D"]
+    every: Float[Array, "all D"]
 
-    def columns(self, j: Any, first: int, last: int) -> Float[Array, "F B"]:
+    def columns(self, j: Any, first: int, last: int) -> Float[Array, "own B"]:
         """Covariances of the device's blocks first to last (exclusive) with block j."""
         width = self.layout.width
         own = self.own[first * width : last * width]
@@ -77,7 +77,7 @@ class _Tiles(NamedTuple):
         place = jnp.arange(len(numbers)) % width
         return (numbers == j)[:, None] & (place[:, None] == jnp.arange(width))
 
-    def times(self, every: Float[Array, "A S"]) -> Float[Array, "F S"]:
+    def times(self, every: Float[Array, "all S"]) -> Float[Array, "own S"]:
         """Own rows of K times a matrix that every device has."""
         layout = self.layout
 
@@ -179,14 +179,14 @@ def pull_back(
     return in_kernel, jax.tree.map(lambda a: a[:size], marginals)
 
 
-def _gathered(tiles: _Tiles, every: Float[Array, "A S"], done: PyTree) -> Float[Array, "A S"]:
+def _gathered(tiles: _Tiles, every: Float[Array, "all S"], done: PyTree) -> Float[Array, "all S"]:
     """K times a matrix, on every device, after what is done."""
     last = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(done))
     return tiles.layout.every(tiles.times(every) + 0 * last)
 
 
 def _solved(
-    tiles: _Tiles, linear: Float[Array, "N C"], root: Float[Array, "N"], done: Float[Array, ""]
+    tiles: _Tiles, linear: Float[Array, "N S"], root: Float[Array, "N"], done: Float[Array, ""]
 ) -> tuple[Any, ...]:
     """Weights of the latent functions of one system, own rows of R, evidence and KL."""
     layout, latents = tiles.layout, linear.shape[1]
@@ -229,8 +229,8 @@ def _slope(
     system: int,
     X: Float[Array, "N D"],
     factor: ShardedFactor,
-    root: Float[Array, "A"],
-    weights: Float[Array, "A C"],
+    root: Float[Array, "all"],
+    weights: Float[Array, "all S"],
     slopes: LatentKernel,
 ) -> LatentKernel:
     """The device's part of the derivative in the kernel, added to those of other systems."""

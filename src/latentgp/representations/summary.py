@@ -20,7 +20,7 @@ class DataSummary(Module):
     """The likelihood's part of a posterior, without the prior.
 
     Attributes:
-        centres: what it is about, such as points of shape (O, D).
+        centres: what it is about, such as points of shape (earlier, D).
         constant: in nats, such that the evidence includes the earlier rows.
         signed: whether precisions of rows could be negative.
     """

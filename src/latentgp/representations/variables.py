@@ -36,7 +36,7 @@ class InducingVariables(eqx.Module):
 
     @property
     @abstractmethod
-    def places(self) -> Float[Array, "P D"]:
+    def places(self) -> Float[Array, "places D"]:
         """Inputs that stand for where the variables tell of the latent functions."""
 
     def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def spans_prior(centres: Centres) -> bool:
 
 def wholes_at(
     centres: Float[Array, "*N D"] | InducingVariables, number: int
-) -> Float[Array, "*N C"] | InducingVariables:
+) -> Float[Array, "*N columns"] | InducingVariables:
     """Points as rows whose parts of f, so many of them, are all there; or other variables.
 
     Raises:
@@ -155,6 +155,6 @@ def wholes_at(
     return as_wholes(centres, number)
 
 
-def places_of(centres: Centres) -> Float[Array, "P D"]:
+def places_of(centres: Centres) -> Float[Array, "places D"]:
     """The points themselves, or inputs that stand for where other variables are."""
     return centres.places if isinstance(centres, InducingVariables) else centres

@@ -34,7 +34,7 @@ def fingerprints(*columns: Any) -> UInt[np.ndarray, "N"]:
     return found
 
 
-def sketch(found: UInt[np.ndarray, "N"], known: Any = None) -> UInt[np.ndarray, "K"]:
+def sketch(found: UInt[np.ndarray, "N"], known: Any = None) -> UInt[np.ndarray, "known"]:
     """The 256 least distinct fingerprints, of earlier rows too: a sample of the rows (Broder 1997).
 
     Args:
@@ -45,7 +45,7 @@ def sketch(found: UInt[np.ndarray, "N"], known: Any = None) -> UInt[np.ndarray, 
     return np.concatenate([every, np.full(_KEPT - len(every), _NONE)])
 
 
-def share_known(found: UInt[np.ndarray, "N"], known: UInt[np.ndarray, "K"]) -> float | None:
+def share_known(found: UInt[np.ndarray, "N"], known: UInt[np.ndarray, "known"]) -> float | None:
     """Estimated share of rows that are among those of a sketch; None where none tells.
 
     Args:

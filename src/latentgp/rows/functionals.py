@@ -46,7 +46,7 @@ def width_of(columns: int) -> int:
     return 2 * columns + 3
 
 
-def decoded(rows: Float[Array, "*N C"], columns: int) -> Encoded:
+def decoded(rows: Float[Array, "*N columns"], columns: int) -> Encoded:
     """The parts of rows with functionals of a function of D inputs."""
     D = columns
     return Encoded(
@@ -58,7 +58,7 @@ def decoded(rows: Float[Array, "*N C"], columns: int) -> Encoded:
     )
 
 
-def values(X: Any) -> Float[np.ndarray, "N C"]:
+def values(X: Any) -> Float[np.ndarray, "N columns"]:
     """Rows for values of f at X, shape (N, D).
 
     Example:
@@ -69,7 +69,7 @@ def values(X: Any) -> Float[np.ndarray, "N C"]:
     return _rows(X, value=1.0)
 
 
-def derivatives(X: Any, column: int = 0) -> Float[np.ndarray, "N C"]:
+def derivatives(X: Any, column: int = 0) -> Float[np.ndarray, "N columns"]:
     """Rows for partial derivatives of f at X along a column, units of f over those of the column.
 
     Args:
@@ -89,7 +89,7 @@ def derivatives(X: Any, column: int = 0) -> Float[np.ndarray, "N C"]:
     return _rows(X, direction=direction)
 
 
-def averages(X: Any, width: Any, column: int = 0) -> Float[np.ndarray, "N C"]:
+def averages(X: Any, width: Any, column: int = 0) -> Float[np.ndarray, "N columns"]:
     """Rows for averages of f over intervals of a column, centred at X; integrals over the width.
 
     The kernel is told the column: `Functionals(kernel, average_along=column)`.
@@ -118,7 +118,7 @@ class Regions(Module):
     """Regions, each a weighted list of points, over which f is summed.
 
     Args:
-        points: of each region, shape (P, D) with P of its own, such as cells of a grid.
+        points: of each region, shape (S, D) with S of its own, such as cells of a grid.
         weights: of each region's points, such as shares of its population; equal ones that sum
             to one unless given.
 
@@ -130,8 +130,8 @@ class Regions(Module):
         [[0.5, 1.0, 0.0, 0.0, 1.0], [2.0, 1.0, 0.0, 0.0, 2.0]]
     """
 
-    points: Float[Array, "R P D"] = eqx.field(converter=in_double_precision)
-    weights: Float[Array, "R P"] = eqx.field(converter=in_double_precision)
+    points: Float[Array, "regions S D"] = eqx.field(converter=in_double_precision)
+    weights: Float[Array, "regions S"] = eqx.field(converter=in_double_precision)
 
     def __init__(self, points: Sequence[Any], weights: Sequence[Any] | None = None):
         each = [as_inputs(region) for region in points]
@@ -149,7 +149,7 @@ class Regions(Module):
         self.points = np.stack([np.concatenate([r, r[:1].repeat(most - len(r), 0)]) for r in each])
         self.weights = np.stack([np.pad(share, (0, most - len(share))) for share in shares])
 
-    def rows(self, which: Any = None) -> Float[np.ndarray, "N C"]:
+    def rows(self, which: Any = None) -> Float[np.ndarray, "N columns"]:
         """Rows for the sums over some regions, counted from 0, or over all in their order."""
         number = len(self.weights)
         which = np.arange(number) if which is None else np.asarray(which)
@@ -160,8 +160,8 @@ class Regions(Module):
         return _rows(middle[which], value=1.0, region=which + 1.0)
 
 
-def spread_over_regions(regions: Regions, rows: Encoded) -> tuple[Encoded, Float[Array, "P N"]]:
-    """Rows at every point of their regions, leaves (P, N, ...), and the weights of these."""
+def spread_over_regions(regions: Regions, rows: Encoded) -> tuple[Encoded, Float[Array, "S N"]]:
+    """Rows at every point of their regions, leaves (S, N, ...), and the weights of these."""
     place = jnp.maximum(rows.region.astype(int) - 1, 0)
     within = rows.region > 0
     points = jnp.asarray(regions.points)[place].astype(rows.x.dtype)
@@ -180,7 +180,7 @@ def _rows(
     direction: Any = 0.0,
     width: Any = 0.0,
     region: Any = 0.0,
-) -> Float[np.ndarray, "N C"]:
+) -> Float[np.ndarray, "N columns"]:
     N, D = X.shape
     parts = ((value, 1), (direction, D), (width, 1), (region, 1))
     columns = [

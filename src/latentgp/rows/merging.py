@@ -9,8 +9,8 @@ _MULTIPLIERS, _MIXED_AT_ONCE = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), 2**16
 
 
 def _distinct(
-    table: Float[np.ndarray, "N C"], leading: int
-) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "N"]]:
+    table: Float[np.ndarray, "N columns"], leading: int
+) -> tuple[Int[np.ndarray, "distinct"], Int[np.ndarray, "N"]]:
     """Index of the first copy of each distinct row, and which of them each row is.
 
     They are in an order of their own, that of some leading columns where these differ.
@@ -25,15 +25,15 @@ def _distinct(
 
 
 def _as_wholes(
-    bits: UInt[np.ndarray, "N C"],
-) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "N"]]:
+    bits: UInt[np.ndarray, "N columns"],
+) -> tuple[Int[np.ndarray, "distinct"], Int[np.ndarray, "N"]]:
     """The same in the order of the rows' bytes."""
     rows = bits.view(np.dtype((np.void, bits.dtype.itemsize * bits.shape[1])))[:, 0]
     _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
     return first, inverse
 
 
-def _fingerprints(bits: UInt[np.ndarray, "N C"]) -> UInt[np.ndarray, "N"]:
+def _fingerprints(bits: UInt[np.ndarray, "N columns"]) -> UInt[np.ndarray, "N"]:
     """A number of 64 bits for each row, equal for equal rows, by the mixer of Stafford (2011)."""
     half = np.uint64(32)
     salts = np.random.default_rng(0).integers(0, 2**64, size=bits.shape[1], dtype=np.uint64)

@@ -240,7 +240,7 @@ def _files_of(path: Path) -> tuple[str, list[Path]]:
     return str(kinds.pop()), files
 
 
-def thinned(rows: Int[np.ndarray, "P"]) -> Int[np.ndarray, "S"]:
+def thinned(rows: Int[np.ndarray, "rows"]) -> Int[np.ndarray, "S"]:
     """The pieces that a sample is of, given how many rows each has.
 
     All that have any; of many millions of rows some of the pieces, evenly spaced.

@@ -95,7 +95,7 @@ def refuse_one_side(asked: float, left: int, held: int) -> None:
         )
 
 
-def in_order(data: Data, order: Int[np.ndarray, "K"]) -> Data:
+def in_order(data: Data, order: Int[np.ndarray, "order"]) -> Data:
     """Rows of an order, in memory that a CPU's programs take as it is (`shard_rows`).
 
     A copy costs little itself; that its memory is met for the first time is what takes long.

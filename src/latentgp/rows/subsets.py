@@ -24,7 +24,7 @@ def evenly(size: int, at_most: int) -> Int[np.ndarray, "W"]:
     return np.unique(np.linspace(0, size - 1, min(size, at_most)).astype(int))
 
 
-def blocks_of_rows(X: Float[np.ndarray, "N D"], size: int) -> Int[np.ndarray, "K B"]:
+def blocks_of_rows(X: Float[np.ndarray, "N D"], size: int) -> Int[np.ndarray, "blocks B"]:
     """Rows near each other, at most so many in a block: halves of the widest column, repeated.
 
     Args:

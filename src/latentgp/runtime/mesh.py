@@ -91,7 +91,7 @@ def sum_over_rows(values: Shaped[Array, "N ..."]) -> Shaped[Array, "..."]:
 summed_rows = jax.jit(sum_over_rows)
 
 
-def summed_in_pairs(vector: Float[Array, "K"]) -> Float[Array, "K"]:
+def summed_in_pairs(vector: Float[Array, "terms"]) -> Float[Array, "terms"]:
     """Sum over devices by recursive doubling: partners exchange at doubling distances.
 
     Gloo's own sum goes round a ring; this takes log2 of the devices' number times the latency,

@@ -165,7 +165,7 @@ class _Search(EvidenceOfSomeRows):
 
     def __init__(self, space: ParameterSpace, data: Data):
         super().__init__(space, data)
-        self._peaks: dict[int, Float[np.ndarray, "C"]] = {}
+        self._peaks: dict[int, Float[np.ndarray, "periods"]] = {}
 
     def improved(self, model: LatentGP, period: Period) -> LatentGP:
         """The model with one period where the evidence is highest, if that is clearly better."""
@@ -207,7 +207,7 @@ class _Search(EvidenceOfSomeRows):
                 longer[path] = value
         return longer
 
-    def _likely(self, column: int) -> Float[np.ndarray, "C"]:
+    def _likely(self, column: int) -> Float[np.ndarray, "periods"]:
         if column not in self._peaks:
             self._peaks[column] = likely_periods(self._X, self._targets, self._weights, column)
         return self._peaks[column]
@@ -215,10 +215,10 @@ class _Search(EvidenceOfSomeRows):
 
 def likely_periods(
     X: Float[np.ndarray, "N D"],
-    targets: Float[np.ndarray, "N T"],
+    targets: Float[np.ndarray, "N targets"],
     weights: Float[np.ndarray, "N"],
     column: int,
-) -> Float[np.ndarray, "C"]:
+) -> Float[np.ndarray, "periods"]:
     """Periods of one input at peaks of least-squares periodograms, and few times as long ones.
 
     Waves of one frequency may be larger for some values of the other inputs, linearly. What
@@ -269,12 +269,12 @@ def likely_periods(
 
 def _power(
     x: Float[np.ndarray, "N"],
-    sizes: Float[np.ndarray, "N G"],
+    sizes: Float[np.ndarray, "N group"],
     root: Float[np.ndarray, "N 1"],
     base: Float[np.ndarray, "N B"],
-    targets: Float[np.ndarray, "N T"],
-    frequencies: Float[np.ndarray, "F"],
-) -> Float[np.ndarray, "F"]:
+    targets: Float[np.ndarray, "N targets"],
+    frequencies: Float[np.ndarray, "frequencies"],
+) -> Float[np.ndarray, "frequencies"]:
     """Sum of squares that waves of each frequency explain beside the base."""
     known = np.linalg.qr(root * base)[0]
     left = root * targets
@@ -295,7 +295,7 @@ def _power(
     return np.concatenate(powers)
 
 
-def stand_ins(model: LatentGP, data: Data) -> Float[np.ndarray, "N T"]:
+def stand_ins(model: LatentGP, data: Data) -> Float[np.ndarray, "N targets"]:
     """Numbers that stand for latent functions at the rows, of mean zero and deviation one.
 
     Missing outputs are at the mean of theirs.
@@ -325,7 +325,7 @@ def _grams(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N N
 
 
 @jax.jit
-def _log_prior(space: ParameterSpace, vector: Float[Array, "P"]) -> Float[Array, ""]:
+def _log_prior(space: ParameterSpace, vector: Float[Array, "H"]) -> Float[Array, ""]:
     return space.log_prior(vector)
 
 

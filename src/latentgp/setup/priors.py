@@ -217,7 +217,7 @@ def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distri
     return moved
 
 
-def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "P"] | None:
+def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "H"] | None:
     """A second start where inputs have wild values: their length-scales at standard deviations.
 
     With few wild values an input is best measured by the others; with many it may be best to do
@@ -235,7 +235,7 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     return space.to_vector(replace_unchecked(space.model, values))
 
 
-def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "P"] | None:
+def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "H"] | None:
     """A second start, where length-scales of the first are far from those of the inputs.
 
     At length-scales far below the distances of rows, or far above, the evidence hardly depends on
@@ -254,7 +254,7 @@ def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "
 
 def other_starts(
     space: ParameterSpace, scale: Scales, X: Float[np.ndarray, "N D"]
-) -> tuple[Float[np.ndarray, "P"], ...]:
+) -> tuple[Float[np.ndarray, "H"], ...]:
     """Further starts beside the model's own: rough functions with little noise, and much noise.
 
     Evidences of regression have several modes, such as rough functions with little noise and
@@ -266,7 +266,7 @@ def other_starts(
     known = parameters(space.model)
     free = [path for path in space.paths if path not in space.narrowed]
 
-    def started(**factors: float) -> Float[np.ndarray, "P"]:
+    def started(**factors: float) -> Float[np.ndarray, "H"]:
         values = {
             path: np.asarray(known[path].value) * factors[known[path].role]
             for path in free
@@ -298,7 +298,7 @@ def _roughness(X: Float[np.ndarray, "N D"]) -> float:
 
 def search_bounds(
     space: ParameterSpace, of_rows: Scales, *, quiet: bool = True
-) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]:
+) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
     Where the role does not say what is typical, a positive parameter's start does. Noise variances
@@ -349,7 +349,7 @@ def _prior_of_module(info: ParameterInfo, scale: Scales) -> Distribution | None:
     return info.module.weak_prior(info.path.rpartition(".")[2], latent)
 
 
-def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
+def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "columns"]:
     """Sizes of the inputs that a length-scale is about, in its units."""
     inputs = scale.inputs if info.dimensions is None else scale.inputs[list(info.dimensions)]
     return inputs * info.unit
@@ -361,7 +361,7 @@ def _log_variance(info: ParameterInfo, scale: Scales) -> float:
 
 
 def _typical_inputs(
-    inputs: Float[np.ndarray, "K"], shape: tuple[int, ...]
+    inputs: Float[np.ndarray, "columns"], shape: tuple[int, ...]
 ) -> Float[np.ndarray, "*S"]:
     if shape == inputs.shape:
         return inputs

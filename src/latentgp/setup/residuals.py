@@ -25,16 +25,16 @@ class Residuals(NamedTuple):
     """Residuals given the other rows, in standard deviations.
 
     Attributes:
-        value: shape (R,).
+        value: shape (rows,).
         share: of the standard deviation of the targets, their root mean square before that.
-        X: inputs of their rows, shape (R, D).
-        weights: of the rows, of mean one, shape (R,).
+        X: inputs of their rows, shape (rows, D).
+        weights: of the rows, of mean one, shape (rows,).
     """
 
-    value: Float[np.ndarray, "R"]
+    value: Float[np.ndarray, "rows"]
     share: float
-    X: Float[np.ndarray, "R D"]
-    weights: Float[np.ndarray, "R"]
+    X: Float[np.ndarray, "rows D"]
+    weights: Float[np.ndarray, "rows"]
 
     @property
     def effective(self) -> float:
@@ -43,7 +43,7 @@ class Residuals(NamedTuple):
 
 
 def residuals_of(
-    posterior: Any, data: Data, rows: Int[np.ndarray, "R"], mean: Float[np.ndarray, "R"]
+    posterior: Any, data: Data, rows: Int[np.ndarray, "rows"], mean: Float[np.ndarray, "rows"]
 ) -> Residuals:
     """Standardised residuals under Gaussian noise at some of the rows.
 

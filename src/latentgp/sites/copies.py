@@ -19,14 +19,14 @@ class Copies(NamedTuple):
     """Rows repeated as often as their weights say, and whose copies they are.
 
     Attributes:
-        rows: without weights, R of them.
-        origin: the row that each is a copy of, shape (R,).
+        rows: without weights, one a copy.
+        origin: the row that each is a copy of, shape (copies,).
     """
 
     rows: Rows
-    origin: Int[Array, "R"]
+    origin: Int[Array, "copies"]
 
-    def spread(self, f: Float[Array, "N Q"]) -> Float[Array, "R Q"]:
+    def spread(self, f: Float[Array, "N Q"]) -> Float[Array, "copies Q"]:
         """Latents of the copies."""
         return f[self.origin]
 

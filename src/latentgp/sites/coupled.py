@@ -107,16 +107,18 @@ class CoupledSites(NamedTuple):
         """Precision of each latent given the others."""
         return jnp.diagonal(self.precision, axis1=1, axis2=2)
 
-    def table(self) -> Float[Array, "K N Q"]:
+    def table(self) -> Float[Array, "table N Q"]:
         """Linear terms and precisions side by side."""
         return jnp.concatenate([self.linear[None], jnp.moveaxis(self.precision, 1, 0)])
 
-    def from_table(self, table: Float[Array, "K N Q"]) -> "CoupledSites":
+    def from_table(self, table: Float[Array, "table N Q"]) -> "CoupledSites":
         """Sites of another table, with these constants."""
         return CoupledSites(table[0], jnp.moveaxis(table[1:], 0, 1), self.log_constant)
 
     @staticmethod
-    def white(table: Float[Array, "K N Q"], marginals: JointMarginals) -> Float[Array, "K N Q"]:
+    def white(
+        table: Float[Array, "table N Q"], marginals: JointMarginals
+    ) -> Float[Array, "table N Q"]:
         """A table of differences by the Fisher information: units do not matter."""
         precision, root = jnp.moveaxis(table[1:], 0, 1), marginals.root()
         turned = jnp.swapaxes(root, 1, 2)

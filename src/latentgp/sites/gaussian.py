@@ -107,16 +107,16 @@ class GaussianSites(NamedTuple):
         """Precision of each latent."""
         return self.precision
 
-    def table(self) -> Float[Array, "K N Q"]:
+    def table(self) -> Float[Array, "table N Q"]:
         """Linear terms and precisions side by side."""
         return jnp.stack([self.linear, self.precision])
 
-    def from_table(self, table: Float[Array, "K N Q"]) -> "GaussianSites":
+    def from_table(self, table: Float[Array, "table N Q"]) -> "GaussianSites":
         """Sites of another table, with these constants."""
         return GaussianSites(table[0], table[1], self.log_constant)
 
     @staticmethod
-    def white(table: Float[Array, "K N Q"], marginals: Marginals) -> Float[Array, "K N Q"]:
+    def white(table: Float[Array, "table N Q"], marginals: Marginals) -> Float[Array, "table N Q"]:
         """A table of differences by the Fisher information: units do not matter."""
         linear, precision = table
         mean, variance = marginals

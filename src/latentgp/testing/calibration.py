@@ -38,23 +38,23 @@ _AT_ONCE = 20
 
 
 class Shares(NamedTuple):
-    """Shares of true latents, and their standard errors over replications; shape (K,)."""
+    """Shares of true latents, and their standard errors over replications; shape (levels,)."""
 
-    share: Float[np.ndarray, "K"]
-    error: Float[np.ndarray, "K"]
+    share: Float[np.ndarray, "levels"]
+    error: Float[np.ndarray, "levels"]
 
 
 class Calibration(NamedTuple):
     """Ranks of true latent functions in their marginal posteriors.
 
     Attributes:
-        below: posterior probability of a latent below the true one, for R replications; uniform
+        below: posterior probability of a latent below the true one, for each replication; uniform
             in [0, 1] where posteriors are exact. NaN where there was no finite posterior.
         converged: whether each fit converged.
     """
 
-    below: Float[np.ndarray, "R N Q"]
-    converged: Bool[np.ndarray, "R"]
+    below: Float[np.ndarray, "replications N Q"]
+    converged: Bool[np.ndarray, "replications"]
 
     @property
     def failed(self) -> float:
@@ -62,7 +62,7 @@ class Calibration(NamedTuple):
         return 1 - len(self.known) / len(self.below)
 
     @property
-    def known(self) -> Float[np.ndarray, "K N Q"]:
+    def known(self) -> Float[np.ndarray, "levels N Q"]:
         """`below` of the other replications."""
         return self.below[np.isfinite(self.below).all(axis=(1, 2))]
 
@@ -77,7 +77,7 @@ class Calibration(NamedTuple):
         return _shares(bin_of[..., None] == np.arange(bins))
 
 
-def _shares(hit: Bool[np.ndarray, "R N Q K"]) -> Shares:
+def _shares(hit: Bool[np.ndarray, "replications N Q levels"]) -> Shares:
     """Rows of one replication depend on each other, replications do not."""
     of_each = hit.mean(axis=(1, 2))
     return Shares(of_each.mean(axis=0), of_each.std(axis=0, ddof=1) / np.sqrt(len(hit)))
@@ -202,8 +202,8 @@ def check_ranks(found: Calibration, name: str, *, standard_errors: float = 4.5) 
 
 @jax.jit
 def from_prior(
-    model: LatentGP, layout: Any, given: Data, keys: Key[Array, "R"]
-) -> tuple[Float[Array, "R N Q"], Float[Array, "R N *P"]]:
+    model: LatentGP, layout: Any, given: Data, keys: Key[Array, "replications"]
+) -> tuple[Float[Array, "replications N Q"], Float[Array, "replications N *P"]]:
     """Latents drawn from the prior at the rows of `given`, and targets given them."""
 
     def one(key: Key[Array, ""]) -> tuple[Array, Array]:
@@ -218,9 +218,9 @@ def _settled(
     algorithm: SiteInference,
     model: LatentGP,
     given: Data,
-    f: Float[Array, "R N Q"],
-    y: Float[Array, "R N *P"],
-) -> tuple[Float[Array, "R N Q"], Bool[Array, "R"]]:
+    f: Float[Array, "replications N Q"],
+    y: Float[Array, "replications N *P"],
+) -> tuple[Float[Array, "replications N Q"], Bool[Array, "replications"]]:
     """The fit of one data set, compiled once for all."""
 
     def one(own: tuple[Array, Array]) -> tuple[Array, Array]:

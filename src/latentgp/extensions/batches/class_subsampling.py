@@ -59,7 +59,7 @@ class ClassesState(NamedTuple):
     mean_weights: Float[Array, "K M"]
 
     @property
-    def vector(self) -> Float[Array, "P"]:
+    def vector(self) -> Float[Array, "H"]:
         """Hyper-parameters, unconstrained."""
         return self.looked_at.vector
 
@@ -86,7 +86,7 @@ class SomeClassesInference(SparseInference):
         """Through the inducing variables of a state."""
         return self.inference.representation(state.looked_at)
 
-    def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> ClassesState:
+    def init(self, vector: Float[Array, "H"], posterior: InducingPosterior) -> ClassesState:
         """The state in which a posterior of the classes looked at is that of every class."""
         looked_at = self.inference.init(vector, posterior)
         classes = self.model.likelihood.latent_size

@@ -332,7 +332,7 @@ class BatchSearch(Algorithm[Any]):
         return state_in(stored, self._first)
 
 
-def stands_still(values: Float[np.ndarray, "R"], tolerance: float, fall: float) -> bool:
+def stands_still(values: Float[np.ndarray, "rounds"], tolerance: float, fall: float) -> bool:
     """Whether the second half of some values is neither better than the first nor worse for sure.
 
     Example:

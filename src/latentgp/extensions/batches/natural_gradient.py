@@ -61,7 +61,7 @@ class BatchState(NamedTuple):
         steps: number of steps so far.
     """
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     centres: Centres
     prior: Prior
     white: WhiteSites
@@ -96,7 +96,7 @@ class BatchRead(NamedTuple):
     """
 
     bound: Float[Array, ""]
-    gradient: Float[Array, "P"]
+    gradient: Float[Array, "H"]
     in_centres: Centres
     white: WhiteSites
 
@@ -140,7 +140,7 @@ class SparseInference(BatchInference):
     """Interface of such an algorithm with a posterior of inducing variables."""
 
     @abstractmethod
-    def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> Any:
+    def init(self, vector: Float[Array, "H"], posterior: InducingPosterior) -> Any:
         """Initial state, from a posterior at some hyper-parameters."""
 
     @abstractmethod
@@ -182,7 +182,7 @@ class StochasticInference(SparseInference, TwoPartInference):
     def representation(self, state: BatchState) -> ByVariables:
         return cast(ByVariables, self.algorithm.representation).at(state.centres)
 
-    def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:
+    def init(self, vector: Float[Array, "H"], posterior: InducingPosterior) -> BatchState:
         white = posterior.white_sites()
         jitter = jnp.broadcast_to(posterior.jitter, posterior.factor.lower.shape[:1])
         return BatchState(
@@ -275,7 +275,7 @@ class StochasticInference(SparseInference, TwoPartInference):
     def carried(
         self,
         state: BatchState,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         centres: Centres,
     ) -> BatchState:
         """The state at other hyper-parameters and variables, the rows' factor of g held fixed.
@@ -299,7 +299,7 @@ class StochasticInference(SparseInference, TwoPartInference):
         """Whether hyper-parameters or inducing variables are learned."""
         return bool(state.vector.size) or self.point_scale is not None
 
-    def _learned(self, vector: Float[Array, "P"], centres: Centres) -> Any:
+    def _learned(self, vector: Float[Array, "H"], centres: Centres) -> Any:
         """Parameters updated by gradients: hyper-parameters, and inducing variables if learned."""
         return vector, None if self.point_scale is None else centres
 
@@ -309,7 +309,7 @@ class StochasticInference(SparseInference, TwoPartInference):
         batch: WhiteSites,
         share: Float[Array, ""],
         rate: Float[Array, ""],
-        ways: tuple[Float[Array, "P"], Centres | None],
+        ways: tuple[Float[Array, "H"], Centres | None],
     ) -> tuple[BatchState, Float[Array, ""], Bool[Array, ""]]:
         """The state after a step, the step size used, and whether hyper-parameters stayed.
 
@@ -401,7 +401,7 @@ def _tamed(slopes: Any, adam: Any) -> Any:
 
 @jax.jit
 def begun(
-    inference: SparseInference, vector: Float[Array, "P"], posterior: InducingPosterior
+    inference: SparseInference, vector: Float[Array, "H"], posterior: InducingPosterior
 ) -> Any:
     """`init`, compiled."""
     return inference.init(vector, posterior)

@@ -24,8 +24,8 @@ class Chains(eqx.Module):
     """Draws of C chains, S each, after the warm-up.
 
     Attributes:
-        vector: unconstrained hyper-parameters, shape (C, S, P); P = 0 if they are fixed.
-        white: white coefficients, shape (C, S, K, M), K = Q but for deep models.
+        vector: unconstrained hyper-parameters, shape (C, S, H); H = 0 if they are fixed.
+        white: white coefficients, shape (C, S, functions, M), Q functions but in deep models.
         f: latent functions at the watched rows, shape (C, S, W, Q); W = 0 of chains of
             hyper-parameters alone.
         centres: what the coefficients belong to, such as points of shape (M, D).
@@ -38,8 +38,8 @@ class Chains(eqx.Module):
         complaints: sentences on why they are not to be trusted.
     """
 
-    vector: Float[np.ndarray, "C S P"]
-    white: Float[np.ndarray, "C S K M"]
+    vector: Float[np.ndarray, "C S H"]
+    white: Float[np.ndarray, "C S functions M"]
     f: Float[np.ndarray, "C S W Q"]
     centres: Centres
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
@@ -92,12 +92,12 @@ def summarise(chains: Chains) -> ChainSummary:
     )
 
 
-def few_latents(f: Float[np.ndarray, "C S W Q"]) -> Float[np.ndarray, "C S K Q"]:
+def few_latents(f: Float[np.ndarray, "C S W Q"]) -> Float[np.ndarray, "C S rows Q"]:
     """Latent functions at eight of the watched rows, evenly spaced."""
     return f[:, :, evenly(f.shape[2], _FEW_ROWS)]
 
 
-def largest_r_hat(vector: Float[np.ndarray, "C S P"], f: Float[np.ndarray, "C S K Q"]) -> float:
+def largest_r_hat(vector: Float[np.ndarray, "C S H"], f: Float[np.ndarray, "C S rows Q"]) -> float:
     """The largest rank-normalised split R-hat; NaN of one chain, or of fewer than four draws."""
     if len(f) < 2 or f.shape[1] < FEWEST_DRAWS:
         return float("nan")
@@ -107,8 +107,8 @@ def largest_r_hat(vector: Float[np.ndarray, "C S P"], f: Float[np.ndarray, "C S 
 def _worst(
     function: Callable[..., Any],
     choose: Callable[..., Any],
-    vector: Float[np.ndarray, "C S P"],
-    f: Float[np.ndarray, "C S K Q"],
+    vector: Float[np.ndarray, "C S H"],
+    f: Float[np.ndarray, "C S rows Q"],
     **settings: Any,
 ) -> float:
     """A diagnostic of ArviZ, the worst over all series."""

@@ -44,13 +44,13 @@ class GibbsState(NamedTuple):
     """A chain's state.
 
     Attributes:
-        vector: unconstrained hyper-parameters, shape (P,).
+        vector: unconstrained hyper-parameters, shape (H,).
         f: latent functions at the rows, shape (N, Q).
         coefficients: of the representation, as its sampler draws them, shape (Q, M).
         log_scale: log of the step size of the hyper-parameters' random walk.
     """
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     f: Float[Array, "N Q"]
     coefficients: Float[Array, "Q M"]
     log_scale: Float[Array, ""]
@@ -94,7 +94,7 @@ class Gibbs(eqx.Module):
         self,
         data: Data,
         sampler: SiteSampler | None,
-        centre: Float[Array, "P"],
+        centre: Float[Array, "H"],
         key: Key[Array, ""],
     ) -> GibbsState:
         """A state with hyper-parameters drawn around a centre, latents about the mode there."""
@@ -122,7 +122,7 @@ class Gibbs(eqx.Module):
         sampler: SiteSampler | None,
         adapt: Any,
         key: Key[Array, ""],
-        slow: Int[Array, "S"] | None = None,
+        slow: Int[Array, "slow"] | None = None,
     ) -> tuple[GibbsState, GibbsInfo]:
         """One sweep.
 
@@ -205,7 +205,7 @@ class Gibbs(eqx.Module):
         """Whether kernel and mean parameters move with the white coefficients held."""
         return len(blocks) > 1 or not self.representation.traits.dense_factors
 
-    def first_slow_rows(self, copies: Copies, size: int) -> Int[Array, "S"] | None:
+    def first_slow_rows(self, copies: Copies, size: int) -> Int[Array, "slow"] | None:
         """Rows to begin with as those updated more often; None where this does not pay.
 
         It does where rows may be outliers: scale mixtures, with one coefficient a row.
@@ -228,13 +228,13 @@ class Gibbs(eqx.Module):
     def _move(
         self,
         density: Any,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         mask: np.ndarray,
         number: int,
         log_scale: Float[Array, ""],
         key: Key[Array, ""],
         accepted: list[Any],
-    ) -> Float[Array, "P"]:
+    ) -> Float[Array, "H"]:
         def move(index: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
             vector, count = carry
             own = jax.random.fold_in(key, index)
@@ -250,14 +250,14 @@ class Gibbs(eqx.Module):
         return vector
 
     def _given_f(
-        self, copies: Copies, f: Float[Array, "N Q"], vector: Float[Array, "P"]
+        self, copies: Copies, f: Float[Array, "N Q"], vector: Float[Array, "H"]
     ) -> Float[Array, ""]:
         likelihood, rows = self.space.to_model(vector).likelihood, copies.rows
         terms = jax.vmap(likelihood.log_prob)(rows.y, copies.spread(f), dict(rows.side))
         return jnp.sum(terms) + self.space.log_prior(vector)
 
     def _given_sites(
-        self, data: Data, sites: GaussianSites, vector: Float[Array, "P"]
+        self, data: Data, sites: GaussianSites, vector: Float[Array, "H"]
     ) -> Float[Array, ""]:
         model = self.space.to_model(vector)
         about = sites.about(prior_mean(model, data))
@@ -269,22 +269,22 @@ class Gibbs(eqx.Module):
         data: Data,
         copies: Copies,
         white: Float[Array, "Q M"],
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
     ) -> Float[Array, ""]:
         model = self.space.to_model(vector)
         g, _ = self._coefficients.whitening(model.kernel, data.X).conditional(white)
         return self._given_f(copies, prior_mean(model, data) + g, vector)
 
     def _white(
-        self, vector: Float[Array, "P"], data: Data, coefficients: Float[Array, "Q M"]
+        self, vector: Float[Array, "H"], data: Data, coefficients: Float[Array, "Q M"]
     ) -> Float[Array, "Q M"]:
         kernel = self.space.to_model(vector).kernel
         return self._coefficients.sampler(kernel, data.X, self.power).white(coefficients)
 
     def _carry(
         self,
-        old: Float[Array, "P"],
-        new: Float[Array, "P"],
+        old: Float[Array, "H"],
+        new: Float[Array, "H"],
         data: Data,
         f: Float[Array, "N Q"],
         coefficients: Float[Array, "Q M"],
@@ -316,7 +316,7 @@ class GibbsSampler(Transition):
         data: the rows, on the device.
         copies: the rows repeated by their weights.
         known: sampler of the latents, if the hyper-parameters are fixed.
-        centre: unconstrained hyper-parameters that chains start around, shape (P,).
+        centre: unconstrained hyper-parameters that chains start around, shape (H,).
         slow: rows that are updated more often, until the chains say which; None for none.
         adapt: how much the random walk's step size may change.
         counts: whether moments are summed.
@@ -326,8 +326,8 @@ class GibbsSampler(Transition):
     data: Data
     copies: Copies
     known: SiteSampler | None
-    centre: Float[Array, "P"]
-    slow: Int[Array, "S"] | None
+    centre: Float[Array, "H"]
+    slow: Int[Array, "slow"] | None
     adapt: float = 0.0
     counts: bool = False
 

@@ -137,15 +137,15 @@ class Trials(NamedTuple):
     """Settings that can be tried, and what is believed of their figures.
 
     Attributes:
-        step_sizes: of leapfrogs, shape (K,).
-        longest: steps of the longest trajectory, shape (K,).
-        places: of both in the unit square, logarithmic, shape (K, 2).
+        step_sizes: of leapfrogs, shape (trials,).
+        longest: steps of the longest trajectory, shape (trials,).
+        places: of both in the unit square, logarithmic, shape (trials, 2).
         middle: where to begin.
     """
 
-    step_sizes: Float[Array, "K"]
-    longest: Int[Array, "K"]
-    places: Float[Array, "K 2"]
+    step_sizes: Float[Array, "trials"]
+    longest: Int[Array, "trials"]
+    places: Float[Array, "trials 2"]
     middle: int
 
     @classmethod
@@ -161,7 +161,7 @@ class Trials(NamedTuple):
 
     def believed(
         self, tried: Int[Array, "T"], figures: Float[Array, "T"], number: Int[Array, ""]
-    ) -> tuple[Float[Array, "K"], Float[Array, "K"]]:
+    ) -> tuple[Float[Array, "trials"], Float[Array, "trials"]]:
         """Mean and standard deviation of every setting's figure, standardised, after some trials.
 
         By a Gaussian process with a squared exponential kernel and noise.

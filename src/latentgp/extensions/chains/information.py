@@ -33,16 +33,16 @@ class Information(NamedTuple):
 
     Attributes:
         matrix: expected Fisher information and the negative second derivatives of the prior, shape
-            (P, P), in unconstrained hyper-parameters.
-        known: which entries the law depends on, shape (P,); not those of the likelihood.
+            (H, H), in unconstrained hyper-parameters.
+        known: which entries the law depends on, shape (H,); not those of the likelihood.
     """
 
-    matrix: Float[Array, "P P"]
-    known: Bool[np.ndarray, "P"]
+    matrix: Float[Array, "H H"]
+    known: Bool[np.ndarray, "H"]
 
 
 def with_prior(
-    target: WhiteTarget, vector: Float[Array, "P"], fisher: Float[Array, "P P"]
+    target: WhiteTarget, vector: Float[Array, "H"], fisher: Float[Array, "H H"]
 ) -> Information:
     """With the negative second derivatives of the log prior, where these are positive."""
     bends = -jnp.diagonal(jax.hessian(target.space.log_prior)(vector))
@@ -52,8 +52,8 @@ def with_prior(
 
 
 def information_of_targets(
-    target: WhiteTarget, vector: Float[Array, "P"], precision: Float[Array, "N Q"]
-) -> Float[Array, "P P"]:
+    target: WhiteTarget, vector: Float[Array, "H"], precision: Float[Array, "N Q"]
+) -> Float[Array, "H H"]:
     """That of Gaussian targets of given precisions, whose means are the latent functions.
 
     Girolami & Calderhead (2011, eq. 33); for the covariance of f alone Filippone, Zhong & Girolami
@@ -81,7 +81,7 @@ def information_of_targets(
     return jnp.sum(vmap_latents(halves, features, precision.T, *by_latent), axis=0)
 
 
-def information_of_latents(target: WhiteTarget, vector: Float[Array, "P"]) -> Float[Array, "P P"]:
+def information_of_latents(target: WhiteTarget, vector: Float[Array, "H"]) -> Float[Array, "H H"]:
     """That of f itself at the rows, one coefficient a row."""
     (features, _), slopes = _slopes(target, vector)
 
@@ -97,8 +97,8 @@ def information_of_latents(target: WhiteTarget, vector: Float[Array, "P"]) -> Fl
 
 
 def information_of_map(
-    target: WhiteTarget, vector: Float[Array, "P"], white: Float[Array, "Q M"]
-) -> Float[Array, "P P"]:
+    target: WhiteTarget, vector: Float[Array, "H"], white: Float[Array, "Q M"]
+) -> Float[Array, "H H"]:
     """That of the targets about f = m + A'v with v held: J' W J, J the derivative of f.
 
     W is the likelihood's curvature at f (Filippone, Zhong & Girolami 2013, A.2), its expected
@@ -114,9 +114,9 @@ def information_of_map(
 
 
 def _slopes(
-    target: WhiteTarget, vector: Float[Array, "P"]
+    target: WhiteTarget, vector: Float[Array, "H"]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """A and m, shapes (#Q, M, N) and (N, Q), and their derivatives, a first axis P more."""
+    """A and m, shapes (#Q, M, N) and (N, Q), and their derivatives, a first axis H more."""
 
     def parts(vector: Array) -> tuple[Array, Array]:
         model = target.space.to_model(vector)

@@ -30,14 +30,14 @@ class JointPosition(NamedTuple):
     """Position of a trajectory.
 
     Attributes:
-        vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
+        vector: unconstrained hyper-parameters, shape (H,); H = 0 if they are fixed.
         eps: coordinates of the latent functions, shape (Q, M); white ones are the prior's.
-        log_auxiliary: logs of the auxiliary variables, shape (R,); R = 0 without augmentation.
+        log_auxiliary: logs of auxiliary variables, shape (auxiliaries,); none unless augmented.
     """
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     eps: Float[Array, "Q M"]
-    log_auxiliary: Float[Array, "R"]
+    log_auxiliary: Float[Array, "auxiliaries"]
 
 
 class JointState(NamedTuple):
@@ -89,7 +89,7 @@ class JointDensity(eqx.Module):
             return position.white
         return self.coordinates(position.vector).of_white(position.white)
 
-    def coordinates(self, vector: Float[Array, "P"], differentiable: bool = False) -> Coordinates:
+    def coordinates(self, vector: Float[Array, "H"], differentiable: bool = False) -> Coordinates:
         """The coordinates of the latent functions under hyper-parameters."""
         if self.fixed is not None:
             return self.fixed

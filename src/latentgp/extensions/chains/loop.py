@@ -34,14 +34,14 @@ class Draw(NamedTuple):
     """The part of a state that is kept as a draw.
 
     Attributes:
-        vector: unconstrained hyper-parameters, shape (P,).
-        white: white coefficients, shape (K, M), M of each of K = Q latent functions; of deep models
-            those of their layers.
+        vector: unconstrained hyper-parameters, shape (H,).
+        white: white coefficients, shape (functions, M), M of each of Q latent functions; of deep
+            models those of their layers.
         f: latent functions at the rows that are watched, shape (W, Q).
     """
 
-    vector: Float[Array, "*C S P"]
-    white: Float[Array, "*C S K M"]
+    vector: Float[Array, "*C S H"]
+    white: Float[Array, "*C S functions M"]
     f: Float[Array, "*C S W Q"]
 
 

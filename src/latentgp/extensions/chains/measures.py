@@ -17,7 +17,7 @@ from latentgp.posteriors.arviz_versions import import_arviz
 __all__ = ["Ranking", "r_hat_at", "rank_samplers"]
 
 
-def r_hat_at(draws: ArrayLike, checkpoints: Sequence[int]) -> Float[np.ndarray, "K *P"]:
+def r_hat_at(draws: ArrayLike, checkpoints: Sequence[int]) -> Float[np.ndarray, "T *shape"]:
     """Rank-normalised split R-hat of the first draws of each chain (Vehtari et al. 2021, eq. 4).
 
     Args:

@@ -54,16 +54,16 @@ class SampledPosterior(Posterior):
         statistics: of the sampler at every draw, by ArviZ's names, shape (C, S).
         summary: R-hat and effective sample sizes, the worst of all that was watched.
         prior: draws of the hyper-parameters before the data, by path, of those that have a prior
-            that can be drawn from, shape (R, ...); None in files of earlier versions.
+            that can be drawn from, shape (prior_draws, ...); None in files of earlier versions.
     """
 
-    hyperparameters: dict[str, Float[np.ndarray, "C S *P"]]
+    hyperparameters: dict[str, Float[np.ndarray, "C S *shape"]]
     f: Float[np.ndarray, "C S W Q"]
     watched: Int[np.ndarray, "W"]
     rows: Data
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
     summary: ChainSummary
-    prior: dict[str, Float[np.ndarray, "R *P"]] | None = None
+    prior: dict[str, Float[np.ndarray, "prior_draws *shape"]] | None = None
 
     def __init__(self, components: DrawnComponents | Gaussians, **chains: Any):
         super().__init__(components)
@@ -172,7 +172,7 @@ class SampledPosterior(Posterior):
             prior=before,
         )
 
-    def _drawn_likelihood(self) -> dict[str, Float[np.ndarray, "C S *P"]]:
+    def _drawn_likelihood(self) -> dict[str, Float[np.ndarray, "C S *shape"]]:
         """Draws of the likelihood's own parameters, by path."""
         return {p: v for p, v in self.hyperparameters.items() if p.startswith("likelihood")}
 
@@ -235,7 +235,7 @@ def posterior_of_chains(
 
 def models_of(
     space: ParameterSpace, chains: Chains
-) -> tuple[LatentGP, LatentGP, dict[str, Float[np.ndarray, "C S *P"]]]:
+) -> tuple[LatentGP, LatentGP, dict[str, Float[np.ndarray, "C S *shape"]]]:
     """Model of the mean draw, of every draw, and draws by path."""
     if not space.size:
         return space.model, space.model, {}

@@ -37,14 +37,14 @@ class Proposal(NamedTuple):
     """End of a trajectory.
 
     Attributes:
-        place: coordinates, shape (P,).
+        place: coordinates, shape (size,).
         log_ratio: of the densities of end and start, momenta included; minus infinity where the
             trajectory is refused.
         failed: whether an iteration did not converge, or the way back led elsewhere.
         evaluations: of the gradient or the metric.
     """
 
-    place: Float[Array, "P"]
+    place: Float[Array, "size"]
     log_ratio: Float[Array, ""]
     failed: Bool[Array, ""]
     evaluations: Float[Array, ""]
@@ -54,15 +54,15 @@ class _There(NamedTuple):
     """Values at a place: energy without momenta, its gradient, the metric's root."""
 
     energy: Float[Array, ""]
-    slope: Float[Array, "P"]
-    root: Float[Array, "P P"]
+    slope: Float[Array, "size"]
+    root: Float[Array, "size size"]
     pull: Any  # from derivatives in the metric to those in the coordinates
 
 
 def explicit_trajectory(
     potential: Callable[[Array], Array],
-    root: Float[Array, "P P"],
-    start: Float[Array, "P"],
+    root: Float[Array, "size size"],
+    start: Float[Array, "size"],
     scale: Float[Array, ""],
     steps: Int[Array, ""],
     key: Key[Array, ""],
@@ -88,14 +88,14 @@ def explicit_trajectory(
 def implicit_trajectory(
     potential: Callable[[Array], Array],
     metric: Callable[[Array], Array],
-    start: Float[Array, "P"],
+    start: Float[Array, "size"],
     scale: Float[Array, ""],
     steps: Int[Array, ""],
     key: Key[Array, ""],
 ) -> Proposal:
     """Generalised leapfrog steps under a metric that depends on the place, there and back."""
 
-    def at(q: Float[Array, "P"]) -> _There:
+    def at(q: Float[Array, "size"]) -> _There:
         value, slope = jax.value_and_grad(potential)(q)
         tensor, pull = jax.vjp(metric, q)
         root = lower_cholesky(tensor)
@@ -104,7 +104,7 @@ def implicit_trajectory(
         (of_volume,) = pull(0.5 * inverse.T @ inverse)
         return _There(energy, slope + of_volume, root, pull)
 
-    def force(there: _There, p: Float[Array, "P"]) -> Float[Array, "P"]:
+    def force(there: _There, p: Float[Array, "size"]) -> Float[Array, "size"]:
         """dH/dq, from d(p'G^-1 p) = -u'dG u with u = G^-1 p."""
         u = _velocity(there.root, p)
         return there.slope - there.pull(0.5 * jnp.outer(u, u))[0]
@@ -117,7 +117,7 @@ def implicit_trajectory(
         )
         leaving = _velocity(here.root, half)
 
-        def arrived(end: Float[Array, "P"]) -> Float[Array, "P"]:
+        def arrived(end: Float[Array, "size"]) -> Float[Array, "size"]:
             root = lower_cholesky(metric(end))
             return q + 0.5 * scale * (leaving + _velocity(root, half))
 
@@ -148,8 +148,8 @@ def implicit_trajectory(
 
 
 def _solved(
-    function: Callable[[Array], Array], start: Float[Array, "P"]
-) -> tuple[Float[Array, "P"], Float[Array, ""], Bool[Array, ""]]:
+    function: Callable[[Array], Array], start: Float[Array, "size"]
+) -> tuple[Float[Array, "size"], Float[Array, ""], Bool[Array, ""]]:
     """Fixed point of a function by iteration, how many it took, and whether it was found."""
     tolerance = float(jnp.finfo(start.dtype).eps) ** _SOLVED
 
@@ -168,14 +168,14 @@ def _solved(
     return point, jnp.asarray(count, start.dtype), change <= tolerance
 
 
-def _change(new: Float[Array, "P"], old: Float[Array, "P"]) -> Float[Array, ""]:
+def _change(new: Float[Array, "size"], old: Float[Array, "size"]) -> Float[Array, ""]:
     return jnp.max(jnp.abs(new - old) / (1 + jnp.abs(old)))
 
 
-def _velocity(root: Float[Array, "P P"], p: Float[Array, "P"]) -> Float[Array, "P"]:
+def _velocity(root: Float[Array, "size size"], p: Float[Array, "size"]) -> Float[Array, "size"]:
     """G^-1 p."""
     return solve_lower(root, solve_lower(root, p), transposed=True)
 
 
-def _kinetic(root: Float[Array, "P P"], p: Float[Array, "P"]) -> Float[Array, ""]:
+def _kinetic(root: Float[Array, "size size"], p: Float[Array, "size"]) -> Float[Array, ""]:
     return 0.5 * jnp.sum(solve_lower(root, p) ** 2)

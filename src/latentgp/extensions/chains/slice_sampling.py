@@ -13,13 +13,13 @@ from latentgp.typing import Array
 
 _SHRINKS = 50
 
-LogDensity = Callable[[Float[Array, "P"]], Float[Array, ""]]
+LogDensity = Callable[[Float[Array, "size"]], Float[Array, ""]]
 
 
 class Update(NamedTuple):
     """A new vector, and whether it differs from the old one."""
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "size"]
     accepted: Bool[Array, ""]
 
 
@@ -35,8 +35,8 @@ class _Slice(NamedTuple):
 
 def slice_update(
     log_density: LogDensity,
-    vector: Float[Array, "P"],
-    scale: Float[Array, "P"] | float,
+    vector: Float[Array, "size"],
+    scale: Float[Array, "size"] | float,
     key: Key[Array, ""],
 ) -> Update:
     """Slice sampling along a random direction, by shrinking alone (Neal 2003, 4 and 5.1).
@@ -83,8 +83,8 @@ def slice_update(
 
 def metropolis_update(
     log_density: LogDensity,
-    vector: Float[Array, "P"],
-    scale: Float[Array, "P"] | float,
+    vector: Float[Array, "size"],
+    scale: Float[Array, "size"] | float,
     key: Key[Array, ""],
 ) -> Update:
     """A Gaussian random-walk step, accepted or not (Metropolis et al. 1953).

@@ -30,10 +30,10 @@ def update_some_rows(
     sites: GaussianSites,
     f: Float[Array, "N Q"],
     offset: Float[Array, "N Q"],
-    some: Int[Array, "S"],
+    some: Int[Array, "slow"],
     block: Block,
     key: Key[Array, ""],
-) -> Float[Array, "K N"]:
+) -> Float[Array, "functions N"]:
     """The zero-mean part of a block after ten rounds of Gibbs sampling of some rows.
 
     With V = cov(g, g_S) given the other rows' sites, the others' latents less V V_S^-1 g_S do not
@@ -76,7 +76,7 @@ def update_some_rows(
 
     cavity, inverse, mean = vmap_latents(without, drawn.covariances, linear, precision)
 
-    def again(index: Int[Array, ""], g: Float[Array, "K S"]) -> Float[Array, "K S"]:
+    def again(index: Int[Array, ""], g: Float[Array, "Q slow"]) -> Float[Array, "Q slow"]:
         key_w, key_g = jax.random.split(jax.random.fold_in(key, index))
         latents = f[some].at[:, columns].set(offset[some][:, columns] + g.T)
         w = augmentation.draw(latents, key_w, block)
@@ -98,7 +98,7 @@ def update_some_rows(
     )
 
 
-def rows_at(copies: Copies, some: Int[Array, "S"]) -> Rows:
+def rows_at(copies: Copies, some: Int[Array, "slow"]) -> Rows:
     """The targets of some rows, each of which has one copy."""
     first = jnp.searchsorted(copies.origin, some)
     return jax.tree.map(lambda column: jnp.asarray(column)[first], copies.rows)
@@ -106,7 +106,7 @@ def rows_at(copies: Copies, some: Int[Array, "S"]) -> Rows:
 
 def slowest_rows(
     moments: Float[np.ndarray, "C 3 N Q"], sweeps: int, copies: Copies, number: int
-) -> Int[np.ndarray, "S"]:
+) -> Int[np.ndarray, "slow"]:
     """Rows of one copy whose latents have the greatest autocorrelation from sweep to sweep.
 
     Args:

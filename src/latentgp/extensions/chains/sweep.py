@@ -41,20 +41,20 @@ class Adaptation(NamedTuple):
 
     Attributes:
         log_scale: of the moves of latent functions, and of those of hyper-parameters, shape (2,).
-        mean: of the hyper-parameters, shape (P,).
-        covariance: of the hyper-parameters, shape (P, P).
+        mean: of the hyper-parameters, shape (H,).
+        covariance: of the hyper-parameters, shape (H, H).
         seen: what moves of hyper-parameters use of these.
-        vectors: hyper-parameters that were proposed last, shape (H, P); H = 0 without an emulator.
-        values: their log density by the approximate evidence, shape (H,).
+        vectors: hyper-parameters that were proposed last, shape (T, H); T = 0 without an emulator.
+        values: their log density by the approximate evidence, shape (T,).
         count: sweeps so far.
     """
 
     log_scale: Float[Array, "2"]
-    mean: Float[Array, "P"]
-    covariance: Float[Array, "P P"]
+    mean: Float[Array, "H"]
+    covariance: Float[Array, "H H"]
     seen: Seen
-    vectors: Float[Array, "H P"]
-    values: Float[Array, "H"]
+    vectors: Float[Array, "T H"]
+    values: Float[Array, "T"]
     count: Int[Array, ""]
 
 
@@ -239,7 +239,7 @@ class SweepSampler(Sampler):
         model = self.target.space.to_model(at.vector)
         return lambda eps: at.coordinates.residual(self.target, model, eps)
 
-    def _coordinates(self, vector: Float[Array, "P"]) -> Coordinates:
+    def _coordinates(self, vector: Float[Array, "H"]) -> Coordinates:
         return self.couplings[-1].coordinates(self.target, vector, self.anchor)
 
     def _place(self, state: SweepState) -> Place:
@@ -290,7 +290,7 @@ class SweepSampler(Sampler):
         place = coupling.selected(self.target, place, key_select)
         return place, moved
 
-    def _noted(self, own: Adaptation, vector: Float[Array, "P"], there: Place) -> Adaptation:
+    def _noted(self, own: Adaptation, vector: Float[Array, "H"], there: Place) -> Adaptation:
         """With a proposal among those that an emulator will be fitted to."""
         if not own.values.size:
             return own
@@ -325,7 +325,7 @@ class SweepSampler(Sampler):
     def _adapted(
         self,
         own: Adaptation,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         acceptance: Float[Array, ""],
         hyper_acceptance: Float[Array, ""],
     ) -> Adaptation:
@@ -360,7 +360,7 @@ class SweepSampler(Sampler):
         return jax.tree.map(lambda new, old: jnp.where(warm, new, old), tuned, own)
 
 
-def _root(covariance: Float[Array, "P P"]) -> Float[Array, "P P"]:
+def _root(covariance: Float[Array, "H H"]) -> Float[Array, "H H"]:
     ridge = 1e-8 * jnp.eye(len(covariance), dtype=covariance.dtype)
     return lower_cholesky(covariance + ridge)
 

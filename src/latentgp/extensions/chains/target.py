@@ -29,12 +29,12 @@ class Position(NamedTuple):
     """A point of the space that is explored.
 
     Attributes:
-        vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
+        vector: unconstrained hyper-parameters, shape (H,); H = 0 if they are fixed.
         white: white coefficients of the latent functions, shape (Q, M); of deep models those of
             their layers.
     """
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     white: Float[Array, "Q M"]
 
 
@@ -74,14 +74,14 @@ class WhiteTarget(Target):
         space: the hyper-parameters; none are free if they are fixed.
         representation: made ready for the rows.
         data: the rows, on the device; weights are powers of their likelihoods.
-        centre: the unconstrained hyper-parameters of the space's model, shape (P,).
+        centre: the unconstrained hyper-parameters of the space's model, shape (H,).
         fixed: the map to the rows where no hyper-parameter is free; else None.
     """
 
     space: ParameterSpace
     representation: Representation
     data: Data
-    centre: Float[Array, "P"]
+    centre: Float[Array, "H"]
     fixed: Whitening | None
 
     @classmethod
@@ -154,7 +154,7 @@ def _whitening_at_rows(target: WhiteTarget) -> Whitening:
     return target.whitening(target.space.model)
 
 
-def around(centre: Float[Array, "P"], key: Key[Array, ""]) -> Float[Array, "P"]:
+def around(centre: Float[Array, "H"], key: Key[Array, ""]) -> Float[Array, "H"]:
     """Unconstrained hyper-parameters where a chain starts, around some."""
     return centre + _SPREAD * jax.random.normal(key, centre.shape, centre.dtype)
 

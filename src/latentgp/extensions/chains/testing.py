@@ -88,7 +88,7 @@ def _fit(method: SamplingMethod, problem: tuple[LatentGP, Data], seed: int, **mo
     return fit(model, data, key=key, method=method, learn_hyperparameters=False, **more)
 
 
-def _figures(result: Fit) -> Float[np.ndarray, "C S K"]:
+def _figures(result: Fit) -> Float[np.ndarray, "C S figures"]:
     """The watched latent functions and their squares, draw by draw."""
     posterior = result.posterior
     assert isinstance(posterior, SampledPosterior)
@@ -96,7 +96,7 @@ def _figures(result: Fit) -> Float[np.ndarray, "C S K"]:
     return np.concatenate([f, f**2], axis=2)
 
 
-def _means(result: Fit) -> tuple[Float[np.ndarray, "K"], Float[np.ndarray, "K"]]:
+def _means(result: Fit) -> tuple[Float[np.ndarray, "figures"], Float[np.ndarray, "figures"]]:
     """Means over draws, and their squared standard errors by batches of draws."""
     figures = _figures(result)
     chains, draws, columns = figures.shape
@@ -131,7 +131,7 @@ def _check_gaussian(method: SamplingMethod, name: str) -> None:
 
 
 @functools.cache
-def _dense_means() -> tuple[Float[np.ndarray, "K"], Float[np.ndarray, "K"]]:
+def _dense_means() -> tuple[Float[np.ndarray, "figures"], Float[np.ndarray, "figures"]]:
     """Those of long chains of NUTS, with one coefficient a row: most samplers are set beside it."""
     return _means(_fit(NUTS(chains=4, warmup=600, draws=2000), counts(), 3))
 
@@ -211,7 +211,7 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
         position = Position(vector, jax.random.normal(key_white, (1, len(X))))
         return position, observe(position, key_y)
 
-    def figures(position: Position, y: Array) -> Float[Array, "K"]:
+    def figures(position: Position, y: Array) -> Float[Array, "figures"]:
         f = target.latents(position, key)[:, 0]
         parts = [position.vector, position.vector**2, f, f**2, f[:1] * f[1:], jnp.log1p(y), f * y]
         return jnp.concatenate(parts)
@@ -220,11 +220,11 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
         return eqx.tree_at(lambda s: s.target.data.y, sampler, y)
 
     @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-    def differences(key: Key[Array, ""]) -> Float[Array, "C K"]:
+    def differences(key: Key[Array, ""]) -> Float[Array, "C figures"]:
         key_adapt, key_y, key_chains = jax.random.split(key, 3)
         adapted = seeing(joint(key_y)[1]).init(key_adapt)
 
-        def chain(key: Key[Array, ""]) -> Float[Array, "K"]:
+        def chain(key: Key[Array, ""]) -> Float[Array, "figures"]:
             key_prior, key_turns = jax.random.split(key)
             drawn = jax.vmap(joint)(jax.random.split(key_prior, _TURNS + 1))
             independent = jax.vmap(figures)(*jax.tree.map(lambda a: a[1:], drawn))

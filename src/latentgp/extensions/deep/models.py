@@ -117,7 +117,7 @@ class DeepGP(LatentGP):
 
     def spreads_at(
         self, path: str, inputs: Float[np.ndarray, "D"], latent: Float[np.ndarray, "Q"]
-    ) -> tuple[Float[np.ndarray, "E"], Float[np.ndarray, "P"]]:
+    ) -> tuple[Float[np.ndarray, "E"], Float[np.ndarray, "H"]]:
         hidden = path.startswith("layers[")
         place = int(path[len("layers[") :].partition("]")[0]) if hidden else len(self.layers)
         fed = inputs if self.feed_inputs or not place else inputs[:0]
@@ -135,11 +135,11 @@ class LayerDraw(eqx.Module):
 
     Attributes:
         features: of the layer's kernel.
-        weights: shape (R, W); of several draws with S first.
+        weights: shape (R, width); of several draws with S first.
     """
 
     features: FeatureWeights
-    weights: Float[Array, "*S R W"]
+    weights: Float[Array, "*S R width"]
 
 
 @stored
@@ -186,7 +186,7 @@ class Layout(eqx.Module):
         centre: of the inputs, shape (D,).
         spread: standard deviations of the inputs, shape (D,).
         skips: maps from the functions of the layer below to the mean of each hidden layer, shape
-            (V, W); zero without skips.
+            (V, width); zero without skips.
         feed_inputs: whether every layer sees the inputs.
     """
 
@@ -220,7 +220,7 @@ class Layout(eqx.Module):
         """Inputs in standard deviations, about their mean: prior means of hidden functions."""
         return (X - self.centre) / self.spread
 
-    def seen(self, functions: Float[Array, "N W"], inputs: Float[Array, "N D"]) -> Array:
+    def seen(self, functions: Float[Array, "N width"], inputs: Float[Array, "N D"]) -> Array:
         """Inputs of the layer above, from a layer's functions and the inputs."""
         return jnp.concatenate([functions, inputs], axis=1) if self.feed_inputs else functions
 

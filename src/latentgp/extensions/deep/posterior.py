@@ -84,7 +84,7 @@ class LayeredComponents(DrawnComponents):
         drawn = self._of_draws(X, lambda last, key: last.draw(key), keys)
         return drawn + jnp.moveaxis(self._prior_means(X), 1, 0)
 
-    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> Any:
+    def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> Any:
         return self.with_parts(taken(self.parts, kept), models, len(kept))
 
     def _prior_means(self, X: Float[Array, "N D"]) -> Float[Array, "N #K #Q"]:
@@ -169,14 +169,14 @@ class ProcessComponents(LayeredComponents):
     Attributes:
         X: inputs of the rows, shape (N, D).
         sites: of the rows, as functions of g = f - prior mean.
-        hidden: functions at the rows, shape (S, N, W).
-        keys: data of the random keys by which they go on elsewhere, shape (S, K).
+        hidden: functions at the rows, shape (S, N, width).
+        keys: data of the random keys by which they go on elsewhere, shape (S, words).
     """
 
     X: Float[Array, "N D"]
     sites: GaussianSites
-    hidden: Float[Array, "S N W"]
-    keys: UInt32[Array, "S K"]
+    hidden: Float[Array, "S N width"]
+    keys: UInt32[Array, "S words"]
 
     @property
     def size(self) -> int:

@@ -31,15 +31,15 @@ class ProcessLayers(eqx.Module):
     X: Float[Array, "N D"]
     sites: GaussianSites
 
-    def hidden_mean(self, X: Float[Array, "B D"]) -> Float[Array, "B W"]:
+    def hidden_mean(self, X: Float[Array, "B D"]) -> Float[Array, "B width"]:
         """Prior mean of the hidden functions."""
         return self.layout.standardised(X) @ self.layout.skips[0]
 
-    def seen(self, hidden: Float[Array, "B W"], X: Float[Array, "B D"]) -> Float[Array, "B E"]:
+    def seen(self, hidden: Float[Array, "B width"], X: Float[Array, "B D"]) -> Float[Array, "B E"]:
         """Inputs of the last layer at points with these hidden functions."""
         return self.layout.seen(hidden, X)
 
-    def last_given(self, model: DeepGP, hidden: Float[Array, "N W"]) -> DensePosterior:
+    def last_given(self, model: DeepGP, hidden: Float[Array, "N width"]) -> DensePosterior:
         """Posterior of g in what the last layer sees, given the hidden functions at the rows."""
         posterior = Dense().condition(model.kernel, self.seen(hidden, self.X), self.sites)
         return cast(DensePosterior, posterior)
@@ -47,10 +47,10 @@ class ProcessLayers(eqx.Module):
     def hidden_elsewhere(
         self,
         model: DeepGP,
-        hidden: Float[Array, "N W"],
+        hidden: Float[Array, "N width"],
         key: Key[Array, ""],
         X: Float[Array, "B D"],
-    ) -> Float[Array, "B W"]:
+    ) -> Float[Array, "B width"]:
         """A draw of the hidden functions given those at the rows, the same function for one key.
 
         A draw of the prior plus an update by what it misses at the rows (Matheron's rule; Wilson

@@ -51,7 +51,7 @@ class FeatureWeights(InducingVariables):
         return RandomFeatures()
 
     directions: tuple[tuple[Directions, ...], ...]
-    sample: Float[Array, "P D"]
+    sample: Float[Array, "sample D"]
     number: int = eqx.field(static=True)
     seeds: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
@@ -64,7 +64,7 @@ class FeatureWeights(InducingVariables):
         return self.sample.dtype
 
     @property
-    def places(self) -> Float[Array, "P D"]:
+    def places(self) -> Float[Array, "sample D"]:
         return self.sample
 
     @property

@@ -208,8 +208,8 @@ def _by_tails(
 
 @eqx.filter_jit
 def _energies_along(
-    target: LogDensity, gaussian: Gaussian, lines: Float[Array, "L D"], key: Key[Array, ""]
-) -> tuple[Float[Array, "L"], Float[Array, "L"]]:
+    target: LogDensity, gaussian: Gaussian, lines: Float[Array, "lines D"], key: Key[Array, ""]
+) -> tuple[Float[Array, "lines"], Float[Array, "lines"]]:
     """Phi near and far on lines through a draw: through the mean a line can be a ridge's."""
     key_draw, key_batch = jax.random.split(key)
     base = gaussian.mean + gaussian.covariance.draw(key_draw, 1)[0]

@@ -348,7 +348,7 @@ def _times_moments(
     return left @ (middle.T @ right / number)
 
 
-def _outside(centred: Float[Array, "S D"], vectors: Float[Array, "K D"]) -> Float[Array, "K D"]:
+def _outside(centred: Float[Array, "S D"], vectors: Float[Array, "B D"]) -> Float[Array, "B D"]:
     """The parts of vectors that are orthogonal to the centred particles."""
     gram, scale = _gram(centred)
     lower = lower_cholesky(gram)

@@ -101,7 +101,7 @@ def marginals_at_optimum(
     return marginals_in(space, mode.vector + _normal_draws(axes))
 
 
-def _normal_draws(axes: Float[np.ndarray, "P P"]) -> Float[np.ndarray, "S P"]:
+def _normal_draws(axes: Float[np.ndarray, "H H"]) -> Float[np.ndarray, "S H"]:
     """Quasi-random draws of covariance A A', whose marginals have exact quantiles."""
     nodes, _ = sobol_nodes(len(axes), _DRAWS)
     ranks = np.argsort(np.argsort(nodes @ axes.T, axis=0), axis=0)

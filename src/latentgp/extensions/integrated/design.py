@@ -22,12 +22,12 @@ class Design(NamedTuple):
     With these masses a standard normal law has mean zero and covariance one (on a lattice nearly).
     """
 
-    points: Float[np.ndarray, "K P"]
-    masses: Float[np.ndarray, "K"]
+    points: Float[np.ndarray, "points H"]
+    masses: Float[np.ndarray, "points"]
 
 
 def design(size: int) -> Design:
-    """The usual design for P coordinates."""
+    """The usual design for H coordinates."""
     return lattice(size) if size <= _LATTICE_UP_TO else central_composite(size)
 
 
@@ -56,7 +56,7 @@ def central_composite(size: int, beyond: float = _BEYOND) -> Design:
     return Design(points, np.append(1 - 1 / beyond**2, outside))
 
 
-def corners(size: int) -> Float[np.ndarray, "K P"]:
+def corners(size: int) -> Float[np.ndarray, "points H"]:
     """Corners of a cube, +1 and -1, of resolution V (Sanchez & Sanchez 2005)."""
     columns = _walsh_indices(size)
     runs = np.arange(1 << int(columns[-1]).bit_length())
@@ -80,7 +80,7 @@ def _walsh_indices(size: int) -> list[int]:
     return chosen
 
 
-def _parity(numbers: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
+def _parity(numbers: Int[np.ndarray, "points"]) -> Int[np.ndarray, "points"]:
     parity = numbers.copy()
     for shift in (16, 8, 4, 2, 1):
         parity ^= parity >> shift

@@ -40,9 +40,9 @@ class Evaluated(NamedTuple):
         gradient: of it.
     """
 
-    vector: Float[np.ndarray, "P"]
+    vector: Float[np.ndarray, "H"]
     value: float
-    gradient: Float[np.ndarray, "P"]
+    gradient: Float[np.ndarray, "H"]
 
 
 class Frame(NamedTuple):
@@ -55,20 +55,20 @@ class Frame(NamedTuple):
         above: the same towards positive z.
     """
 
-    origin: Float[np.ndarray, "P"]
-    axes: Float[np.ndarray, "P P"]
-    below: Float[np.ndarray, "P"]
-    above: Float[np.ndarray, "P"]
+    origin: Float[np.ndarray, "H"]
+    axes: Float[np.ndarray, "H H"]
+    below: Float[np.ndarray, "H"]
+    above: Float[np.ndarray, "H"]
 
-    def vectors(self, z: Float[np.ndarray, "*S P"]) -> Float[np.ndarray, "*S P"]:
+    def vectors(self, z: Float[np.ndarray, "*S H"]) -> Float[np.ndarray, "*S H"]:
         """Places of coordinates."""
         return self.origin + z @ self.axes.T
 
-    def coordinates(self, vectors: Float[np.ndarray, "*S P"]) -> Float[np.ndarray, "*S P"]:
+    def coordinates(self, vectors: Float[np.ndarray, "*S H"]) -> Float[np.ndarray, "*S H"]:
         """Coordinates of places."""
         return np.linalg.solve(self.axes, (vectors - self.origin).T).T
 
-    def split(self, z: Float[np.ndarray, "*S P"]) -> Float[np.ndarray, "*S P"]:
+    def split(self, z: Float[np.ndarray, "*S H"]) -> Float[np.ndarray, "*S H"]:
         """Coordinates stretched by the deviations of their sides."""
         return z * np.where(z < 0, self.below, self.above)
 
@@ -77,9 +77,9 @@ class Explored(NamedTuple):
     """A log density after exploration.
 
     Attributes:
-        points: of a mixture that has the density's mean and covariance, shape (K, P).
+        points: of a mixture that has the density's mean and covariance, shape (points, H).
         weights: of the points, with a sum of one.
-        draws: places all over the density, shape (S, P).
+        draws: places all over the density, shape (S, H).
         draw_weights: of the draws, with a sum of one, shape (S,).
         log_integral: of the density, in nats.
         evaluations: how many there were.
@@ -91,9 +91,9 @@ class Explored(NamedTuple):
             nats, a mean in deviations, or the logarithm of a deviation, whichever most.
     """
 
-    points: Float[np.ndarray, "K P"]
-    weights: Float[np.ndarray, "K"]
-    draws: Float[np.ndarray, "S P"]
+    points: Float[np.ndarray, "points H"]
+    weights: Float[np.ndarray, "points"]
+    draws: Float[np.ndarray, "S H"]
     draw_weights: Float[np.ndarray, "S"]
     log_integral: float
     evaluations: int
@@ -104,7 +104,7 @@ class Explored(NamedTuple):
     moved: float
 
 
-Places = Sequence[Float[np.ndarray, "P"]] | Float[np.ndarray, "S P"]
+Places = Sequence[Float[np.ndarray, "H"]] | Float[np.ndarray, "S H"]
 Evaluate = Callable[[Places], list[Evaluated | None]]
 
 
@@ -161,7 +161,7 @@ def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) ->
     )
 
 
-def axes_at_mode(at: Evaluate, mode: Evaluated) -> tuple[Float[np.ndarray, "P P"], int]:
+def axes_at_mode(at: Evaluate, mode: Evaluated) -> tuple[Float[np.ndarray, "H H"], int]:
     """Principal axes of the curvature at the mode, one deviation long, and how many are flat.
 
     Coordinates are scaled by their own curvatures before they are rotated, so that the axes do
@@ -181,7 +181,7 @@ def axes_at_mode(at: Evaluate, mode: Evaluated) -> tuple[Float[np.ndarray, "P P"
 
 def _curvature(
     at: Evaluate, mode: Evaluated, coordinate: int
-) -> tuple[Float[np.ndarray, "P"], bool]:
+) -> tuple[Float[np.ndarray, "H"], bool]:
     """A row of minus the Hessian, and whether the density falls along its coordinate.
 
     The step is one over which the density falls by little but clearly, whatever the units.
@@ -203,7 +203,7 @@ def _curvature(
 
 
 def _framed(
-    at: Evaluate, mode: Evaluated, axes: Float[np.ndarray, "P P"]
+    at: Evaluate, mode: Evaluated, axes: Float[np.ndarray, "H H"]
 ) -> tuple[Frame, list[Evaluated]]:
     """Frame whose axes have the deviations of the density on both sides, and what told them."""
     size = mode.vector.size
@@ -224,7 +224,7 @@ def _interpolated(frame: Frame, mode: Evaluated, known: list[Evaluated]) -> Inte
 
 
 def _change(
-    z: Float[np.ndarray, "S P"], before: tuple[Any, float], after: tuple[Any, float]
+    z: Float[np.ndarray, "S H"], before: tuple[Any, float], after: tuple[Any, float]
 ) -> float:
     """Greatest change of the log integral, of a mean over its deviation, of a log deviation."""
     means = [weights @ z for weights, _ in (before, after)]
@@ -240,7 +240,7 @@ def _change(
 class _Proposal(NamedTuple):
     """Quasi-random draws of split Student laws, and their log densities."""
 
-    z: Float[np.ndarray, "S P"]
+    z: Float[np.ndarray, "S H"]
     log_density: Float[np.ndarray, "S"]
 
     @classmethod
@@ -260,7 +260,7 @@ class _Proposal(NamedTuple):
         weights = np.exp(logarithms - most)
         return weights / weights.sum(), float(most + np.log(weights.mean()))
 
-    def least_certain(self, interpolant: Interpolant) -> Float[np.ndarray, "B P"]:
+    def least_certain(self, interpolant: Interpolant) -> Float[np.ndarray, "B H"]:
         """Places where an error of the interpolant would change the second moments most.
 
         Each is chosen given those before it.
@@ -284,10 +284,10 @@ class _Proposal(NamedTuple):
 def _point_weights(
     frame: Frame,
     points: Sequence[Evaluated],
-    masses: Float[np.ndarray, "K"],
-    z: Float[np.ndarray, "S P"],
+    masses: Float[np.ndarray, "points"],
+    z: Float[np.ndarray, "S H"],
     weights: Float[np.ndarray, "S"],
-) -> Float[np.ndarray, "K"]:
+) -> Float[np.ndarray, "points"]:
     """Weights of points that give the density's mean and covariance.
 
     Those of Rue et al. are masses of the design times what the density is over the split normal
@@ -303,7 +303,7 @@ def _point_weights(
     usual = masses * stretch * np.exp(over - over.max())
     usual /= usual.sum()
 
-    def moments(z: Float[np.ndarray, "S P"]) -> Float[np.ndarray, "S F"]:
+    def moments(z: Float[np.ndarray, "S H"]) -> Float[np.ndarray, "S moments"]:
         pairs = np.triu_indices(z.shape[1])
         return np.concatenate([np.ones((len(z), 1)), z, z[:, pairs[0]] * z[:, pairs[1]]], axis=1)
 

@@ -37,7 +37,7 @@ _TOLERANCE = 1e-6  # relative, of site updates on the way
 _CONVERGED = 1e-4  # relative change of the bound in the last site update
 
 
-_Known = tuple[Float[np.ndarray, "P"], Sites]
+_Known = tuple[Float[np.ndarray, "H"], Sites]
 
 
 class HyperparameterDensity:
@@ -90,7 +90,7 @@ class HyperparameterDensity:
         return results + [None] * (len(places) - len(results))
 
     def _near(
-        self, vector: Float[np.ndarray, "P"], known: Sequence[_Known]
+        self, vector: Float[np.ndarray, "H"], known: Sequence[_Known]
     ) -> tuple[Evaluated | None, Sites]:
         apart = [np.sum((vector - place) ** 2) for place, _ in known]
         result, sites = self._from(vector, known[int(np.argmin(apart))][1])
@@ -100,7 +100,7 @@ class HyperparameterDensity:
             result, sites = self._from(vector, first)
         return result, sites
 
-    def _from(self, vector: Float[np.ndarray, "P"], sites: Sites) -> tuple[Evaluated | None, Sites]:
+    def _from(self, vector: Float[np.ndarray, "H"], sites: Sites) -> tuple[Evaluated | None, Sites]:
         found, place = self._found, jnp.asarray(vector)
         evaluation = evaluate(self._algorithm, self._space, place, found.rows, sites)
         value, gradient = float(evaluation.value), np.asarray(evaluation.gradient)
@@ -138,7 +138,7 @@ class HyperparameterDensity:
 
 
 def marginals_in(
-    space: ParameterSpace, draws: Float[np.ndarray, "S P"], weights: Any = None
+    space: ParameterSpace, draws: Float[np.ndarray, "S H"], weights: Any = None
 ) -> dict[str, HyperparameterMarginal]:
     """Marginals on the hyper-parameters' own scales, by path, with those of their priors.
 

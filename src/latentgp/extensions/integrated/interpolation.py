@@ -29,13 +29,13 @@ class Interpolant(NamedTuple):
         root: lower Cholesky factor of the covariance of values and slopes over `variance`.
     """
 
-    points: Float[np.ndarray, "K P"]
+    points: Float[np.ndarray, "M H"]
     lengthscale: float
     variance: float
-    weights: Float[np.ndarray, "K 1+P"]
+    weights: Float[np.ndarray, "M 1+H"]
     root: Float[np.ndarray, "R R"]
 
-    def __call__(self, z: Float[np.ndarray, "S P"]) -> Float[np.ndarray, "S"]:
+    def __call__(self, z: Float[np.ndarray, "S H"]) -> Float[np.ndarray, "S"]:
         """Values at further points."""
         kernel = _rbf(z, self.points, self.lengthscale)
         slopes = self.weights[:, 1:] / self.lengthscale**2
@@ -43,7 +43,7 @@ class Interpolant(NamedTuple):
         rest = np.sum(kernel * (self.weights[:, 0] + along), axis=1)
         return rest + _student(z)[0]
 
-    def covariance(self, z: Float[np.ndarray, "S P"]) -> Float[np.ndarray, "S S"]:
+    def covariance(self, z: Float[np.ndarray, "S H"]) -> Float[np.ndarray, "S S"]:
         """Posterior covariance of the values at further points, nats squared."""
         from scipy.linalg import solve_triangular
 
@@ -52,9 +52,9 @@ class Interpolant(NamedTuple):
 
 
 def interpolate(
-    points: Float[np.ndarray, "K P"],
-    values: Float[np.ndarray, "K"],
-    gradients: Float[np.ndarray, "K P"],
+    points: Float[np.ndarray, "M H"],
+    values: Float[np.ndarray, "M"],
+    gradients: Float[np.ndarray, "M H"],
 ) -> Interpolant:
     """Interpolant whose length-scale is the most probable of a few.
 
@@ -89,21 +89,21 @@ def interpolate(
     return best
 
 
-def _student(z: Float[np.ndarray, "S P"]) -> tuple[np.ndarray, np.ndarray]:
+def _student(z: Float[np.ndarray, "S H"]) -> tuple[np.ndarray, np.ndarray]:
     """Log density of a Student law less that at its mode, and its gradient."""
     power, over = _DEGREES + z.shape[1], 1 + np.sum(z**2, axis=1) / _DEGREES
     return -0.5 * power * np.log(over), -power / _DEGREES * z / over[:, None]
 
 
 def _rbf(
-    z: Float[np.ndarray, "S P"], points: Float[np.ndarray, "K P"], lengthscale: float
-) -> Float[np.ndarray, "S K"]:
+    z: Float[np.ndarray, "S H"], points: Float[np.ndarray, "M H"], lengthscale: float
+) -> Float[np.ndarray, "S M"]:
     squares = np.sum(z**2, axis=1)[:, None] + np.sum(points**2, axis=1) - 2 * z @ points.T
     return np.exp(-0.5 * np.maximum(squares, 0.0) / lengthscale**2)
 
 
 def _cross(
-    z: Float[np.ndarray, "S P"], points: Float[np.ndarray, "K P"], lengthscale: float
+    z: Float[np.ndarray, "S H"], points: Float[np.ndarray, "M H"], lengthscale: float
 ) -> Float[np.ndarray, "S R"]:
     """Covariances of values at z with values and slopes at the points, over the variance."""
     apart = (z[:, None, :] - points) / lengthscale**2
@@ -112,7 +112,7 @@ def _cross(
     return both.reshape(len(z), -1)
 
 
-def _covariance(points: Float[np.ndarray, "K P"], lengthscale: float) -> Float[np.ndarray, "R R"]:
+def _covariance(points: Float[np.ndarray, "M H"], lengthscale: float) -> Float[np.ndarray, "R R"]:
     """Covariance of values and slopes at the points over the variance, with a little noise."""
     number, size = points.shape
     apart = (points[:, None, :] - points) / lengthscale**2

@@ -1,7 +1,7 @@
 """Symmetric positive definite banded matrices: factors, solves and inverses within the band.
 
-A matrix of size M and bandwidth W - 1 is given by its lower diagonals, shape (W, M): entry (r, j)
-is that of row j + r and column j, what lies outside of the matrix is zero. All costs are O(M W^2).
+A matrix of size M is given by the lower diagonals of its band, shape (band, M): entry (r, j)
+is that of row j + r and column j, what lies outside of the matrix is zero. Costs are O(M band^2).
 The columns go one after another, each step a few numbers, so that a loop compiles to one kernel.
 """
 
@@ -19,7 +19,7 @@ from latentgp.typing import Array
 _UNROLLED = 2  # steps of a loop that are one: more take long to compile
 
 
-def factor(bands: Float[Array, "W M"]) -> Float[Array, "W M"]:
+def factor(bands: Float[Array, "band M"]) -> Float[Array, "band M"]:
     """The Cholesky factor L, likewise by its lower diagonals; NaN if there is none.
 
     Example:
@@ -46,7 +46,9 @@ def factor(bands: Float[Array, "W M"]) -> Float[Array, "W M"]:
     return columns.T
 
 
-def solve_factor(lower: Float[Array, "W M"], right: Float[Array, "M *S"]) -> Float[Array, "M *S"]:
+def solve_factor(
+    lower: Float[Array, "band M"], right: Float[Array, "M *S"]
+) -> Float[Array, "M *S"]:
     """L^-1 times columns."""
 
     def step(before: Any, at: Any) -> tuple[Any, Any]:
@@ -61,7 +63,7 @@ def solve_factor(lower: Float[Array, "W M"], right: Float[Array, "M *S"]) -> Flo
 
 
 def solve_transposed(
-    lower: Float[Array, "W M"], right: Float[Array, "M *S"]
+    lower: Float[Array, "band M"], right: Float[Array, "M *S"]
 ) -> Float[Array, "M *S"]:
     """L^-T times columns."""
 
@@ -75,7 +77,7 @@ def solve_transposed(
     return _along(step, lower, right, lower[1:], reverse=True)
 
 
-def inverse_within(lower: Float[Array, "W M"]) -> Float[Array, "W M"]:
+def inverse_within(lower: Float[Array, "band M"]) -> Float[Array, "band M"]:
     """Diagonals of (L L')^-1 within the band (Takahashi, Fagan & Chen 1973).
 
     Example:
@@ -107,18 +109,18 @@ def inverse_within(lower: Float[Array, "W M"]) -> Float[Array, "W M"]:
     return jnp.where(inside, columns.T, 0.0)
 
 
-def inner(A: Float[Array, "W M"], B: Float[Array, "W M"]) -> Float[Array, ""]:
+def inner(A: Float[Array, "band M"], B: Float[Array, "band M"]) -> Float[Array, ""]:
     """Trace of A B for symmetric A and B within one band."""
     return jnp.sum(_both_halves(A * B))
 
 
-def quadratic(A: Float[Array, "W M"], x: Float[Array, "M"]) -> Float[Array, ""]:
+def quadratic(A: Float[Array, "band M"], x: Float[Array, "M"]) -> Float[Array, ""]:
     """Quadratic form x' A x."""
     return inner(A, _outer_within(x, len(A)))
 
 
 @jax.custom_vjp
-def log_determinant(bands: Float[Array, "W M"]) -> Float[Array, ""]:
+def log_determinant(bands: Float[Array, "band M"]) -> Float[Array, ""]:
     """Logarithm of the determinant."""
     return 2 * jnp.sum(jnp.log(factor(bands)[0]))
 
@@ -136,7 +138,7 @@ log_determinant.defvjp(_log_determinant_forward, _log_determinant_backward)
 
 
 @jax.custom_vjp
-def solved_trace(K: Float[Array, "W M"], P: Float[Array, "W M"]) -> Float[Array, ""]:
+def solved_trace(K: Float[Array, "band M"], P: Float[Array, "band M"]) -> Float[Array, ""]:
     """Trace of K^-1 P."""
     return inner(inverse_within(factor(K)), P)
 
@@ -156,7 +158,7 @@ solved_trace.defvjp(_solved_trace_forward, _solved_trace_backward)
 
 
 @jax.custom_vjp
-def half_worth(A: Float[Array, "W M"], b: Float[Array, "M"]) -> Float[Array, ""]:
+def half_worth(A: Float[Array, "band M"], b: Float[Array, "M"]) -> Float[Array, ""]:
     """(b' A^-1 b - log|A|) / 2."""
     return _half_worth_forward(A, b)[0]
 
@@ -185,7 +187,7 @@ def _along(step: Any, lower: Any, right: Any, rows: Any, reverse: bool) -> Any:
 
 
 def _rows(lower: Any) -> Any:
-    """Entries (j, j - r) of a row j, r from 1, shape (W - 1, M)."""
+    """Entries (j, j - r) of a row j, r from 1, shape (band - 1, M)."""
     size = lower.shape[1]
     return jnp.stack(
         [jnp.pad(lower[r], (r, 0))[:size] for r in range(1, len(lower))]

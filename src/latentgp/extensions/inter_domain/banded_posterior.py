@@ -41,10 +41,10 @@ class BandedPosterior(LatentPosterior):
 
     kernel: LatentKernel
     variables: FixedFunctions
-    prior_bands: Float[Array, "W M"]
-    prior_inverse: Float[Array, "W M"]
-    bands: Float[Array, "W M"]
-    inverse: Float[Array, "W M"]
+    prior_bands: Float[Array, "band M"]
+    prior_inverse: Float[Array, "band M"]
+    bands: Float[Array, "band M"]
+    inverse: Float[Array, "band M"]
     mean_weights: Float[Array, "M"]
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
@@ -56,8 +56,8 @@ class BandedPosterior(LatentPosterior):
         cls,
         kernel: Kernel,
         variables: FixedFunctions,
-        K: Float[Array, "W M"],
-        P: Float[Array, "W M"],
+        K: Float[Array, "band M"],
+        P: Float[Array, "band M"],
         b: Float[Array, "M"],
         loss: Float[Array, ""],
     ) -> "BandedPosterior":
@@ -121,7 +121,7 @@ class BandedPosterior(LatentPosterior):
         )
         return (prior - known.T @ known + seen.T @ seen)[None]
 
-    def _touched(self, X: Float[Array, "N D"]) -> tuple[Any, Float[Array, "N W"]]:
+    def _touched(self, X: Float[Array, "N D"]) -> tuple[Any, Float[Array, "N band"]]:
         """Numbers and values of the splines that tell of f at rows, also outside of the domain."""
         found = self.variables.local(self.variables.clipped(X, self._kernel), self._kernel)
         assert found is not None
@@ -129,7 +129,7 @@ class BandedPosterior(LatentPosterior):
         cross = cross_covariance(self.kernel, self.variables, X)[0]
         return numbers, jnp.take_along_axis(cross, numbers.T, axis=0).T
 
-    def _within(self, bands: Float[Array, "W M"], X: Float[Array, "N D"]) -> Float[Array, "N"]:
+    def _within(self, bands: Float[Array, "band M"], X: Float[Array, "N D"]) -> Float[Array, "N"]:
         """Quadratic forms phi' B phi for a symmetric B that is known within the band."""
         numbers, values = self._touched(X)
         one, other = numbers[:, :, None], numbers[:, None]

@@ -64,7 +64,7 @@ class FixedFeatures(InterDomain):
     def basis(
         self,
         part: Part,
-        columns: Float[np.ndarray, "N C"],
+        columns: Float[np.ndarray, "N D"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
@@ -179,7 +179,7 @@ class FixedFeatures(InterDomain):
 def as_needed(
     of_times: Callable[[int], Sequence[Basis]],
     part: Part,
-    columns: Float[np.ndarray, "N C"],
+    columns: Float[np.ndarray, "N D"],
     shortest: float,
     left: float,
 ) -> Basis:
@@ -203,7 +203,7 @@ def as_needed(
 
 
 def least_open(
-    candidates: Sequence[Basis], part: Part, columns: Float[np.ndarray, "N C"], shortest: float
+    candidates: Sequence[Basis], part: Part, columns: Float[np.ndarray, "N D"], shortest: float
 ) -> Basis:
     """The basis that leaves least of a part's prior variance open, and of other length-scales.
 
@@ -248,6 +248,6 @@ def check_number(setting: Any, least: int, name: str = "number") -> None:
         )
 
 
-def _some(rows: Float[np.ndarray, "N C"]) -> Float[np.ndarray, "P C"]:
+def _some(rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "places D"]:
     """Rows at which the variance that is left open is looked at."""
     return rows[np.linspace(0, len(rows) - 1, min(_PLACES, len(rows))).astype(int)]

@@ -71,7 +71,7 @@ class FourierFeatures(FixedFeatures):
     def basis(
         self,
         part: Part,
-        columns: Float[np.ndarray, "N C"],
+        columns: Float[np.ndarray, "N D"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
@@ -108,11 +108,11 @@ class Waves(Basis):
     def domain(self) -> tuple[float, float]:
         return self.lower, self.upper
 
-    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         angles = self._omegas[:, None] * (x[:, 0] - self.lower)
         return jnp.concatenate([jnp.ones((1, len(x))), jnp.cos(angles), jnp.sin(angles)])
 
-    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         inside, end = self.fixed(jnp.clip(x, *self.domain)), self._end
         return beyond(inside, (end, end), kernel, x[:, 0], self.domain)
 
@@ -127,11 +127,11 @@ class Waves(Basis):
         return DiagonalPlusLowRank(diagonal, jnp.asarray(self._end), state_covariance(kernel, p))
 
     @property
-    def _omegas(self) -> Float[np.ndarray, "F"]:
+    def _omegas(self) -> Float[np.ndarray, "frequencies"]:
         return 2 * np.pi * np.arange(1, self.frequencies + 1) / (self.upper - self.lower)
 
     @property
-    def _end(self) -> Float[np.ndarray, "M R"]:
+    def _end(self) -> Float[np.ndarray, "M states"]:
         """Derivatives at an end, which is a whole number of periods from the other one."""
         w, one, none = self._omegas, np.ones(1), np.zeros(1)
         orders = [

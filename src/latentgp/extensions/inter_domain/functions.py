@@ -15,12 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import block_diag
 
 from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.operators import (
-    BlockDiagonal,
-    Diagonal,
-    Kronecker,
-    Operator,
-)
+from latentgp.extensions.inter_domain.operators import BlockDiagonal, Diagonal, Kronecker, Operator
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, parts_of, whole_of
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
@@ -43,7 +38,7 @@ class InterDomainVariables(InducingVariables):
         words: what they are of, such as "B-splines".
     """
 
-    sample: eqx.AbstractVar[Float[Array, "P D"]]
+    sample: eqx.AbstractVar[Float[Array, "places D"]]
     words: eqx.AbstractVar[str]
 
     @property
@@ -51,7 +46,7 @@ class InterDomainVariables(InducingVariables):
         return self.sample.dtype
 
     @property
-    def places(self) -> Float[Array, "P D"]:
+    def places(self) -> Float[Array, "places D"]:
         return self.sample
 
     @property
@@ -67,7 +62,7 @@ class InterDomainVariables(InducingVariables):
         )
 
     @double_precision
-    def left_open(self, kernel: LatentKernel) -> Float[np.ndarray, "#Q P"]:
+    def left_open(self, kernel: LatentKernel) -> Float[np.ndarray, "#Q places"]:
         """Shares of the prior variance that are left open at the sample."""
         places = jnp.asarray(self.sample)
         blocks, prior = self.cross_covariance(kernel, places), latent_diagonals(kernel, places)
@@ -124,7 +119,7 @@ class Basis(eqx.Module):
         """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
         return jnp.ones((), bool)
 
-    def serves_as(self, other: "Basis", kernel: Kernel, x: Float[np.ndarray, "N C"]) -> bool:
+    def serves_as(self, other: "Basis", kernel: Kernel, x: Float[np.ndarray, "N D"]) -> bool:
         """Whether it does as well as another one for a kernel at rows, and for a smoother kernel.
 
         Unless overridden, it is the same, or leaves at most twice as much open.
@@ -139,7 +134,7 @@ class Basis(eqx.Module):
         return own <= max(_TWICE * others, _NOTHING)
 
     @double_precision
-    def left_open(self, kernel: Kernel, x: Float[np.ndarray, "N C"]) -> float:
+    def left_open(self, kernel: Kernel, x: Float[np.ndarray, "N D"]) -> float:
         """Mean share of the prior variance at rows that the functions leave open."""
         values, prior = self.values(kernel, jnp.asarray(x)), kernel.diagonal(jnp.asarray(x))
         if self.is_white:
@@ -151,14 +146,16 @@ class Basis(eqx.Module):
         return float(jnp.mean(left))
 
     @abstractmethod
-    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         """The functions at rows inside the domain, whatever the hyper-parameters."""
 
-    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         """The same at rows anywhere, where a kernel says how they go on; without `scales`."""
         return self.fixed(x)
 
-    def local(self, x: Float[Array, "N C"]) -> tuple[Int[Array, "N W"], Float[Array, "N W"]] | None:
+    def local(
+        self, x: Float[Array, "N D"]
+    ) -> tuple[Int[Array, "N band"], Float[Array, "N band"]] | None:
         """Numbers and values of the functions that are not zero; None where most are not."""
         return None
 
@@ -182,7 +179,7 @@ class FixedFunctions(InterDomainVariables):
         words: what the functions are.
     """
 
-    sample: Float[Array, "P D"]
+    sample: Float[Array, "places D"]
     bases: tuple[tuple[tuple[Basis, ...], ...], ...]
     number: int = eqx.field(static=True)
     words: str = eqx.field(static=True)
@@ -274,7 +271,7 @@ class FixedFunctions(InterDomainVariables):
 
     def local(
         self, X: Float[Array, "N D"], kernel: Kernel
-    ) -> tuple[Int[Array, "N W"], Float[Array, "N W"]] | None:
+    ) -> tuple[Int[Array, "N band"], Float[Array, "N band"]] | None:
         """Numbers and values of the functions that are not zero at rows; None if most are not."""
         start, numbers, values = 0, [], []
         for term, own in zip(self._terms(kernel), self.bases[0], strict=True):
@@ -332,7 +329,7 @@ class FixedFunctions(InterDomainVariables):
         ]
 
     def cross_covariance_of_parts(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], shares: Float[Array, "N J"]
+        self, kernel: LatentKernel, X: Float[Array, "N D"], shares: Float[Array, "N parts"]
     ) -> Float[Array, "#Q M N"]:
         """Covariances with sums of the kernel's parts, each times its share of a row."""
 
@@ -390,7 +387,7 @@ class FunctionsOfParts(InducingVariables):
         return self.functions.dtype
 
     @property
-    def places(self) -> Float[Array, "P D"]:
+    def places(self) -> Float[Array, "places D"]:
         return as_wholes(jnp.asarray(self.functions.places), self.number)
 
     def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
@@ -415,8 +412,8 @@ def at_lengthscale(kernel: Any, lengthscale: Any) -> Any:
 
 @jax.jit
 def _shares_left(
-    K: Float[Array, "M M"], blocks: Float[Array, "M P"], prior: Float[Array, "P"]
-) -> Float[Array, "P"]:
+    K: Float[Array, "M M"], blocks: Float[Array, "M places"], prior: Float[Array, "places"]
+) -> Float[Array, "places"]:
     """Shares of the prior variance that variables with this covariance leave open."""
     return 1 - jnp.sum((jittered_cholesky(K).factor.inverse @ blocks) ** 2, axis=0) / prior
 
@@ -434,7 +431,7 @@ def _pairs(term: Term, bases: tuple[Basis, ...]) -> list[tuple[Part, Basis]]:
     return list(zip(term.parts, bases, strict=True))
 
 
-def _of(part: Part, X: Float[Array, "N D"]) -> Float[Array, "N C"]:
+def _of(part: Part, X: Float[Array, "N D"]) -> Float[Array, "N columns"]:
     return X[:, np.array(part.columns)]
 
 

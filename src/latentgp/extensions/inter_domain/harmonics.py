@@ -62,7 +62,7 @@ class SphericalHarmonics(FixedFeatures):
     def basis(
         self,
         part: Part,
-        columns: Float[np.ndarray, "N C"],
+        columns: Float[np.ndarray, "N D"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
@@ -98,13 +98,13 @@ class Harmonics(Basis):
     def number(self) -> int:
         return sum(number_of_harmonics(degree, self.dimension) for degree in self.degrees)
 
-    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         raise InputError(
             "Harmonics depend on the weights and the bias of ArcCosine, so there are no sums "
             "over rows for all hyper-parameters; fit the rows themselves."
         )
 
-    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         own: Any = kernel
         weighted = x * jnp.sqrt(own.weight_variance)
         bias = jnp.broadcast_to(jnp.sqrt(own.bias_variance), (len(x), 1))
@@ -181,7 +181,7 @@ def _eigenvalue(order: int, degree: int, dimension: int) -> float:
 
 
 @cache
-def _eigenvalues(order: int, dimension: int) -> Float[np.ndarray, "K"]:
+def _eigenvalues(order: int, dimension: int) -> Float[np.ndarray, "degrees"]:
     """Those of all degrees, by Funk & Hecke's formula.
 
     Harmonics are orthonormal under the uniform law on the sphere: the mean of the kernel times the
@@ -205,7 +205,7 @@ def _eigenvalues(order: int, dimension: int) -> Float[np.ndarray, "K"]:
 
 
 @cache
-def _system(degree: int, dimension: int) -> tuple[Float[np.ndarray, "H d"], np.ndarray]:
+def _system(degree: int, dimension: int) -> tuple[Float[np.ndarray, "M D"], np.ndarray]:
     """Directions whose zonal functions span the harmonics of a degree, and what whitens them.
 
     A fundamental system, chosen among random directions by pivoted Cholesky. By the addition
@@ -221,7 +221,7 @@ def _system(degree: int, dimension: int) -> tuple[Float[np.ndarray, "H d"], np.n
     return places, np.linalg.solve(lower, np.eye(number)) * np.sqrt(number)
 
 
-def _pivots(K: Float[np.ndarray, "P P"], number: int) -> list[int]:
+def _pivots(K: Float[np.ndarray, "candidates candidates"], number: int) -> list[int]:
     """Pivots of a pivoted Cholesky factorisation: rows that tell most, one after another."""
     left, rows, chosen = np.diagonal(K).copy(), np.zeros((number, len(K))), []
     for step in range(number):

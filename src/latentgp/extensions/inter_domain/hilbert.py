@@ -78,7 +78,7 @@ class HilbertSpace(FixedFeatures):
     def basis(
         self,
         part: Part,
-        columns: Float[np.ndarray, "N C"],
+        columns: Float[np.ndarray, "N D"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
@@ -124,7 +124,7 @@ class Eigenfunctions(Basis):
     def number(self) -> int:
         return int(np.prod(self.counts, dtype=int))
 
-    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         whole = jnp.ones((1, len(x)))
         for column, (centre, half, count) in enumerate(self._columns):
             place = jnp.clip((x[:, column] - centre) / half, -1.0, 1.0)

@@ -50,7 +50,7 @@ def noise_density(kernel: Any, p: int) -> Float[Array, ""]:
     return kernel.variance * (2.0, 4.0, 16 / 3)[p] * rate_of(kernel, p) ** (2 * p + 1)
 
 
-def state_covariance(kernel: Any, p: int) -> Float[Array, "R R"]:
+def state_covariance(kernel: Any, p: int) -> Float[Array, "states states"]:
     """The P of the state (f, ..., f^(p)): (-1)^j k^(i+j)(0)."""
     s2, variance = rate_of(kernel, p) ** 2, kernel.variance
     unit = {
@@ -61,13 +61,13 @@ def state_covariance(kernel: Any, p: int) -> Float[Array, "R R"]:
     return variance * jnp.array(unit)
 
 
-def operator_weights(kernel: Any, p: int) -> Float[Array, "K"]:
+def operator_weights(kernel: Any, p: int) -> Float[Array, "orders"]:
     """Weights of the derivatives of order 0 to p + 1 in L."""
     rate = rate_of(kernel, p)
     return jnp.stack([comb(p + 1, i) * rate ** (p + 1 - i) for i in range(p + 2)])
 
 
-def state_decay(kernel: Any, p: int, distance: Float[Array, "N"]) -> Float[Array, "R N"]:
+def state_decay(kernel: Any, p: int, distance: Float[Array, "N"]) -> Float[Array, "states N"]:
     """Weights of f, ..., f^(p) at an end in the mean of f at a distance beyond it."""
     rate = rate_of(kernel, p)
     t = rate * distance
@@ -81,7 +81,7 @@ def state_decay(kernel: Any, p: int, distance: Float[Array, "N"]) -> Float[Array
 
 def beyond(
     inside: Float[Array, "M N"],
-    ends: tuple[Float[Array, "M R"], Float[Array, "M R"]],
+    ends: tuple[Float[Array, "M states"], Float[Array, "M states"]],
     kernel: Kernel,
     x: Float[Array, "N"],
     domain: tuple[float, float],

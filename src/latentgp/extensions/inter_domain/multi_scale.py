@@ -92,7 +92,7 @@ class Windows(InterDomainVariables):
     def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
         return self.between(kernel, self)
 
-    def between(self, kernel: LatentKernel, others: "Windows") -> Float[Array, "#Q M K"]:
+    def between(self, kernel: LatentKernel, others: "Windows") -> Float[Array, "#Q M N"]:
         spreads = jnp.exp(2 * self.log_widths), jnp.exp(2 * others.log_widths)
         return self._covariances(kernel, others.sample, spreads[0][:, None] + spreads[1][None])
 
@@ -102,12 +102,12 @@ class Windows(InterDomainVariables):
         return self._covariances(kernel, X, jnp.exp(2 * self.log_widths)[:, None])
 
     def _covariances(
-        self, kernel: LatentKernel, places: Float[Array, "K D"], spread: Float[Array, "M #K D"]
-    ) -> Float[Array, "#Q M K"]:
+        self, kernel: LatentKernel, places: Float[Array, "N D"], spread: Float[Array, "M #N D"]
+    ) -> Float[Array, "#Q M N"]:
         """The RBF between Gaussian windows: prod_d l (l^2 + c^2)^-1/2 exp(-d^2 / 2 (l^2 + c^2))."""
         difference = self.sample[:, None] - places[None]
 
-        def of(own: Kernel) -> Float[Array, "M K"]:
+        def of(own: Kernel) -> Float[Array, "M N"]:
             rbf: Any = own
             squares = jnp.broadcast_to(rbf.lengthscale, places.shape[1:]) ** 2
             total = squares + spread

@@ -136,7 +136,7 @@ class Full(Operator):
 class Banded(Operator):
     """A symmetric matrix that is zero off a band; row r of `bands` is its r-th lower diagonal."""
 
-    bands: Float[Array, "W M"]
+    bands: Float[Array, "band M"]
 
     @property
     def size(self) -> int:

@@ -78,7 +78,7 @@ class PerPart(FixedFeatures):
     def basis(
         self,
         part: Part,
-        columns: Float[np.ndarray, "N C"],
+        columns: Float[np.ndarray, "N D"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
@@ -103,7 +103,7 @@ class WhiteFunctions(Basis):
     is_white = True
     has_fixed_functions = False
 
-    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         raise InputError("PerPart has no sums over rows; fit the rows themselves.")
 
 
@@ -117,7 +117,7 @@ class Coordinates(WhiteFunctions):
     def number(self) -> int:
         return self.size
 
-    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         own: Any = kernel
         if isinstance(own, CorrelatedLinear):
             return (with_ones(x) @ own.root()).T
@@ -129,13 +129,13 @@ class Coordinates(WhiteFunctions):
 class GroupMembers(WhiteFunctions):
     """One function a group, which is zero at other groups' rows; groups seen later have none."""
 
-    groups: Float[Array, "G C"]
+    groups: Float[Array, "groups D"]
 
     @property
     def number(self) -> int:
         return self.groups.shape[0]
 
-    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         same = jnp.all(jnp.asarray(self.groups)[:, None] == x[None], axis=-1)
         variance = kernel.variance if isinstance(kernel, White) else 1.0
         return jnp.where(same, jnp.sqrt(jnp.asarray(variance, x.dtype)), 0.0)
@@ -145,13 +145,13 @@ class GroupMembers(WhiteFunctions):
 class Points(WhiteFunctions):
     """Whitened values at inducing points, of a kernel without a form of its own."""
 
-    points: Float[Array, "M C"]
+    points: Float[Array, "M D"]
 
     @property
     def number(self) -> int:
         return self.points.shape[0]
 
-    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         points = jnp.asarray(self.points, x.dtype)
         gram = kernel.symmetric_gram(points)
         root = lower_cholesky(gram + _JITTER * jnp.diag(jnp.diagonal(gram)))

@@ -79,7 +79,7 @@ class BSplines(FixedFeatures):
     def basis(
         self,
         part: Part,
-        columns: Float[np.ndarray, "N C"],
+        columns: Float[np.ndarray, "N D"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
@@ -145,7 +145,7 @@ class Splines(Basis):
         longest = _LOST * _most_in_cells(p) * np.min(np.diff(self.knots))
         return jnp.asarray(not self.banded) | (rate_of(kernel, p) * longest > np.sqrt(2 * p + 1))
 
-    def serves_as(self, other: Basis, kernel: Kernel, x: Float[np.ndarray, "N C"]) -> bool:
+    def serves_as(self, other: Basis, kernel: Kernel, x: Float[np.ndarray, "N D"]) -> bool:
         fewer, more = sorted((self.number, other.number))
         return more <= _AS_MANY * fewer
 
@@ -158,7 +158,7 @@ class Splines(Basis):
         """Number of intervals between knots."""
         return len(self.knots) - 1
 
-    def local(self, x: Float[Array, "N C"]) -> tuple[Int[Array, "N W"], Float[Array, "N W"]]:
+    def local(self, x: Float[Array, "N D"]) -> tuple[Int[Array, "N band"], Float[Array, "N band"]]:
         knots = jnp.asarray(self.knots)
         about = x[:, 0] - self.lower
         cell = jnp.searchsorted(knots[1:-1], about, side="right")
@@ -167,7 +167,7 @@ class Splines(Basis):
         values = jnp.einsum("nwk,nk->nw", jnp.asarray(_pieces(self))[cell], powers)
         return cell[:, None] + jnp.arange(self.degree + 1), values
 
-    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         numbers, values = self.local(x)
         found = jnp.zeros((self.number, len(x)))
         for touched in range(self.degree + 1):
@@ -175,7 +175,7 @@ class Splines(Basis):
             found = jnp.where(here, values[:, touched], found)
         return found if self.turn is None else self.turn.T @ found
 
-    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
         inside = self.fixed(jnp.clip(x, *self.domain))
         left, right = _ends(self)
         ends = (left, right) if self.turn is None else (self.turn.T @ left, self.turn.T @ right)
@@ -243,7 +243,7 @@ def _knots(
 
 
 @cache
-def _pieces(basis: Splines) -> Float[np.ndarray, "C W K"]:
+def _pieces(basis: Splines) -> Float[np.ndarray, "cells band powers"]:
     """Coefficients of the splines that are not zero in a cell, in powers of the place in it.
 
     By the recursion of Cox and de Boor; row r is that of the r-th such spline, in their order.
@@ -274,7 +274,7 @@ def _pieces(basis: Splines) -> Float[np.ndarray, "C W K"]:
     return found
 
 
-def _derivatives(basis: Splines, order: int) -> Float[np.ndarray, "C W K"]:
+def _derivatives(basis: Splines, order: int) -> Float[np.ndarray, "cells band powers"]:
     """Coefficients of a derivative likewise."""
     pieces, degree = _pieces(basis), basis.degree
     for _ in range(order):
@@ -284,7 +284,7 @@ def _derivatives(basis: Splines, order: int) -> Float[np.ndarray, "C W K"]:
 
 
 @cache
-def _bands(basis: Splines) -> Float[np.ndarray, "K K W M"]:
+def _bands(basis: Splines) -> Float[np.ndarray, "orders orders band M"]:
     """Integrals of products of derivatives of order i and j: lower diagonals, made symmetric."""
     orders, degree = basis.smoothness + 2, basis.degree
     nodes, weights = np.polynomial.legendre.leggauss(degree + 1)
@@ -303,7 +303,7 @@ def _bands(basis: Splines) -> Float[np.ndarray, "K K W M"]:
 
 
 @cache
-def _ends(basis: Splines) -> tuple[Float[np.ndarray, "M R"], Float[np.ndarray, "M R"]]:
+def _ends(basis: Splines) -> tuple[Float[np.ndarray, "M states"], Float[np.ndarray, "M states"]]:
     """Derivatives of order 0 to p at both ends."""
     orders, degree = basis.smoothness + 1, basis.degree
     left, right = np.zeros((2, basis.number, orders))
@@ -324,8 +324,8 @@ class _Orthogonal(NamedTuple):
     """
 
     turn: Float[np.ndarray, "M M"]
-    products: Float[np.ndarray, "K K M M"]
-    left: Float[np.ndarray, "M R"]
+    products: Float[np.ndarray, "orders orders M M"]
+    left: Float[np.ndarray, "M states"]
 
 
 @cache
@@ -358,7 +358,7 @@ def _orthogonal(basis: Splines) -> _Orthogonal:
     return _Orthogonal(turn, products, left)
 
 
-def _nodes(basis: Splines) -> tuple[Float[np.ndarray, "S"], Float[np.ndarray, "S"]]:
+def _nodes(basis: Splines) -> tuple[Float[np.ndarray, "nodes"], Float[np.ndarray, "nodes"]]:
     """Nodes of Gauss's quadrature in every cell, exact for products of splines, and weights."""
     nodes, weights = np.polynomial.legendre.leggauss(basis.degree + 1)
     knots, widths = np.asarray(basis.knots), np.diff(basis.knots)
@@ -366,7 +366,7 @@ def _nodes(basis: Splines) -> tuple[Float[np.ndarray, "S"], Float[np.ndarray, "S
     return places.ravel(), (0.5 * weights * widths[:, None]).ravel()
 
 
-def _at_nodes(basis: Splines, order: int) -> Float[np.ndarray, "S M"]:
+def _at_nodes(basis: Splines, order: int) -> Float[np.ndarray, "nodes M"]:
     """A derivative of every spline there."""
     nodes = np.polynomial.legendre.leggauss(basis.degree + 1)[0]
     powers = (0.5 * (nodes + 1))[:, None] ** np.arange(basis.degree + 1)

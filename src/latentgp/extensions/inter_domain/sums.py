@@ -57,10 +57,10 @@ class RowSums(RowsAsSums):
     features: InducingFeatures
     variables: FixedFunctions
     sample: Data
-    products: Float[Array, "S R"]
-    centre: Float[Array, "C"]
+    products: Float[Array, "products size"]
+    centre: Float[Array, "columns"]
     layout: Any = eqx.field(static=True)
-    bands: Float[Array, "W M"] | None = None
+    bands: Float[Array, "band M"] | None = None
 
     def check(self, model: LatentGP) -> None:
         """Raise InputError unless these are the sums that a model needs."""
@@ -143,7 +143,7 @@ class RowSums(RowsAsSums):
 class _Terms(NamedTuple):
     """Sums at some hyper-parameters, as `Statistics`, and what does not depend on f, in nats.
 
-    Products are (M, M), or their lower diagonals (W, M).
+    Products are (M, M), or their lower diagonals (band, M).
     """
 
     kernel: Kernel
@@ -276,8 +276,8 @@ def _ranges(source: RowSource) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray
 
 
 def _sums_of_block(
-    variables: FixedFunctions, kernel: Any, block: Data, others: Float[np.ndarray, "N C"]
-) -> Float[np.ndarray, "R R"]:
+    variables: FixedFunctions, kernel: Any, block: Data, others: Float[np.ndarray, "N columns"]
+) -> Float[np.ndarray, "size size"]:
     """Sums over a block; by products of sparse matrices where a row touches few functions."""
     found = _sums_of_touched(variables, kernel, block, others)
     if found is None:
@@ -287,7 +287,7 @@ def _sums_of_block(
 
 
 def _sums_of_touched(
-    variables: FixedFunctions, kernel: Any, block: Data, others: Float[np.ndarray, "N C"]
+    variables: FixedFunctions, kernel: Any, block: Data, others: Float[np.ndarray, "N columns"]
 ) -> Any:
     """Sums of phi phi' as a sparse matrix, and the rows of sums behind; None where phi is dense."""
     from scipy.sparse import csr_array  # takes long to import
@@ -323,9 +323,9 @@ def _dense_sums(
     variables: FixedFunctions,
     kernel: Any,
     X: Float[Array, "N D"],
-    others: Float[Array, "N C"],
+    others: Float[Array, "N columns"],
     weights: Float[Array, "N"],
-) -> Float[Array, "R R"]:
+) -> Float[Array, "size size"]:
     whole = jnp.concatenate([variables.functions(X, kernel), others.T])
     return (whole * weights) @ whole.T
 

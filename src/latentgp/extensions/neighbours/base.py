@@ -36,14 +36,14 @@ class Found(NamedTuple):
     """Neighbours of rows.
 
     Attributes:
-        rows: their numbers, shape (N, #Q, K); -1 where a row has fewer.
+        rows: their numbers, shape (N, #Q, V); -1 where a row has fewer.
         order: of the rows that have a weight.
         terms: those whose terms of the evidence stand for all; None for all. Others may have none.
     """
 
-    rows: Int[Array, "N #Q K"]
+    rows: Int[Array, "N #Q V"]
     order: Int[Array, "N"]
-    terms: Int[Array, "T"] | None = None
+    terms: Int[Array, "terms"] | None = None
 
 
 class NearestRows(Representation):
@@ -104,8 +104,8 @@ class NearestRows(Representation):
         real: Int[np.ndarray, "M"],
         kernel: LatentKernel,
         order: Int[np.ndarray, "M"],
-        terms: Int[np.ndarray, "T"] | None = None,
-    ) -> Int[np.ndarray, "N #Q K"]:
+        terms: Int[np.ndarray, "terms"] | None = None,
+    ) -> Int[np.ndarray, "N #Q V"]:
         """Numbers of the nearest of the rows earlier in an order, for those that are real.
 
         Where terms are given, of these rows at least.
@@ -120,7 +120,7 @@ class NearestRows(Representation):
             rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
         return rows
 
-    def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "T"] | None:
+    def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "terms"] | None:
         """Rows, of all in their order, whose terms stand for all; None for all."""
         return None
 

@@ -42,14 +42,14 @@ class Conditionals(NamedTuple):
     """Law of each row's pseudo-target given those of its neighbours.
 
     Attributes:
-        weights: A, such that the mean is A r_c, shape (N, #Q, K).
-        dual: B_cc^-1 r_c, shape (N, Q, K).
+        weights: A, such that the mean is A r_c, shape (N, #Q, V).
+        dual: B_cc^-1 r_c, shape (N, Q, V).
         variance: of r_i given r_c, shape (N, #Q).
         residual: r_i less its mean in standard deviations, shape (N, Q).
     """
 
-    weights: Float[Array, "N #Q K"]
-    dual: Float[Array, "N Q K"]
+    weights: Float[Array, "N #Q V"]
+    dual: Float[Array, "N Q V"]
     variance: Float[Array, "N #Q"]
     residual: Float[Array, "N Q"]
 
@@ -60,14 +60,14 @@ class Conditionals(NamedTuple):
 
 
 def whitening_rows(
-    weights: Float[Array, "*B K"], variance: Float[Array, "*B"]
+    weights: Float[Array, "*B V"], variance: Float[Array, "*B"]
 ) -> Float[Array, "*B M"]:
     """Rows (-A, 1) / sqrt(d): less their means given the neighbours, in standard deviations."""
     own = jnp.ones((*weights.shape[:-1], 1), weights.dtype)
     return jnp.concatenate([-weights, own], axis=-1) / jnp.sqrt(variance)[..., None]
 
 
-def grams_at(kernel: LatentKernel, points: Float[Array, "#Q B K D"]) -> Float[Array, "#Q B K K"]:
+def grams_at(kernel: LatentKernel, points: Float[Array, "#Q B V D"]) -> Float[Array, "#Q B V V"]:
     """Gram matrices of a few points for each of many rows."""
     if isinstance(kernel, OwnKernels):
         spread = jnp.broadcast_to(points, (len(kernel.each), *points.shape[1:]))
@@ -82,7 +82,7 @@ class Block(NamedTuple):
     """Rows with their neighbours, these first.
 
     Attributes:
-        rows: numbers of neighbours and of the rows themselves, shape (B, #Q, K + 1).
+        rows: numbers of neighbours and of the rows themselves, shape (B, #Q, V + 1).
         there: whether there is such a neighbour.
     """
 
@@ -90,7 +90,7 @@ class Block(NamedTuple):
     there: Bool[Array, "B #Q M"]
 
     @classmethod
-    def of(cls, rows: Int[Array, "B"], neighbours: Int[Array, "B #Q K"]) -> "Block":
+    def of(cls, rows: Int[Array, "B"], neighbours: Int[Array, "B #Q V"]) -> "Block":
         own = jnp.broadcast_to(rows[:, None, None], (*neighbours.shape[:2], 1))
         both = jnp.concatenate([neighbours, own], axis=2)
         return cls(jnp.where(both == NOBODY, own, both), both != NOBODY)
@@ -129,11 +129,11 @@ class Terms(NamedTuple):
         each: for how many rows each of them stands.
     """
 
-    rows: Int[Array, "T"]
+    rows: Int[Array, "terms"]
     each: float
 
     @classmethod
-    def of(cls, rows: int, order: Int[Array, "M"], some: Int[Array, "T"] | None) -> "Terms":
+    def of(cls, rows: int, order: Int[Array, "M"], some: Int[Array, "terms"] | None) -> "Terms":
         """All rows, or some of those in an order, which stand for all of these."""
         if some is None:
             return cls(jnp.arange(rows), 1.0)
@@ -170,8 +170,8 @@ class Slopes(NamedTuple):
 
 
 def given(
-    gram: Float[Array, "M M"], root: Float[Array, "M"], target: Float[Array, "K"]
-) -> tuple[Float[Array, "K"], Float[Array, "K"], Float[Array, ""]]:
+    gram: Float[Array, "M M"], root: Float[Array, "M"], target: Float[Array, "V"]
+) -> tuple[Float[Array, "V"], Float[Array, "V"], Float[Array, ""]]:
     """A row given its neighbours, whose pseudo-targets have unit noise.
 
     Args:
@@ -195,7 +195,7 @@ def given(
 def conditionals(
     kernel: LatentKernel,
     X: Float[Array, "N D"],
-    neighbours: Int[Array, "N #Q K"],
+    neighbours: Int[Array, "N #Q V"],
     sites: ScaledSites,
     terms: Terms,
 ) -> tuple[Conditionals, Float[Array, ""]]:
@@ -229,7 +229,7 @@ def conditionals(
 def slopes(
     kernel: LatentKernel,
     X: Float[Array, "N D"],
-    neighbours: Int[Array, "N #Q K"],
+    neighbours: Int[Array, "N #Q V"],
     sites: ScaledSites,
     known: Conditionals,
     terms: Terms,

@@ -64,7 +64,7 @@ class LowRank(NamedTuple):
 class Whitener(NamedTuple):
     """Rows of U: with them pseudo-targets are white, given what the low rank says of them."""
 
-    rows: Float[Array, "N #Q K"]
+    rows: Float[Array, "N #Q V"]
 
 
 class Law(NamedTuple):
@@ -113,15 +113,15 @@ def features_of(
 
 
 def features_near(
-    features: Float[Array, "#Q N M"], rows: Int[Array, "B #Q K"]
-) -> Float[Array, "#Q B K M"]:
+    features: Float[Array, "#Q N M"], rows: Int[Array, "B #Q V"]
+) -> Float[Array, "#Q B V M"]:
     """Features of the rows of blocks; of a row that is not there, some."""
     return vmap_latents(lambda own, rows: own[rows], features, jnp.moveaxis(rows, 1, 0))
 
 
 def residual_grams(
-    grams: Float[Array, "B K K"], features: Float[Array, "B K M"]
-) -> Float[Array, "B K K"]:
+    grams: Float[Array, "B V V"], features: Float[Array, "B V M"]
+) -> Float[Array, "B V V"]:
     """Covariances of what a low rank leaves."""
     return grams - features @ jnp.swapaxes(features, 1, 2)
 
@@ -129,7 +129,7 @@ def residual_grams(
 def law_of(
     kernel: LatentKernel,
     X: Float[Array, "N D"],
-    neighbours: Int[Array, "N #Q K"],
+    neighbours: Int[Array, "N #Q V"],
     sites: ScaledSites,
     points: Float[Array, "M D"],
 ) -> Law:
@@ -184,7 +184,7 @@ def law_of(
 def slopes(
     kernel: LatentKernel,
     X: Float[Array, "N D"],
-    neighbours: Int[Array, "N #Q K"],
+    neighbours: Int[Array, "N #Q V"],
     sites: ScaledSites,
     whitener: Whitener,
     low_rank: LowRank,
@@ -274,7 +274,7 @@ def pull_features(
     return jax.tree.map(jnp.add, tuple(direct), pull_inverse(in_inverse))
 
 
-def _columns(neighbours: Int[Array, "N #Q K"], points: Float[Array, "M D"]) -> int:
+def _columns(neighbours: Int[Array, "N #Q V"], points: Float[Array, "M D"]) -> int:
     """Numbers needed a row: a block and its features."""
     size = neighbours.shape[2] + 1
     return size * (size + len(points))

@@ -77,7 +77,7 @@ class LatentNeighbours(NearestRows):
     draws: int = eqx.field(static=True, default=128)
     exact_up_to: int = eqx.field(static=True, default=500)
     key: UInt32[Array, "2"] | None = None
-    later: Int[Array, "N #Q L"] | None = None
+    later: Int[Array, "N #Q later"] | None = None
     sweeps: tuple[Sweeps, ...] | None = None
     real: Bool[Array, "N"] | None = None
 

@@ -241,7 +241,7 @@ def _sound(solution: Solution) -> Float[Array, "M S"]:
 
 
 def diagonal_of(
-    prior: Regression, neighbours: Int[Array, "N #Q K"], precision: Float[Array, "N Q"]
+    prior: Regression, neighbours: Int[Array, "N #Q V"], precision: Float[Array, "N Q"]
 ) -> Float[Array, "N Q"]:
     """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
     scaled = prior.weights**2 / prior.variance[..., None]
@@ -256,7 +256,7 @@ class LatentNeighboursPosterior(NearPosterior):
     """Posterior of latents at the rows; a new one is conditioned on those at the nearest rows.
 
     Attributes:
-        neighbours: numbers of each row's neighbours, shape (N, #Q, K).
+        neighbours: numbers of each row's neighbours, shape (N, #Q, V).
         prior: each row given its neighbours.
         operator: the posterior precision with its preconditioner.
         real: rows that are not padding.
@@ -267,7 +267,7 @@ class LatentNeighboursPosterior(NearPosterior):
 
     kernel: LatentKernel
     X: Float[Array, "N D"]
-    neighbours: Int[Array, "N #Q K"]
+    neighbours: Int[Array, "N #Q V"]
     prior: Regression
     operator: Whitened
     real: Bool[Array, "N"]

@@ -26,7 +26,7 @@ _GROUP = 16
 _PRODUCTS_A_KERNEL_VALUE = 100  # that take as long
 
 
-def places_of_largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B K"]:
+def places_of_largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B V"]:
     """Places of the largest values of each row, these first; exact.
 
     They are in those groups of 16 whose own largest values are the largest: so a selection among
@@ -52,14 +52,14 @@ class Sight(NamedTuple):
 
     Attributes:
         near: the rows, the new input itself last.
-        weights: of what the rows say in the mean, shape (#Q, B, K).
+        weights: of what the rows say in the mean, shape (#Q, B, V).
         in_g: what the error weighs of the latents at the rows and, last, at the input, (#Q, B, M).
         mean: posterior mean, shape (Q, B).
         variance: of the posterior, shape (Q, B).
     """
 
     near: Block
-    weights: Float[Array, "#Q B K"]
+    weights: Float[Array, "#Q B V"]
     in_g: Float[Array, "#Q B M"]
     mean: Float[Array, "Q B"]
     variance: Float[Array, "Q B"]
@@ -99,7 +99,7 @@ class NearRows(eqx.Module):
         """Gram matrices of the nearest rows with, last, the new input."""
         return grams_at(kernel, self.points_of(near, X))
 
-    def _nearest(self, kernel: Any, X: Float[Array, "B D"]) -> Int[Array, "B K"]:
+    def _nearest(self, kernel: Any, X: Float[Array, "B D"]) -> Int[Array, "B V"]:
         """Numbers of the rows nearest to new inputs; rows of weight zero are nobody.
 
         In single precision, of which XLA has a selection, twice as many as needed are found, and
@@ -143,7 +143,7 @@ class NearRows(eqx.Module):
         return jnp.stack(found)
 
     def _errors_by_pairs(
-        self, kernel: Any, rows: Int[Array, "B K"], in_g: Float[Array, "B M"], X: Array
+        self, kernel: Any, rows: Int[Array, "B V"], in_g: Float[Array, "B M"], X: Array
     ) -> Float[Array, "B B"]:
         points = jnp.concatenate([jnp.asarray(self.X)[rows], X[:, None]], axis=1)
         every = points.reshape(-1, points.shape[-1])
@@ -156,7 +156,7 @@ class NearRows(eqx.Module):
         return jax.lax.map(with_all, (points, in_g))
 
     def _errors_by_all(
-        self, kernel: Any, rows: Int[Array, "B K"], in_g: Float[Array, "B M"], X: Array
+        self, kernel: Any, rows: Int[Array, "B V"], in_g: Float[Array, "B M"], X: Array
     ) -> Float[Array, "B B"]:
         every = jnp.concatenate([jnp.asarray(self.X), X])
         new = jnp.arange(len(X))
@@ -174,7 +174,7 @@ class NearRows(eqx.Module):
 
 def latents_given(
     kernel: LatentKernel, rows: NearRows, near: Block, grams: Float[Array, "#Q B M M"]
-) -> tuple[Float[Array, "#Q B K"], Float[Array, "#Q B"]]:
+) -> tuple[Float[Array, "#Q B V"], Float[Array, "#Q B"]]:
     """Weights of the latents at the nearest rows in the mean at new inputs, and what these leave.
 
     Args:
@@ -196,7 +196,7 @@ def latents_given(
 
 
 def weighted_rows(
-    weights: Float[Array, "#Q B K"], near: Block, values: Float[Array, "N Q S"]
+    weights: Float[Array, "#Q B V"], near: Block, values: Float[Array, "N Q S"]
 ) -> Float[Array, "Q B S"]:
     """Weighted sums of what the nearest rows have."""
     latents = values.shape[1]
@@ -217,12 +217,12 @@ class NearPosterior(LatentPosterior):
 
     Attributes:
         X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
-        neighbours: numbers of each row's neighbours, shape (N, #Q, K).
+        neighbours: numbers of each row's neighbours, shape (N, #Q, V).
         number: of the rows that a new input sees.
     """
 
     X: eqx.AbstractVar[Float[Array, "N D"]]
-    neighbours: eqx.AbstractVar[Int[Array, "N #Q K"]]
+    neighbours: eqx.AbstractVar[Int[Array, "N #Q V"]]
     number: eqx.AbstractVar[int]
 
     @property

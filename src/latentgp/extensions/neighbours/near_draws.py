@@ -66,12 +66,12 @@ class NearDraws(DrawsAtRows):
         means, variances = over_draws(one, (self.models, self.g))
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
-    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "NearDraws":
+    def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "NearDraws":
         return dataclasses.replace(self, models=models, g=self.g[kept])
 
     def _given(
         self, kernel: LatentKernel, near: Block, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "#Q N K"], Float[Array, "#Q N"]]:
+    ) -> tuple[Float[Array, "#Q N V"], Float[Array, "#Q N"]]:
         return latents_given(kernel, self.rows, near, self.rows.grams(kernel, near, X))
 
     def drawn(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:

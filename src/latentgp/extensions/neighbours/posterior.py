@@ -49,7 +49,7 @@ class NeighboursPosterior(NearPosterior):
     kernel: LatentKernel
     X: Float[Array, "N D"]
     sites: ScaledSites
-    neighbours: Int[Array, "N #Q K"]
+    neighbours: Int[Array, "N #Q V"]
     known: Conditionals | Whitener
     log_evidence: Float[Array, ""]
     jitter: Float[Array, ""]
@@ -166,14 +166,14 @@ class NeighboursPosterior(NearPosterior):
         variance = jnp.minimum(sight.variance + added, latent_diagonals(self.kernel, X))
         return sight._replace(mean=sight.mean + mean, variance=variance)
 
-    def _features_near(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M R"]:
+    def _features_near(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M points"]:
         """Features of the nearest rows and, last, of the new input."""
         low_rank: Any = self.low_rank
         rows = features_near(low_rank.features, near.rows[:, :, :-1])
         own = low_rank.features_at(self.kernel, X)[:, :, None]
         return jnp.concatenate([rows, own], axis=2)
 
-    def _open(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B R"]:
+    def _open(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B points"]:
         """Loadings of the conditional errors on the white inducing variables."""
         return vmap_latents(
             lambda in_g, features: jnp.einsum("bk,bkm->bm", in_g, features),
@@ -182,7 +182,7 @@ class NeighboursPosterior(NearPosterior):
         )
 
 
-def _known_of(factor: Factor, weights: Float[Array, "B R"]) -> Float[Array, "B B"]:
+def _known_of(factor: Factor, weights: Float[Array, "B points"]) -> Float[Array, "B B"]:
     """By how much data lower the covariance of weighted sums of white inducing variables."""
     left = weights @ factor.inverse.T
     return weights @ weights.T - left @ left.T

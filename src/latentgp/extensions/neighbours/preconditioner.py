@@ -25,8 +25,8 @@ from latentgp.typing import Array
 def posterior_regression(
     kernel: LatentKernel,
     X: Float[Array, "N D"],
-    neighbours: Int[Array, "N #Q K"],
-    later: Int[Array, "N #Q L"],
+    neighbours: Int[Array, "N #Q V"],
+    later: Int[Array, "N #Q later"],
     precision: Float[Array, "N Q"],
 ) -> Regression:
     """Each latent given its neighbours, and sites of its own row and of the nearest later ones.

@@ -28,11 +28,11 @@ class Regression(NamedTuple):
     """Each row's latent given its neighbours': g_i ~ N(A_i g_c(i), D_i).
 
     Attributes:
-        weights: A, shape (#Q, N, K); zero where there is no such neighbour.
+        weights: A, shape (#Q, N, V); zero where there is no such neighbour.
         variance: D, shape (#Q, N).
     """
 
-    weights: Float[Array, "#Q N K"]
+    weights: Float[Array, "#Q N V"]
     variance: Float[Array, "#Q N"]
 
 
@@ -44,7 +44,7 @@ def nugget_of(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q"
 
 @jax.custom_vjp
 def regression(
-    kernel: LatentKernel, X: Float[Array, "N D"], neighbours: Int[Array, "N #Q K"]
+    kernel: LatentKernel, X: Float[Array, "N D"], neighbours: Int[Array, "N #Q V"]
 ) -> Regression:
     """Every row's latent given those of its neighbours; differentiable in the kernel."""
     roots = 1 / jnp.sqrt(nugget_of(kernel, X))
@@ -72,7 +72,7 @@ def regression(
 def slope_of_regression(
     kernel: LatentKernel,
     X: Float[Array, "N D"],
-    neighbours: Int[Array, "N #Q K"],
+    neighbours: Int[Array, "N #Q V"],
     known: Regression,
     slope: Regression,
 ) -> LatentKernel:
@@ -143,7 +143,7 @@ class SparseFactor(NamedTuple):
     each: tuple[tuple[Swept, Swept], ...]
 
     @classmethod
-    def of(cls, weights: Float[Array, "#Q N K"], sweeps: tuple[Sweeps, ...]) -> "SparseFactor":
+    def of(cls, weights: Float[Array, "#Q N V"], sweeps: tuple[Sweeps, ...]) -> "SparseFactor":
         return cls(
             tuple(
                 (Swept.of(own.forward, mine), Swept.of(own.backward, mine))

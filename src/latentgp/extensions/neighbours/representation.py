@@ -189,7 +189,7 @@ class Neighbours(NearestRows):
         variance = jnp.where(there, -2 * in_precision - mean**2, 0.0)
         return Pullback(slope.kernel, places, Marginals(mean.T, variance.T))
 
-    def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "T"] | None:
+    def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "terms"] | None:
         if self.terms is None or self.terms >= len(ordered):
             return None
         return ordered[np.linspace(0, len(ordered) - 1, self.terms).astype(int)]

@@ -34,12 +34,12 @@ class SparseRoot(NamedTuple):
 
     Attributes:
         law: each row given its neighbours.
-        neighbours: numbers of each row's neighbours, shape (N, #Q, K).
+        neighbours: numbers of each row's neighbours, shape (N, #Q, V).
         factor: B.
     """
 
     law: Regression
-    neighbours: Int[Array, "N #Q K"]
+    neighbours: Int[Array, "N #Q V"]
     factor: SparseFactor
 
     def times(self, white: Float[Array, "Q N"]) -> Float[Array, "N Q"]:
@@ -64,7 +64,7 @@ class SparseRoot(NamedTuple):
         return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
 
     def attached(
-        self, neighbours: Int[Array, "N #Q K"], sweeps: tuple[Sweeps, ...]
+        self, neighbours: Int[Array, "N #Q V"], sweeps: tuple[Sweeps, ...]
     ) -> "SparseRoot":
         """With these neighbours and sweeps, which are its own."""
         return SparseRoot(self.law, neighbours, self.factor.attached(sweeps))
@@ -93,7 +93,7 @@ class SparseWhitening(WhiteningBySolves):
     jitter: Float[Array, ""]
     root: SparseRoot
     kernel: LatentKernel
-    later: Int[Array, "N #Q L"]
+    later: Int[Array, "N #Q later"]
     sweeps: tuple[Sweeps, ...]
 
     def conditional(self, white: Float[Array, "Q N"]) -> Marginals:
@@ -153,9 +153,9 @@ class NeighbourSampler(SiteSampler):
         sites: GaussianSites,
         block: Block,
         key: Key[Array, ""],
-        start: Float[Array, "K M"],
+        start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
-        rows: Int[Array, "S"] | None = None,
+        rows: Int[Array, "chosen"] | None = None,
     ) -> Drawn:
         """A draw as of any sampler; it finds no covariances, and `rows` has no effect."""
         there = np.isin(np.arange(sites.linear.shape[1]), np.asarray(block))
@@ -169,11 +169,11 @@ class NeighbourSampler(SiteSampler):
         return Drawn(found.T[jnp.asarray(block)] - over_relaxation * start, None)
 
     def at_rows(
-        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
-    ) -> Float[Array, "N K"]:
+        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N functions"]:
         return coefficients.T
 
-    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+    def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
         flat = coefficients.reshape(coefficients.shape[0], -1, coefficients.shape[-1])
         found = jax.lax.map(lambda g: self.whitening.white_of(g.T), jnp.moveaxis(flat, 1, 0))
         return jnp.moveaxis(found, 0, 1).reshape(coefficients.shape)

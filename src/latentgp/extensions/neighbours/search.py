@@ -30,7 +30,7 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 @singledispatch
 def coordinates(
-    kernel: Kernel, X: Float[Array, "N D"], reference: Float[Array, "R D"]
+    kernel: Kernel, X: Float[Array, "N D"], reference: Float[Array, "reference D"]
 ) -> Float[Array, "N E"]:
     """Coordinates in which what is near is highly correlated: inputs over length-scales.
 
@@ -123,7 +123,7 @@ def earlier_neighbours(
     order: Int[np.ndarray, "N"],
     number: int,
     asked_of: Bool[np.ndarray, "N"] | None = None,
-) -> Int[np.ndarray, "N K"]:
+) -> Int[np.ndarray, "N V"]:
     """Row numbers of the nearest of the rows earlier in the order; `NOBODY` where there are fewer.
 
     Some rows may be left out, to save time.
@@ -170,7 +170,7 @@ def neighbours_of(
     search: SearchBy,
     features: Float[Array, "N M"] | None = None,
     asked_of: Bool[np.ndarray, "N"] | None = None,
-) -> Int[np.ndarray, "N K"]:
+) -> Int[np.ndarray, "N V"]:
     """The nearest earlier rows under a kernel, or of four times as many the most correlated.
 
     Correlations are those of what features leave of the latent function, if there are any. Some
@@ -191,9 +191,9 @@ def neighbours_of(
 def _correlations(
     kernel: Kernel,
     X: Float[Array, "N D"],
-    candidates: Int[Array, "N C"],
+    candidates: Int[Array, "N candidates"],
     features: Float[Array, "N M"],
-) -> Float[Array, "N C"]:
+) -> Float[Array, "N candidates"]:
     """Absolute correlations of each row with its candidates; below zero of nobody."""
     prior = kernel.diagonal(X)
     left = prior - jnp.sum(features**2, axis=1)

@@ -29,16 +29,16 @@ class Sweep(NamedTuple):
     """Slots, one a row or one a partial sum, in steps: a slot needs those of earlier steps alone.
 
     Attributes:
-        rows: the row of a slot, shape (T, W); N where it is a partial sum or nothing.
-        inputs: slots that a slot needs, shape (T, W, F); T W where there is none.
-        places: of their weights in the flat ones, shape (T, W, F): N K is one, N K + 1 is zero.
+        rows: the row of a slot, shape (levels, slots); N where it is a partial sum or nothing.
+        inputs: slots that a slot needs, shape (levels, slots, inputs); their number for none.
+        places: of their weights in the flat ones, likewise: N V is one, N V + 1 is zero.
         slots: of the rows, shape (N,).
         steps: how many are not padding.
     """
 
-    rows: Int[np.ndarray, "T W"]
-    inputs: Int[np.ndarray, "T W F"]
-    places: Int[np.ndarray, "T W F"]
+    rows: Int[np.ndarray, "levels slots"]
+    inputs: Int[np.ndarray, "levels slots inputs"]
+    places: Int[np.ndarray, "levels slots inputs"]
     slots: Int[np.ndarray, "N"]
     steps: Int[np.ndarray, ""]
 
@@ -50,7 +50,7 @@ class Sweeps(NamedTuple):
     backward: Sweep
 
 
-def sweeps_of(neighbours: Int[np.ndarray, "N K"], order: Int[np.ndarray, "M"]) -> Sweeps:
+def sweeps_of(neighbours: Int[np.ndarray, "N V"], order: Int[np.ndarray, "M"]) -> Sweeps:
     """The steps in which rows can be worked off; in NumPy.
 
     Args:
@@ -116,10 +116,10 @@ def sweeps_of(neighbours: Int[np.ndarray, "N K"], order: Int[np.ndarray, "M"]) -
 
 
 def _packed(
-    level: Int[np.ndarray, "V"],
-    row: Int[np.ndarray, "V"],
-    inputs: Int[np.ndarray, "V F"],
-    places: Int[np.ndarray, "V F"],
+    level: Int[np.ndarray, "entries"],
+    row: Int[np.ndarray, "entries"],
+    inputs: Int[np.ndarray, "entries inputs"],
+    places: Int[np.ndarray, "entries inputs"],
     rows: int,
     constants: tuple[int, int],
 ) -> Sweep:
@@ -158,13 +158,13 @@ def _packed(
 
 @stored
 class Swept(NamedTuple):
-    """A sweep with its weights, shape (T, W, F)."""
+    """A sweep with its weights, shape (levels, slots, inputs)."""
 
     sweep: Sweep
-    weights: Float[Array, "T W F"]
+    weights: Float[Array, "levels slots inputs"]
 
     @classmethod
-    def of(cls, sweep: Sweep, weights: Float[Array, "N K"]) -> "Swept":
+    def of(cls, sweep: Sweep, weights: Float[Array, "N V"]) -> "Swept":
         flat = jnp.concatenate([weights.ravel(), jnp.array([1.0, 0.0], weights.dtype)])
         return cls(sweep, flat[jnp.asarray(sweep.places)])
 

@@ -51,7 +51,7 @@ class ConditionedDraws(DrawsAtRows):
         means, variances = over_draws(one, self._each)
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
-    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "ConditionedDraws":
+    def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "ConditionedDraws":
         return dataclasses.replace(self, models=models, g=self.g[kept])
 
     def drawn(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:

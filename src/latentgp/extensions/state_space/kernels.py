@@ -151,14 +151,14 @@ class _MaternConstants(NamedTuple):
     """Numbers of a Matérn process of unit rate and variance.
 
     Attributes:
-        powers: A = exp(-s) sum_k powers_k s^k, shape (p + 1, p + 1, p + 1).
+        powers: A = exp(-s) sum_k powers_k s^k, shape (states, states, states).
         stationary: P.
-        noise: Q_ij = sum_a noise_ija gamma(a + 1, 2 s), shape (p + 1, p + 1, 2 p + 1).
+        noise: Q_ij = sum_a noise_ija gamma(a + 1, 2 s), shape (states, states, terms).
     """
 
-    powers: Float[np.ndarray, "P P P"]
+    powers: Float[np.ndarray, "states states states"]
     stationary: list[list[float]]
-    noise: Float[np.ndarray, "P P A"]
+    noise: Float[np.ndarray, "states states terms"]
 
 
 @lru_cache

@@ -2,7 +2,7 @@
 
 Each entry is an array over the lanes, which a compiler fuses and vectorises; an entry that is the
 number 0.0 is known to be zero and costs nothing. Above a few rows unrolled code takes longer to
-compile than it saves, and the same functions take arrays of shape (*lanes, I, J).
+compile than it saves, and the same functions take arrays of shape (*lanes, rows, columns).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Unrolled(eqx.Module):
         return Unrolled([[operation(*two) for two in zip(*rows, strict=True)] for rows in pairs])
 
 
-Matrix: TypeAlias = Any  # Unrolled, or an array of shape (*lanes, I, J)
+Matrix: TypeAlias = Any  # Unrolled, or an array of shape (*lanes, rows, columns)
 
 
 def matrix(entries: Sequence[Sequence[Any]], lanes: Any) -> Matrix:

@@ -54,7 +54,7 @@ class CoupledInducingPosterior(CoupledPosterior):
     variables: Centres
     factor: Factor
     white_mean: Float[Array, "Q M"]
-    white_root: Float[Array, "J J"]
+    white_root: Float[Array, "size size"]
     mean_weights: Float[Array, "Q M"]
     reduction: Float[Array, "Q M Q M"]
     log_evidence: Float[Array, ""]

@@ -104,7 +104,7 @@ class WhiteSites(NamedTuple):
 
         return vmap_latents(carry, self, inverse, new.lower)
 
-    def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M O"]) -> "WhiteSites":
+    def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M earlier"]) -> "WhiteSites":
         """The same factor of g, projected on other inducing points.
 
         Args:
@@ -120,7 +120,7 @@ class WhiteSites(NamedTuple):
             cross,
         )
 
-    def _turned(self, turn: Float[Array, "M O"]) -> "WhiteSites":
+    def _turned(self, turn: Float[Array, "M earlier"]) -> "WhiteSites":
         """White sites of one latent for white variables whose mean is turn' v."""
         A = turn @ self.precision @ turn.T
         return WhiteSites(turn @ self.linear, 0.5 * (A + A.T))
@@ -175,9 +175,9 @@ class Seen(NamedTuple):
 
     Attributes:
         turn: k(Z, earlier points) L^-T, so that its product with K_mm^-1 u is the mean of what was
-            white then, shape (Q, M, O).
+            white then, shape (Q, M, earlier).
         loss: mean of v' precision v under the prior, shape (Q,).
     """
 
-    turn: Float[Array, "Q M O"]
+    turn: Float[Array, "Q M earlier"]
     loss: Float[Array, "Q"]

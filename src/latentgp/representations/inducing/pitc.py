@@ -39,7 +39,7 @@ class _Block(NamedTuple):
 
 def blocks_for(
     X: Float[Array, "N D"], weights: Float[Array, "N"] | None, size: int
-) -> Int[np.ndarray, "K B"]:
+) -> Int[np.ndarray, "blocks B"]:
     """Rows near each other, at most so many a block; N fills up short ones.
 
     Near is in inputs over their spreads. Rows of weight zero are in no block.
@@ -66,7 +66,7 @@ def condition(
     prior: Prior,
     X: Float[Array, "N D"],
     sites: GaussianSites,
-    rows: Int[Array, "K B"],
+    rows: Int[Array, "blocks B"],
 ) -> Statistics:
     """Sums over blocks, of their sites for the inducing variables."""
     inverse = prior.precision
@@ -101,7 +101,7 @@ def pull_back(
     posterior: InducingPosterior,
     X: Float[Array, "N D"],
     sites: GaussianSites,
-    rows: Int[Array, "K B"],
+    rows: Int[Array, "blocks B"],
 ) -> PulledBlocks:
     """Derivatives with the sums over rows held in what follows from them."""
     inverse, weights = posterior.prior_precision, posterior.mean_weights

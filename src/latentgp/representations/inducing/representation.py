@@ -85,7 +85,7 @@ class Inducing(ByVariables):
     resemblance: float = eqx.field(static=True, default=0.95)
     approximation: Approximation | None = eqx.field(static=True, default=None, kw_only=True)
     block_size: int | None = eqx.field(static=True, default=None, kw_only=True)
-    blocks: Int[Array, "K B"] | None = eqx.field(default=None, kw_only=True)
+    blocks: Int[Array, "blocks B"] | None = eqx.field(default=None, kw_only=True)
     features: InducingFeatures | None = eqx.field(default=None, kw_only=True)
     variables: InducingVariables | None = eqx.field(default=None, kw_only=True)
     sums: RowsAsSums | None = eqx.field(default=None, kw_only=True)
@@ -282,7 +282,7 @@ class Inducing(ByVariables):
         whole = self.traits.one_gaussian and self.covariance == "full"
         return fixed and whole and self.remembered is None
 
-    def _blocks(self) -> Int[Array, "K B"]:
+    def _blocks(self) -> Int[Array, "blocks B"]:
         return jnp.asarray(chosen(self.blocks, "Blocks of rows"))
 
     @property

@@ -32,7 +32,7 @@ def select_points(
     number: int,
     selection: Selection,
     key: Key[Array, ""],
-    earlier: Float[np.ndarray, "O D"] | None = None,
+    earlier: Float[np.ndarray, "earlier D"] | None = None,
     resemblance: float = 0.95,
 ) -> Float[np.ndarray, "M D"]:
     """At most `number` inducing points, shape (M, D); all distinct rows if there are no more.
@@ -102,7 +102,7 @@ def _novel(
     kernel: LatentKernel,
     X: Float[np.ndarray, "N D"],
     number: int,
-    earlier: Float[np.ndarray, "O D"] | None,
+    earlier: Float[np.ndarray, "earlier D"] | None,
     resemblance: float,
 ) -> Float[np.ndarray, "M D"]:
     """Online inducing point selection (Galy-Fajou & Opper 2021, Alg. 1).
@@ -167,7 +167,7 @@ def _swapped(
     roots = jnp.where(roots > 0, roots, 1.0)
     jitter = jnp.sqrt(jnp.finfo(X.dtype).eps)
 
-    def gram(rows: Int[Array, "R"], others: Int[Array, "S"]) -> Float[Array, "R S"]:
+    def gram(rows: Int[Array, "rows"], others: Int[Array, "others"]) -> Float[Array, "rows others"]:
         blocks = latent_grams(kernel, X[rows], X[others])
         blocks = blocks / (roots[:, rows, None] * roots[:, None, others])
         return jnp.mean(blocks, axis=0) + jitter * (rows[:, None] == others)

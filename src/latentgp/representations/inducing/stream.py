@@ -24,15 +24,15 @@ class StreamingPrior(DataSummary):
     that time.
 
     Attributes:
-        centres: the inducing variables, such as points of shape (O, D).
-        inverse: of the factor of K_oo at that time, shape (#Q, O, O).
+        centres: the inducing variables, such as points of shape (earlier, D).
+        inverse: of the factor of K_oo at that time, shape (#Q, earlier, earlier).
         white: sites of L^-1 u.
         constant: in nats, such that the bound includes the earlier rows.
         signed: whether precisions of rows could be negative.
     """
 
     centres: Centres
-    inverse: Float[Array, "#Q O O"]
+    inverse: Float[Array, "#Q earlier earlier"]
     white: WhiteSites
     constant: Float[Array, ""]
     signed: bool = eqx.field(static=True, default=False)

@@ -331,7 +331,7 @@ class Searched(NamedTuple):
 
     algorithm: SiteInference
     space: ParameterSpace
-    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]
+    bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]
     rows: Data
     model: LatentGP
     learned: Learned | None
@@ -354,7 +354,7 @@ def start_of_search(
     problem: Problem,
     algorithm: SiteInference,
     space: ParameterSpace,
-    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     rows: Data,
 ) -> Learned:
     """Hyper-parameters at which another search, or a sampler, starts."""

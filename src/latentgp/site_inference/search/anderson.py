@@ -30,14 +30,14 @@ class History(NamedTuple):
     """Differences between updates that followed each other, the oldest overwritten.
 
     Attributes:
-        moves: of the sites' linear terms and precisions, shape (H, K, N, Q) where K is 2, or
-            1 + Q of sites that couple latents; zero where unused.
+        moves: of the sites' linear terms and precisions, shape (T, table, N, Q); the
+            table has 2 entries, or 1 + Q of sites that couple latents; zero where unused.
         changes: of the updates' residuals, target less sites, likewise.
         count: how many there have been.
     """
 
-    moves: Float[Array, "H K N Q"]
-    changes: Float[Array, "H K N Q"]
+    moves: Float[Array, "T table N Q"]
+    changes: Float[Array, "T table N Q"]
     count: Int[Array, ""]
 
     @classmethod
@@ -88,5 +88,5 @@ def residual_norm(update: Update) -> Float[Array, ""]:
     return jnp.sum(update.sites.white(_residual(update), update.marginals) ** 2)
 
 
-def _residual(update: Update) -> Float[Array, "K N Q"]:
+def _residual(update: Update) -> Float[Array, "table N Q"]:
     return update.target.table() - update.sites.table()

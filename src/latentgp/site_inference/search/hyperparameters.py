@@ -63,7 +63,7 @@ class Learned(NamedTuple):
         reason: why that run ended, in words.
     """
 
-    vector: Float[np.ndarray, "P"]
+    vector: Float[np.ndarray, "H"]
     sites: Sites
     converged: bool
     reason: str
@@ -77,7 +77,7 @@ class Opening(NamedTuple):
         rows: those that it looks at.
     """
 
-    others: tuple[Float[np.ndarray, "P"], ...]
+    others: tuple[Float[np.ndarray, "H"], ...]
     rows: Data
 
 
@@ -86,9 +86,9 @@ def learn(
     space: ParameterSpace,
     data: Data,
     *,
-    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     opening: Opening | None = None,
-    second: Float[np.ndarray, "P"] | None = None,
+    second: Float[np.ndarray, "H"] | None = None,
     restarts: int,
     tolerance: float,
     search: Search,
@@ -170,7 +170,7 @@ class _Runs:
         self,
         algorithm: SiteInference,
         space: ParameterSpace,
-        bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+        bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
         search: Search,
     ):
         self.endings: dict[int, tuple[bool, str]] = {}
@@ -184,7 +184,7 @@ class _Runs:
 
     def one(
         self,
-        start: Float[np.ndarray, "P"],
+        start: Float[np.ndarray, "H"],
         data: Data,
         sites: Sites,
         run: int,
@@ -228,7 +228,7 @@ class _Runs:
 
     def _climb_and_renew(
         self,
-        start: Float[np.ndarray, "P"],
+        start: Float[np.ndarray, "H"],
         data: Data,
         run: int,
         tolerance: float,
@@ -257,12 +257,12 @@ class _Runs:
         how_often += ", as often as they may be" if renewals == _MOST_RENEWALS else ""
         self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
 
-    def _kernel(self, vector: Float[np.ndarray, "P"]) -> Any:
+    def _kernel(self, vector: Float[np.ndarray, "H"]) -> Any:
         return self._space.to_model(jnp.asarray(vector)).kernel
 
     def _climb(
         self,
-        start: Float[np.ndarray, "P"],
+        start: Float[np.ndarray, "H"],
         data: Data,
         run: int,
         tolerance: float,
@@ -283,7 +283,7 @@ class _Runs:
         at_most = self._opening_evaluations if run <= _FIRST_OPENING_RUN else at_most
         unit = 0.0
 
-        def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+        def objective(vector: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
             nonlocal unit
             record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
             record = record or self._evaluate(vector, data, run)
@@ -332,7 +332,7 @@ class _Runs:
             self.endings[run] = (False, str(end))
             raise
 
-    def on_a_part(self, start: Float[np.ndarray, "P"], data: Data) -> Float[np.ndarray, "P"]:
+    def on_a_part(self, start: Float[np.ndarray, "H"], data: Data) -> Float[np.ndarray, "H"]:
         """End of a run on some of the rows, with the weights that they have."""
         whole = self._algorithm
         self._algorithm, part = on_some_rows(whole, data, _THINNED_ROWS)
@@ -344,8 +344,8 @@ class _Runs:
         return self._search.best(THINNED_RUN).vector
 
     def opened(
-        self, first: Float[np.ndarray, "P"], opening: Opening, data: Data
-    ) -> tuple[Float[np.ndarray, "P"], float]:
+        self, first: Float[np.ndarray, "H"], opening: Opening, data: Data
+    ) -> tuple[Float[np.ndarray, "H"], float]:
         """Start of the long run, and the length of its first step.
 
         A short run from another start has to end clearly higher than one from the first. If none
@@ -385,8 +385,8 @@ class _Runs:
         return rise > max(_CLEARLY, behind / _FASTER)
 
     def on_thinned_rows(
-        self, start: Float[np.ndarray, "P"], data: Data, stored: Sites | None
-    ) -> tuple[Float[np.ndarray, "P"], Sites]:
+        self, start: Float[np.ndarray, "H"], data: Data, stored: Sites | None
+    ) -> tuple[Float[np.ndarray, "H"], Sites]:
         """End of a run on a subset, weighted as all rows; with sites for all rows."""
         part = thinned(data)
         sites = starting_sites(self._algorithm, self._space.model, part)
@@ -407,7 +407,7 @@ class _Runs:
         ahead = np.clip(best.vector + np.sign(best.gradient), self._lower, self._upper)
         return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
 
-    def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
+    def _evaluate(self, vector: Float[np.ndarray, "H"], data: Data, run: int) -> Record:
         algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm
         result = evaluate(algorithm, self._space, jnp.asarray(vector), data, self.sites)
         value, bound, gradient = broadcast_from_first((result.value, result.bound, result.gradient))

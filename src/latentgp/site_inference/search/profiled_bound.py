@@ -45,7 +45,7 @@ class Evaluation(NamedTuple):
 
     value: Float[Array, ""]
     bound: Float[Array, ""]
-    gradient: Float[Array, "P"]
+    gradient: Float[Array, "H"]
     sites: Sites
     updates: Int[Array, ""]
     change: Float[Array, ""]
@@ -90,7 +90,7 @@ def spread_sites(
 def evaluate(
     algorithm: SiteInference,
     space: ParameterSpace,
-    vector: Float[Array, "P"],
+    vector: Float[Array, "H"],
     data: Data,
     sites: Sites,
 ) -> Evaluation:
@@ -104,7 +104,7 @@ def evaluate(
 
 
 @Program
-def model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
+def model_at(space: ParameterSpace, vector: Float[Array, "H"]) -> LatentGP:
     """The model whose free parameters are those of the unconstrained vector."""
     return space.to_model(vector)
 
@@ -113,7 +113,7 @@ def model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
 def _evaluate_ascended(
     algorithm: SiteInference,
     space: ParameterSpace,
-    vector: Float[Array, "P"],
+    vector: Float[Array, "H"],
     data: Data,
     ascended: Ascended,
 ) -> Evaluation:
@@ -179,7 +179,7 @@ class Converged(NamedTuple):
 def converge_at(
     algorithm: SiteInference,
     space: ParameterSpace,
-    vector: Float[Array, "P"],
+    vector: Float[Array, "H"],
     data: Data,
     sites: Sites,
 ) -> Converged:
@@ -221,7 +221,7 @@ def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Co
 def _evaluate_exact(
     algorithm: SiteInference,
     space: ParameterSpace,
-    vector: Float[Array, "P"],
+    vector: Float[Array, "H"],
     data: Data,
     sites: Sites,
 ) -> tuple[Evaluation, Converged]:
@@ -237,7 +237,7 @@ def _evaluate_exact(
 
 
 def _evaluate_sums(
-    sums: RowsAsSums, space: ParameterSpace, vector: Float[Array, "P"], sites: Sites
+    sums: RowsAsSums, space: ParameterSpace, vector: Float[Array, "H"], sites: Sites
 ) -> Evaluation:
     """The same from sums over rows, whatever their number.
 
@@ -256,8 +256,8 @@ def _slope_of_sums(sums: RowsAsSums, model: LatentGP) -> tuple[Float[Array, ""],
 
 @Program
 def _with_prior(
-    space: ParameterSpace, vector: Float[Array, "P"], bound: Float[Array, ""], in_model: LatentGP
-) -> tuple[Float[Array, ""], Float[Array, "P"]]:
+    space: ParameterSpace, vector: Float[Array, "H"], bound: Float[Array, ""], in_model: LatentGP
+) -> tuple[Float[Array, ""], Float[Array, "H"]]:
     """Bound plus log prior, and its derivative in the unconstrained vector."""
     _, pull_model = jax.vjp(space.to_model, vector)
     log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)

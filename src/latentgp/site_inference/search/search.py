@@ -26,10 +26,10 @@ from latentgp.sites.gaussian import GaussianSites
 class Record(NamedTuple):
     """One evaluation of the bound, as the history keeps it."""
 
-    vector: Float[np.ndarray, "P"]
+    vector: Float[np.ndarray, "H"]
     value: float
     bound: float
-    gradient: Float[np.ndarray, "P"]
+    gradient: Float[np.ndarray, "H"]
     seconds: float
     restart: int
 
@@ -109,7 +109,7 @@ class Search(Resumable[Any]):
         return any(record.restart >= run for record in self.records)
 
     def replay(
-        self, vector: Float[np.ndarray, "P"], run: int, at_most: int | None = None
+        self, vector: Float[np.ndarray, "H"], run: int, at_most: int | None = None
     ) -> Record | None:
         """The next evaluation of a resumed run, if it has been made already.
 

@@ -101,7 +101,7 @@ def _contenders() -> dict[str, Any]:
     }
 
 
-def _trend_and_season(X: Float[np.ndarray, "N 1"]) -> Float[np.ndarray, "N K"]:
+def _trend_and_season(X: Float[np.ndarray, "N 1"]) -> Float[np.ndarray, "N columns"]:
     angles = 2 * np.pi * X * np.arange(1, 5)
     return np.hstack([X, X**2, np.sin(angles), np.cos(angles)])
 

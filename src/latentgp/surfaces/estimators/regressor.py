@@ -245,8 +245,8 @@ class GPRegressor(NumberEstimator):
 
     def predict_quantiles(
         self, X: Any, probabilities: Any, **side_information: Any
-    ) -> Float[np.ndarray, "N *P K"]:
-        """Quantiles of y at K probabilities in (0, 1): shape (N, K), or (N, P, K).
+    ) -> Float[np.ndarray, "N *P levels"]:
+        """Quantiles of y at probabilities in (0, 1): shape (N, levels), or (N, P, levels).
 
         `predict_quantiles(X, 0.5)[:, 0]` is the median, of survival times for instance.
         """

@@ -43,7 +43,7 @@ class Estimate(eqx.Module):
         lower: lower ends of the central intervals, shape (K,).
         upper: their upper ends, shape (K,).
         above_zero: probabilities that it is positive, shape (K,).
-        each: posterior means in each background row, shape (n, K).
+        each: posterior means in each background row, shape (N, K).
         level: the intervals' probability.
         draws: number of joint draws; means are off by about std / sqrt(draws).
     """
@@ -55,7 +55,7 @@ class Estimate(eqx.Module):
     lower: Float[np.ndarray, "K"]
     upper: Float[np.ndarray, "K"]
     above_zero: Float[np.ndarray, "K"]
-    each: Float[np.ndarray, "n K"]
+    each: Float[np.ndarray, "N K"]
     level: float = eqx.field(static=True)
     draws: int = eqx.field(static=True)
 
@@ -74,12 +74,12 @@ class Dependence(eqx.Module):
 
     Attributes:
         column: the column.
-        values: G of its values: numbers, dates or categories, shape (G,).
+        values: some of its values: numbers, dates or categories, shape (grid,).
         outputs: names of the K outputs or classes; one empty name where there is one.
-        mean: posterior means of the average, shape (G, K), in units of y.
-        lower: lower ends of its central intervals, shape (G, K).
-        upper: their upper ends, shape (G, K).
-        each: posterior means of the background rows, shape (n, G, K).
+        mean: posterior means of the average, shape (grid, K), in units of y.
+        lower: lower ends of its central intervals, shape (grid, K).
+        upper: their upper ends, shape (grid, K).
+        each: posterior means of the background rows, shape (N, grid, K).
         level: the intervals' probability.
         draws: number of joint draws.
         response: what the mean is of, with its unit: a quantity, or the event of a probability.
@@ -88,10 +88,10 @@ class Dependence(eqx.Module):
     column: str = eqx.field(static=True)
     values: Any
     outputs: tuple[str, ...] = eqx.field(static=True)
-    mean: Float[np.ndarray, "G K"]
-    lower: Float[np.ndarray, "G K"]
-    upper: Float[np.ndarray, "G K"]
-    each: Float[np.ndarray, "n G K"]
+    mean: Float[np.ndarray, "grid K"]
+    lower: Float[np.ndarray, "grid K"]
+    upper: Float[np.ndarray, "grid K"]
+    each: Float[np.ndarray, "N grid K"]
     level: float = eqx.field(static=True)
     draws: int = eqx.field(static=True)
     response: str = eqx.field(static=True, default="y")
@@ -389,8 +389,8 @@ class Effects:
         given = zip(self.columns, picked.T, strict=True)
         return rows.assign(**{name: _in_order(self._known(name))[p] for name, p in given})
 
-    def _response(self, frames: "Sequence[pd.DataFrame]") -> Float[np.ndarray, "S J n K"]:
-        """Joint draws at all rows of J tables of n rows."""
+    def _response(self, frames: "Sequence[pd.DataFrame]") -> Float[np.ndarray, "S sets N K"]:
+        """Joint draws at all rows of some tables of N rows."""
         X = np.concatenate([self._encode(frame) for frame in frames])
         distinct, places = np.unique(X, axis=0, return_inverse=True)
         ask = self._posterior.sample_f
@@ -399,7 +399,7 @@ class Effects:
         draws = ask(distinct, key=self._key, number=self._draws)[:, places.ravel()]
         return draws.reshape(self._draws, len(frames), len(frames[0]), -1)
 
-    def _estimate(self, name: str, draws: Float[np.ndarray, "S n K"]) -> Estimate:
+    def _estimate(self, name: str, draws: Float[np.ndarray, "S N K"]) -> Estimate:
         average = draws.mean(axis=1)
         lower, upper = np.quantile(average, self._ends, axis=0)
         return Estimate(
@@ -459,7 +459,7 @@ def _grid(values: "pd.Series", points: int) -> np.ndarray:
     return np.linspace(float(low), float(high), points)
 
 
-def _sobol_indices(draws: Float[np.ndarray, "S J n"]) -> Float[np.ndarray, "2 S D"]:
+def _sobol_indices(draws: Float[np.ndarray, "S sets N"]) -> Float[np.ndarray, "2 S D"]:
     """First-order and total indices of every draw (Saltelli et al. 2010)."""
     from scipy.stats import sobol_indices
 

@@ -3,7 +3,7 @@
 Every score is a mean over N rows, optionally weighted, and smaller is better except for
 `interval_coverage`, which should equal the level the interval was made for, `concordance_index`, a
 mean over pairs of rows, `balanced_accuracy` and the capacities. Inputs are array-likes
-with one entry a row; classes are whole numbers 0 .. C-1 unless `classes` names the columns of
+with one entry a row; classes are whole numbers 0 .. K-1 unless `classes` names the columns of
 the probabilities. An integer weight w equals w copies of the row.
 """
 
@@ -53,10 +53,10 @@ class ReliabilityCurve(NamedTuple):
     """Stated probability against observed frequency, one entry a bin that holds any row.
 
     Attributes:
-        probability: (K,) mean stated probability in the bin.
-        frequency: (K,) weighted share of the bin's rows in which the stated event happened.
-        rows: (K,) number of rows in the bin.
-        weight: (K,) share of the total weight in the bin, summing to one.
+        probability: (bins,) mean stated probability in the bin.
+        frequency: (bins,) weighted share of the bin's rows in which the stated event happened.
+        rows: (bins,) number of rows in the bin.
+        weight: (bins,) share of the total weight in the bin, summing to one.
     """
 
     probability: NDArray[np.float64]
@@ -69,9 +69,9 @@ class RejectCurve(NamedTuple):
     """Accuracy on the rows that are decided, by the confidence asked for.
 
     Attributes:
-        threshold: (K,) probability that the likeliest class must exceed, from 0 on.
-        rejected: (K,) share of the rows that do not.
-        accuracy: (K,) share of the others whose likeliest class came out; NaN where none is left.
+        threshold: (thresholds,) probability that the likeliest class must exceed, from 0 on.
+        rejected: (thresholds,) share of the rows that do not.
+        accuracy: (thresholds,) share of the others whose likeliest class came out, NaN of none.
     """
 
     threshold: NDArray[np.float64]
@@ -266,7 +266,7 @@ def crps_quantiles(
 
     Args:
         y: (N,) observed targets.
-        quantiles: (N, K) at the probabilities (k + 1/2) / K, k = 0 .. K-1.
+        quantiles: (N, levels) at the probabilities (k + 1/2) / levels, k from 0 on.
         sample_weight: (N,) non-negative weights.
 
     Returns:
@@ -390,8 +390,8 @@ def log_loss(
 
     Args:
         labels: (N,) classes.
-        probabilities: (N, C), or (N,) probabilities of the second class.
-        classes: (C,) the class of each column; None means 0 .. C-1.
+        probabilities: (N, K), or (N,) probabilities of the second class.
+        classes: (K,) the class of each column; None means 0 .. K-1.
         sample_weight: (N,) non-negative weights.
 
     Raises:
@@ -579,9 +579,9 @@ def expected_calibration_error(
 
     Args:
         labels: (N,) classes.
-        probabilities: (N, C), or (N,) probabilities of the second class.
+        probabilities: (N, K), or (N,) probabilities of the second class.
         bins: number of bins, (k/bins, (k+1)/bins].
-        classes: (C,) the class of each column; None means 0 .. C-1.
+        classes: (K,) the class of each column; None means 0 .. K-1.
         sample_weight: (N,) non-negative weights.
 
     Returns:
@@ -609,7 +609,7 @@ def reliability_curve(
 ) -> ReliabilityCurve:
     """Stated probability against observed frequency in equally wide bins, for plots.
 
-    (N,) probabilities are binned as they are, against how often the second class came out. (N, C)
+    (N,) probabilities are binned as they are, against how often the second class came out. (N, K)
     probabilities are binned by the most probable class, against how often it was right.
 
     Args and errors are those of `expected_calibration_error`.
@@ -702,7 +702,7 @@ def _refuse_rows(name: str, wrong: NDArray[np.bool_], what: str) -> None:
 def _class_probabilities(
     labels: ArrayLike, probabilities: ArrayLike, classes: ArrayLike | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Give the class number of each row, (N,), and the probabilities of all classes, (N, C)."""
+    """Give the class number of each row, (N,), and the probabilities of all classes, (N, K)."""
     stated = _numbers("probabilities", probabilities)
     if stated.ndim not in (1, 2) or (stated.ndim == 2 and stated.shape[1] < 2):
         raise InputError(

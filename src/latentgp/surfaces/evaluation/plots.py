@@ -93,8 +93,8 @@ def prediction_bands(
         mean: (N,) predictive means (or medians).
         lower: (N,) lower ends of the interval.
         upper: (N,) upper ends.
-        observed_x: (K,) inputs of the observed rows, drawn as points; dates if `x` are.
-        observed_y: (K,) their targets.
+        observed_x: (observed,) inputs of the observed rows, drawn as points; dates if `x` are.
+        observed_y: (observed,) their targets.
         inducing_x: (M,) inducing points, drawn as ticks along the bottom.
         x_label: name and unit of the input, for instance "depth [m]".
         y_label: name and unit of the target.
@@ -264,10 +264,10 @@ def reliability_diagram(
     Args:
         ax: axes to draw on, None for a new figure.
         labels: (N,) classes.
-        probabilities: (N,) probabilities of the second class, or (N, C), where the most probable
+        probabilities: (N,) probabilities of the second class, or (N, K), where the most probable
             class is judged.
         bins: number of equally wide bins.
-        classes: (C,) the class of each column; None means 0 .. C-1.
+        classes: (K,) the class of each column; None means 0 .. K-1.
         event: what flat probabilities are of, for instance "outcome = well"; None is the second
             class.
 
@@ -323,8 +323,8 @@ def interval_calibration(
 
     Args:
         ax: axes to draw on, None for a new figure.
-        nominal: (K,) levels in [0, 1].
-        observed: (K,) share of held-out rows inside the interval of each level.
+        nominal: (levels,) levels in [0, 1].
+        observed: (levels,) share of held-out rows inside the interval of each level.
         rows: number of held-out rows; given, the range in which 95 % of calibrated models fall is
             drawn around the diagonal.
 
@@ -391,9 +391,9 @@ def learning_curve(
 
     Args:
         ax: axes to draw on, None for a new figure.
-        bound: (K,) objective after each evaluation, to be maximised, in nats.
-        seconds: (K,) seconds since the start; takes precedence over `evaluations`.
-        evaluations: (K,) evaluations so far; None means 1 .. K.
+        bound: (evaluations,) objective after each evaluation, to be maximised, in nats.
+        seconds: (evaluations,) seconds since the start; takes precedence over `evaluations`.
+        evaluations: (evaluations,) evaluations so far; None counts them from 1.
         label: legend entry of this run.
         bound_label: what the objective is, with its unit.
 
@@ -890,9 +890,9 @@ def comparison(
 
     Args:
         ax: axes to draw on, None for a new figure.
-        names: (K,) of the contenders.
-        scores: (K,) finite scores.
-        standard_errors: (K,) theirs; NaN draws none.
+        names: (contenders,) of the contenders.
+        scores: (contenders,) finite scores.
+        standard_errors: (contenders,) theirs; NaN draws none.
         x_label: what the score is, with its unit.
         bars: what the bars are.
 
@@ -946,10 +946,10 @@ def cost_front(
 
     Args:
         ax: axes to draw on, None for a new figure.
-        names: (K,) of the contenders, written beside their points.
-        seconds: (K,) positive costs.
-        scores: (K,) finite scores, of which the lowest is best.
-        standard_errors: (K,) theirs; NaN draws none.
+        names: (contenders,) of the contenders, written beside their points.
+        seconds: (contenders,) positive costs.
+        scores: (contenders,) finite scores, of which the lowest is best.
+        standard_errors: (contenders,) theirs; NaN draws none.
         y_label: what the score is, with its unit.
         bars: what the bars are.
 

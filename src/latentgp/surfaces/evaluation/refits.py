@@ -41,7 +41,7 @@ def without_rows(
     latent: LatentPosterior,
     data: Data,
     sites: Sites,
-    chosen: Int[np.ndarray, "R"],
+    chosen: Int[np.ndarray, "chosen"],
 ) -> AnyMarginals | None:
     """Law of f at each chosen row, without one copy of it.
 
@@ -54,7 +54,7 @@ def without_rows(
         chosen: rows by their number.
 
     Returns:
-        Marginals of shape (R, Q); None where the sites do not give the posterior again, or
+        Marginals of shape (chosen, Q); None where the sites do not give the posterior again, or
         updates do not converge.
     """
     ready = algorithm.representation.initialise(

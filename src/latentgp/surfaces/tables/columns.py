@@ -197,7 +197,7 @@ class CategoryColumn:
         return line + (f", {self.doubt}" if self.doubt else "")
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
-        """Give (N, C) zeros and ones; a category that training never saw has only zeros."""
+        """Give (N, categories) zeros and ones; a category unseen in training has only zeros."""
         number_of = {category: number for number, category in enumerate(self.categories)}
         number_of |= dict.fromkeys(self.others, len(self.categories))
         missing = values.isna().to_numpy()

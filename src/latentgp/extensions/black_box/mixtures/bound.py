@@ -247,7 +247,7 @@ class MixtureBound(Module):
 
     def worth(
         self,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         known: Factorised,
         expected: Expected,
         key: Key[Array, ""],

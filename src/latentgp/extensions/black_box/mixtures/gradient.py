@@ -50,7 +50,7 @@ class Free(NamedTuple):
         mean: shape (K, Q, M).
         spread: of full covariances C C' the factor C with the logarithm of its diagonal, shape (K,
             Q, M, M); the logarithms of diagonal ones; of "linear" ones a number a row and latent.
-        vector: hyper-parameters, shape (P,).
+        vector: hyper-parameters, shape (H,).
         points: inducing points, shape (M, D), or (Q, M, D) of each latent function; None if they
             are held.
     """
@@ -58,7 +58,7 @@ class Free(NamedTuple):
     logits: Float[Array, "K"]
     mean: Float[Array, "K Q M"]
     spread: Float[Array, "K Q *M"]
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     points: Float[Array, "*Q M D"] | None
 
 

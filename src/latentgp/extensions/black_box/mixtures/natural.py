@@ -124,18 +124,18 @@ class Profiled(NamedTuple):
     Attributes:
         climb: the end of the ascent.
         value: bound plus log prior, in nats.
-        gradient: of it, shape (P,).
+        gradient: of it, shape (H,).
     """
 
     climb: Climb
     value: Float[Array, ""]
-    gradient: Float[Array, "P"]
+    gradient: Float[Array, "H"]
 
 
 @Program
 def profiled(
     bound: MixtureBound,
-    vector: Float[Array, "P"],
+    vector: Float[Array, "H"],
     start: GaussianMixture,
     enough: Float[Array, ""],
     at_most: Int[Array, ""],
@@ -147,7 +147,7 @@ def profiled(
     end = climb(bound, model.likelihood, basis, start, enough, at_most, key)
     known = end.at.mixture.factorised()
 
-    def worth(vector: Float[Array, "P"]) -> Float[Array, ""]:
+    def worth(vector: Float[Array, "H"]) -> Float[Array, ""]:
         own = bound.worth(vector, known, end.at.expected, key)
         return own + bound.space.log_prior(vector)
 

@@ -79,7 +79,7 @@ class OwnPoints(Module):
         jitter = jnp.max(jnp.stack([part.jitter for part in parts]))
         return OwnWhitening(jnp.asarray(self.points), lower, features, residual, jitter)
 
-    def united(self) -> tuple[Float[np.ndarray, "P D"], Int[np.ndarray, "Q M"]]:
+    def united(self) -> tuple[Float[np.ndarray, "points D"], Int[np.ndarray, "Q M"]]:
         """The points of all latent functions, and where those of each are among them."""
         points = np.asarray(self.points)
         flat = points.reshape(-1, points.shape[2])
@@ -99,11 +99,11 @@ def whitening_of(
 
 def among_all(
     own: Float[Array, "Q M M"],
-    lower: Float[Array, "#Q P P"],
+    lower: Float[Array, "#Q points points"],
     places: Int[Array, "Q M"],
     mean: Float[Array, "Q M"],
     precision: Float[Array, "Q M M"],
-) -> tuple[Float[Array, "Q P"], Float[Array, "Q P P"]]:
+) -> tuple[Float[Array, "Q points"], Float[Array, "Q points points"]]:
     """Natural parameters of white coefficients at all points: v' S^-1, and S^-1.
 
     Those at other points than a latent function's own follow the prior given these, so that

@@ -36,7 +36,7 @@ class Found:
     """The end of a search, or where it is.
 
     Attributes:
-        vector: hyper-parameters, shape (P,).
+        vector: hyper-parameters, shape (H,).
         mixture: the mixture there.
         records: of all evaluations.
         steps: of the mixture, in all.
@@ -47,7 +47,7 @@ class Found:
         converged: whether by itself.
     """
 
-    vector: Float[np.ndarray, "P"]
+    vector: Float[np.ndarray, "H"]
     mixture: GaussianMixture
     records: list[Any] = dataclasses.field(default_factory=list)
     steps: int = 0
@@ -151,7 +151,7 @@ class ProfiledSearch:
         self,
         bound: MixtureBound,
         found: Found,
-        limits: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+        limits: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
         *,
         tolerance: float,
         at_most: int,
@@ -197,14 +197,14 @@ class ProfiledSearch:
 
         found, unit, best, reached = self.found, 0.0, -np.inf, -np.inf
 
-        def evaluate(vector: Float[np.ndarray, "P"]) -> Record:
+        def evaluate(vector: Float[np.ndarray, "H"]) -> Record:
             nonlocal best
             record = self._search.replay(vector, number) or self._evaluate(vector, best, number)
             if np.isfinite(record.bound) and record.value > best:
                 best, found.vector = record.value, record.vector
             return record
 
-        def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+        def objective(vector: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
             nonlocal unit
             record = evaluate(vector)
             unit = unit or max(float(np.linalg.norm(record.gradient)), 1e-12)
@@ -236,7 +236,7 @@ class ProfiledSearch:
         found.converged = bool(np.isfinite(best))
         found.reason = f"an iteration gained less than {self._tolerance:.1e} nats"
 
-    def _evaluate(self, vector: Float[np.ndarray, "P"], best: float, number: int) -> Record:
+    def _evaluate(self, vector: Float[np.ndarray, "H"], best: float, number: int) -> Record:
         """Bound and gradient, from the mixture at the best hyper-parameters of the run."""
         found = self.found
         most, share = (_MOST_STEPS, 1e-3) if vector.size else (_MOST_ALONE, 0.1)

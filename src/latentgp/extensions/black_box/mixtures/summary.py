@@ -89,7 +89,7 @@ class MixtureTerms(Finding):
 
 
 def terms_of(
-    bound: MixtureBound, vector: Float[Array, "P"], mixture: GaussianMixture, key: Key[Array, ""]
+    bound: MixtureBound, vector: Float[Array, "H"], mixture: GaussianMixture, key: Key[Array, ""]
 ) -> MixtureTerms:
     """The bound's terms on all rows; expectations by draws with four times as many of them."""
     own = bound.expectations
@@ -116,7 +116,7 @@ def terms_of(
 
 @Program
 def _terms(
-    bound: MixtureBound, vector: Float[Array, "P"], mixture: GaussianMixture, key: Key[Array, ""]
+    bound: MixtureBound, vector: Float[Array, "H"], mixture: GaussianMixture, key: Key[Array, ""]
 ) -> tuple[Terms, Float[Array, "K S"]]:
     """The bound, and minus the log density of the mixture at draws of each component."""
     model = bound.space.to_model(vector)
@@ -148,7 +148,7 @@ def _posterior(
     model: LatentGP,
     mean: Float[Array, "Q M"],
     precision: Float[Array, "Q M *M"],
-    united: tuple[Float[Array, "P D"], Int[Array, "Q M"]] | None,
+    united: tuple[Float[Array, "points D"], Int[Array, "Q M"]] | None,
 ) -> InducingPosterior:
     X = bound.data.X
     rows = X if bound.representation.traits.one_coefficient_a_row else X[:1]

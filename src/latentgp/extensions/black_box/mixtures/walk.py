@@ -50,7 +50,7 @@ class Walk(NamedTuple):
     """Steps along estimated slopes.
 
     Attributes:
-        vector: hyper-parameters, shape (P,).
+        vector: hyper-parameters, shape (H,).
         points: inducing points, shape (M, D) or (Q, M, D); None if they are held.
         mixture: the mixture.
         adam: state of the optimiser of hyper-parameters and points.
@@ -58,7 +58,7 @@ class Walk(NamedTuple):
         passed_over: those that changed nothing, as they were not finite.
     """
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     points: Float[Array, "*Q M D"] | None
     mixture: GaussianMixture
     adam: Any
@@ -68,7 +68,7 @@ class Walk(NamedTuple):
     @classmethod
     def begun(
         cls,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         points: Float[Array, "*Q M D"] | None,
         mixture: GaussianMixture,
     ) -> "Walk":

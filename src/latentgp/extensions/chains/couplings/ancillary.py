@@ -37,7 +37,7 @@ class Sites(Coupling):
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         held: Place,
         anchor: Float[Array, "N Q"],
         differentiable: bool,
@@ -69,5 +69,5 @@ class Whitened(Sites):
 
     kind: ClassVar[Kind] = "whitened"
 
-    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
         return information_of_map(target, at.vector, at.eps)

@@ -44,7 +44,7 @@ class Annealed(Coupling):
     estimate that came out too high holds the chain.
 
     Args:
-        samples: K, runs of the estimate.
+        samples: S, runs of the estimate.
         temperatures: T, powers 0 < 1/T < ... < 1; 1 is plain importance sampling.
     """
 
@@ -76,7 +76,7 @@ class Annealed(Coupling):
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         held: Runs,
         anchor: Float[Array, "N Q"],
         differentiable: bool,
@@ -99,7 +99,7 @@ class Annealed(Coupling):
 
     def _fresh(
         self, residual: Residual, like: Float[Array, "Q M"], number: int, key: Key[Array, ""]
-    ) -> tuple[Float[Array, "K Q M"], Float[Array, "K"]]:
+    ) -> tuple[Float[Array, "S Q M"], Float[Array, "S"]]:
         """Runs from draws of the approximation: where they end, and their log weights."""
         key_start, key_run = jax.random.split(key)
         starts = jax.random.normal(key_start, (number, *like.shape), like.dtype)
@@ -116,7 +116,7 @@ class Annealed(Coupling):
 
 
 def annealed_run(
-    residual: Residual, eps: Float[Array, "Q M"], powers: Float[Array, "S"], key: Key[Array, ""]
+    residual: Residual, eps: Float[Array, "Q M"], powers: Float[Array, "T"], key: Key[Array, ""]
 ) -> tuple[Float[Array, "Q M"], Float[Array, ""]]:
     """Moves under N(eps | 0, I) exp(power r), one a power: their end, and the log weight.
 

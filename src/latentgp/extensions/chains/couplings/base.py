@@ -22,20 +22,20 @@ class Place(NamedTuple):
     """Hyper-parameters, and the latent functions in coordinates that belong to them.
 
     Attributes:
-        vector: unconstrained hyper-parameters, shape (P,).
+        vector: unconstrained hyper-parameters, shape (H,).
         eps: standard normal coordinates of the latent functions, shape (Q, M).
         coordinates: what they mean under these hyper-parameters.
         others: further coordinates whose likelihoods are averaged with that of `eps`, shape
-            (K - 1, Q, M); none but in pseudo-marginal schemes.
+            (S - 1, Q, M); none but in pseudo-marginal schemes.
         log_weights: whose mean exponential is the estimate of a pseudo-marginal scheme relative to
-            the approximate evidence, shape (K,); None where they follow from the coordinates.
+            the approximate evidence, shape (S,); None where they follow from the coordinates.
     """
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     eps: Float[Array, "Q M"]
     coordinates: Coordinates
-    others: Float[Array, "K Q M"]
-    log_weights: Float[Array, "K"] | None = None
+    others: Float[Array, "S Q M"]
+    log_weights: Float[Array, "S"] | None = None
 
 
 class Coupling(eqx.Module):
@@ -47,7 +47,7 @@ class Coupling(eqx.Module):
 
     kind: ClassVar[Kind] = "whitened"
 
-    def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "K Q M"]:
+    def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "S Q M"]:
         """Further coordinates that a chain starts with."""
         return no_others(eps)
 
@@ -74,14 +74,14 @@ class Coupling(eqx.Module):
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         held: Any,
         anchor: Float[Array, "N Q"],
         differentiable: bool,
     ) -> tuple[Float[Array, ""], Place]:
         """Log density of hyper-parameters given what is held, in nats, and the place there."""
 
-    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
         """Expected Fisher information about hyper-parameters, the metric of manifold moves.
 
         That of Gaussian stand-ins of the targets, by the sites.
@@ -91,7 +91,7 @@ class Coupling(eqx.Module):
     def coordinates(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         anchor: Float[Array, "N Q"],
         differentiable: bool = False,
     ) -> Coordinates:
@@ -118,7 +118,7 @@ def log_joint(target: WhiteTarget, at: Place) -> Float[Array, ""]:
     return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
 
-def residuals(target: WhiteTarget, model: LatentGP, at: Place) -> Float[Array, "K"]:
+def residuals(target: WhiteTarget, model: LatentGP, at: Place) -> Float[Array, "S"]:
     """Log densities of all coordinates relative to the standard normal, in nats; `eps` first."""
     own = at.coordinates.residual(target, model, at.eps)[None]
     if not len(at.others):

@@ -20,13 +20,13 @@ class Centred(Coupling):
     def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Float[Array, "N Q"]:
         return at.coordinates.centre + at.coordinates.shift(at.eps)
 
-    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
         return information_of_latents(target, at.vector)
 
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         held: Float[Array, "N Q"],
         anchor: Float[Array, "N Q"],
         differentiable: bool,

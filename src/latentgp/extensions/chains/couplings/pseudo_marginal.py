@@ -24,14 +24,14 @@ class PseudoMarginal(Sites):
     (2002).
 
     Args:
-        samples: K, of the estimate.
+        samples: S, of the estimate.
         correlation: of the draws with the present ones, in [0, 1).
     """
 
     samples: int = eqx.field(static=True, default=8)
     correlation: float = eqx.field(static=True, default=0.0)
 
-    def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "K Q M"]:
+    def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "S Q M"]:
         return jax.random.normal(key, (self.samples - 1, *eps.shape), eps.dtype)
 
     def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:

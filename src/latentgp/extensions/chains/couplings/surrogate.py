@@ -38,7 +38,7 @@ class Surrogate(Coupling):
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         held: tuple[Float[Array, "N Q"], Float[Array, "Q M"]],
         anchor: Float[Array, "N Q"],
         differentiable: bool,
@@ -53,12 +53,12 @@ class Surrogate(Coupling):
         white = dataclasses.replace(white, factorisations=own.factorisations)
         return value, Place(vector, eps, white, no_others(eta))
 
-    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
         precision = self._precision(target, at.vector, at.coordinates)
         return information_of_targets(target, at.vector, precision)
 
     def _precision(
-        self, target: WhiteTarget, vector: Float[Array, "P"], white: Coordinates
+        self, target: WhiteTarget, vector: Float[Array, "H"], white: Coordinates
     ) -> Float[Array, "N Q"]:
         model = target.space.to_model(vector)
         offset = prior_mean(model, target.data)
@@ -68,7 +68,7 @@ class Surrogate(Coupling):
     def _given(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         white: Coordinates,
         surrogate: Float[Array, "N Q"],
     ) -> Coordinates:

@@ -31,16 +31,16 @@ class Seen(NamedTuple):
     """Hyper-parameters visited in the warm-up.
 
     Attributes:
-        mean: shape (P,).
-        root: lower factor of their covariance, shape (P, P).
+        mean: shape (H,).
+        root: lower factor of their covariance, shape (H, H).
         emulator: of their approximate log density; None unless the move asks for it.
     """
 
-    mean: Float[Array, "P"]
-    root: Float[Array, "P P"]
+    mean: Float[Array, "H"]
+    root: Float[Array, "H H"]
     emulator: Any = None
 
-    def standardised(self, vector: Float[Array, "P"]) -> Float[Array, "P"]:
+    def standardised(self, vector: Float[Array, "H"]) -> Float[Array, "H"]:
         """Distance from the mean in standard deviations."""
         return solve_lower(self.root, vector - self.mean)
 
@@ -49,7 +49,7 @@ class HyperMoved(NamedTuple):
     """Hyper-parameters after a move.
 
     Attributes:
-        vector: unconstrained, shape (P,).
+        vector: unconstrained, shape (H,).
         worked_out: what the density gives beside its value there.
         acceptance: probability that the proposal was accepted, in [0, 1].
         evaluations: of the density.
@@ -57,11 +57,11 @@ class HyperMoved(NamedTuple):
         failed: whether a trajectory diverged, or its implicit steps could not be solved.
     """
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     worked_out: Any
     acceptance: Float[Array, ""]
     evaluations: Float[Array, ""]
-    proposed: tuple[Float[Array, "P"], Any]
+    proposed: tuple[Float[Array, "H"], Any]
     failed: Bool[Array, ""] | bool = False
 
 
@@ -89,7 +89,7 @@ class HyperMove(eqx.Module):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         here: tuple[Any, Any],
         seen: Seen,
         scale: Float[Array, ""],

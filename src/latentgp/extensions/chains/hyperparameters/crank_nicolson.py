@@ -19,8 +19,8 @@ class HyperCrankNicolson(HyperMove):
     """Autoregressive proposals that leave a Student-t law as it is (Kamatani 2018).
 
     With mu the mean and S the covariance that the warm-up saw, r the distance from mu in units of
-    S, and P hyper-parameters: theta' = mu + sqrt(1 - s^2) (theta - mu) + s z^(1/2) S^(1/2) xi with
-    z ~ InverseGamma((nu + P) / 2, (nu + r^2) / 2). A posterior that is this law accepts all; for
+    S, and H hyper-parameters: theta' = mu + sqrt(1 - s^2) (theta - mu) + s z^(1/2) S^(1/2) xi with
+    z ~ InverseGamma((nu + H) / 2, (nu + r^2) / 2). A posterior that is this law accepts all; for
     s = 1 draws hardly depend on each other, and heavy tails do not hold a chain.
     s = scale / sqrt(1 + scale^2).
     """
@@ -31,7 +31,7 @@ class HyperCrankNicolson(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         here: tuple[Any, Any],
         seen: Seen,
         scale: Float[Array, ""],
@@ -47,8 +47,8 @@ class HyperCrankNicolson(HyperMove):
 
 
 def proposed(
-    z: Float[Array, "P"], scale: Float[Array, ""], key: Key[Array, ""]
-) -> Float[Array, "P"]:
+    z: Float[Array, "H"], scale: Float[Array, ""], key: Key[Array, ""]
+) -> Float[Array, "H"]:
     """A proposal of standardised hyper-parameters, reversible under `log_student`."""
     key_size, key_step = jax.random.split(key)
     shape = jnp.asarray(0.5 * (_FREEDOM + len(z)), z.dtype)
@@ -58,6 +58,6 @@ def proposed(
     return jnp.sqrt(1 - share**2) * z + share * jnp.sqrt(spread) * noise
 
 
-def log_student(z: Float[Array, "P"]) -> Float[Array, ""]:
+def log_student(z: Float[Array, "H"]) -> Float[Array, ""]:
     """Log density of the Student-t law, up to a constant."""
     return -0.5 * (_FREEDOM + len(z)) * jnp.log1p(jnp.sum(z**2) / _FREEDOM)

@@ -32,32 +32,32 @@ class Emulator(NamedTuple):
     evaluations.
 
     Attributes:
-        points: where it was evaluated, standardised, shape (H, P).
-        coefficients: of the kernel at the points, shape (H,); zero before the fit.
+        points: where it was evaluated, standardised, shape (T, H).
+        coefficients: of the kernel at the points, shape (T,); zero before the fit.
         lengthscale: of the squared exponential kernel, in standard deviations.
         fitted: whether there was a fit.
     """
 
-    points: Float[Array, "H P"]
-    coefficients: Float[Array, "H"]
+    points: Float[Array, "T H"]
+    coefficients: Float[Array, "T"]
     lengthscale: Float[Array, ""]
     fitted: Array
 
-    def __call__(self, z: Float[Array, "P"]) -> Float[Array, ""]:
+    def __call__(self, z: Float[Array, "H"]) -> Float[Array, ""]:
         """Log density at standardised hyper-parameters, up to a constant."""
         squared = jnp.sum((self.points - z) ** 2, axis=1)
         features = jnp.exp(-0.5 * squared / self.lengthscale**2)
         return log_student(z) + features @ self.coefficients
 
     @classmethod
-    def none(cls, size: int, like: Float[Array, "P"]) -> "Emulator":
+    def none(cls, size: int, like: Float[Array, "H"]) -> "Emulator":
         """Before anything was evaluated."""
         points = jnp.zeros((size, len(like)), like.dtype)
         one = jnp.ones((), like.dtype)
         return cls(points, jnp.zeros_like(points[:, 0]), one, jnp.zeros((), bool))
 
     @classmethod
-    def fit(cls, seen: Seen, vectors: Float[Array, "H P"], values: Float[Array, "H"]) -> "Emulator":
+    def fit(cls, seen: Seen, vectors: Float[Array, "T H"], values: Float[Array, "T"]) -> "Emulator":
         """Regression of values, of which those that are not finite or far below are left out.
 
         The length-scale of highest evidence is taken, its variance profiled out.
@@ -113,7 +113,7 @@ class HyperEmulated(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         here: tuple[Any, Any],
         seen: Seen,
         scale: Float[Array, ""],
@@ -133,8 +133,8 @@ class HyperEmulated(HyperMove):
         return metropolis((vector, here[1]), (there, worked_out), log_ratio, key_accept)
 
     def _end(
-        self, emulator: Emulator, start: Float[Array, "P"], number: Array, key: Key[Array, ""]
-    ) -> Float[Array, "P"]:
+        self, emulator: Emulator, start: Float[Array, "H"], number: Array, key: Key[Array, ""]
+    ) -> Float[Array, "H"]:
         """The end of so many trajectories, each accepted under the emulator."""
         import blackjax
 

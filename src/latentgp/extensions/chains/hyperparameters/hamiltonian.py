@@ -28,7 +28,7 @@ class HyperHamiltonian(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         here: tuple[Any, Any],
         seen: Seen,
         scale: Float[Array, ""],

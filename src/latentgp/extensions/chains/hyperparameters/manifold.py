@@ -20,11 +20,11 @@ _RIDGE = 1e-3  # of the precision seen: where the law tells nothing proposals st
 class _Point(NamedTuple):
     """Hyper-parameters, what the density gives there, and the law of what is proposed."""
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     value: Float[Array, ""]
     worked_out: Any
-    mean: Float[Array, "P"]
-    root: Float[Array, "P P"]  # lower factor of G
+    mean: Float[Array, "H"]
+    root: Float[Array, "H H"]  # lower factor of G
 
 
 class HyperManifoldMALA(HyperMove):
@@ -42,7 +42,7 @@ class HyperManifoldMALA(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         here: tuple[Any, Any],
         seen: Seen,
         scale: Float[Array, ""],

@@ -39,7 +39,7 @@ class HyperRiemannian(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         here: tuple[Any, Any],
         seen: Seen,
         scale: Float[Array, ""],
@@ -48,10 +48,10 @@ class HyperRiemannian(HyperMove):
         key_number, key_momentum, key_accept = jax.random.split(key, 3)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
 
-        def potential(vector: Float[Array, "P"]) -> Float[Array, ""]:
+        def potential(vector: Float[Array, "H"]) -> Float[Array, ""]:
             return -law.density(vector)[0]
 
-        def metric(vector: Float[Array, "P"]) -> Float[Array, "P P"]:
+        def metric(vector: Float[Array, "H"]) -> Float[Array, "H H"]:
             matrix, _ = law.information(vector, law.density(vector)[1])
             return matrix + _RIDGE * jnp.eye(len(vector), dtype=vector.dtype)
 

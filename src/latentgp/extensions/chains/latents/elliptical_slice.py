@@ -60,11 +60,11 @@ class EllipticalSampler(Sampler):
     """Chains of white coefficients at fixed hyper-parameters."""
 
     @abstractmethod
-    def start(self, key: Key[Array, ""]) -> Float[Array, "K M"]:
+    def start(self, key: Key[Array, ""]) -> Float[Array, "functions M"]:
         """White coefficients where a chain starts."""
 
     @abstractmethod
-    def log_likelihood(self, white: Float[Array, "K M"]) -> Float[Array, ""]:
+    def log_likelihood(self, white: Float[Array, "functions M"]) -> Float[Array, ""]:
         """Log likelihood of white coefficients, in nats."""
 
     def init(self, key: Key[Array, ""]) -> Valued:

@@ -47,7 +47,7 @@ class RiemannianHamiltonian(LatentMove):
     metric: Literal["fisher", "homogeneous", "identity"] = eqx.field(static=True, default="fisher")
     steps: int = eqx.field(static=True, default=5)
     given: tuple[WhiteTarget, LatentGP, Coordinates] | None = None
-    root: Float[Array, "P P"] | None = None
+    root: Float[Array, "size size"] | None = None
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         assert isinstance(coordinates, DenseCoordinates)
@@ -69,7 +69,7 @@ class RiemannianHamiltonian(LatentMove):
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
         shape, start = state.eps.shape, state.eps.ravel()
 
-        def potential(q: Float[Array, "P"]) -> Float[Array, ""]:
+        def potential(q: Float[Array, "size"]) -> Float[Array, ""]:
             return 0.5 * jnp.sum(q**2) - residual(q.reshape(shape))
 
         if self.root is not None:
@@ -78,7 +78,7 @@ class RiemannianHamiltonian(LatentMove):
             assert self.given is not None
             target, model, coordinates = self.given
 
-            def metric(q: Float[Array, "P"]) -> Float[Array, "P P"]:
+            def metric(q: Float[Array, "size"]) -> Float[Array, "size size"]:
                 f = coordinates.centre + coordinates.shift(q.reshape(shape))
                 return curvature_metric(target, model, coordinates, f)
 
@@ -90,7 +90,7 @@ class RiemannianHamiltonian(LatentMove):
 
 def curvature_metric(
     target: WhiteTarget, model: LatentGP, coordinates: Coordinates, f: Float[Array, "N Q"]
-) -> Float[Array, "P P"]:
+) -> Float[Array, "size size"]:
     """K^-1 + W(f) in the coordinates: I + F'(W(f) - W) F with the precision W of their sites.
 
     With what ties the latent functions of a row: for the softmax W(f) is diag(pi) - Phi Phi'
@@ -113,7 +113,7 @@ def curvature_metric(
 
 def homogeneous_metric(
     target: WhiteTarget, model: LatentGP, coordinates: Coordinates
-) -> Float[Array, "P P"]:
+) -> Float[Array, "size size"]:
     """K^-1 + W(f_0) in the coordinates, f_0 the most probable constant.
 
     For the softmax it is that of the frequencies of the classes (Filippone et al. 2012, 5).

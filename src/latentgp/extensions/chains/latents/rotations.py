@@ -82,7 +82,7 @@ def _step(number: Float[Array, ""], scale: Float[Array, ""]) -> Float[Array, ""]
     return jnp.minimum(_QUARTER / number, scale)
 
 
-def _acceptance(angle: Float[Array, "*K"], scale: Float[Array, ""]) -> Float[Array, "*K"]:
+def _acceptance(angle: Float[Array, "*S"], scale: Float[Array, ""]) -> Float[Array, "*S"]:
     """Mean acceptance of normal errors of the energy whose mean is half their variance.
 
     Roberts, Gelman & Gilks 1997: 2 Phi(-deviation / 2).

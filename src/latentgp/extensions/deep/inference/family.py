@@ -47,13 +47,13 @@ class Learned(NamedTuple):
     Attributes:
         vector: hyper-parameters, unconstrained, or their posterior mean.
         spread: logarithms of their standard deviations; None where they have one value.
-        hidden: of the weights of each hidden layer, shapes (R, W).
+        hidden: of the weights of each hidden layer, shapes (R, width).
         directions: of the directions of each layer; None where they are fixed.
         last: of the weights of the last layer, shape (Q, R); None where natural parameters are.
     """
 
-    vector: Float[Array, "P"]
-    spread: Float[Array, "P"] | None
+    vector: Float[Array, "H"]
+    spread: Float[Array, "H"] | None
     hidden: tuple[Factors | MatrixNormal, ...]
     directions: tuple[Factors, ...] | None
     last: Factors | None

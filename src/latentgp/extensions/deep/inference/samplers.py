@@ -183,10 +183,10 @@ class HiddenSlices(EllipticalSampler):
 
     target: ProcessTarget
 
-    def start(self, key: Key[Array, ""]) -> Float[Array, "K N"]:
+    def start(self, key: Key[Array, ""]) -> Float[Array, "functions N"]:
         target = self.target
         shape = (target.space.model.layers[0].width, target.data.size)
         return jax.random.normal(key, shape, target.data.X.dtype)
 
-    def log_likelihood(self, white: Float[Array, "K N"]) -> Float[Array, ""]:
+    def log_likelihood(self, white: Float[Array, "functions N"]) -> Float[Array, ""]:
         return self.target.log_likelihood(white)

@@ -51,7 +51,7 @@ class DeepState(NamedTuple):
     steps: Int[Array, ""]
 
     @property
-    def vector(self) -> Float[Array, "P"]:
+    def vector(self) -> Float[Array, "H"]:
         """Hyper-parameters, unconstrained."""
         return self.learned.vector
 
@@ -116,7 +116,7 @@ class DeepInference(TwoPartInference):
     draws: tuple[int, int] = eqx.field(static=True)
     late: Int[Array, ""]
     held: Int[Array, ""]
-    of_kernels: Bool[Array, "P"]
+    of_kernels: Bool[Array, "H"]
     key: Key[Array, ""]
 
     def begin(self, learned: Learned, model: DeepGP, last: WhiteSites | None = None) -> DeepState:

@@ -57,12 +57,12 @@ class WeightTarget(LayerTarget):
 
     Attributes:
         architecture: the features, whose directions are held.
-        centre: the unconstrained hyper-parameters of the space's model, shape (P,).
+        centre: the unconstrained hyper-parameters of the space's model, shape (H,).
         integrates: whether the last layer's weights are integrated out.
     """
 
     architecture: Architecture
-    centre: Float[Array, "P"]
+    centre: Float[Array, "H"]
     integrates: bool = eqx.field(static=True)
 
     @classmethod
@@ -177,11 +177,11 @@ class ProcessTarget(LayerTarget):
         found = jittered_cholesky(latent_grams(model.layers[0].kernel, data.X)[0])
         return cls(space, data, layers, found.factor.lower, found.jitter)
 
-    def hidden(self, white: Float[Array, "W N"]) -> Float[Array, "N W"]:
+    def hidden(self, white: Float[Array, "width N"]) -> Float[Array, "N width"]:
         """Hidden functions at the rows."""
         return self.layers.hidden_mean(self.data.X) + self.root @ white.T
 
-    def log_likelihood(self, white: Float[Array, "W N"]) -> Float[Array, ""]:
+    def log_likelihood(self, white: Float[Array, "width N"]) -> Float[Array, ""]:
         """Log p(y | hidden functions), in nats up to a constant."""
         return self.layers.last_given(self.space.model, self.hidden(white)).log_evidence
 

@@ -18,7 +18,7 @@ class Factors(NamedTuple):
     """Independent Gaussians.
 
     Attributes:
-        mean: a tree of arrays; shape (R, W) of a layer's weights.
+        mean: a tree of arrays; shape (R, width) of a layer's weights.
         log_deviation: the same of logarithms of standard deviations.
     """
 
@@ -48,7 +48,7 @@ class Factors(NamedTuple):
 
         return total(jax.tree.map(of, self.mean, self.log_deviation, drawn))
 
-    def functions(self, phi: Float[Array, "B R"], key: Key[Array, ""]) -> Float[Array, "B W"]:
+    def functions(self, phi: Float[Array, "B R"], key: Key[Array, ""]) -> Float[Array, "B width"]:
         """A draw of the functions phi' w, each row's by noise of its own."""
         mean, variance = phi @ self.mean, phi**2 @ jnp.exp(2 * self.log_deviation)
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
@@ -61,14 +61,14 @@ class MatrixNormal(NamedTuple):
     matrix Gaussian posteriors"), both covariances full.
 
     Attributes:
-        mean: shape (R, W).
+        mean: shape (R, width).
         features: lower factor of U, shape (R, R), its diagonal in logarithms.
-        between: lower factor of V, shape (W, W), likewise.
+        between: lower factor of V, shape (width, width), likewise.
     """
 
-    mean: Float[Array, "R W"]
+    mean: Float[Array, "R width"]
     features: Float[Array, "R R"]
-    between: Float[Array, "W W"]
+    between: Float[Array, "width width"]
 
     def kl(self) -> Float[Array, ""]:
         """KL divergence from standard normal laws, in nats."""
@@ -77,12 +77,12 @@ class MatrixNormal(NamedTuple):
         logs = width * jnp.trace(self.features) + size * jnp.trace(self.between)
         return 0.5 * (spread + jnp.sum(self.mean**2) - self.mean.size) - logs
 
-    def draw(self, key: Key[Array, ""]) -> Float[Array, "R W"]:
+    def draw(self, key: Key[Array, ""]) -> Float[Array, "R width"]:
         """One draw."""
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         return self.mean + _factor(self.features) @ noise @ _factor(self.between).T
 
-    def log_ratio(self, drawn: Float[Array, "R W"]) -> Float[Array, ""]:
+    def log_ratio(self, drawn: Float[Array, "R width"]) -> Float[Array, ""]:
         """Log density of a draw under the prior less that under this law, in nats."""
         half = _solve(self.features, drawn - self.mean)
         noise = _solve(self.between, half.T)
@@ -90,7 +90,7 @@ class MatrixNormal(NamedTuple):
         logs = width * jnp.trace(self.features) + size * jnp.trace(self.between)
         return 0.5 * (jnp.sum(noise**2) - jnp.sum(drawn**2)) + logs
 
-    def functions(self, phi: Float[Array, "B R"], key: Key[Array, ""]) -> Float[Array, "B W"]:
+    def functions(self, phi: Float[Array, "B R"], key: Key[Array, ""]) -> Float[Array, "B width"]:
         """A draw of the functions phi' w, each row's by noise of its own."""
         mean = phi @ self.mean
         deviation = jnp.sqrt(sum_over_first((phi @ _factor(self.features)).T ** 2))
@@ -98,7 +98,7 @@ class MatrixNormal(NamedTuple):
         return mean + deviation[:, None] * (noise @ _factor(self.between).T)
 
 
-def of_weights(mean: Float[Array, "R W"], deviation: float, *, factorised: bool) -> Any:
+def of_weights(mean: Float[Array, "R width"], deviation: float, *, factorised: bool) -> Any:
     """Posterior of a layer's weights with one standard deviation for all of them."""
     log = jnp.log(jnp.asarray(deviation))
     if factorised:
@@ -118,7 +118,7 @@ def standard_noise(key: Key[Array, ""], like: Any) -> Any:
     return jax.tree.unflatten(structure, noise)
 
 
-def entropy(log_deviation: Float[Array, "P"]) -> Float[Array, ""]:
+def entropy(log_deviation: Float[Array, "H"]) -> Float[Array, ""]:
     """Entropy of independent Gaussians, in nats."""
     return jnp.sum(log_deviation) + 0.5 * log_deviation.size * (1 + _LOG_2PI)
 
@@ -128,9 +128,9 @@ def total(parts: Any) -> Float[Array, ""]:
     return sum(jax.tree.leaves(parts), jnp.zeros(()))
 
 
-def _factor(raw: Float[Array, "K K"]) -> Float[Array, "K K"]:
+def _factor(raw: Float[Array, "size size"]) -> Float[Array, "size size"]:
     return jnp.tril(raw, -1) + jnp.diag(jnp.exp(jnp.diagonal(raw)))
 
 
-def _solve(raw: Float[Array, "K K"], right: Float[Array, "K L"]) -> Float[Array, "K L"]:
+def _solve(raw: Float[Array, "size size"], right: Float[Array, "size S"]) -> Float[Array, "size S"]:
     return jax.scipy.linalg.solve_triangular(_factor(raw), right, lower=True)

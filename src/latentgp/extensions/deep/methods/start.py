@@ -166,7 +166,7 @@ def best_start(
     return max(map(tried, starts), key=lambda found: found[0])[1]
 
 
-def _shorter(space: ParameterSpace) -> Float[np.ndarray, "P"] | None:
+def _shorter(space: ParameterSpace) -> Float[np.ndarray, "H"] | None:
     """A tenth of the length-scales, around which another mode may be; None without free ones."""
     known, free = parameters(space.model), set(space.paths) - set(space.narrowed)
     values = {path: known[path].value / _SHORTER for path in free if path.endswith("lengthscale")}

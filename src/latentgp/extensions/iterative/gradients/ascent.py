@@ -23,17 +23,17 @@ class AscentState(NamedTuple):
     """A search.
 
     Attributes:
-        vector: unconstrained hyper-parameters, shape (P,).
-        mean: of gradients, shape (P,); of Adam.
-        square: of gradients, their sum or their mean, shape (P,).
+        vector: unconstrained hyper-parameters, shape (H,).
+        mean: of gradients, shape (H,); of Adam.
+        square: of gradients, their sum or their mean, shape (H,).
         solution: where the next solve for the targets starts, shape (N, S).
         probes: that are held, where they are pathwise.
         iteration: how many were made.
     """
 
-    vector: Float[Array, "P"]
-    mean: Float[Array, "P"]
-    square: Float[Array, "P"]
+    vector: Float[Array, "H"]
+    mean: Float[Array, "H"]
+    square: Float[Array, "H"]
     solution: Float[Array, "N S"]
     probes: Probes
     iteration: Int[Array, ""]
@@ -42,7 +42,7 @@ class AscentState(NamedTuple):
 class AscentTold(NamedTuple):
     """Report of iterations: positions, products with the covariance, success of solves."""
 
-    vector: Float[Array, "T P"]
+    vector: Float[Array, "T H"]
     steps: Int[Array, "T"]
     solved: Bool[Array, "T"]
 
@@ -57,17 +57,17 @@ class Ascent(Module):
         evidence: gives the gradients.
         optimiser: "adagrad" or "adam".
         step_size: of a hyper-parameter on the unconstrained scale.
-        lower: bounds of the search, shape (P,).
+        lower: bounds of the search, shape (H,).
         upper: the same.
     """
 
     evidence: SolvedEvidence
     optimiser: Optimiser = eqx.field(static=True)
     step_size: Float[Array, ""]
-    lower: Float[Array, "P"]
-    upper: Float[Array, "P"]
+    lower: Float[Array, "H"]
+    upper: Float[Array, "H"]
 
-    def init(self, vector: Float[Array, "P"], key: Key[Array, ""]) -> AscentState:
+    def init(self, vector: Float[Array, "H"], key: Key[Array, ""]) -> AscentState:
         """A search that starts at a vector."""
         nothing = jnp.zeros_like(vector)
         solution, probes = self.evidence.no_solution(), self.evidence.probes(key)

@@ -53,16 +53,16 @@ class Slope(NamedTuple):
     """An estimate of the gradient of the log posterior of hyper-parameters.
 
     Attributes:
-        gradient: shape (P,).
-        covariance: of the estimate given the probes' law, shape (P, P), by the spread of its parts.
+        gradient: shape (H,).
+        covariance: of the estimate given the probes' law, shape (H, H), by the spread of its parts.
         solution: of the targets in the first column and of the probes, shape (N, S); a start for
             the next ones.
         steps: products with the covariance.
         solved: whether all solves ended as they should.
     """
 
-    gradient: Float[Array, "P"]
-    covariance: Float[Array, "P P"]
+    gradient: Float[Array, "H"]
+    covariance: Float[Array, "H H"]
     solution: Float[Array, "N S"]
     steps: Int[Array, ""]
     solved: Bool[Array, ""]
@@ -95,7 +95,7 @@ class SolvedEvidence(Module):
     data: Data
     solves: Solves
 
-    def standardised(self, vector: Float[Array, "P"]) -> Standardised:
+    def standardised(self, vector: Float[Array, "H"]) -> Standardised:
         """System and targets at a vector of hyper-parameters."""
         model = self.space.to_model(vector)
         sites = _sites_of(self.algorithm, model, self.data)
@@ -120,7 +120,7 @@ class SolvedEvidence(Module):
         noise = draw(key_noise, (size, self.solves.probes), self.data.X.dtype)
         return Probes(noise, random_rows(key_rows, size, min(size, rank)), seed)
 
-    def _paths(self, vector: Float[Array, "P"], scale: Float[Array, "N"], probes: Probes) -> Array:
+    def _paths(self, vector: Float[Array, "H"], scale: Float[Array, "N"], probes: Probes) -> Array:
         """Draws of the standardised targets, by random features that length-scales stretch."""
         model = self.space.to_model(vector)
 
@@ -146,7 +146,7 @@ class SolvedEvidence(Module):
 
     def slope(
         self,
-        vector: Float[Array, "P"],
+        vector: Float[Array, "H"],
         probes: Probes,
         start: Float[Array, "N S"],
         key: Key[Array, ""],
@@ -256,7 +256,7 @@ def _sites_of(algorithm: SiteInference, model: LatentGP, data: Data) -> Gaussian
     )
 
 
-def _covariance_of_mean(parts: Float[Array, "P S"]) -> Float[Array, "P P"]:
+def _covariance_of_mean(parts: Float[Array, "H S"]) -> Float[Array, "H H"]:
     """Covariance of the mean of independent columns."""
     number = parts.shape[1]
     apart = parts - jnp.mean(parts, axis=1, keepdims=True)

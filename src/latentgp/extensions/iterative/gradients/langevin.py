@@ -21,21 +21,21 @@ class LangevinState(NamedTuple):
     """A chain.
 
     Attributes:
-        vector: unconstrained hyper-parameters, shape (P,).
+        vector: unconstrained hyper-parameters, shape (H,).
         probes: of the present iterations.
         solution: where the next solves start, shape (N, S).
         iteration: how many were made.
-        spread: covariances of the gradients, summed since the monitor last looked, shape (P, P).
+        spread: covariances of the gradients, summed since the monitor last looked, shape (H, H).
         ratio: what the monitor last found; infinite before.
         step_size: from which on it no longer falls; of no meaning until it is frozen.
         frozen: whether it is.
     """
 
-    vector: Float[Array, "P"]
+    vector: Float[Array, "H"]
     probes: Probes
     solution: Float[Array, "N S"]
     iteration: Int[Array, ""]
-    spread: Float[Array, "P P"]
+    spread: Float[Array, "H H"]
     ratio: Float[Array, ""]
     step_size: Float[Array, ""]
     frozen: Bool[Array, ""]
@@ -50,8 +50,8 @@ class LangevinSampler(Transition):
 
     Args:
         evidence: gives the gradients.
-        mode: where chains start around, shape (P,).
-        root: L with M = L L', shape (P, P).
+        mode: where chains start around, shape (H,).
+        root: L with M = L L', shape (H, H).
         scale: of the step sizes.
         delay: iterations.
         power: in (0.5, 1].
@@ -64,8 +64,8 @@ class LangevinSampler(Transition):
     one_by_one: ClassVar[bool] = True
 
     evidence: SolvedEvidence
-    mode: Float[Array, "P"]
-    root: Float[Array, "P P"]
+    mode: Float[Array, "H"]
+    root: Float[Array, "H H"]
     scale: Float[Array, ""]
     delay: Float[Array, ""]
     power: Float[Array, ""]

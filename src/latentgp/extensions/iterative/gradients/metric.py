@@ -16,18 +16,18 @@ class Metric(NamedTuple):
     """M = L L', the inverse of minus the Hessian at a mode.
 
     Attributes:
-        root: L, shape (P, P).
+        root: L, shape (H, H).
         flat: in how many directions the density has hardly any curvature, so that a deviation of
             two was taken.
     """
 
-    root: Float[np.ndarray, "P P"]
+    root: Float[np.ndarray, "H H"]
     flat: int
 
 
 def metric_at(
-    gradient: Callable[[Float[np.ndarray, "P"]], Float[np.ndarray, "P"]],
-    mode: Float[np.ndarray, "P"],
+    gradient: Callable[[Float[np.ndarray, "H"]], Float[np.ndarray, "H"]],
+    mode: Float[np.ndarray, "H"],
 ) -> Metric:
     """Metric by differences of the gradient.
 

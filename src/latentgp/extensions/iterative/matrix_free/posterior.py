@@ -35,14 +35,14 @@ class Report(NamedTuple):
     """Certificates of the solves of every system with its probe vectors.
 
     Attributes:
-        relative_residual: of each right-hand side, shape (P, S).
+        relative_residual: of each right-hand side, shape (solves, S).
         code: of each, a place in `solution.OUTCOMES`.
-        steps: shape (P,).
+        steps: shape (solves,).
     """
 
-    relative_residual: Float[Array, "P S"]
-    code: Int[Array, "P S"]
-    steps: Int[Array, "P"]
+    relative_residual: Float[Array, "solves S"]
+    code: Int[Array, "solves S"]
+    steps: Int[Array, "solves"]
 
     @classmethod
     def of(cls, solutions: list[Solution]) -> Report:

@@ -264,11 +264,11 @@ def _conditioned(
     solves: MatrixFreeSolves,
     kernel: Any,
     X: Float[Array, "N D"],
-    linear: Float[Array, "C N"],
+    linear: Float[Array, "Q N"],
     root: Float[Array, "N"],
     number: int,
     means_only: bool,
-) -> tuple[Float[Array, "C N"], Float[Array, "C N"], Float[Array, ""], Probed]:
+) -> tuple[Float[Array, "Q N"], Float[Array, "Q N"], Float[Array, ""], Probed]:
     """Weights and means of latent functions that share B, what the evidence gains, and probes.
 
     With l = W^1/2 r + l_0, as `Dense` splits it, and h = r - W^1/2 K l_0, weights are l_0 + W^1/2 v

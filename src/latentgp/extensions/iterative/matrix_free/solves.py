@@ -157,9 +157,9 @@ class MatrixFreeSolves(eqx.Module):
         self,
         system: System,
         preconditioner: Preconditioner,
-        right: Float[Array, "N C"],
+        right: Float[Array, "N Q"],
         number: Any,
-    ) -> tuple[Float[Array, "N C"], Probed]:
+    ) -> tuple[Float[Array, "N Q"], Probed]:
         """B^-1 right, and with the same products solves of probe vectors and the log-determinant.
 
         Args:

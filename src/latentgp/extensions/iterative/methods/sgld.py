@@ -155,7 +155,7 @@ class SGLD(Method):
         learned = start_of_search(problem, algorithm, space, bounds, rows)
         sites = initial_sites(algorithm, problem.model, rows)
 
-        def gradient(vector: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
+        def gradient(vector: Float[np.ndarray, "H"]) -> Float[np.ndarray, "H"]:
             found = evaluate(algorithm, space, jnp.asarray(vector), rows, sites)
             return np.asarray(found.gradient)
 
@@ -192,7 +192,7 @@ class SGLD(Method):
         self,
         space: ParameterSpace,
         data: Data,
-        vectors: Float[np.ndarray, "C S P"],
+        vectors: Float[np.ndarray, "C S H"],
         problem: Problem,
     ) -> Gaussians:
         """The posteriors of f given evenly spaced draws, that nearest to the mean draw first."""

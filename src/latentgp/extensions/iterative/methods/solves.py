@@ -152,7 +152,7 @@ class _AscentLoop(Algorithm[_Iterations]):
     phase: ClassVar[str] = "learning"
 
     search: Ascent
-    vector: Float[np.ndarray, "P"]
+    vector: Float[np.ndarray, "H"]
     key: Key[Array, ""]
     iterations: int
 

@@ -99,7 +99,7 @@ def _by_probes(
 
 
 def infer_log_determinant(
-    moments: Float[Array, "K"],
+    moments: Float[Array, "moments"],
     size: int,
     *,
     lower: Any,
@@ -122,7 +122,7 @@ def infer_log_determinant(
     found up to six times too small.
 
     Args:
-        moments: m_0 = 1 to m_{K - 1}, traces of Chebyshev polynomials over N.
+        moments: from m_0 = 1 on, traces of Chebyshev polynomials over N.
         size: N.
         lower: of the eigenvalues, positive.
         upper: of the eigenvalues.
@@ -145,7 +145,7 @@ def infer_log_determinant(
 
 @compiled("lower", "upper")
 def _infer(
-    moments: Float[Array, "K"], size: int, *, lower: Any, upper: Any, probes: int | None
+    moments: Float[Array, "moments"], size: int, *, lower: Any, upper: Any, probes: int | None
 ) -> Inferred:
     dtype = moments.dtype
     features, width = _features(len(moments))
@@ -205,7 +205,7 @@ def _infer(
     return Inferred(*(size * part for part in found))
 
 
-def _features(number: int) -> tuple[Float[np.ndarray, "K B"], float]:
+def _features(number: int) -> tuple[Float[np.ndarray, "moments B"], float]:
     """Integrals of cos(k t) over the bins, and their width."""
     ends = np.linspace(0.0, np.pi, _BINS + 1)
     k = np.arange(1, number)[:, None]

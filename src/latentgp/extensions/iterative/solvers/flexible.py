@@ -26,9 +26,9 @@ _PROGRESS = 0.5
 class _State(NamedTuple):
     value: Float[Array, "N S"]
     residual: Float[Array, "N S"]
-    directions: Float[Array, "K N S"]  # the latest ones, in turns
-    products: Float[Array, "K N S"]
-    curvatures: Float[Array, "K S"]  # zero where there is none
+    directions: Float[Array, "kept N S"]  # the latest ones, in turns
+    products: Float[Array, "kept N S"]
+    curvatures: Float[Array, "kept S"]  # zero where there is none
     checked: Float[Array, "S"]  # norms of b - A x when it was last computed from x
     stuck: Bool[Array, "S"]
     broken: Bool[Array, "S"]

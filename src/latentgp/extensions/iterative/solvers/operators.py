@@ -188,7 +188,7 @@ class Tiled(Covariance):
 
     def _in_tiles(
         self, right: Float[Array, "N S"]
-    ) -> tuple[Float[Array, "T B D"], Float[Array, "T B S"]]:
+    ) -> tuple[Float[Array, "tiles B D"], Float[Array, "tiles B S"]]:
         """Inputs and columns in tiles; rows that fill up the last one have zeros on the right."""
         tiles = max(1, -(-self.size // self.tile))
         width = -(-self.size // tiles)
@@ -237,7 +237,7 @@ class Rounded(Covariance):
         return self.exact.rows_times(rows, right)
 
 
-def _pairs(tiles: int) -> Int[np.ndarray, "P 2"]:
+def _pairs(tiles: int) -> Int[np.ndarray, "pairs 2"]:
     """All pairs of two tiles, the first one before the second."""
     return np.stack(np.triu_indices(tiles, 1), axis=1)
 

@@ -21,19 +21,19 @@ class Projection(eqx.Module):
     solve which was stopped.
 
     Args:
-        root: D, shape (N, K).
+        root: D, shape (N, R).
     """
 
-    root: Float[Array, "N K"]
+    root: Float[Array, "N R"]
 
     def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         """C right: the representer weights where right is y."""
         return self.root @ (self.root.T @ right)
 
     def variance(
-        self, prior_variance: Float[Array, "T"], across: Float[Array, "N T"]
-    ) -> Float[Array, "T"]:
-        """The combined variance k** - k' C k at T points.
+        self, prior_variance: Float[Array, "points"], across: Float[Array, "N points"]
+    ) -> Float[Array, "points"]:
+        """The combined variance k** - k' C k at some points.
 
         Args:
             prior_variance: k** at the points.
@@ -42,8 +42,8 @@ class Projection(eqx.Module):
         return prior_variance - jnp.sum((self.root.T @ across) ** 2, axis=0)
 
     def computational_uncertainty(
-        self, across: Float[Array, "N T"], solved: Float[Array, "N T"]
-    ) -> Float[Array, "T"]:
+        self, across: Float[Array, "N points"], solved: Float[Array, "N points"]
+    ) -> Float[Array, "points"]:
         """The part of the combined variance that more computation takes away, k' (A^-1 - C) k.
 
         Args:
@@ -53,7 +53,7 @@ class Projection(eqx.Module):
         return jnp.sum(across * (solved - self.solve(across)), axis=0)
 
 
-def projection(operator: LinearOperator, actions: Float[Array, "N K"]) -> Projection:
+def projection(operator: LinearOperator, actions: Float[Array, "N R"]) -> Projection:
     """The projection on directions, or actions, S.
 
     Args:
@@ -81,7 +81,7 @@ def directions_of(
     number: int,
     *,
     preconditioner: Preconditioner | None = None,
-) -> Float[Array, "N K"]:
+) -> Float[Array, "N R"]:
     """The first directions of conjugate gradients, of unit length.
 
     The solution by `projection` on them is the iterate after so many steps.

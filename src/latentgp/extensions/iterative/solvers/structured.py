@@ -46,10 +46,10 @@ class OnGrid(Covariance):
     @property
     @abstractmethod
     def number(self) -> int:
-        """The number of cells, G."""
+        """The number of cells."""
 
     @abstractmethod
-    def grid_times(self, right: Float[Array, "G S"]) -> Float[Array, "G S"]:
+    def grid_times(self, right: Float[Array, "grid S"]) -> Float[Array, "grid S"]:
         """K_grid right."""
 
     @property
@@ -74,7 +74,7 @@ class OnGrid(Covariance):
 
 
 class Toeplitz(OnGrid):
-    """Gram matrix of a stationary kernel on regularly spaced points: O(G log G) a product.
+    """Gram matrix of a stationary kernel on n regularly spaced points: O(n log n) a product.
 
     Args:
         spectrum: of the kernel, from `toeplitz_spectrum`.
@@ -88,14 +88,14 @@ class Toeplitz(OnGrid):
     def number(self) -> int:
         return prod(self.counts)
 
-    def grid_times(self, right: Float[Array, "G S"]) -> Float[Array, "G S"]:
+    def grid_times(self, right: Float[Array, "grid S"]) -> Float[Array, "grid S"]:
         return toeplitz_times(self.spectrum, self.counts, right)
 
 
 class Kronecker(OnGrid):
     """Gram matrix of a product of kernels of groups of inputs, on all combinations of their points.
 
-    A product takes O(G sum of the numbers of points).
+    A product takes O(n times the sum of the numbers of points) for n cells.
 
     Args:
         factors: Gram matrix of each group, whose Kronecker product K_grid is.
@@ -107,7 +107,7 @@ class Kronecker(OnGrid):
     def number(self) -> int:
         return prod(map(len, self.factors))
 
-    def grid_times(self, right: Float[Array, "G S"]) -> Float[Array, "G S"]:
+    def grid_times(self, right: Float[Array, "grid S"]) -> Float[Array, "grid S"]:
         values = right.reshape(*map(len, self.factors), -1)
         for axis, factor in enumerate(self.factors):
             values = jnp.moveaxis(jnp.tensordot(factor, values, (1, axis)), 0, axis)
@@ -350,8 +350,8 @@ def toeplitz_spectrum(kernel: Kernel, step: Float[Array, "D"], counts: tuple[int
 
 
 def toeplitz_times(
-    spectrum: Array, counts: tuple[int, ...], right: Float[Array, "G S"]
-) -> Float[Array, "G S"]:
+    spectrum: Array, counts: tuple[int, ...], right: Float[Array, "grid S"]
+) -> Float[Array, "grid S"]:
     """Product of the lattice's Gram matrix with columns, by its spectrum."""
     axes, circle = tuple(range(len(counts))), _circle(counts)
     waves = jnp.fft.rfftn(right.reshape(*counts, -1), s=circle, axes=axes)

@@ -36,8 +36,8 @@ class TruncatedSolution(eqx.Module):
     """Independent unbiased estimates of a solution, all from one run.
 
     Args:
-        value: C estimates, shape (C, N, S).
-        steps: increments that each of them took, shape (C, S).
+        value: of each estimate, shape (estimates, N, S).
+        steps: increments that each of them took, shape (estimates, S).
         threshold_steps: increments at which the threshold was reached, shape (S,), which every
             estimate takes.
         products: of the run with A.
@@ -45,8 +45,8 @@ class TruncatedSolution(eqx.Module):
             ran out or the iteration broke down, which leaves a bias.
     """
 
-    value: Float[Array, "C N S"]
-    steps: Int[Array, "C S"]
+    value: Float[Array, "estimates N S"]
+    steps: Int[Array, "estimates S"]
     threshold_steps: Int[Array, "S"]
     products: Int[Array, ""]
     is_unbiased: Bool[Array, "S"]
@@ -86,7 +86,7 @@ def ulisse(
         start: what the iteration starts at, zero unless given; it must not depend on the key.
         tolerance: of the relative residual at which a run counts as complete.
         max_steps: the most products with A.
-        copies: independent estimates, C.
+        copies: how many independent estimates.
 
     Raises:
         InputError: a preconditioner that iterates inside.

@@ -29,7 +29,7 @@ class Belief(NamedTuple):
     """N(mean, P) of a state.
 
     Attributes:
-        mean: shape (d, 1).
+        mean: shape (states, 1).
         spread: the root of P, or P.
     """
 
@@ -50,12 +50,12 @@ class Starts(NamedTuple):
     """Known states from which series go on, in place of the prior.
 
     Attributes:
-        mean: of K series, shape (Q, K, d).
-        covariance: shape (Q, K, d, d).
+        mean: shape (Q, series, states).
+        covariance: shape (Q, series, states, states).
     """
 
-    mean: Float[Array, "Q K d"]
-    covariance: Float[Array, "Q K d d"]
+    mean: Float[Array, "Q series states"]
+    covariance: Float[Array, "Q series states states"]
 
 
 @stored
@@ -73,7 +73,7 @@ class Filter(eqx.Module):
     starts: Starts | None = None
 
     def measurement(self, lanes: Any) -> Matrix:
-        """h, shape (d, 1)."""
+        """h, shape (states, 1)."""
         return small.matrix([[entry] for entry in self.space.measurement], lanes)
 
     def transition(self, at: Lanes, space: StateSpace | None = None) -> tuple[Matrix, Matrix]:
@@ -172,7 +172,7 @@ def updated_back(
     return Adjoint(r + scaled(h, error - precision * number(u.mT @ r)), N + change)
 
 
-def _entries(values: Float[Array, "Q *C I J"], lanes: Any) -> Matrix:
+def _entries(values: Float[Array, "Q *S rows columns"], lanes: Any) -> Matrix:
     """Matrices in the last two axes as one over the others."""
     rows, columns = values.shape[-2:]
     return small.matrix([[values[..., i, j] for j in range(columns)] for i in range(rows)], lanes)

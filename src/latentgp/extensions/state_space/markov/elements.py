@@ -46,8 +46,8 @@ class Element(NamedTuple):
 def elements_of(
     process: Filter,
     series: Series,
-    linear: Float[Array, "L *Q C"],
-    precision: Float[Array, "L *R C"],
+    linear: Float[Array, "T *Q lanes"],
+    precision: Float[Array, "T *S lanes"],
 ) -> Element:
     """Information of each lane about the state before it."""
     like_mean, like_spread = linear[0], precision[0]

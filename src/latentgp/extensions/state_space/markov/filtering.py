@@ -42,7 +42,7 @@ class Filtered(NamedTuple):
 
     Attributes:
         before: means and covariances of the state after the row before each, entries of shape
-            (L, ..., C), covariances without their upper half.
+            (T, ..., lanes), covariances without their upper half.
         error: e = (l - w m) / S of each row, for S = 1 + w h'P h.
         weight: w / S.
         last: mean and covariance where lanes end.
@@ -51,8 +51,8 @@ class Filtered(NamedTuple):
     """
 
     before: Any
-    error: Float[Array, "L *Q C"]
-    weight: Float[Array, "L *Q C"]
+    error: Float[Array, "T *Q lanes"]
+    weight: Float[Array, "T *Q lanes"]
     last: Belief
     ends: Adjoint
     log_evidence: Float[Array, "*Q"]
@@ -62,16 +62,16 @@ class Filtered(NamedTuple):
 class Smoothed(NamedTuple):
     """Marginals of f at the rows, and the adjoint before each row's update, in lanes."""
 
-    mean: Float[Array, "L *Q C"]
-    variance: Float[Array, "L *Q C"]
+    mean: Float[Array, "T *Q lanes"]
+    variance: Float[Array, "T *Q lanes"]
     adjoint: Any
 
 
 def filtered(
     process: Filter,
     series: Series,
-    linear: Float[Array, "L *S C"],
-    precision: Float[Array, "L *Q C"],
+    linear: Float[Array, "T *S lanes"],
+    precision: Float[Array, "T *Q lanes"],
 ) -> Filtered:
     """Filter sites in lanes; linear terms may have axes in front of those of the precisions."""
     like_mean, like_spread = linear[0], precision[0]
@@ -102,7 +102,7 @@ def filtered(
 def smoothed(
     process: Filter,
     series: Series,
-    precision: Float[Array, "L *Q C"],
+    precision: Float[Array, "T *Q lanes"],
     found: Filtered,
     slopes: bool,
     readings: Matrix | None = None,

@@ -223,7 +223,7 @@ class MarkovPosterior(LatentPosterior):
         lanes = self.series.lanes.gap.shape[1]
         return Series.of(both, columns, order_of(both, columns), lanes, self.known)
 
-    def _readings(self, rows: Float[Array, "C *S"]) -> list[Matrix] | None:
+    def _readings(self, rows: Float[Array, "columns *S"]) -> list[Matrix] | None:
         """Readings of the states by the last columns of rows, which come first."""
         if not self.told_apart:
             return None
@@ -246,8 +246,8 @@ class MarkovPosterior(LatentPosterior):
         return not any(part.process.signed for part in self.parts)
 
     def left_out(
-        self, rows: Int[np.ndarray, "R"]
-    ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]]:
+        self, rows: Int[np.ndarray, "chosen"]
+    ) -> tuple[Float[np.ndarray, "chosen"], Float[np.ndarray, "chosen"]]:
         mean, variance = (np.asarray(values)[rows, 0] for values in self.at_rows)
         linear, precision = (np.asarray(a)[self.earlier :][rows, 0] for a in self.sites[:2])
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -266,7 +266,7 @@ class MarkovPosterior(LatentPosterior):
 
     def keeping(
         self,
-        rows: Int[np.ndarray, "K"],
+        rows: Int[np.ndarray, "kept"],
         first: Int[np.ndarray, "S"],
         starts: tuple[Starts, ...],
         constant: Any,

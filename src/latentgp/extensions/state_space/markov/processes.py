@@ -58,8 +58,8 @@ def spaces_of(kernel: LatentKernel, inputs: int, truncation: Truncation) -> list
 
 
 def in_groups(
-    values: Float[Array, "L *S Q C"], groups: list[tuple[int, ...]]
-) -> list[Float[Array, "L *S _ C"]]:
+    values: Float[Array, "T *S Q lanes"], groups: list[tuple[int, ...]]
+) -> list[Float[Array, "T *S _ lanes"]]:
     """Values of each group's latents."""
     return [values] if len(groups) == 1 else [values[..., jnp.asarray(g), :] for g in groups]
 
@@ -76,7 +76,7 @@ def together(
 
 
 def readings_of(
-    measurements: list[list[tuple[float, ...]]], coefficients: Float[Array, "J *S"]
+    measurements: list[list[tuple[float, ...]]], coefficients: Float[Array, "columns *S"]
 ) -> list[Matrix]:
     """Columns of states that read sums of parts, for each process.
 

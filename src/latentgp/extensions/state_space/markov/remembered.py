@@ -20,16 +20,16 @@ class RememberedRows(DataSummary):
     """Rows seen so far, exactly; those before a window by the states that they lead to.
 
     Attributes:
-        centres: their inputs, shape (O, D).
-        linear: of their sites, as functions of g, shape (O, Q).
+        centres: their inputs, shape (earlier, D).
+        linear: of their sites, as functions of g, shape (earlier, Q).
         precision: likewise.
         truncation: of what was approximated.
         starts: states at the first rows, for each process; empty where all rows are remembered.
     """
 
-    centres: Float[Array, "O D"]
-    linear: Float[Array, "O Q"]
-    precision: Float[Array, "O Q"]
+    centres: Float[Array, "earlier D"]
+    linear: Float[Array, "earlier Q"]
+    precision: Float[Array, "earlier Q"]
     constant: Float[Array, ""]
     signed: bool = eqx.field(static=True, default=False)
     truncation: Truncation = eqx.field(static=True, default=Truncation())
@@ -65,7 +65,7 @@ class RememberedRows(DataSummary):
 
 
 def before_states(
-    first: Float[np.ndarray, "K D"], X: Float[np.ndarray, "N D"], columns: Columns
+    first: Float[np.ndarray, "series D"], X: Float[np.ndarray, "N D"], columns: Columns
 ) -> Bool[np.ndarray, "N"]:
     """Mask of rows before the state that their series continues from, at its first row."""
     early = np.zeros(len(X), bool)

@@ -114,9 +114,9 @@ class MarkovSampler(SiteSampler):
         sites: GaussianSites,
         block: Block,
         key: Key[Array, ""],
-        start: Float[Array, "K M"],
+        start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
-        rows: Int[Array, "S"] | None = None,
+        rows: Int[Array, "chosen"] | None = None,
     ) -> Drawn:
         """A draw as of any sampler; it finds no covariances, and `rows` has no effect."""
         latents = sites.linear.shape[1]
@@ -137,11 +137,11 @@ class MarkovSampler(SiteSampler):
         return [tuple(range(latents))] if groups is None else list(groups)
 
     def at_rows(
-        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
-    ) -> Float[Array, "N K"]:
+        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N functions"]:
         return coefficients.T
 
-    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+    def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
         flat = coefficients.reshape(coefficients.shape[0], -1, coefficients.shape[-1])
         found = jax.lax.map(lambda g: self.whitening.white_of(g.T), jnp.moveaxis(flat, 1, 0))
         return jnp.moveaxis(found, 0, 1).reshape(coefficients.shape)

@@ -62,19 +62,19 @@ class Lanes(NamedTuple):
         start: which known state it goes on from, -1 for none; None where there are none at all.
     """
 
-    time: Float[Array, "*L C"]
-    gap: Float[Array, "*L C"]
-    fresh: Bool[Array, "*L C"]
-    start: Int[Array, "*L C"] | None = None
+    time: Float[Array, "*T lanes"]
+    gap: Float[Array, "*T lanes"]
+    fresh: Bool[Array, "*T lanes"]
+    start: Int[Array, "*T lanes"] | None = None
 
 
 @stored
 class Series(eqx.Module):
-    """Rows of one or several series in lanes: L steps of C lanes, each of consecutive rows.
+    """Rows of one or several series in lanes: T steps of some lanes, each of consecutive rows.
 
     Attributes:
         order: of the rows; None where they are in order.
-        lanes: times and gaps, shape (L, C).
+        lanes: times and gaps, shape (T, lanes).
         times: of the rows in order, shape (N,).
         label: number of the row's series, shape (N,); None for one series.
         rows: N.
@@ -126,7 +126,7 @@ class Series(eqx.Module):
         cut_lanes = Lanes(in_lanes, gap, fresh, start)
         return cls(order, cut_lanes, time, label, rows)
 
-    def to_lanes(self, values: Float[Array, "N *Q"]) -> Float[Array, "L *Q C"]:
+    def to_lanes(self, values: Float[Array, "N *Q"]) -> Float[Array, "T *Q lanes"]:
         """Values of the rows, zero in lanes' ends that are no rows."""
         if self.order is not None:
             values = values[self.order.rows]
@@ -135,12 +135,12 @@ class Series(eqx.Module):
         cut = jnp.pad(values, widths).reshape(lanes, steps, *values.shape[1:])
         return jnp.moveaxis(cut, 0, -1)
 
-    def in_order(self, values: Float[Array, "L *Q C"]) -> Float[Array, "N *Q"]:
+    def in_order(self, values: Float[Array, "T *Q lanes"]) -> Float[Array, "N *Q"]:
         """Values of lanes as those of the rows in the order of time."""
         moved = jnp.moveaxis(values, -1, 0)
         return moved.reshape(-1, *moved.shape[2:])[: self.rows]
 
-    def to_rows(self, values: Float[Array, "L *Q C"]) -> Float[Array, "N *Q"]:
+    def to_rows(self, values: Float[Array, "T *Q lanes"]) -> Float[Array, "N *Q"]:
         """Values of lanes as those of the rows."""
         found = self.in_order(values)
         return found if self.order is None else found[self.order.ranks]

@@ -91,7 +91,7 @@ def _have_targets(posterior: Any) -> Any:
 
 def _last_places(
     series: Series, gone: Any, X: Float[np.ndarray, "N D"], column: int | None
-) -> Int[np.ndarray, "K"]:
+) -> Int[np.ndarray, "series"]:
     """Place in the order of time of the last row of each series among those that are gone."""
     ranks = np.arange(len(X)) if series.order is None else np.asarray(series.order.ranks)
     labels = np.zeros(len(X)) if column is None else X[:, column]
@@ -101,14 +101,14 @@ def _last_places(
     return places
 
 
-def _states_after(part: Conditioned, series: Series, places: Int[np.ndarray, "K"]) -> Starts:
+def _states_after(part: Conditioned, series: Series, places: Int[np.ndarray, "series"]) -> Starts:
     """Filtered states after rows at places in the order of time."""
     steps, lanes = series.lanes.gap.shape
     slots = np.minimum(places + 1, steps * lanes - 1)
     at_end = (places + 1 >= steps * lanes)[:, None, None, None]
     mean, lower = part.filtered.before
 
-    def taken(before: Matrix, last: Matrix) -> Float[np.ndarray, "Q K I J"]:
+    def taken(before: Matrix, last: Matrix) -> Float[np.ndarray, "Q series rows columns"]:
         inside = _table(before)[slots % steps, :, slots // steps]
         return np.moveaxis(np.where(at_end, _table(last)[:, -1], inside), 1, 0)
 
@@ -116,7 +116,7 @@ def _states_after(part: Conditioned, series: Series, places: Int[np.ndarray, "K"
     return Starts(taken(mean, last.mean)[..., 0], taken(from_lower(lower), last.spread))
 
 
-def _table(M: Matrix) -> Float[np.ndarray, "*C I J"]:
+def _table(M: Matrix) -> Float[np.ndarray, "*S rows columns"]:
     """Matrices in the last two axes."""
     if not isinstance(M, Unrolled):
         return np.asarray(M)

@@ -40,11 +40,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.projected import Projected, row_marginals
-from latentgp.representations.latent_axis import (
-    distinct_kernels,
-    latent_diagonals,
-    vmap_latents,
-)
+from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -283,7 +279,7 @@ class SpaceTimePosterior(LatentPosterior):
         linear, precision, _ = self.sites
         return Projected.of(linear.T, precision.T, known.left, self.power)
 
-    def _between(self, t: Float[Array, "R"]) -> tuple[Moments, Moments, Int[Array, "R"]]:
+    def _between(self, t: Float[Array, "B"]) -> tuple[Moments, Moments, Int[Array, "B"]]:
         """New times after steps, the steps after these, and numbers of the first ones."""
         times = jnp.asarray(self.slots.times)
         after = jnp.searchsorted(times, t, side="right") - 1
@@ -293,14 +289,16 @@ class SpaceTimePosterior(LatentPosterior):
         onward = Moments(following, following - t, jnp.zeros_like(fresh))
         return Moments(t, gap, fresh), onward, after
 
-    def _shares(self, group: LatentGroup, X: Float[Array, "N D"]) -> Float[Array, "N J"]:
+    def _shares(self, group: LatentGroup, X: Float[Array, "N D"]) -> Float[Array, "N parts"]:
         """Coefficients of each term at new inputs."""
         part = self.prior.part_of_terms(group.one)
         if not self.told_apart:
             return jnp.ones((len(X), len(part)), X.dtype)
         return X[:, self.points.shape[1] :][:, part if self.told_apart > 1 else 0 * part]
 
-    def _of_states(self, group: LatentGroup, shares: Float[Array, "N J"]) -> Float[Array, "N V"]:
+    def _of_states(
+        self, group: LatentGroup, shares: Float[Array, "N parts"]
+    ) -> Float[Array, "N values"]:
         """The same of each state that is read."""
         copies = np.array(self.prior.layout(group.one).copies)
         return jnp.repeat(shares, copies, axis=1, total_repeat_length=int(copies.sum()))
@@ -321,7 +319,7 @@ class SpaceTimePosterior(LatentPosterior):
 
 def in_slots(
     slots: Slots, projected: Projected, group: LatentGroup, more: int = 0
-) -> tuple[Float[Array, "Q K B"], Float[Array, "Q K B"]]:
+) -> tuple[Float[Array, "Q T B"], Float[Array, "Q T B"]]:
     """Sites of a group's latents in slots, with so many further rows that have none."""
     chosen = np.array(group.latents)
     linear, precision = (
@@ -332,10 +330,7 @@ def in_slots(
 
 
 def steps_with(
-    own: StatePrior,
-    slots: Slots,
-    linear: Float[Array, "K B S"],
-    precision: Float[Array, "K B"],
+    own: StatePrior, slots: Slots, linear: Float[Array, "T B S"], precision: Float[Array, "T B"]
 ) -> Steps:
     """Steps of a latent function."""
     steps = Steps(own.moves, own.noises, jnp.asarray(slots.place), linear, precision)
@@ -347,13 +342,13 @@ def _covariance(
     signed: bool,
     own: StatePrior,
     slots: Slots,
-    precision: Float[Array, "K B"],
+    precision: Float[Array, "T B"],
     count: int,
-) -> Float[Array, "R R"]:
+) -> Float[Array, "rows rows"]:
     """Covariances between the last rows of slots of what they read of the states."""
     stacked, new = Stacked(layout, signed, own.table), slots.slot[-count:]
 
-    def columns(places: Int[Array, "S"]) -> Float[Array, "S R"]:
+    def columns(places: Int[Array, "S"]) -> Float[Array, "S rows"]:
         unit = jnp.zeros((precision.size, len(places)), precision.dtype)
         unit = unit.at[new].set((jnp.arange(count)[:, None] == places).astype(unit.dtype))
         steps = steps_with(own, slots, unit.reshape(*precision.shape, -1), precision)

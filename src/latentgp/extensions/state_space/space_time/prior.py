@@ -40,9 +40,9 @@ class StatePrior(NamedTuple):
         jitter: the most that was added to a c(Z, Z).
     """
 
-    table: Float[Array, "*Q P V"]
-    left: Float[Array, "*Q P J"]
-    variances: Float[Array, "*Q K J"]
+    table: Float[Array, "*Q M values"]
+    left: Float[Array, "*Q M parts"]
+    variances: Float[Array, "*Q T parts"]
     moves: Any
     noises: Any
     jitter: Float[Array, "*Q"]
@@ -57,12 +57,12 @@ class Moments(NamedTuple):
         fresh: whether nothing is before it.
     """
 
-    times: Float[Array, "K"]
-    gaps: Float[Array, "K"]
-    fresh: Bool[Array, "K"]
+    times: Float[Array, "T"]
+    gaps: Float[Array, "T"]
+    fresh: Bool[Array, "T"]
 
     @classmethod
-    def of(cls, times: Float[Array, "K"]) -> "Moments":
+    def of(cls, times: Float[Array, "T"]) -> "Moments":
         """Times one after another."""
         gaps = jnp.diff(times, prepend=times[:1])
         return cls(times, gaps, jnp.arange(len(times)) == 0)
@@ -114,7 +114,7 @@ class SpaceTimePrior(NamedTuple):
         copies = (1 if term.space is None else len(self.points) for term in terms)
         return Layout(tuple(space.measurement for space in spaces), tuple(copies))
 
-    def of_group(self, group: LatentGroup, places: Float[Array, "P D"], at: Moments) -> StatePrior:
+    def of_group(self, group: LatentGroup, places: Float[Array, "M D"], at: Moments) -> StatePrior:
         """The priors of a group's kernels."""
         return vmap_latents(lambda kernel: self._of_kernel(kernel, places, at), group.kernels)
 
@@ -126,11 +126,11 @@ class SpaceTimePrior(NamedTuple):
         )
 
     def left_between(
-        self, group: LatentGroup, X: Float[Array, "R D"], shares: Float[Array, "R J"]
-    ) -> Float[Array, "#Q R R"]:
+        self, group: LatentGroup, X: Float[Array, "B D"], shares: Float[Array, "B parts"]
+    ) -> Float[Array, "#Q B B"]:
         """Covariances between inputs of what the states leave open, the terms by shares."""
 
-        def of_kernel(kernel: Kernel) -> Float[Array, "R R"]:
+        def of_kernel(kernel: Kernel) -> Float[Array, "B B"]:
             total = jnp.zeros((len(X), len(X)), X.dtype)
             for term, share in zip(self.terms(kernel), shares.T, strict=True):
                 if term.space is not None:
@@ -141,12 +141,12 @@ class SpaceTimePrior(NamedTuple):
 
         return vmap_latents(of_kernel, group.kernels)
 
-    def part_of_terms(self, kernel: Kernel) -> Int[np.ndarray, "J"]:
+    def part_of_terms(self, kernel: Kernel) -> Int[np.ndarray, "parts"]:
         """Number of the part of a sum of kernels that each term belongs to."""
         each = [len(self.terms(part)) for part in parts_of(kernel)]
         return np.repeat(np.arange(len(each)), each)
 
-    def _of_kernel(self, kernel: Kernel, places: Float[Array, "P D"], at: Moments) -> StatePrior:
+    def _of_kernel(self, kernel: Kernel, places: Float[Array, "M D"], at: Moments) -> StatePrior:
         terms = self.terms(kernel)
         read = [self._read(term, places) for term in terms]
         inputs = jnp.zeros((len(at.times), places.shape[1]), places.dtype)
@@ -163,7 +163,7 @@ class SpaceTimePrior(NamedTuple):
         )
         return jax.tree.map(lambda leaf: leaf.astype(places.dtype), made)
 
-    def _read(self, term: SeparableTerm, places: Float[Array, "P D"]) -> tuple[Array, Array, Array]:
+    def _read(self, term: SeparableTerm, places: Float[Array, "M D"]) -> tuple[Array, Array, Array]:
         """Values of a term: phi at places, the open variance, and the jitter."""
         if term.space is None:
             zero = jnp.zeros(len(places), places.dtype)
@@ -188,7 +188,7 @@ def steps_of(slots: Slots) -> Moments:
     return Moments.of(slots.times)
 
 
-def left_at_slots(prior: StatePrior, slots: Slots) -> Float[Array, "#Q K B"]:
+def left_at_slots(prior: StatePrior, slots: Slots) -> Float[Array, "#Q T B"]:
     """Prior variance that the states leave open at each slot."""
     return jnp.einsum("qkbj,qkj->qkb", prior.left[:, slots.place], prior.variances)
 
@@ -202,7 +202,7 @@ def of_all(groups: list[LatentGroup], values: list[Float[Array, "_ *S"]]) -> Flo
     return in_latent_order([group.latents for group in groups], wide)
 
 
-def _stacked(M: Unrolled, like: Float[Array, "K"]) -> Float[Array, "K d d"]:
+def _stacked(M: Unrolled, like: Float[Array, "T"]) -> Float[Array, "T states states"]:
     rows = [
         jnp.stack([jnp.broadcast_to(jnp.asarray(e, like.dtype), like.shape) for e in row], -1)
         for row in M.rows

@@ -205,5 +205,5 @@ class SpaceTime(Representation):
         return Slots.one_a_row(jnp.asarray(X), self.time)
 
 
-def _in_steps(values: Float[Array, "Q G L *S"]) -> Float[Array, "Q K *S"]:
+def _in_steps(values: Float[Array, "Q groups steps *S"]) -> Float[Array, "Q T *S"]:
     return values.reshape(values.shape[0], -1, *values.shape[3:])

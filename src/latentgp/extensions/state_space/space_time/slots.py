@@ -17,7 +17,7 @@ _A_STEP = 6  # slots that take as long as a step without any
 
 @stored
 class Slots(eqx.Module):
-    """K steps of B slots; rows of one time and place share one.
+    """T steps of B slots; rows of one time and place share one.
 
     Attributes:
         times: of the steps, in order; a time of many slots has several steps, and the last ones may
@@ -27,9 +27,9 @@ class Slots(eqx.Module):
         slot: number of the slot of each row, that of its step times B and its own.
     """
 
-    times: Float[Array, "K"]
-    places: Float[Array, "P D"]
-    place: Int[Array, "K B"]
+    times: Float[Array, "T"]
+    places: Float[Array, "M D"]
+    place: Int[Array, "T B"]
     slot: Int[Array, "N"]
 
     @classmethod
@@ -63,7 +63,7 @@ class Slots(eqx.Module):
         none = jnp.zeros((0, 1), int)
         return cls(X[:0, time], X[:0], none, none[:, 0]).with_rows(X, time)
 
-    def with_rows(self, X: Float[Array, "R D"], time: int) -> "Slots":
+    def with_rows(self, X: Float[Array, "B D"], time: int) -> "Slots":
         """The same with a step for each further row, last in `slot`."""
         steps, width = self.place.shape
         times = jnp.concatenate([self.times, X[:, time]])
@@ -89,11 +89,11 @@ class Slots(eqx.Module):
         own[:, time] = np.asarray(self.times)[self.slot // width]
         return np.array_equal(own, X)
 
-    def at_rows(self, values: Float[Array, "*Q K B"]) -> Float[Array, "*Q N"]:
+    def at_rows(self, values: Float[Array, "*Q T B"]) -> Float[Array, "*Q N"]:
         """Values of slots as those of the rows."""
         return values.reshape(*values.shape[:-2], -1)[..., self.slot]
 
-    def sums(self, values: Float[Array, "*Q N"]) -> Float[Array, "*Q K B"]:
+    def sums(self, values: Float[Array, "*Q N"]) -> Float[Array, "*Q T B"]:
         """Sums of the rows' values in each slot."""
         shape = values.shape[:-1]
         none = jnp.zeros((*shape, self.place.size), values.dtype)

@@ -4,7 +4,7 @@ The state is that of independent processes, copies of a few: M of one law each, 
 after another with the M copies inside, so that a transition is A x I. Rows of a step read values
 h'x of the copies by weights phi, and their sites are one update of B x B. A loop over segments of
 steps keeps the belief where each begins; smoothing makes those inside anew (Griewank 1992), so that
-memory is that of 2 sqrt(K) beliefs.
+memory is that of 2 sqrt(T) beliefs.
 
 The adjoint (r, N) is that of `filtering`: slopes of the log evidence in a predicted mean and
 covariance are r and (r r' - N) / 2.
@@ -25,7 +25,7 @@ from latentgp.numerics.devices import one_after_another
 from latentgp.representations.latent_axis import split_linear
 from latentgp.typing import Array
 
-Blocks = tuple[Array, ...]  # of each process, shape (*steps, d, d)
+Blocks = tuple[Array, ...]  # of each process, shape (*steps, states, states)
 
 
 class Layout(NamedTuple):
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
         return sum(len(h) * M for h, M in zip(self.measurements, self.copies, strict=True))
 
     def _each(self, X: Float[Array, "_ *S"]) -> list[Float[Array, "_ _ *S"]]:
-        """The rows of each process, shape (d, M, ...)."""
+        """The rows of each process, shape (states, M, ...)."""
         found, before = [], 0
         for h, M in zip(self.measurements, self.copies, strict=True):
             after = before + len(h) * M
@@ -65,7 +65,7 @@ class Layout(NamedTuple):
         """(A x I) P (A x I)' of a symmetric P."""
         return self.moved(A, self.moved(A, P).T)
 
-    def read(self, X: Float[Array, "M *S"]) -> Float[Array, "V *S"]:
+    def read(self, X: Float[Array, "M *S"]) -> Float[Array, "values *S"]:
         """The values h'x of every copy."""
         parts = [
             sum(weight * part[a] for a, weight in enumerate(h) if weight)
@@ -73,7 +73,7 @@ class Layout(NamedTuple):
         ]
         return jnp.concatenate(parts)
 
-    def written(self, Y: Float[Array, "V *S"]) -> Float[Array, "M *S"]:
+    def written(self, Y: Float[Array, "values *S"]) -> Float[Array, "M *S"]:
         """The transpose of `read`."""
         found, before = [], 0
         for h, M in zip(self.measurements, self.copies, strict=True):
@@ -89,7 +89,7 @@ class Layout(NamedTuple):
         ]
         return jax.scipy.linalg.block_diag(*own)
 
-    def blocks(self, X: Float[Array, "M k"], Y: Float[Array, "M k"]) -> Blocks:
+    def blocks(self, X: Float[Array, "M columns"], Y: Float[Array, "M columns"]) -> Blocks:
         """Sums over copies of X Y' between the states of each."""
         pairs = zip(self._each(X), self._each(Y), strict=True)
         return tuple(jnp.einsum("amk,bmk->ab", x, y) for x, y in pairs)
@@ -109,15 +109,15 @@ class Layout(NamedTuple):
 class Beliefs(NamedTuple):
     """N(mean, covariance) of the state, one mean for each of S linear terms."""
 
-    mean: Float[Array, "*L M S"]
-    covariance: Float[Array, "*L M M"]
+    mean: Float[Array, "*T M S"]
+    covariance: Float[Array, "*T M M"]
 
 
 class Adjoint(NamedTuple):
     """Dependence of later rows on a predicted state."""
 
-    r: Float[Array, "*L M S"]
-    N: Float[Array, "*L M M"]
+    r: Float[Array, "*T M S"]
+    N: Float[Array, "*T M M"]
 
 
 class Steps(NamedTuple):
@@ -133,9 +133,9 @@ class Steps(NamedTuple):
 
     moves: Any
     noises: Any
-    place: Int[Array, "G L B"]
-    linear: Float[Array, "G L B S"]
-    precision: Float[Array, "G L B"]
+    place: Int[Array, "groups steps B"]
+    linear: Float[Array, "groups steps B S"]
+    precision: Float[Array, "groups steps B"]
 
 
 class Readings(NamedTuple):
@@ -149,8 +149,8 @@ class Readings(NamedTuple):
         onwards: A to the next step.
     """
 
-    after: Int[Array, "R"]
-    weights: Float[Array, "R V"]
+    after: Int[Array, "rows"]
+    weights: Float[Array, "rows values"]
     moves: Any
     noises: Any
     onwards: Any
@@ -173,7 +173,7 @@ class Slopes(NamedTuple):
 
     moves: Any
     noises: Any
-    table: Float[Array, "P V"]
+    table: Float[Array, "places values"]
 
 
 class Smoothed(NamedTuple):
@@ -186,9 +186,9 @@ class Smoothed(NamedTuple):
         slopes: derivatives, if wanted.
     """
 
-    mean: Float[Array, "G L B S"]
-    variance: Float[Array, "G L B"]
-    at_readings: Float[Array, "R 2"]
+    mean: Float[Array, "groups steps B S"]
+    variance: Float[Array, "groups steps B"]
+    at_readings: Float[Array, "rows 2"]
     slopes: Slopes | None
 
 
@@ -219,7 +219,7 @@ class Stacked(NamedTuple):
 
     layout: Layout
     signed: bool
-    table: Float[Array, "P V"]
+    table: Float[Array, "places values"]
 
     def forward(self, steps: Steps) -> Forward:
         """The filter."""

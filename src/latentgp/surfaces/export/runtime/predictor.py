@@ -41,7 +41,7 @@ def predict(X, **side_information):
 
 
 def quantiles(X, probabilities, **side_information):
-    """Quantiles of y at K probabilities in (0, 1), shape (N, K), or (N, P, K) for P outputs."""
+    """Quantiles of y at probabilities in (0, 1), shape (N, levels), or (N, P, levels)."""
     X, levels = checked_inputs(X), np.atleast_1d(np.asarray(probabilities, np.float64))
     if np.any((levels <= 0) | (levels >= 1)):
         raise PredictorError(

@@ -15,10 +15,10 @@ class BlockJacobi(Module):
     """The blocks of A on its diagonal, and zero elsewhere: processes that know their block only.
 
     Args:
-        blocks: rows of each block, shape (K, B), as `blocks_of_rows` gives them.
+        blocks: rows of each block, shape (blocks, B), as `blocks_of_rows` gives them.
     """
 
-    blocks: Int[Array, "K B"]
+    blocks: Int[Array, "blocks B"]
 
     def __call__(self, system: System) -> BlockDiagonal:
         """The preconditioner of a system."""

@@ -68,14 +68,14 @@ class Interpolated(Covariance):
     """W K_UU W' of a stationary kernel on a grid.
 
     Args:
-        points: of each row the grid points that it is between, by number, shape (N, C).
-        weights: of these, shape (N, C).
+        points: of each row the grid points that it is between, by number, shape (N, corners).
+        weights: of these, shape (N, corners).
         spectrum: Fourier transform of the kernel on the grid, wound on a circle of twice its size.
         grid: points along every input.
     """
 
-    points: Int[Array, "N C"]
-    weights: Float[Array, "N C"]
+    points: Int[Array, "N corners"]
+    weights: Float[Array, "N corners"]
     spectrum: Array
     grid: tuple[int, ...] = eqx.field(static=True)
 

@@ -17,11 +17,11 @@ class Pitc(Module):
 
     Args:
         rows: numbers of the rows U, shape (M,).
-        blocks: rows of each block, shape (K, B), as `blocks_of_rows` gives them.
+        blocks: rows of each block, shape (blocks, B), as `blocks_of_rows` gives them.
     """
 
     rows: Int[Array, "M"]
-    blocks: Int[Array, "K B"]
+    blocks: Int[Array, "blocks B"]
 
     def __call__(self, system: System) -> LowRank:
         """The preconditioner of a system."""

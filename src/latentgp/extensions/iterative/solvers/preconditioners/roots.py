@@ -50,12 +50,12 @@ class BlockRoot(Root):
     """Cholesky factors of the blocks of rows that belong together.
 
     Args:
-        rows: of each block its rows, shape (K, B); N, which is no row, fills up short ones.
-        lower: their factors, (K, B, B), the identity where rows are filled up.
+        rows: of each block its rows, shape (blocks, B); N, which is no row, fills up short ones.
+        lower: their factors, (blocks, B, B), the identity where rows are filled up.
     """
 
-    rows: Int[Array, "K B"]
-    lower: Float[Array, "K B B"]
+    rows: Int[Array, "blocks B"]
+    lower: Float[Array, "blocks B B"]
 
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self._blockwise(lambda L, b: L @ b, right)
@@ -73,7 +73,7 @@ class BlockRoot(Root):
 
 
 def block_root(
-    system: System, rows: Int[Array, "K B"], factor: Float[Array, "N R"] | None = None
+    system: System, rows: Int[Array, "blocks B"], factor: Float[Array, "N R"] | None = None
 ) -> BlockRoot:
     """The root of A's blocks, less those of S Phi Phi' S where a factor Phi is given.
 
