@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.compilation_cache import make_room_for_programs
 from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.progress import RunControl
-from latentgp.runtime.x64 import double_precision
+from latentgp.runtime.x64 import in_x64
 from latentgp.site_inference.methods.exact import through_sums
 from latentgp.typing import Array
 from latentgp.validation import as_key, check_arguments, check_bounds
@@ -56,7 +57,7 @@ class FitArguments(FitOptions):
 
 
 @supervised(FitArguments)
-@double_precision
+@in_x64
 @one_blas_thread()
 def fit(
     model: LatentGP, data: Data | MergedRows | RowSource | RowsAsSums, options: FitArguments
@@ -100,7 +101,9 @@ def fit(
     else:
         own = method.as_method() if isinstance(method, StandsForMethod) else method
         chosen = Choice(own, "asked for")
-    method, reason, _ = treating(asked, chosen, model, learned)
+    if asked != "optimise":
+        chosen = treating(asked, chosen, model, learned)
+    method, reason, _ = chosen
     on_devices = options.devices is not None
     check_method(method, model, source is not None, options.restarts, on_devices)
     named = (options.frozen,) if isinstance(options.frozen, str) else tuple(options.frozen)
@@ -116,5 +119,7 @@ def fit(
     )
     problem, moved, notes = problem.checked().started()
     with rows_over(options.devices):
-        result = run_with_calls_told(method, problem.from_first_process())
+        problem = problem.from_first_process()
+        run = method.run if model.likelihood.calls is None else partial(run_with_calls_told, method)
+        result = run(problem)
     return problem.summarised(result.warned_before(moved).noted(notes), data)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
@@ -15,7 +16,7 @@ from latentgp._version import __version__
 from latentgp.methods.options import completed, sections
 from latentgp.runtime.run_log import current_log, log_runs
 from latentgp.runtime.switch import RunProgress, Switch, obeying, within_a_fit
-from latentgp.runtime.x64 import interruptible
+from latentgp.runtime.x64 import interruptible, refusing_host_calls
 
 __all__ = ["BackgroundRun", "run_in_background"]
 
@@ -176,8 +177,9 @@ def supervised(
 
     @interruptible
     def logged(call: Callable[[], Result], log: str | Path | None) -> Result:
-        with log_runs(log), within_a_fit():
-            return _told(call)
+        with log_runs(log), within_a_fit(), _logging() as results:
+            results.append(call())
+        return results[0]
 
     def decorate(function: Any) -> Any:
         @wraps(function)
@@ -197,17 +199,21 @@ def supervised(
     return decorate
 
 
-def _told(call: Callable[[], Result]) -> Result:
-    """The result of a fit, whose beginning and end are logged."""
-    log = current_log()
+@contextmanager
+def _logging() -> Iterator[list[Any]]:
+    """Context that logs how a fit begins and ends, by the result that is put into the list."""
+    log, results = current_log(), []
     if log is None:
-        return call()
+        yield results
+        return
     log.add("begin", latentgp=__version__)
     try:
-        result: Any = call()
+        with refusing_host_calls():
+            yield results
     except BaseException as error:
         log.add("error", kind=type(error).__name__, message=str(error))
         raise
+    (result,) = results
     told = result.diagnostics
     for event, messages in ("note", told.remarks), ("warning", told.warnings):
         for message in messages:
@@ -222,4 +228,3 @@ def _told(call: Callable[[], Result]) -> Result:
         reason=told.reason,
         log_evidence=None if evidence is None else [evidence.value, evidence.kind],
     )
-    return result

@@ -10,7 +10,7 @@ from latentgp.extensions import answer, offers
 from latentgp.kernels import has_effects, is_tabulated
 from latentgp.kernels.areal import areas_alone
 from latentgp.likelihoods import LeastSquares
-from latentgp.methods.base import Method, check_method
+from latentgp.methods.base import Method, check_is_method, check_method
 from latentgp.methods.options import Hyperparameters
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
@@ -121,9 +121,11 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
         raise InputError(
             f'hyperparameters must be "optimise", "integrate" or "sample", got {hyperparameters!r}.'
         )
+    check_is_method(choice.method)
+    if hyperparameters == "optimise":
+        return choice
     check_method(choice.method, model, False, 0, False)
-    if hyperparameters != "optimise" and choice.otherwise is not None:
-        choice = choice.otherwise
+    choice = choice.otherwise or choice
     if hyperparameters == "integrate":
         return answer("integrate")(choice, learned)
     if hyperparameters == "sample" and not choice.method.samples_hyperparameters:

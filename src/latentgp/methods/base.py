@@ -226,6 +226,12 @@ class StandsForMethod(Protocol):
         ...
 
 
+def check_is_method(method: Any) -> None:
+    """Raise InputError unless something is a method."""
+    if not isinstance(method, Method):
+        raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
+
+
 def check_method(
     method: Any, model: LatentGP, from_source: bool, restarts: int, on_devices: bool
 ) -> None:
@@ -238,8 +244,7 @@ def check_method(
         restarts: further runs of the search.
         on_devices: rows are spread over devices.
     """
-    if not isinstance(method, Method):
-        raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
+    check_is_method(method)
     name = type(method).__name__
     if model.depth > 1 and not method.takes_layers:
         raise InputError(

@@ -15,8 +15,6 @@ from latentgp.methods.result import Fit
 def run_with_calls_told(method: Method, problem: Problem) -> Fit:
     """Result or error of a method, with a record of the likelihood's calls outside of JAX."""
     calls: Any = problem.model.likelihood.calls
-    if calls is None:
-        return method.run(problem)
     rows = problem.rows.given  # as the user numbers them; none where they are in files
     rows = rows if problem.source is None else rows.select(slice(0))
     calls.begin()

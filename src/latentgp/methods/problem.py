@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Key
+from jaxtyping import Float, Key
 
 from latentgp.methods.options import FitOptions, SearchOptions
 from latentgp.models import LatentGP
@@ -24,7 +24,7 @@ from latentgp.runtime.hashing import digest
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import RunControl
 from latentgp.setup.periods import better_periods, with_likely_periods
-from latentgp.setup.priors import Scales, scales, space_of
+from latentgp.setup.priors import Scales, scales, search_bounds, space_of
 from latentgp.setup.units import in_units_of_rows
 from latentgp.typing import Array
 from latentgp.validation import check_data, check_outputs_seen, check_streaming_prior
@@ -54,6 +54,9 @@ def checked_rows(
 class Problem:
     """A model and checked, merged rows, with how hyper-parameters are to be learned.
 
+    Scales and space are made once, when they are first read. They belong to the model and the
+    options: a problem with others, by `dataclasses.replace`, makes its own.
+
     Attributes:
         model: its hyper-parameters are where a search starts, or are used as they are.
         rows: the rows in memory, or a sample of those that are read, as given and merged.
@@ -81,6 +84,8 @@ class Problem:
 
     def from_first_process(self) -> "Problem":
         """With the model and the key of the first of several processes."""
+        if jax.process_count() == 1:
+            return self
         model, bits = broadcast_from_first((self.model, jax.random.key_data(self.key)))
         key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(self.key))
         return dataclasses.replace(self, model=model, key=key)
@@ -100,50 +105,34 @@ class Problem:
         return self.with_options(frozen=(*self.options.frozen, *means))
 
     def started(self) -> tuple["Problem", tuple[str, ...], tuple[str, ...]]:
-        """Where searches begin, with sentences on what was moved there: warnings, and notes."""
-        problem, moved = self._inside_supports()
-        problem, units = problem._in_units_of_rows()
-        problem, periods = problem._at_likely_periods()
-        return problem, moved, (*units, *periods)
+        """Where searches begin, with sentences on what was moved there: warnings, and notes.
 
-    def _inside_supports(self) -> tuple["Problem", tuple[str, ...]]:
-        """With hyper-parameters moved into their priors' supports, and a sentence for each."""
-        own = self.options
-        if not (own.learn_hyperparameters and isinstance(own.priors, Mapping)):
-            return self, ()
-        space = ParameterSpace(self.model, frozen=own.frozen, priors=own.priors)
-        model, moved = space.inside()
-        return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), moved
-
-    def _in_units_of_rows(self) -> tuple["Problem", tuple[str, ...]]:
-        """With hyper-parameters at typical values where they are far from the units of rows."""
-        if not self.options.learn_hyperparameters or self.streaming_prior is not None:
-            return self, ()
-        scale = self.scales(self.data)
-        own = self.options.priors if isinstance(self.options.priors, Mapping) else ()
-        model, said = in_units_of_rows(self.space(scale), scale, self.data, own)
-        return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), said
-
-    def _at_likely_periods(self) -> tuple["Problem", tuple[str, ...]]:
-        """With learned periods at peaks of periodograms where these are clearly better; in words.
-
-        Of rows that are read in batches a sample is looked at; a streaming update goes on.
+        Hyper-parameters are inside the supports of the user's priors, in the units of the rows, and
+        periods at peaks of periodograms, by a sample of rows that are read in batches. A streaming
+        update goes on from where it is.
         """
-        if not self._learns_periods:
-            return self, ()
-        model, said = with_likely_periods(self.space(self.scales(self.data)), self.data)
-        return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), said
+        own = self.options
+        given = own.priors if isinstance(own.priors, Mapping) else {}
+        if not own.learn_hyperparameters:
+            return self, (), ()
+        start = dataclasses.replace(self, model=jax.tree.map(np.asarray, self.model))
+        moved: tuple[str, ...] = ()
+        if given:
+            space = ParameterSpace(start.model, frozen=own.frozen, priors=given)
+            model, moved = space.inside()
+            start = start._from(model)
+        if self.streaming_prior is not None:
+            return start, moved, ()
+        model, units = in_units_of_rows(start.space, start.scales, self.data, given)
+        start = start._from(model)
+        model, periods = with_likely_periods(start.space, self.data)
+        return start._from(model), moved, (*units, *periods)
 
-    def _better_periods(self, model: LatentGP) -> tuple[str, ...]:
-        """A sentence for each learned period beside which another one is much better."""
-        if not self._learns_periods:
-            return ()
-        return better_periods(self.space(self.scales(self.data)), model, self.data)
-
-    @property
-    def _learns_periods(self) -> bool:
-        learns = self.options.learn_hyperparameters and self.streaming_prior is None
-        return learns and any(info.role == "period" for info in parameters(self.model).values())
+    def _from(self, model: LatentGP) -> "Problem":
+        """This problem from another model on; itself where the model is its own."""
+        if model is self.model:
+            return self
+        return dataclasses.replace(self, model=jax.tree.map(np.asarray, model))
 
     @property
     def data(self) -> Data:
@@ -160,12 +149,28 @@ class Problem:
         """Since the fit began."""
         return self.control.seconds
 
-    def scales(self, data: Data) -> Scales:
-        """Scales of some of the rows, and of the data seen so far."""
+    @cached_property
+    def scales(self) -> Scales:
+        """Scales of the rows in memory, and of the data seen so far."""
+        return self.scales_of(self.data)
+
+    @cached_property
+    def space(self) -> ParameterSpace:
+        """The hyper-parameters that are learned, with their priors; none if they are fixed."""
+        return self.space_at(self.scales)
+
+    def bounds(
+        self, *, quiet: bool = True
+    ) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
+        """Bounds of the search, see `search_bounds`."""
+        return search_bounds(self.space, self.scales, quiet=quiet)
+
+    def scales_of(self, data: Data) -> Scales:
+        """Scales of other rows, and of the data seen so far."""
         return scales(self.model, data, self.streaming_prior)
 
-    def space(self, scale: Scales) -> ParameterSpace:
-        """The hyper-parameters that are learned, with their priors; none if they are fixed."""
+    def space_at(self, scale: Scales) -> ParameterSpace:
+        """The space for other rows, of other scales."""
         streaming = self.streaming_prior is not None
         # It refuses unknown paths also where nothing is learned.
         space = space_of(
@@ -173,7 +178,7 @@ class Problem:
         )
         if self.options.learn_hyperparameters:
             return space
-        return ParameterSpace(self.model, frozen=tuple(parameters(self.model)))
+        return ParameterSpace(self.model, frozen=tuple(space.known), known=space.known)
 
     def summarised(self, result: Any, given: Any) -> Any:
         """The `Fit` with a table of its hyper-parameters and their priors, its rows, and warnings.
@@ -182,17 +187,17 @@ class Problem:
             result: the fit.
             given: data as `fit` was given them; rows from a source, or as sums, are not kept.
         """
-        result = result.warned_before(self._better_periods(result.model))
+        if self.streaming_prior is None:
+            result = result.warned_before(better_periods(self.space, result.model, self.data))
         own = self.options
         priors = own.priors if isinstance(own.priors, Mapping) else {}
-        space = self.space(self.scales(self.data))
-        table = summary(result.model, space, given=priors)
+        table = summary(result.model, self.space, given=priors)
         rows = self.rows if isinstance(given, Data | MergedRows) else None
         asked = SearchOptions(
             learn_hyperparameters=own.learn_hyperparameters, priors=own.priors, frozen=own.frozen
         )
         return dataclasses.replace(
-            result, summary=table, rows=rows, asked=asked, priors=space.prior_of
+            result, summary=table, rows=rows, asked=asked, priors=self.space.prior_of
         )
 
     def control_with(

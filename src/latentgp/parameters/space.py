@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import equinox as eqx
@@ -44,6 +44,7 @@ class ParameterSpace(eqx.Module):
         frozen: paths (or their beginnings, such as `"kernel"`) that are not learned.
         priors: a NumPyro distribution by path; None for a path means no prior.
         units: of free parameters on the real line, by path: the vector has them in these.
+        known: the table of the model's parameters, where it has been made.
 
     Raises:
         InputError: a path in `frozen` or `priors` names no parameter; a prior is no distribution,
@@ -70,9 +71,11 @@ class ParameterSpace(eqx.Module):
         frozen: Sequence[str] = (),
         priors: Mapping[str, Distribution | None] | None = None,
         units: Mapping[str, float] | None = None,
+        known: dict[str, ParameterInfo] | None = None,
     ):
         wanted = dict(priors or {})
-        known = parameters(model)
+        known = parameters(model) if known is None else known
+        vars(self)["known"] = known  # where the cached property looks
         for path, prior in wanted.items():
             if path not in known:
                 raise InputError(_no_such_path(path, known))
@@ -91,6 +94,11 @@ class ParameterSpace(eqx.Module):
         real = (p for p, support in self.supports.items() if support is constraints.real)
         self._units = {p: np.asarray(unit) for p in real if (unit := (units or {}).get(p))}
 
+    @cached_property
+    def known(self) -> dict[str, ParameterInfo]:
+        """All parameters of the model by path."""
+        return parameters(self.model)
+
     @property
     def priors(self) -> tuple[Distribution, ...]:
         """One for each of `prior_paths`."""
@@ -104,8 +112,7 @@ class ParameterSpace(eqx.Module):
     @property
     def supports(self) -> dict[str, constraints.Constraint]:
         """Support of each free parameter, its prior considered, by path."""
-        known = parameters(self.model)
-        return {path: self._narrowed.get(path, known[path].support) for path in self.paths}
+        return {path: self._narrowed.get(path, self.known[path].support) for path in self.paths}
 
     @property
     def narrowed(self) -> tuple[str, ...]:
@@ -114,10 +121,10 @@ class ParameterSpace(eqx.Module):
 
     def inside(self) -> tuple[Any, tuple[str, ...]]:
         """Model with all values inside the supports of their priors; changes in words."""
-        known, supports = parameters(self.model), self.supports
+        supports = self.supports
         values, said = {}, []
         for path, prior in zip(self.prior_paths, self.priors, strict=True):
-            value = np.asarray(known[path].value)
+            value = np.asarray(self.known[path].value)
             moved = moved_inside(prior, supports[path], value)
             if not np.array_equal(moved, value):
                 values[path] = moved
@@ -134,7 +141,7 @@ class ParameterSpace(eqx.Module):
 
     def to_vector(self, model: eqx.Module | None = None) -> np.ndarray:
         """The free parameters of `model` (default: the one given) as a vector, shape (H,)."""
-        known = parameters(self.model if model is None else model)
+        known = self.known if model is None else parameters(model)
         parts = [
             np.ravel(unconstrained(known[path].value, support) / self._units.get(path, 1.0))
             for path, support in self.supports.items()
@@ -169,19 +176,17 @@ class ParameterSpace(eqx.Module):
 
     def entries(self) -> list[tuple[str, ParameterInfo]]:
         """Label and parameter of every entry of the vector."""
-        known = parameters(self.model)
         return [
-            (path if shape == () else f"{path}[{i}]", known[path])
+            (path if shape == () else f"{path}[{i}]", self.known[path])
             for path, _, shape in self._layout()
             for i in range(math.prod(shape))
         ]
 
     def _layout(self) -> Iterator[tuple[str, Transform, tuple[int, ...]]]:
-        known = parameters(self.model)
         for path, support in self.supports.items():
             unit = self._units.get(path)
             transform = biject_to(support) if unit is None else AffineTransform(0.0, unit)
-            yield path, transform, tuple(transform.inverse_shape(np.shape(known[path].value)))
+            yield path, transform, tuple(transform.inverse_shape(np.shape(self.known[path].value)))
 
     def _constrained(
         self, vector: Float[Array, "H"]
@@ -233,10 +238,10 @@ class _InOrder:
 def _prior_draws(
     space: ParameterSpace, key: Key[Array, ""], number: int
 ) -> dict[str, Float[Array, "S *shape"]]:
-    known, drawn = parameters(space.model), {}
+    drawn = {}
     keys = jax.random.split(key, len(space.prior_paths) + 1)
     for path, prior, own in zip(space.prior_paths, space.priors, keys, strict=False):
-        shape = np.shape(known[path].value)
+        shape = np.shape(space.known[path].value)
         each = shape[: len(shape) - len(prior.batch_shape) - len(prior.event_shape)]
         try:
             drawn[path] = prior.sample(own, (number, *each))

@@ -6,17 +6,13 @@ import atexit
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
 from types import FrameType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from latentgp.errors import RunAborted
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 _COMPILES = "jax._src.compiler"
 _FRAMES_ABOVE_XLA = 3
@@ -44,12 +40,14 @@ class Interrupts:
     Attributes:
         happened: whether there was one.
         steps: that the call has made.
+        result: of the call, once it has one.
         ended: set at the end of the call.
     """
 
     def __init__(self, keeps_results: bool):
         self.keeps_results = keeps_results
         self.happened, self.steps = False, 0
+        self.result: Any = None
         self.ended = threading.Event()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
@@ -83,41 +81,38 @@ def current_interrupts() -> Interrupts:
     return _OF_THIS_CALL.get() or Interrupts(keeps_results=False)
 
 
-def raising_interrupts(
-    function: Callable[Parameters, Result], keeps_results: bool = False
-) -> Callable[Parameters, Result]:
-    """Let a public call raise an interrupt at its end, as `Interrupted` with its result.
+@contextmanager
+def raising_interrupts(keeps_results: bool = False) -> Iterator[Interrupts]:
+    """Context of a public call, whose end raises an interrupt, as `Interrupted` with its result.
+
+    Calls inside leave interrupts to it.
 
     Args:
-        function: the call. Calls inside leave interrupts to it.
-        keeps_results: whether its loops end early with a result, as those of a fit do. Otherwise
-            an interrupt is raised at once, except while programs are compiled.
+        keeps_results: whether the call's loops end early with a result, as those of a fit do.
+            Otherwise an interrupt is raised at once, except while programs are compiled.
+
+    Yields:
+        What the call's result is to be put into.
     """
-
-    @wraps(function)
-    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        outer = _OF_THIS_CALL.get()
-        if outer is not None and (outer.keeps_results or not keeps_results):
-            return function(*args, **kwargs)
-        own = Interrupts(keeps_results)
-        token = _OF_THIS_CALL.set(own)
-        _RUNNING.add(own)
-        try:
-            with _handled_by(own):
-                result = function(*args, **kwargs)
-        except RunAborted as error:
-            if own.happened:
-                raise _ending(KeyboardInterrupt(str(error))) from error
-            raise
-        finally:
-            _OF_THIS_CALL.reset(token)
-            _RUNNING.discard(own)
-            own.ended.set()
+    outer, own = _OF_THIS_CALL.get(), Interrupts(keeps_results)
+    if outer is not None and (outer.keeps_results or not keeps_results):
+        yield own
+        return
+    token = _OF_THIS_CALL.set(own)
+    _RUNNING.add(own)
+    try:
+        with _handled_by(own):
+            yield own
+    except RunAborted as error:
         if own.happened:
-            raise _ending(Interrupted(result))
-        return result
-
-    return run
+            raise _ending(KeyboardInterrupt(str(error))) from error
+        raise
+    finally:
+        _OF_THIS_CALL.reset(token)
+        _RUNNING.discard(own)
+        own.ended.set()
+    if own.happened:
+        raise _ending(Interrupted(own.result))
 
 
 # Of all threads. At exit calls of daemons are waited for, whose compiler would not survive it.

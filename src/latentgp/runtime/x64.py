@@ -50,6 +50,17 @@ def usual_settings() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def refusing_host_calls() -> Iterator[None]:
+    """Context in which an error of JAX about a function of the user's is one in words."""
+    try:
+        yield
+    except JaxRuntimeError as error:
+        if (refused := refusal_in(error)) is None:
+            raise
+        raise refused from None
+
+
 def public(
     function: Callable[Parameters, Result], keeps_results: bool = False
 ) -> Callable[Parameters, Result]:
@@ -62,16 +73,13 @@ def public(
 
     @wraps(function)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        check_not_forked()
-        with usual_settings():
-            try:
-                return function(*args, **kwargs)
-            except JaxRuntimeError as error:
-                if (refused := refusal_in(error)) is None:
-                    raise
-                raise refused from None
+        with raising_interrupts(keeps_results) as call:
+            check_not_forked()
+            with usual_settings(), refusing_host_calls():
+                call.result = result = function(*args, **kwargs)
+        return result
 
-    return raising_interrupts(run, keeps_results)
+    return run
 
 
 def interruptible(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -84,6 +92,11 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
 
     Modules among the arguments (models, posteriors, data) come to it with arrays of their own.
     """
+    return public(in_x64(function))
+
+
+def in_x64(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Run a function in JAX's x64 context, where public entry points alone call it."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Result:
@@ -91,7 +104,7 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 
-    return public(run)
+    return run
 
 
 def fresh(tree: Any) -> Any:

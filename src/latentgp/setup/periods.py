@@ -54,10 +54,11 @@ class Period(NamedTuple):
 
 def periods_of(space: ParameterSpace, data: Data) -> list[Period]:
     """The learned periods of a model whose latent functions targets can stand for."""
-    if space.model.depth > 1 or not np.any(np.ptp(data.y, axis=0)):
+    learned = any(space.known[path].role == "period" for path in space.paths)
+    if space.model.depth > 1 or not learned or not np.any(np.ptp(data.y, axis=0)):
         return []
     inputs, alike = data.X.shape[1], data.y.ndim > 1 or space.model.likelihood.targets == "class"
-    known, found = parameters(space.model), []
+    known, found = space.known, []
     for path in space.paths:
         info = known[path]
         if info.role != "period" or (info.latent and not alike):  # such as that of a noise
@@ -83,7 +84,7 @@ def with_likely_periods(space: ParameterSpace, data: Data) -> tuple[LatentGP, tu
     for period in periods * (2 if len(periods) > 1 else 1):
         model = search.improved(model, period)
     said = []
-    known, moved = parameters(space.model), parameters(model)
+    known, moved = space.known, parameters(model)
     for path in dict.fromkeys(period.path for period in periods):
         before, after = np.asarray(known[path].value), np.asarray(moved[path].value)
         if np.any(np.abs(np.log(after / before)) > _APART):

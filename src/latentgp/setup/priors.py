@@ -114,7 +114,9 @@ def at_layer(model: LatentGP, path: str, scale: Scales) -> Scales:
     return Scales(inputs, latent, stretch, scale.level)
 
 
-def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
+def weak_priors(
+    model: LatentGP, of_rows: Scales, known: Mapping[str, ParameterInfo] | None = None
+) -> dict[str, Distribution]:
     """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
@@ -129,7 +131,7 @@ def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
     shares are uniform. A module may have a prior of its own (`Parametrised.weak_prior`).
     """
     priors: dict[str, Distribution] = {}
-    for path, info in parameters(model).items():
+    for path, info in (parameters(model) if known is None else known).items():
         shape, scale = np.shape(info.value), at_layer(model, path, of_rows)
         if (own := _prior_of_module(info, scale)) is not None:
             priors[path] = own
@@ -187,28 +189,31 @@ def space_of(
     Raises:
         InputError: an unknown path, or a prior that its parameter cannot have.
     """
+    known = parameters(model)
     chosen: dict[str, Distribution | None] = {}
     if priors is not None:
-        weak = weak_priors(model, scale)
-        chosen |= around(model, weak) if streaming else weak
+        weak = weak_priors(model, scale, known)
+        chosen |= around(known, weak) if streaming else weak
     if isinstance(priors, Mapping):
         chosen |= priors
     names = model.likelihood.calibrated_parameters
     held = *frozen, *(f"likelihood.{name}" for name in names)
     units = {
         path: float(scale.latent[info.latent or 0])
-        for path, info in parameters(model).items()
+        for path, info in known.items()
         if info.role == "level"
     }
-    return ParameterSpace(model, frozen=held, priors=chosen, units=units)
+    return ParameterSpace(model, frozen=held, priors=chosen, units=units, known=known)
 
 
-def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distribution]:
-    """The log-normal ones of some priors, around the model's own values.
+def around(
+    known: Mapping[str, ParameterInfo], priors: dict[str, Distribution]
+) -> dict[str, Distribution]:
+    """The log-normal ones of some priors, around the parameters' own values.
 
     For streaming updates: what earlier rows tell about hyper-parameters is kept nowhere else.
     """
-    known, moved = parameters(model), dict(priors)
+    moved = dict(priors)
     for path, prior in priors.items():
         if isinstance(prior, LogNormal):
             moved[path] = LogNormal(np.log(known[path].value), prior.scale)
@@ -224,7 +229,7 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     without it. None where there are none.
     """
     values = {}
-    known = parameters(space.model)
+    known = space.known
     for path in space.paths:
         info = known[path]
         stretch = _inputs_seen(info._replace(unit=1.0), scale._replace(inputs=scale.stretch))
@@ -241,7 +246,7 @@ def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "
     At length-scales far below the distances of rows, or far above, the evidence hardly depends on
     them, and a search stands still. None where none is far off.
     """
-    known, values = parameters(space.model), {}
+    known, values = space.known, {}
     for path in space.paths:
         info, scale = known[path], at_layer(space.model, path, of_rows)
         if info.role == "lengthscale" and path not in space.narrowed:
@@ -263,7 +268,7 @@ def other_starts(
     twice that of nearest neighbours; what has bounds by its prior stays. None where no length-scale
     is learned.
     """
-    known = parameters(space.model)
+    known = space.known
     free = [path for path in space.paths if path not in space.narrowed]
 
     def started(**factors: float) -> Float[np.ndarray, "H"]:
@@ -311,7 +316,7 @@ def search_bounds(
     """
     small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
     lower, upper = [], []
-    known = parameters(space.model)
+    known = space.known
     for path, support in space.supports.items():
         info, scale = known[path], at_layer(space.model, path, of_rows)
         raw = unconstrained(info.value, support)

@@ -57,11 +57,11 @@ def in_units_of_rows(
         typical, evidence = replace_unchecked(moved, lengths), EvidenceOfSomeRows(space, data)
         if evidence.value(typical, 0) > evidence.value(moved, 0) + CLEARLY:
             moved = typical
-    before, after = parameters(space.model), parameters(moved)
+    after = space.known if moved is space.model else parameters(moved)
     said = tuple(
         f"{path}: the search started at {in_words(after[path].value)} in place of "
         f"{in_words(info.value)}, which is far from the units of the rows."
-        for path, info in before.items()
+        for path, info in space.known.items()
         if not np.allclose(after[path].value, info.value, rtol=1e-6, atol=0)
     )
     return moved, said
@@ -78,7 +78,7 @@ def _of_targets(
     some = np.linspace(0, data.size - 1, _ROWS).astype(int)
     prior = float(np.mean(_diagonals(model.kernel, jnp.asarray(data.X[some]))[0]))
     factor = spread**2 / prior if prior > 0 else 1.0
-    known, values = parameters(model), {}
+    known, values = space.known, {}
     for path in space.paths:
         info = known[path]
         if path in space.narrowed or path in own or (info.latent or 0) > 0:

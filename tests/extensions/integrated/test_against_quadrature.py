@@ -27,7 +27,7 @@ def test_means_and_deviations_are_those_of_importance_sampling(name):
         priors=priors,
     )
     problem = experiment.problem_of(model, data, priors=priors)
-    space = problem.space(problem.scales(problem.data))
+    space = problem.space
     found, spread = experiment.explored(result.posterior, space)
     known = REFERENCES[name]
     assert known["effective"] > 1000

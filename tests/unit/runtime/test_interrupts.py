@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 
 import latentgp as lgp
 from latentgp.errors import RunAborted
-from latentgp.runtime.interrupts import raising_interrupts
+from latentgp.runtime.x64 import public
 from problems import SMOOTH, X, regression
 
 KEY = jax.random.key(0)
@@ -75,7 +75,7 @@ def test_a_second_time_ends_at_once(ctrl_c):
         made.append("never")
 
     with pytest.raises(KeyboardInterrupt) as raised:
-        raising_interrupts(call, keeps_results=True)()
+        public(call, keeps_results=True)()
     assert made == ["the first is waited for"]
     assert not hasattr(raised.value, "result")
 
@@ -107,14 +107,14 @@ class TestWithoutAResult:
             went_on.append(1)
 
         with pytest.raises(KeyboardInterrupt):
-            raising_interrupts(call)()
+            public(call)()
         assert not went_on
 
     def test_unless_a_program_is_being_compiled(self, ctrl_c):
         there = {"__name__": "jax._src.compiler", "ctrl_c": ctrl_c, "after": []}
         exec("def compile():\n    ctrl_c()\n    ctrl_c()\n    after.append(1)\n", there)
         with pytest.raises(KeyboardInterrupt) as raised:
-            raising_interrupts(lambda: there["compile"]() or "made")()
+            public(lambda: there["compile"]() or "made")()
         assert there["after"] == [1]
         assert raised.value.result == "made"
 

@@ -222,8 +222,8 @@ class Stochastic(Method):
         few = max(_SAMPLED_ROWS, source.size // _ROWS_A_SAMPLED_ONE)
         sample = RowsInMemory(candidates).sample(few).divisible(number_of_shards())
         algorithm = dataclasses.replace(algorithm, representation=ready)
-        scale = problem.scales(sample)
-        space = problem.space(scale)
+        scale = problem.scales_of(sample)
+        space = problem.space_at(scale)
         learns = space.size > 0
         bounds = search_bounds(space, scale)
         seen = model

@@ -31,7 +31,6 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.runtime.progress import RunControl
-from latentgp.setup.priors import search_bounds
 from latentgp.typing import Array
 
 _FEW_FAILED = 0.05
@@ -155,8 +154,7 @@ class BlackBoxVI(Method):
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a mixture."""
         model, data = problem.model, problem.data
-        scale = problem.scales(data)
-        space = problem.space(scale)
+        space = problem.space
         key_start, key_run, key_end, key_points = jax.random.split(problem.key, 4)
         if self.own_points is None:
             ready = self.representation.initialise(data.X, data.weights, model.kernel, key_points)
@@ -185,7 +183,7 @@ class BlackBoxVI(Method):
             search = ProfiledSearch(
                 bound,
                 found,
-                search_bounds(space, scale),
+                problem.bounds(),
                 tolerance=tolerance,
                 at_most=problem.options.max_evaluations,
                 control=control,

@@ -33,7 +33,6 @@ from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.setup.priors import (
     other_starts,
-    search_bounds,
     stretched_start,
     typical_start,
 )
@@ -190,11 +189,10 @@ class SiteMethod(Method):
         if isinstance(ready, Dense) and not algorithm.rule.sites_are_fixed(model.likelihood):
             ready = ready.at_places(data.X)
         algorithm = dataclasses.replace(algorithm, representation=ready)
-        scale = problem.scales(data)
         algorithm, data = self.summed(algorithm, model, data)
-        space = problem.space(scale)
+        space, scale = problem.space, problem.scales
         quiet = not algorithm.representation.traits.estimates_evidence
-        bounds = search_bounds(space, scale, quiet=quiet)
+        bounds = problem.bounds(quiet=quiet)
         rows = data.padded(number_of_shards()).to_device()
         control = problem.control_with(
             self,

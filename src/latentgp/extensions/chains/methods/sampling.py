@@ -29,7 +29,6 @@ from latentgp.rows.data import Data
 from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.progress import RunControl
-from latentgp.setup.priors import search_bounds
 from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
 from latentgp.typing import Array
 
@@ -125,8 +124,7 @@ class SamplingMethod(Method):
         if problem.options.learn_hyperparameters and not self.samples_hyperparameters:
             return self._at_learned(problem)
         model, data, key = problem.model, problem.data, problem.key
-        scale = problem.scales(data)
-        space = problem.space(scale)
+        space = problem.space
         self.check(model, space.size > 0)
         form = SiteForm(moved=True)
         Needs(all_rows=True).check(type(self).__name__, representation=self.representation)
@@ -138,8 +136,9 @@ class SamplingMethod(Method):
         if space.size:
             start = dataclasses.replace(self.starting_method(), representation=ready)
             rows = data.padded(number_of_shards()).to_device()
-            bounds = search_bounds(space, scale)
-            learned = start_of_search(problem, start.algorithm(model), space, bounds, rows)
+            learned = start_of_search(
+                problem, start.algorithm(model), space, problem.bounds(), rows
+            )
             space = eqx.tree_at(lambda s: s.model, space, learned_model(space, learned))
         ready = ready.for_rows(data.X, data.weights, space.model.kernel)
         watched = watched_of(problem, self.chains * self.draws)

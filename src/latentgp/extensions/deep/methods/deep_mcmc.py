@@ -130,7 +130,7 @@ class DeepMCMC(Method):
     def run(self, problem: Problem) -> Fit:
         """Draws of the layers, and of the hyper-parameters if these are learned."""
         key_features, key_run, key_parts = jax.random.split(problem.key, 3)
-        space = problem.space(problem.scales(problem.data))
+        space = problem.space
         model = self._checked(problem, space)
         settled = self._settled
         watched = watched_of(problem, self.chains * self.draws)

@@ -202,13 +202,13 @@ class RandomFeatureVI(Method):
                 Architecture.of(
                     model, sample.X, self.features, self.kind, self.frequencies, key_features
                 ),
-                problem.scales(sample),
+                problem.scales_of(sample),
             )
         )
         source = source.part(jax.process_index(), jax.process_count())
         rule = VariationalRule(coupled=False)
         algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
-        space = eqx.tree_at(lambda s: s.model, problem.space(scale), model)
+        space = eqx.tree_at(lambda s: s.model, problem.space_at(scale), model)
         starts, typical = [model], typical_start(space, scale) if space.size else None
         if self.start == "shallow":
             first = model

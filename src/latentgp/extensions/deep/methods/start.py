@@ -79,7 +79,7 @@ def from_shallow(
         frozen=[path for path in problem.options.frozen if _names_any(path, shallow)],
     )
     scale = scales(shallow, rows)
-    space = own.space(scale)
+    space = own.space_at(scale)
     if not space.size:
         return []
     through = RandomFeatures(len(features), weights=features)

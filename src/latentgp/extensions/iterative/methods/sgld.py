@@ -32,7 +32,6 @@ from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.representations.protocols import finished
 from latentgp.rows.data import Data
-from latentgp.setup.priors import search_bounds
 from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
 from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
 from latentgp.site_inference.search.algorithm import SiteInference
@@ -120,8 +119,7 @@ class SGLD(Method):
         if not problem.options.learn_hyperparameters:
             raise InputError(_NOTHING)
         model, data = problem.model, problem.data
-        scale = problem.scales(data)
-        space = problem.space(scale)
+        space = problem.space
         if not space.size:
             raise InputError(_NOTHING)
         started = time.perf_counter()
@@ -151,7 +149,7 @@ class SGLD(Method):
         """The model at the mode given a part of the rows, and the curvature there."""
         rows = problem.data.evenly(self.subset).padded().to_device()
         algorithm = _algorithm(problem.model, Dense())
-        bounds = search_bounds(space, problem.scales(problem.data), quiet=False)
+        bounds = problem.bounds(quiet=False)
         learned = start_of_search(problem, algorithm, space, bounds, rows)
         sites = initial_sites(algorithm, problem.model, rows)
 

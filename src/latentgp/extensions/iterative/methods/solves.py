@@ -30,7 +30,6 @@ from latentgp.representations.needs import Needs
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunProgress
-from latentgp.setup.priors import search_bounds
 from latentgp.typing import Array
 
 _PIECE = 10  # iterations of a compiled call
@@ -85,7 +84,7 @@ class SolvesGP(Method):
 
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters near their most probable values, and a Gaussian posterior."""
-        space = problem.space(problem.scales(problem.data))
+        space = problem.space
         method = site_method(self.representation)
         if not space.size:
             held = method.run(problem)
@@ -124,7 +123,7 @@ class SolvesGP(Method):
             self.solves.settled(data.size),
         )
         size = self.step_size or (1.0 if self.optimiser == "adagrad" else 0.1)
-        lower, upper = search_bounds(space, problem.scales(data), quiet=False)
+        lower, upper = problem.bounds(quiet=False)
         search = Ascent(
             evidence,
             self.optimiser,
