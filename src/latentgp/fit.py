@@ -52,7 +52,7 @@ class FitArguments(FitOptions):
     key: Key[Array, ""]
     method: Method | StandsForMethod | Literal["auto"] = "auto"
     devices: Sequence[Any] | None = None
-    blocking: Literal[True] = True
+    blocking: bool = True
     log: str | Path | None = None
 
 

@@ -165,11 +165,8 @@ class SamplingMethod(Method):
         learned = start.run(problem.with_options(checkpoint=None))
         why = f"hyper-parameters learned by {type(start).__name__}, then held"
         held = dataclasses.replace(
-            problem,
-            model=learned.model,
-            learn_hyperparameters=False,
-            reason=f"{problem.reason}; {why}",
-        )
+            problem, model=learned.model, reason=f"{problem.reason}; {why}"
+        ).with_options(learn_hyperparameters=False)
         result = dataclasses.replace(self.run(held), history=learned.history)
         return result.warned_before(learned.diagnostics.warnings)
 
