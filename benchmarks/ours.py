@@ -45,7 +45,7 @@ from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl
 from latentgp.setup.priors import scales, search_bounds, weak_priors
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.site_inference.search.hyperparameters import THINNED_RUN, Learned, learn, thinned
+from latentgp.site_inference.search.hyperparameters import THINNED_RUN, SearchResult, learn, thinned
 from latentgp.site_inference.search.profiled_bound import converge_at, evaluate, initial_sites
 from latentgp.site_inference.search.search import EndFit, Record, Search
 from latentgp.sites.gaussian import GaussianSites
@@ -373,7 +373,7 @@ class TracedSearch(Search):
             raise EndFit("the time is up")
         return record
 
-    def show_last(self, learned: Learned) -> None:
+    def show_last(self, learned: SearchResult) -> None:
         """Where the search ended, which need not be where it looked last."""
         self._current = learned.vector, self._all, learned.sites
         self.trace.record()
@@ -404,7 +404,7 @@ def traced(
         bounds = search_bounds(space, scale)
         data = rows.to_device()
 
-        def run(search: Search) -> Learned:
+        def run(search: Search) -> SearchResult:
             return learn(
                 algorithm,
                 space,

@@ -22,7 +22,7 @@ from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
 )
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
-from latentgp.extensions.iterative.solvers.operators import Tiled, noisy_system
+from latentgp.extensions.iterative.solvers.operators import TiledCovariance, noisy_system
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.block_jacobi import BlockJacobi
 from latentgp.extensions.iterative.solvers.preconditioners.fitc import Fitc
@@ -50,7 +50,7 @@ def timed(function, *arguments):
 def products(size: int) -> None:
     generator = np.random.default_rng(0)
     X, right = generator.normal(size=(size, 8)), generator.normal(size=(size, 16))
-    K = Tiled(Matern32(lengthscale=np.float64(2), variance=np.float64(1)), X)
+    K = TiledCovariance(Matern32(lengthscale=np.float64(2), variance=np.float64(1)), X)
     times = jax.jit(lambda K, right: K.times(right))
     for dtype in np.float64, np.float32:
         cast = jax.tree.map(dtype, K)
@@ -85,7 +85,7 @@ def solves(size: int) -> None:
         for noise in 1e-2, 1e-4:
             print(f"\nRBF, length-scale {lengthscale}, noise variance {noise:g}, {size} rows")
             kernel = RBF(lengthscale=np.float64(lengthscale), variance=np.float64(1))
-            system = noisy_system(Tiled(kernel, X), noise)
+            system = noisy_system(TiledCovariance(kernel, X), noise)
             for name, recipe in recipes(size, X, noise).items():
                 made, _, P = timed(eqx.filter_jit(recipe), system)
                 solvers = {"": conjugate_gradients if P.is_fixed else flexible_conjugate_gradients}

@@ -171,7 +171,7 @@ def skewed(size: int) -> list:
     def density(vector):
         logs = turn @ vector
         value = float(np.sum(shapes * logs - np.exp(logs)))
-        return exploration.Evaluated(vector, value, turn.T @ (shapes - np.exp(logs)))
+        return exploration.DensityEvaluation(vector, value, turn.T @ (shapes - np.exp(logs)))
 
     mean = turn.T @ digamma(shapes)
     deviation = np.sqrt(np.diagonal(turn.T @ (polygamma(1, shapes)[:, None] * turn)))

@@ -26,7 +26,11 @@ from common import Report, figure, load, parser, standardised, tidy
 from latentgp import RBF
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
-from latentgp.extensions.iterative.solvers.operators import Stored, Tiled, noisy_system
+from latentgp.extensions.iterative.solvers.operators import (
+    StoredCovariance,
+    TiledCovariance,
+    noisy_system,
+)
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.block_jacobi import BlockJacobi
 from latentgp.extensions.iterative.solvers.preconditioners.fitc import Fitc
@@ -83,7 +87,10 @@ def products(system, y, P, cap):
 def systems_of(X, lengthscale, noise):
     """K + noise with K kept, and the same by tiles, whose kernel recipes may ask for."""
     kernel = RBF(lengthscale=jnp.asarray(lengthscale), variance=jnp.asarray(1.0))
-    kept, tiles = Stored(kernel.symmetric_gram(jnp.asarray(X))), Tiled(kernel, jnp.asarray(X))
+    kept, tiles = (
+        StoredCovariance(kernel.symmetric_gram(jnp.asarray(X))),
+        TiledCovariance(kernel, jnp.asarray(X)),
+    )
     return tuple(noisy_system(K, jnp.asarray(noise)) for K in (kept, tiles))
 
 

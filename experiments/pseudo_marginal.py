@@ -58,7 +58,7 @@ from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
 from latentgp.extensions.chains.couplings.surrogate import Surrogate
 from latentgp.extensions.chains.hyperparameters.base import HyperMoved
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
-from latentgp.extensions.chains.latents.base import Info, LatentMove, Valued, accepted
+from latentgp.extensions.chains.latents.base import Info, LatentMove, ResidualValue, accepted
 from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
 from latentgp.extensions.chains.loop import in_groups
 from latentgp.extensions.chains.sweep import SweepSampler
@@ -382,7 +382,7 @@ class Still(LatentMove):
     """No move: hyper-parameters alone are of interest."""
 
     def init(self, residual, eps):
-        return Valued.at(residual, eps)
+        return ResidualValue.at(residual, eps)
 
     def step(self, residual, state, scale, key):
         return state, Info(jnp.ones(()), jnp.zeros(()))

@@ -50,7 +50,7 @@ from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.hyperparameters.manifold import HyperManifoldMALA
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.extensions.chains.hyperparameters.riemannian import HyperRiemannian
-from latentgp.extensions.chains.latents.base import Info, LatentMove, Valued
+from latentgp.extensions.chains.latents.base import Info, LatentMove, ResidualValue
 from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian
 from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
 from latentgp.extensions.chains.loop import run_chains
@@ -105,7 +105,7 @@ class Still(LatentMove):
     """No move: latent functions, or their white coordinates, are known."""
 
     def init(self, residual, eps):
-        return Valued.at(residual, eps)
+        return ResidualValue.at(residual, eps)
 
     def step(self, residual, state, scale, key):
         return state, Info(jnp.ones_like(scale), jnp.zeros_like(scale))

@@ -27,9 +27,9 @@ from latentgp.site_inference.search.hyperparameters import (
     NO_STEP,
     NO_STEP_OF_ESTIMATE,
     OF_OTHERS,
-    Learned,
+    SearchResult,
 )
-from latentgp.site_inference.search.profiled_bound import Converged
+from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
 from latentgp.typing import Array
 
 DiagnosticsT = TypeVar("DiagnosticsT", bound="FitDiagnostics")
@@ -174,11 +174,11 @@ def diagnose(
     method: Any,
     reason: str,
     data: Data,
-    learned: Learned | None,
+    learned: SearchResult | None,
     records: Sequence[Any],
     space: ParameterSpace,
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
-    converged: Converged,
+    converged: ConvergedPosterior,
     seconds: float,
     passed_over: int = 0,
     input_names: Sequence[str] | None = None,

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.parameters.base import OwnParts, Parametrised, parameter
-from latentgp.rows.functionals import Encoded, Regions, decoded, spread_over_regions
+from latentgp.rows.functionals import EncodedColumns, Regions, decoded, spread_over_regions
 from latentgp.typing import Array
 
 __all__ = ["ConstantMean", "FunctionalMean", "LinearMean", "Mean", "PerLatentMean", "ZeroMean"]
@@ -89,7 +89,7 @@ class FunctionalMean(Mean):
         points, weights = spread_over_regions(self.regions, rows)
         return jnp.einsum("pn,pnq->nq", weights, jax.vmap(self._of)(points))
 
-    def _of(self, rows: Encoded) -> Float[Array, "N #Q"]:
+    def _of(self, rows: EncodedColumns) -> Float[Array, "N #Q"]:
         if self.average_along is None:
             return self._at(rows)
         places, weights = np.polynomial.legendre.leggauss(8)
@@ -99,7 +99,7 @@ class FunctionalMean(Mean):
             total = total + weight / 2 * self._at(rows._replace(x=x))
         return total
 
-    def _at(self, rows: Encoded) -> Float[Array, "N #Q"]:
+    def _at(self, rows: EncodedColumns) -> Float[Array, "N #Q"]:
         value, slope = jax.jvp(self.mean, (rows.x,), (rows.direction,))
         return rows.value[:, None] * value + slope
 

@@ -36,6 +36,16 @@ def stored(cls: StoredT) -> StoredT:
     return cls
 
 
+def stored_as(*former: str) -> Callable[[StoredT], StoredT]:
+    """Let files hold a class under its name, and earlier files under names that it had."""
+
+    def register(cls: StoredT) -> StoredT:
+        STORED.update(dict.fromkeys(former, cls))
+        return stored(cls)
+
+    return register
+
+
 class Module(eqx.Module):
     """Base of models, methods and their parts.
 

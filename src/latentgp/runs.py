@@ -145,7 +145,7 @@ def run_in_background(
     return BackgroundRun(partial(function, *args, **kwargs))
 
 
-class Supervised(Protocol[Model, Rows, Parameters, Given]):  # pyright: ignore
+class SupervisedFunction(Protocol[Model, Rows, Parameters, Given]):  # pyright: ignore
     """A function that fits, here or in the background, and has its options as keywords.
 
     The handle is `Any` to type checkers: settings that are unpacked from a dict, of which they do
@@ -170,7 +170,7 @@ class Supervised(Protocol[Model, Rows, Parameters, Given]):  # pyright: ignore
 def supervised(
     options: Callable[Parameters, Options],
 ) -> Callable[
-    [Callable[[Model, Rows, Options], Result]], Supervised[Model, Rows, Parameters, Result]
+    [Callable[[Model, Rows, Options], Result]], SupervisedFunction[Model, Rows, Parameters, Result]
 ]:
     """Give a function that fits its options as keywords, and what `blocking` and `log` promise."""
     kind: Any = options

@@ -10,7 +10,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.extensions.chains.couplings.ancillary import Sites
-from latentgp.extensions.chains.latents.base import Valued
+from latentgp.extensions.chains.latents.base import ResidualValue
 from latentgp.extensions.chains.methods.elliptical_slice import EllipticalSliceSampler
 from latentgp.testing import check_sampler
 
@@ -112,7 +112,7 @@ class TiltedSampler(EllipticalSliceSampler):
 
     def step(self, state, key):
         after, told = super().step(state, key)
-        return Valued(0.97 * after.eps, after.value), told
+        return ResidualValue(0.97 * after.eps, after.value), told
 
 
 class Tilted(lgp.EllipticalSlice):

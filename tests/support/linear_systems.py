@@ -5,7 +5,7 @@ import numpy as np
 
 import latentgp as lgp
 from latentgp.extensions.iterative.solvers.operators import (
-    Tiled,
+    TiledCovariance,
     as_matrix,
     noisy_system,
     site_system,
@@ -27,7 +27,7 @@ def kernel():
 
 def covariance():
     """Its Gram matrix in tiles of which the last is not full."""
-    return Tiled(kernel(), X, tile=7)
+    return TiledCovariance(kernel(), X, tile=7)
 
 
 def gram():

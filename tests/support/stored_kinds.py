@@ -25,7 +25,7 @@ from latentgp import persistence
 from latentgp.extensions import flows as approximations
 from latentgp.extensions.batches.staleness import Asynchrony
 from latentgp.extensions.state_space import kernels as state_space
-from latentgp.extensions.state_space.lanes import Unrolled
+from latentgp.extensions.state_space.lanes import UnrolledMatrix
 from latentgp.kernels import directions, per_latent
 from latentgp.likelihoods.multiclass import SomeOfLogisticSoftmax
 from latentgp.parameters.penalised_share import PenalisedShare
@@ -496,7 +496,7 @@ def _others():
                 lgp.Matern12() * lgp.Matern32(),
             )
         ],
-        "matrices": Unrolled([[0.5, 1.0], [0.0, 2.0]]),
+        "matrices": UnrolledMatrix([[0.5, 1.0], [0.0, 2.0]]),
     }
 
 
@@ -540,7 +540,7 @@ def _parts():
     return [
         Prior(latent.factor, latent.jitter),
         natural_parameters.Memory(white, np.array(0.5), np.array(0.25)),
-        natural_parameters.Seen(np.eye(2)[None], np.ones(1)),
+        natural_parameters.ProjectedPrior(np.eye(2)[None], np.ones(1)),
         fixed.telling_parts(3),
     ]
 

@@ -16,8 +16,8 @@ from latentgp.surfaces.cli.report import comparison_picture, print_comparison
 from latentgp.surfaces.evaluation import comparison
 from latentgp.surfaces.evaluation.comparison import (
     LEVELS,
-    Compared,
     Comparison,
+    ComparisonRow,
     compare,
     interval_coverages,
     verdict,
@@ -35,7 +35,7 @@ NAN = float("nan")
 def found(*names, nlpd=0.5):
     far = {"error": 1.234, "absolute_error": 0.8765, "crps": 0.765}
     rest = {"coverage": 0.9, "calibration_error": 0.02, "seconds": 123.4}
-    rows = [Compared(name, nlpd, 0.01, **far, **rest) for name in names]
+    rows = [ComparisonRow(name, nlpd, 0.01, **far, **rest) for name in names]
     return Comparison("regression", tuple(rows), 42, 18)
 
 
@@ -56,7 +56,7 @@ class TestBeforeAnyFit:
             comparison,
             "_one",
             lambda *given: (
-                Compared(given[4], 1.0, NAN, note=given[3]),
+                ComparisonRow(given[4], 1.0, NAN, note=given[3]),
                 np.ones(len(given[1])),
             ),
         )
@@ -157,7 +157,7 @@ def test_without_a_fit_there_is_no_picture(tmp_path):
 
 class TestDepth:
     def scored(self, name, nlpd, bound=NAN):
-        return Compared(name, float(np.mean(nlpd)), NAN, bound=bound), np.asarray(nlpd)
+        return ComparisonRow(name, float(np.mean(nlpd)), NAN, bound=bound), np.asarray(nlpd)
 
     def test_verdict(self):
         flat = self.scored("one", [1.0, 1.0, 1.0, 1.0], bound=-1.2)

@@ -8,11 +8,11 @@ import pytest
 
 import latentgp as lgp
 from latentgp.errors import InputError, ProcessLost
-from latentgp.runtime.apart import Measured
+from latentgp.runtime.apart import MeasuredCall
 from latentgp.surfaces import cli
 from latentgp.surfaces.cli.report import comparison_picture, print_comparison
 from latentgp.surfaces.evaluation import comparison, pilot
-from latentgp.surfaces.evaluation.comparison import Compared, Comparison, compare
+from latentgp.surfaces.evaluation.comparison import Comparison, ComparisonRow, compare
 from latentgp.surfaces.evaluation.plots import cost_front
 from latentgp.surfaces.tables.model import TableModel
 
@@ -24,7 +24,7 @@ NAN = float("nan")
 
 
 def contender(name, nlpd, error, seconds, memory=2e8):
-    return Compared(name, nlpd, error, 0.3, coverage=0.95, seconds=seconds, memory=memory)
+    return ComparisonRow(name, nlpd, error, 0.3, coverage=0.95, seconds=seconds, memory=memory)
 
 
 @pytest.fixture
@@ -35,11 +35,13 @@ def here(monkeypatch):
     def fit(train, test, target, task, contender, seed, settings):
         asked.append((contender, len(train), len(test), settings))
         order = len(asked)
-        row = Compared(str(contender), float(order), NAN, 0.1, coverage=0.9, seconds=9.0 - order)
+        row = ComparisonRow(
+            str(contender), float(order), NAN, 0.1, coverage=0.9, seconds=9.0 - order
+        )
         return row, np.full(len(test), float(order))
 
     def call(function, *arguments, seconds):
-        return Measured(function(*arguments), 3e8)
+        return MeasuredCall(function(*arguments), 3e8)
 
     monkeypatch.setattr(comparison, "_one", fit)
     monkeypatch.setattr(comparison, "apart", call)
@@ -150,7 +152,7 @@ class TestAdvice:
 class TestReport:
     def found(self):
         rows = [contender("neighbours-20", 0.3, 0.0, 20.0), contender("dense", 0.4, 0.01, 5.0, NAN)]
-        rows += [Compared("inducing-500", NAN, NAN, seconds=60.0, note="There is no fit.")]
+        rows += [ComparisonRow("inducing-500", NAN, NAN, seconds=60.0, note="There is no fit.")]
         return Comparison("regression", tuple(rows), 42, 18, ("Few rows.",), "Take both.")
 
     def test_every_column_is_printed(self, capsys, monkeypatch):

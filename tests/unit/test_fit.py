@@ -470,7 +470,7 @@ def test_sites_that_give_no_posterior_are_made_anew():
         algorithm, rows = method.algorithm(model), BINARY_DATA.to_device()
         good = converged_sites(algorithm, model, rows, None)
         wild = good.sites._replace(linear=np.nan * good.sites.linear)
-        learned = hyperparameters.Learned(np.zeros(2), wild, True, "")
+        learned = hyperparameters.SearchResult(np.zeros(2), wild, True, "")
         nowhere = good._replace(sites=wild, bound=jax.numpy.full((), np.nan))
         anew = converged_sites(algorithm, model, rows, nowhere)
         assert posterior_of_search(algorithm, model, rows, learned) is None
@@ -486,7 +486,7 @@ def test_batches_of_gaussian_noise_start_at_the_learned_noise():
     with jax.enable_x64(True):
         algorithm, rows = lgp.CollapsedVI(FEW).algorithm(first), DATA.to_device()
         sites = profiled_bound.initial_sites(algorithm, first, rows)
-        learned = hyperparameters.Learned(np.zeros(2), sites, True, "")
+        learned = hyperparameters.SearchResult(np.zeros(2), sites, True, "")
         said = posterior_of_search(algorithm, there, rows, learned)
         converged = converged_sites(algorithm, there, rows, None).posterior
     np.testing.assert_allclose(said.white_mean, converged.white_mean, atol=1e-8)
@@ -500,7 +500,7 @@ def test_batches_start_from_sites_as_they_are_though_negative():
     with jax.enable_x64(True):
         algorithm, rows = lgp.VariationalInference(FEW).algorithm(model), data.to_device()
         converged = converged_sites(algorithm.until_converged(), model, rows, None)
-        learned = hyperparameters.Learned(np.zeros(2), converged.sites, True, "")
+        learned = hyperparameters.SearchResult(np.zeros(2), converged.sites, True, "")
         said = posterior_of_search(algorithm, model, rows, learned)
     assert np.min(converged.sites.precision) < 0
     np.testing.assert_allclose(said.white_mean, converged.posterior.white_mean, atol=1e-8)

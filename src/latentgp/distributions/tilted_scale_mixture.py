@@ -16,7 +16,7 @@ from numpyro.distributions import constraints
 
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.numerics.laplace_inversion import Inverted, invert
+from latentgp.numerics.laplace_inversion import LawAtPoints, invert
 from latentgp.typing import Array, Draws, Values
 
 # Relative error of F after which a step of Halley's method, of third order, is the last.
@@ -91,7 +91,7 @@ class TiltedScaleMixture(Law):
         return jnp.where(above, at.distribution, 0.0), jnp.where(above, at.density, 0.0)
 
 
-class _Shifted(NamedTuple):
+class _ShiftedLaw(NamedTuple):
     """The law of w - start.
 
     Attributes:
@@ -109,7 +109,7 @@ class _Shifted(NamedTuple):
     mean: Array
     variance: Array
 
-    def invert(self, x: Float[Array, "*S"]) -> Inverted:
+    def invert(self, x: Float[Array, "*S"]) -> LawAtPoints:
         """Distribution function and density of w - start at x > 0."""
         at_tilt = self.log_phi(self.tilt)[..., None]
 
@@ -120,14 +120,14 @@ class _Shifted(NamedTuple):
         return invert(log_transform, x)
 
 
-def _shifted(log_phi: Callable[[Array], Array], tilt: Float[Array, "*S"]) -> _Shifted:
+def _shifted(log_phi: Callable[[Array], Array], tilt: Float[Array, "*S"]) -> _ShiftedLaw:
     """By Chernoff's bound, P(w <= y) <= exp(t y) E exp(-t w) for every t > 0."""
     slope, variance = _derivatives(log_phi, tilt)
     known = jnp.isfinite(slope) & jnp.isfinite(variance) & (variance > 0)
     t = 8 / jnp.sqrt(jnp.where(known, variance, 1.0))
     start = (log_phi(tilt) - log_phi(tilt + t) - 32) / t
     start = jnp.where(known & (start > 0), start, 0.0)
-    return _Shifted(log_phi, tilt, start, -slope - start, variance)
+    return _ShiftedLaw(log_phi, tilt, start, -slope - start, variance)
 
 
 class _Search(NamedTuple):
@@ -186,7 +186,7 @@ def sample_tilted_scale_mixture(
     def step(_: Array, lanes: tuple, search: _Search) -> tuple[_Search, Bool[Array, "N"]]:
         law, u = lanes
         x = jnp.exp(search.place)
-        at = _Shifted(log_phi, *law).invert(x)
+        at = _ShiftedLaw(log_phi, *law).invert(x)
         error = at.distribution - u
         residual = jnp.abs(error)
         lower = jnp.where(error < 0, search.place, search.lower)
@@ -218,7 +218,7 @@ def sample_tilted_scale_mixture(
     return (law.start + jnp.exp(search.place)).reshape(tilt.shape)
 
 
-def _first_guess(law: _Shifted, u: Float[Array, "N"]) -> Float[Array, "N"]:
+def _first_guess(law: _ShiftedLaw, u: Float[Array, "N"]) -> Float[Array, "N"]:
     """Log of the quantile of the log-normal law with the same mean and variance.
 
     Zero, a start as good as any, where these are not known.

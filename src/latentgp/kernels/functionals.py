@@ -24,7 +24,13 @@ from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Cosine, Matern, Matern12, MaternHalfInteger, Stationary
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.parameters.base import SeesColumns
-from latentgp.rows.functionals import Encoded, Regions, decoded, spread_over_regions, width_of
+from latentgp.rows.functionals import (
+    EncodedColumns,
+    Regions,
+    decoded,
+    spread_over_regions,
+    width_of,
+)
 from latentgp.typing import Array
 
 _ROUGH = (Matern, Matern12, White, Categorical, SameGroup, ArcCosine, Precomputed, Areal)
@@ -149,18 +155,18 @@ class Functionals(SeesColumns, Kernel):
         # Rounding must not make a variance negative.
         return jnp.maximum(jax.vmap(lambda x: self(x, x))(X), 0)
 
-    def _decoded(self, X: Float[Array, "*N columns"]) -> Encoded:
+    def _decoded(self, X: Float[Array, "*N columns"]) -> EncodedColumns:
         if X.shape[-1] != width_of(self.columns):
             self.check_inputs(X.shape[-1])
         return decoded(jnp.asarray(X), self.columns)
 
-    def _spread(self, X: Float[Array, "N columns"]) -> tuple[Encoded, Float[Array, "S N"]]:
+    def _spread(self, X: Float[Array, "N columns"]) -> tuple[EncodedColumns, Float[Array, "S N"]]:
         """Rows at each point of their regions and weights; a row itself else."""
         assert self.regions is not None
         points, weights = spread_over_regions(self.regions, self._decoded(X))
         return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), points), weights
 
-    def _gram(self, rows: Encoded, others: Encoded) -> Float[Array, "N M"]:
+    def _gram(self, rows: EncodedColumns, others: EncodedColumns) -> Float[Array, "N M"]:
         if self.average_along is not None:
             one = jax.vmap(self._average, (None, 0))
             return jax.vmap(one, (0, None))(rows, others)
@@ -170,13 +176,13 @@ class Functionals(SeesColumns, Kernel):
         values, in_z, in_x, in_both = _slopes(self.kernel.gram, rows, others)
         return own * other * values + own * in_z + other * in_x + in_both
 
-    def _pair(self, x: Encoded, z: Encoded) -> Float[Array, ""]:
+    def _pair(self, x: EncodedColumns, z: EncodedColumns) -> Float[Array, ""]:
         if not self.derivatives:
             return x.value * z.value * self.kernel(x.x, z.x)
         values, in_z, in_x, in_both = _slopes(self.kernel.__call__, x, z)
         return x.value * z.value * values + x.value * in_z + z.value * in_x + in_both
 
-    def _average(self, x: Encoded, z: Encoded) -> Float[Array, ""]:
+    def _average(self, x: EncodedColumns, z: EncodedColumns) -> Float[Array, ""]:
         """Expectation over the difference of two uniform places, a trapezoidal law."""
         if self.average_along is None:
             return self._pair(x, z)
@@ -194,7 +200,9 @@ class Functionals(SeesColumns, Kernel):
         return jax.lax.scan(jax.checkpoint(add), zero, (shifts, masses))[0]
 
 
-def _slopes(covariance: Any, x: Encoded, z: Encoded) -> tuple[Array, Array, Array, Array]:
+def _slopes(
+    covariance: Any, x: EncodedColumns, z: EncodedColumns
+) -> tuple[Array, Array, Array, Array]:
     """k, and its derivatives along the direction of z, of x, and of both."""
     zero, one = jnp.zeros((), x.x.dtype), jnp.ones((), x.x.dtype)
 

@@ -410,7 +410,7 @@ class Likelihood(Parametrised):
     def turned(self) -> "Likelihood | None":
         """This likelihood of latents f = m + R z, with z independent; None for the usual way.
 
-        See `jointly`; a subclass of `Turned` that has expectations of its own.
+        See `jointly`; a subclass of `WhitenedLikelihood` that has expectations of its own.
         """
         return None
 

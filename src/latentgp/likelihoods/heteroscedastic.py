@@ -19,7 +19,7 @@ from latentgp.likelihoods.base import (
     SideInformation,
 )
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
-from latentgp.likelihoods.joint import Turned
+from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, StudentShape
 from latentgp.likelihoods.volatility import LOG_2_PI
 from latentgp.numerics.quadrature import Nodes, latent_at_nodes, prediction_nodes, training_nodes
@@ -100,8 +100,8 @@ class Heteroscedastic(NoiseShape):
         below = ndtr((y[:, None, None] - nodes.mean[:, :, None]) / spread)
         return (below @ weights) @ nodes.weights
 
-    def turned(self) -> Turned:
-        return Turned(self) if self.normal_mixture() is None else TurnedNoise(self)
+    def turned(self) -> WhitenedLikelihood:
+        return WhitenedLikelihood(self) if self.normal_mixture() is None else TurnedNoise(self)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.unit_cdf(jnp.sqrt(self.precision(f)) * (y - f[0]))
@@ -141,7 +141,7 @@ class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.log_prob_at(y, NoiseNodes.of(marginals))
 
-    def turned(self) -> Turned:
+    def turned(self) -> WhitenedLikelihood:
         return TurnedGaussianNoise(self)
 
     def log_prob_at(self, y: PerRow, nodes: NoiseNodes) -> PerRow:
@@ -226,7 +226,7 @@ class LogNoiseGaussian(Likelihood):
         return jnp.sqrt(nodes.variance + (self.noise_scale * jnp.exp(nodes.f)) ** 2)
 
 
-class TurnedNoise(Turned):
+class TurnedNoise(WhitenedLikelihood):
     """Noise that depends on the input, correlated with the function: f_1 is integrated out."""
 
     own: Any  # pyright: ignore[reportIncompatibleVariableOverride]

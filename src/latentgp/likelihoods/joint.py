@@ -32,7 +32,7 @@ _POINTS = 4096
 _WIDER = 1.25  # than the law that they are near, those points
 
 
-class Turned(Likelihood):
+class WhitenedLikelihood(Likelihood):
     """A likelihood as a function of independent standard normal z, where f = m + R z.
 
     What a row's m and R are comes as side information. So every default by quadrature serves
@@ -163,10 +163,10 @@ def jointly(
     return turned(likelihood), Marginals(jnp.zeros_like(mean), jnp.ones_like(mean)), with_law
 
 
-def turned(likelihood: Likelihood) -> Turned:
+def turned(likelihood: Likelihood) -> WhitenedLikelihood:
     """A likelihood as a function of independent latents."""
     own = likelihood.turned()
-    return own if isinstance(own, Turned) else Turned(likelihood)
+    return own if isinstance(own, WhitenedLikelihood) else WhitenedLikelihood(likelihood)
 
 
 def _without(side: SideInformation) -> SideInformation:

@@ -18,7 +18,7 @@ from numpyro.distributions import constraints
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import JointMarginals, Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
-from latentgp.likelihoods.joint import Turned
+from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.numerics.quadrature import expectation, prediction_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_cholesky, small_inverse, small_solve_lower
@@ -212,7 +212,7 @@ class LinearOutputs(Likelihood):
         return jnp.where(seen, standard - outputs, 0.0), seen
 
 
-class TurnedOutputs(Turned):
+class TurnedOutputs(WhitenedLikelihood):
     """Linear outputs of correlated latents: moments of the outputs are those of products."""
 
     own: LinearOutputs  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -24,7 +24,7 @@ from latentgp.likelihoods.base import (
     Targets,
 )
 from latentgp.likelihoods.bernoulli import class_shares
-from latentgp.likelihoods.joint import Turned
+from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.modules import forwarded
 from latentgp.numerics.orthants import log_orthant_probability
 from latentgp.numerics.quadrature import prediction_nodes
@@ -356,7 +356,7 @@ class HeavisideMulticlass(LargestLatent):
         return largest
 
 
-class TurnedLargest(Turned):
+class TurnedLargest(WhitenedLikelihood):
     """Laws that depend on which latent is the largest, of correlated latents.
 
     Their expectations are probabilities that a latent's differences to all others are positive.

@@ -16,7 +16,7 @@ from latentgp.typing import Array
 _TERMS, _AVERAGED = 38, 11
 
 
-class Inverted(NamedTuple):
+class LawAtPoints(NamedTuple):
     """A law at some points.
 
     Attributes:
@@ -33,7 +33,7 @@ class Inverted(NamedTuple):
 def invert(
     log_transform: Callable[[Complex[Array, "*S nodes"]], Complex[Array, "*S nodes"]],
     x: Float[Array, "*S"],
-) -> Inverted:
+) -> LawAtPoints:
     """Distribution function and density at x > 0 of the law with this log Laplace transform.
 
     Abate, Choudhury & Whitt (2000, "An introduction to numerical transform inversion and its
@@ -57,4 +57,4 @@ def invert(
     size = jnp.exp(exponent.real)
     real, imaginary = size * jnp.cos(exponent.imag), size * jnp.sin(exponent.imag)
     values = real @ jnp.asarray(sums.real, x.dtype) - imaginary @ jnp.asarray(sums.imag, x.dtype)
-    return Inverted(values[..., 0], values[..., 1] / x, values[..., 2] / x**2)
+    return LawAtPoints(values[..., 0], values[..., 1] / x, values[..., 2] / x**2)

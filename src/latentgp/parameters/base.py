@@ -195,7 +195,7 @@ def parameters(model: eqx.Module) -> dict[str, ParameterInfo]:
         >>> [p.path for p in parameters(2.0 * RBF()).values()]
         ['kernel.lengthscale', 'kernel.variance', 'scale']
     """
-    return {info.path: info for info in _walk(model, "", _Seen())}
+    return {info.path: info for info in _walk(model, "", _InputColumns())}
 
 
 def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
@@ -250,7 +250,7 @@ def _parameter_fields(module: eqx.Module) -> list[dataclasses.Field]:
     return [field for field in dataclasses.fields(module) if declared(field)]
 
 
-def _walk(node: Any, prefix: str, seen: "_Seen") -> Iterator[ParameterInfo]:
+def _walk(node: Any, prefix: str, seen: "_InputColumns") -> Iterator[ParameterInfo]:
     if isinstance(node, Network):
         for path, value in node.by_path():
             yield ParameterInfo(prefix + path, value, constraints.real, "other", seen.dimensions)
@@ -280,19 +280,21 @@ def _walk(node: Any, prefix: str, seen: "_Seen") -> Iterator[ParameterInfo]:
             yield from _walk(child, f"{prefix}[{index}]", seen)
 
 
-class _Seen(NamedTuple):
+class _InputColumns(NamedTuple):
     """Inputs of a module: its columns and their units."""
 
     dimensions: tuple[int, ...] | None = None
     unit: float = 1.0
 
-    def inside(self, node: eqx.Module) -> "_Seen":
+    def inside(self, node: eqx.Module) -> "_InputColumns":
         """The same of the parts of a module."""
         dimensions, unit = self
         if isinstance(node, SeesColumns):
             own = node.dimensions
             dimensions = own if dimensions is None else tuple(dimensions[d] for d in own)
-        return _Seen(dimensions, unit * node.unit if isinstance(node, ChangesUnits) else unit)
+        return _InputColumns(
+            dimensions, unit * node.unit if isinstance(node, ChangesUnits) else unit
+        )
 
 
 def _is_under(path: str, beginning: str) -> bool:

@@ -52,7 +52,7 @@ class Network(Module):
         # JAX's functions cannot be pickled, their names can.
         def named(part: Any) -> Any:
             name = name_of(part)
-            return part if name is None else _Named(name)
+            return part if name is None else _NamedFunction(name)
 
         rest = jax.tree.map(named, self.rest)
         return _unpickled, (self.weights, self.others, rest)
@@ -96,7 +96,7 @@ def name_of(function: Any) -> str | None:
     return next((name for name, known in named_functions().items() if known is function), None)
 
 
-class _Named(NamedTuple):
+class _NamedFunction(NamedTuple):
     """A function by its name."""
 
     name: str
@@ -104,7 +104,7 @@ class _Named(NamedTuple):
 
 def _unpickled(weights: Any, others: Any, rest: Any) -> Network:
     def is_named(part: Any) -> bool:
-        return isinstance(part, _Named)
+        return isinstance(part, _NamedFunction)
 
     functions = named_functions()
     rest = jax.tree.map(lambda p: functions[p.name] if is_named(p) else p, rest, is_leaf=is_named)

@@ -360,7 +360,7 @@ class Dense(Representation):
         return jax.tree.map(lambda a: a[places], marginals)
 
 
-class _Solved(NamedTuple):
+class _SitePosterior(NamedTuple):
     """Posterior of one latent function given its sites."""
 
     weights: Float[Array, "N"]
@@ -398,7 +398,7 @@ def _conditioned(
         log_evidence = 0.5 * explained - factor.half_log_determinant
         kl = 0.5 * (jnp.sum(factor.inverse**2) - len(K) + mean @ weights)
         raised = jnp.zeros((0, len(K)), K.dtype)
-        solved = _Solved(weights, raised, log_evidence, kl + factor.half_log_determinant)
+        solved = _SitePosterior(weights, raised, log_evidence, kl + factor.half_log_determinant)
         return _with_negative(K, root_K, root, precision, factor, solved) if signed else solved
 
     factor = vmap_latents(factorise, K, root_precision)
@@ -424,8 +424,8 @@ def _with_negative(
     root: Float[Array, "N"],
     precision: Float[Array, "N"],
     factor: Factor,
-    positive: _Solved,
-) -> _Solved:
+    positive: _SitePosterior,
+) -> _SitePosterior:
     """Condition the posterior N(m, S) on rows of negative precision -n.
 
     With C = I - n^1/2 S n^1/2 the covariance is S + S n^1/2 C^-1 n^1/2 S. It is proper, and C
@@ -446,7 +446,7 @@ def _with_negative(
         gain, determinant = 0.5 * pull @ pull, left.half_log_determinant
         norms = weights @ (K @ weights) - positive.weights @ (K @ positive.weights)
         more = 0.5 * (jnp.sum(raised * (to_white @ covariance)) + norms)
-        return _Solved(
+        return _SitePosterior(
             weights,
             raised,
             positive.log_evidence + gain - determinant,

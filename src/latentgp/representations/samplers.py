@@ -44,7 +44,7 @@ class Covariances(NamedTuple):
     shrinkage: Float[Array, "functions chosen chosen"]
 
 
-class Drawn(NamedTuple):
+class CoefficientDraw(NamedTuple):
     """A draw of coefficients, shape (functions, M), and covariances of some rows if wanted."""
 
     coefficients: Float[Array, "functions M"]
@@ -71,7 +71,7 @@ class SiteSampler(eqx.Module):
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
-    ) -> "Drawn":
+    ) -> "CoefficientDraw":
         """A draw of the coefficients of a block of latents, given their sites for g.
 
         Args:
@@ -117,7 +117,7 @@ class DenseSampler(SiteSampler):
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
-    ) -> Drawn:
+    ) -> CoefficientDraw:
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
         noise = jax.random.normal(key, (2, *linear.shape), linear.dtype)
@@ -138,7 +138,7 @@ class DenseSampler(SiteSampler):
             deviation = prior - gram @ (root * solved[:, 1])
             coefficients = mean - over_relaxation * (start - mean) + fresh * deviation
             if rows is None:
-                return Drawn(coefficients, None)
+                return CoefficientDraw(coefficients, None)
             of_gram, inverse = jnp.split(solved[:, 2:], 2, axis=1)
             # W^1/2 C W^1/2 = I - B^-1, which is exact where sites are precise.
             from_gram = gram[:, rows] - gram @ (root[:, None] * of_gram)
@@ -147,7 +147,7 @@ class DenseSampler(SiteSampler):
             precise = scale * spread[:, None] * spread[rows] > 1
             from_sites = (identity[:, rows] - inverse) / jnp.where(precise, scale, 1.0)
             with_all = jnp.where(precise, from_sites, from_gram)
-            return Drawn(coefficients, Covariances(with_all, inverse[rows]))
+            return CoefficientDraw(coefficients, Covariances(with_all, inverse[rows]))
 
         gram, lower = _of_block(self.gram, block), _of_block(self.lower, block)
         noise = jnp.moveaxis(noise, 0, 1)
@@ -193,7 +193,7 @@ class InducingSampler(SiteSampler):
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
-    ) -> Drawn:
+    ) -> CoefficientDraw:
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
         shape = (len(block), self.lower.shape[-1])
@@ -208,7 +208,9 @@ class InducingSampler(SiteSampler):
             return solve_lower(factor, half + noise, transposed=True)
 
         features, residual = _of_block(self.features, block), _of_block(self.residual, block)
-        return Drawn(vmap_latents(draw, features, residual, linear, precision, noise), None)
+        return CoefficientDraw(
+            vmap_latents(draw, features, residual, linear, precision, noise), None
+        )
 
     def at_rows(
         self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]

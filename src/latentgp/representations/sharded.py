@@ -27,7 +27,7 @@ _WEAK_SITE = 1e-6
 _ALIKE, _ROWS, _COLUMNS = PartitionSpec(), PartitionSpec(ROWS), PartitionSpec(None, ROWS)
 
 
-class Conditioned(NamedTuple):
+class ShardedPosterior(NamedTuple):
     """Posterior given sites, of N rows filled up to a multiple of the devices.
 
     Attributes:
@@ -100,11 +100,11 @@ def condition(
     X: Float[Array, "N D"],
     linear: Float[Array, "N Q"],
     precision: Float[Array, "N #Q"],
-) -> Conditioned:
+) -> ShardedPosterior:
     """Prior times sites, as `Dense.condition`; sites are functions of g, precisions positive."""
     X, linear, precision = _filled((X, linear, precision))
 
-    def own(kernel: Any, X: Any, linear: Any, precision: Any) -> Conditioned:
+    def own(kernel: Any, X: Any, linear: Any, precision: Any) -> ShardedPosterior:
         layout = Layout.of(len(X))
         ends = np.cumsum([X.shape[1], linear.shape[1]])
         table = jax.lax.all_gather(jnp.concatenate([X, linear, precision], 1), ROWS, tiled=True)
@@ -117,9 +117,11 @@ def condition(
             done = found[-1][-1]
         weights, inverses, evidence, kl = zip(*found, strict=True)
         weights = jnp.concatenate(weights, axis=1)
-        return Conditioned(X, weights.T, precision.T, jnp.stack(inverses), sum(evidence), sum(kl))
+        return ShardedPosterior(
+            X, weights.T, precision.T, jnp.stack(inverses), sum(evidence), sum(kl)
+        )
 
-    out = Conditioned(_ALIKE, _ALIKE, _ALIKE, _COLUMNS, _ALIKE, _ALIKE)
+    out = ShardedPosterior(_ALIKE, _ALIKE, _ALIKE, _COLUMNS, _ALIKE, _ALIKE)
     spread = jax.shard_map(
         own, in_specs=(_ALIKE, _ROWS, _ROWS, _ROWS), out_specs=out, check_vma=False
     )

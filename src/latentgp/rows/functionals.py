@@ -23,7 +23,7 @@ from latentgp.typing import Array, in_double_precision
 __all__ = ["Regions", "averages", "derivatives", "values"]
 
 
-class Encoded(NamedTuple):
+class EncodedColumns(NamedTuple):
     """Columns of rows that carry functionals.
 
     Attributes:
@@ -46,10 +46,10 @@ def width_of(columns: int) -> int:
     return 2 * columns + 3
 
 
-def decoded(rows: Float[Array, "*N columns"], columns: int) -> Encoded:
+def decoded(rows: Float[Array, "*N columns"], columns: int) -> EncodedColumns:
     """The parts of rows with functionals of a function of D inputs."""
     D = columns
-    return Encoded(
+    return EncodedColumns(
         rows[..., :D],
         rows[..., D],
         rows[..., D + 1 : 2 * D + 1],
@@ -160,7 +160,9 @@ class Regions(Module):
         return _rows(middle[which], value=1.0, region=which + 1.0)
 
 
-def spread_over_regions(regions: Regions, rows: Encoded) -> tuple[Encoded, Float[Array, "S N"]]:
+def spread_over_regions(
+    regions: Regions, rows: EncodedColumns
+) -> tuple[EncodedColumns, Float[Array, "S N"]]:
     """Rows at every point of their regions, leaves (S, N, ...), and the weights of these."""
     place = jnp.maximum(rows.region.astype(int) - 1, 0)
     within = rows.region > 0

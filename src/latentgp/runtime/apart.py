@@ -22,7 +22,7 @@ _CALL, _ANSWER = "call", "answer"
 _CHILD = "from latentgp.runtime.apart import _answer; _answer()"
 
 
-class Measured(NamedTuple):
+class MeasuredCall(NamedTuple):
     """Result of a call in a process of its own.
 
     Attributes:
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
     memory: float
 
 
-def apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> Measured:
+def apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> MeasuredCall:
     """Call a function of a module in a process of its own.
 
     Args:
@@ -79,7 +79,7 @@ def apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> Meas
         answer = Path(folder, _ANSWER)
         if ended.returncode or not answer.exists():
             raise ProcessLost(_why(ended.returncode, ended.stderr.decode(errors="replace")))
-        return Measured(*pickle.loads(answer.read_bytes()))
+        return MeasuredCall(*pickle.loads(answer.read_bytes()))
 
 
 def search_path() -> str:

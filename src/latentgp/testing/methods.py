@@ -16,7 +16,7 @@ from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.profiled_bound import (
-    Converged,
+    ConvergedPosterior,
     converge,
     evaluate,
     initial_sites,
@@ -112,7 +112,7 @@ def check_copies(
         require_equal(one, other, what, rtol=10 * tolerance, atol=10 * tolerance)
 
 
-def converged(method: SiteMethod, model: LatentGP, data: Data) -> Converged:
+def converged(method: SiteMethod, model: LatentGP, data: Data) -> ConvergedPosterior:
     """The posterior given the rows as they are (none merged), its sites at rest."""
     algorithm = _to_the_end(method, model, data)
     rows = data.to_device()

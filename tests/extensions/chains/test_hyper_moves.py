@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from latentgp.extensions.chains.hyperparameters.base import HyperLaw, Seen
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, WarmupHistory
 from latentgp.extensions.chains.hyperparameters.crank_nicolson import HyperCrankNicolson
 from latentgp.extensions.chains.hyperparameters.emulated import Emulator, HyperEmulated
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
@@ -28,7 +28,7 @@ def moments_on_a_grid():
 
 
 def seen_with(emulator_of):
-    seen = Seen(jnp.array([-0.5, 0.8]), jnp.array([[1.2, 0.0], [-0.5, 1.3]]))
+    seen = WarmupHistory(jnp.array([-0.5, 0.8]), jnp.array([[1.2, 0.0], [-0.5, 1.3]]))
     return seen._replace(emulator=emulator_of(seen))
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import digamma, gammaln, polygamma
 
 from latentgp.extensions.integrated.design import central_composite, corners, design, lattice
-from latentgp.extensions.integrated.exploration import Evaluated, explore
+from latentgp.extensions.integrated.exploration import DensityEvaluation, explore
 from latentgp.extensions.integrated.interpolation import interpolate
 
 pytestmark = pytest.mark.quick
@@ -25,7 +25,7 @@ class LogGamma:
         self.evaluations += 1
         logs = self.rotation @ vector
         value = float(np.sum(self.shapes * logs - np.exp(logs)))
-        return Evaluated(vector, value, self.rotation.T @ (self.shapes - np.exp(logs)))
+        return DensityEvaluation(vector, value, self.rotation.T @ (self.shapes - np.exp(logs)))
 
     @property
     def mode(self):
@@ -123,7 +123,7 @@ def test_units_do_not_matter():
 
     def rescaled(vector):
         found = target(vector / units)
-        return Evaluated(vector, found.value, found.gradient / units)
+        return DensityEvaluation(vector, found.value, found.gradient / units)
 
     one = explore(all_of(target), target.mode, lambda: True)
     other = explore(all_of(rescaled), rescaled(target.mode.vector * units), lambda: True)
@@ -156,7 +156,7 @@ def test_without_time_the_design_is_evaluated_alone():
 
 def test_a_flat_direction_is_counted():
     def flat(vector):
-        return Evaluated(vector, -0.5 * float(vector[0] ** 2), np.array([-vector[0], 0.0]))
+        return DensityEvaluation(vector, -0.5 * float(vector[0] ** 2), np.array([-vector[0], 0.0]))
 
     found = explore(all_of(flat), flat(np.zeros(2)), lambda: True)
     assert found.flat == 1

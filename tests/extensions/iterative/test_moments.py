@@ -7,7 +7,11 @@ import pytest
 
 import latentgp as lgp
 from latentgp.extensions.iterative.solvers.evidence import log_evidence_by_solves
-from latentgp.extensions.iterative.solvers.operators import Stored, Tiled, noisy_system
+from latentgp.extensions.iterative.solvers.operators import (
+    StoredCovariance,
+    TiledCovariance,
+    noisy_system,
+)
 from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom, random_rows
 from latentgp.extensions.iterative.solvers.ulisse import truncation_variance, ulisse
 from slow import slow_parameters
@@ -42,7 +46,7 @@ def test_the_mean_of_unbiased_solutions_is_the_solution(size, threshold):
     """
     rows, draws = size
     X, y = problem(rows)
-    system = noisy_system(Stored(covariance(0.8, X)), NOISE)
+    system = noisy_system(StoredCovariance(covariance(0.8, X)), NOISE)
     P = Nystrom(random_rows(KEY, rows, 5))(system)
     options = {"threshold": threshold, "weights": slowly, "preconditioner": P}
     options["tolerance"] = 1e-10
@@ -75,7 +79,7 @@ def test_stochastic_evidence_is_within_four_of_its_standard_errors(size):
 
     def system_of(parameters):
         kernel = lgp.RBF(lengthscale=parameters[0], variance=jnp.asarray(1.3))
-        return noisy_system(Tiled(kernel, X, tile=tile), parameters[1])
+        return noisy_system(TiledCovariance(kernel, X, tile=tile), parameters[1])
 
     def exact(parameters):
         A = covariance(parameters[0], X) + parameters[1] * jnp.eye(rows)

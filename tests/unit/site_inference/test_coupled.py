@@ -11,7 +11,7 @@ from scipy.stats import norm, qmc
 import latentgp as lgp
 from latentgp.likelihoods import Likelihood
 from latentgp.likelihoods.base import JointMarginals, Marginals
-from latentgp.likelihoods.joint import Turned, jointly
+from latentgp.likelihoods.joint import WhitenedLikelihood, jointly
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.coupled import CoupledDensePosterior
 from latentgp.representations.site_form import SiteForm
@@ -313,8 +313,8 @@ def test_noise_that_is_correlated_with_the_function(x64, likelihood):
     law = JointMarginals(jnp.array([[0.2, -0.4], [-1.0, 0.6]]), jnp.asarray(covariance))
     y = jnp.array([1.1, -0.7])
     closed, independent, side = jointly(likelihood, law, {})
-    usual = Turned(likelihood)
-    assert type(closed) is not Turned
+    usual = WhitenedLikelihood(likelihood)
+    assert type(closed) is not WhitenedLikelihood
     for name in ("predictive_cdf", "predictive_log_prob"):
         found, expected = (getattr(own, name)(y, independent, side) for own in (closed, usual))
         np.testing.assert_allclose(found, expected, atol=2e-4)

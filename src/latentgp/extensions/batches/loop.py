@@ -137,7 +137,7 @@ class Plan(NamedTuple):
         return math.ceil(rows / self.rows_a_round)
 
 
-class Searched(NamedTuple):
+class BatchSearchResult(NamedTuple):
     """Result of a search by batches.
 
     Attributes:
@@ -194,13 +194,13 @@ class BatchSearch(Algorithm[Any]):
             self.server = ParameterServer(inference, source, plan, self.seed, workers)
         self.rounds: list[Round] = []
 
-    def run(self, state: Any) -> Searched:
+    def run(self, state: Any) -> BatchSearchResult:
         """Search from a state, or from where the checkpoint is."""
         self._first = state
         state, reason = run_loop(self, self.control)
         reason = reason or self._ending
         went = self.server and self.server.went
-        return Searched(state, self.rounds, reason == self._still, reason, went)
+        return BatchSearchResult(state, self.rounds, reason == self._still, reason, went)
 
     def init(self) -> Any:
         return self._first

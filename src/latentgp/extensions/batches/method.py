@@ -39,9 +39,9 @@ from latentgp.site_inference.methods.base import (
 )
 from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.site_inference.search.hyperparameters import Learned
+from latentgp.site_inference.search.hyperparameters import SearchResult
 from latentgp.site_inference.search.profiled_bound import (
-    Converged,
+    ConvergedPosterior,
     converge,
     initial_sites,
     posterior_given_sites,
@@ -315,8 +315,10 @@ class Stochastic(Method):
         if problem.options.learn_hyperparameters:
             posterior = calibrated(posterior, sample, sites)
         vector = np.asarray(searched.state.vector)
-        ended = Learned(vector, sites, searched.converged, searched.reason)
-        converged = Converged(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
+        ended = SearchResult(vector, sites, searched.converged, searched.reason)
+        converged = ConvergedPosterior(
+            latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing
+        )
         diagnostics = diagnose(
             posterior=posterior,
             method=self,
@@ -356,7 +358,7 @@ def _bound(algorithm: SiteInference, model: LatentGP, latent: LatentPosterior, r
 
 
 def posterior_of_search(
-    algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned
+    algorithm: SiteInference, model: LatentGP, rows: Data, learned: SearchResult
 ) -> LatentPosterior | None:
     """Posterior implied by the search's sites; None if of other rows or improper."""
     sites = learned.sites

@@ -17,7 +17,7 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.expectations import Estimator, Expectations
 from latentgp.extensions.black_box.mixtures.family import Coordinates, Covariance, GaussianMixture
 from latentgp.extensions.black_box.mixtures.own_points import OwnPoints
-from latentgp.extensions.black_box.mixtures.search import Found, ProfiledSearch
+from latentgp.extensions.black_box.mixtures.search import ProfiledSearch, SearchState
 from latentgp.extensions.black_box.mixtures.starts import best_of, combined, several, started
 from latentgp.extensions.black_box.mixtures.summary import MixtureTerms, posteriors_of, terms_of
 from latentgp.likelihoods import Likelihood
@@ -170,7 +170,7 @@ class BlackBoxVI(Method):
             any(path.startswith("likelihood.") for path in space.paths),
         )
         first = started(self, bound, model, key_start)
-        found = Found(np.asarray(space.to_vector()), first[0])
+        found = SearchState(np.asarray(space.to_vector()), first[0])
         control = problem.control_with(self, self, space, tolerance=problem.options.tolerance)
         tolerance = problem.options.tolerance * data.total_weight
         if self.optimiser != "natural":
@@ -201,7 +201,7 @@ class BlackBoxVI(Method):
     def _begin(
         self,
         bound: MixtureBound,
-        found: Found,
+        found: SearchState,
         starts: list[GaussianMixture],
         key: Key[Array, ""],
     ) -> None:
@@ -229,7 +229,7 @@ class BlackBoxVI(Method):
         found.steps = 0
 
     def _walked(
-        self, bound: MixtureBound, found: Found, control: RunControl, key: Key[Array, ""]
+        self, bound: MixtureBound, found: SearchState, control: RunControl, key: Key[Array, ""]
     ) -> MixtureBound:
         """Gives the bound through the points at the end."""
         # Optax takes long to import.
@@ -255,7 +255,7 @@ class BlackBoxVI(Method):
     def _by_plain_gradients(
         self,
         bound: MixtureBound,
-        found: Found,
+        found: SearchState,
         tolerance: float,
         control: RunControl,
         key: Key[Array, ""],
@@ -280,7 +280,7 @@ class BlackBoxVI(Method):
         return Needs(positive=True, gradient=self.estimator == "reparameterised")
 
     def _result(
-        self, problem: Problem, bound: MixtureBound, found: Found, key: Key[Array, ""]
+        self, problem: Problem, bound: MixtureBound, found: SearchState, key: Key[Array, ""]
     ) -> Fit:
         model = jax.tree.map(np.asarray, bound.space.to_model(jnp.asarray(found.vector)))
         terms = terms_of(bound, jnp.asarray(found.vector), found.mixture, key)
@@ -311,7 +311,12 @@ class BlackBoxVI(Method):
         return not self._walks and (likelihood.latent_size <= 2 or own)
 
     def _diagnosed(
-        self, problem: Problem, model: LatentGP, found: Found, terms: MixtureTerms, latents: Any
+        self,
+        problem: Problem,
+        model: LatentGP,
+        found: SearchState,
+        terms: MixtureTerms,
+        latents: Any,
     ) -> Diagnostics:
         warnings = []
         if not found.converged:

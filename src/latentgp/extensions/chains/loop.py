@@ -53,7 +53,7 @@ def groups_of(chains: int) -> int:
     return max(d for d in range(1, chains + 1) if chains % d == 0 and d <= cores())
 
 
-class Sampled(NamedTuple):
+class ChainRecord(NamedTuple):
     """Chains so far: their state, and the draws kept.
 
     Attributes:
@@ -75,7 +75,7 @@ class Sampled(NamedTuple):
 
 
 @dataclasses.dataclass
-class ChainLoop(Algorithm[Sampled]):
+class ChainLoop(Algorithm[ChainRecord]):
     """Pieces of the warm-up and of draws.
 
     Attributes:
@@ -96,10 +96,10 @@ class ChainLoop(Algorithm[Sampled]):
     pieces: tuple[int, int]
     piece_size: int
 
-    def init(self) -> Sampled:
-        return Sampled(self.start())
+    def init(self) -> ChainRecord:
+        return ChainRecord(self.start())
 
-    def steps(self, state: Sampled, run: Run) -> Steps[Sampled]:
+    def steps(self, state: ChainRecord, run: Run) -> Steps[ChainRecord]:
         for index in range(state.pieces, sum(self.pieces)):
             if run.aborted and not state.draws:
                 raise RunAborted(_NO_DRAWS)
@@ -108,7 +108,7 @@ class ChainLoop(Algorithm[Sampled]):
             if new is not None:
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
-            state = Sampled(chains, index + 1, draws, statistics)
+            state = ChainRecord(chains, index + 1, draws, statistics)
             sweeps = (index + 1) * self.piece_size
             step = RunProgress(
                 self.phase,
@@ -121,7 +121,7 @@ class ChainLoop(Algorithm[Sampled]):
             )
             yield state, step
 
-    def to_tensors(self, state: Sampled) -> dict[str, np.ndarray]:
+    def to_tensors(self, state: ChainRecord) -> dict[str, np.ndarray]:
         tensors = {**tensors_of(state.state), "pieces": np.array([state.pieces])}
         if not state.draws:
             return tensors
@@ -129,19 +129,19 @@ class ChainLoop(Algorithm[Sampled]):
         tensors |= {f"draws.{name}": values for name, values in draw._asdict().items()}
         return tensors | {f"statistics.{name}": values for name, values in told.items()}
 
-    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Sampled:
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> ChainRecord:
         made, (cold, warm) = int(stored["pieces"][0]), self.pieces
         if not 0 <= made <= cold + warm:
             raise ValueError(f"it says that {made:,} of {cold + warm:,} pieces were made")
         state = state_in(stored, jax.eval_shape(self.start))
         if made <= cold:
-            return Sampled(state, made)
+            return ChainRecord(state, made)
 
         draw, told = jax.eval_shape(self.drawn)
         read = partial(_of_pieces, stored, made - cold)
         draws = Draw(*(read(f"draws.{name}", one) for name, one in draw._asdict().items()))
         statistics = {name: read(f"statistics.{name}", one) for name, one in told.items()}
-        return Sampled(state, made, (draws,), (statistics,))
+        return ChainRecord(state, made, (draws,), (statistics,))
 
 
 def _r_hat(draws: Sequence[Draw]) -> float:

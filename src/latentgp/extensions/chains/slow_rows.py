@@ -15,7 +15,7 @@ from jaxtyping import Float, Int, Key
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.representations.samplers import Drawn
+from latentgp.representations.samplers import CoefficientDraw
 from latentgp.sites.augmentations import Augmentation
 from latentgp.sites.copies import Copies
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
@@ -26,7 +26,7 @@ _ROUNDS = 10
 
 def update_some_rows(
     augmentation: Augmentation,
-    drawn: Drawn,
+    drawn: CoefficientDraw,
     sites: GaussianSites,
     f: Float[Array, "N Q"],
     offset: Float[Array, "N Q"],

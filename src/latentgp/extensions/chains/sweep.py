@@ -16,7 +16,12 @@ from latentgp.extensions.chains.coordinates import (
     starting_point,
 )
 from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint, residuals
-from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
+from latentgp.extensions.chains.hyperparameters.base import (
+    HyperLaw,
+    HyperMove,
+    HyperMoved,
+    WarmupHistory,
+)
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
 from latentgp.extensions.chains.hyperparameters.emulated import Emulator
 from latentgp.extensions.chains.information import Information, with_prior
@@ -52,7 +57,7 @@ class Adaptation(NamedTuple):
     log_scale: Float[Array, "2"]
     mean: Float[Array, "H"]
     covariance: Float[Array, "H H"]
-    seen: Seen
+    seen: WarmupHistory
     vectors: Float[Array, "T H"]
     values: Float[Array, "T"]
     count: Int[Array, ""]
@@ -119,7 +124,7 @@ class SweepSampler(Sampler):
             jnp.log(scales),
             start.vector,
             covariance,
-            Seen(start.vector, jnp.sqrt(covariance), emulator),
+            WarmupHistory(start.vector, jnp.sqrt(covariance), emulator),
             jnp.zeros((kept, size), dtype),
             jnp.full(kept, -jnp.inf, dtype),
             jnp.zeros((), jnp.int32),
@@ -344,7 +349,7 @@ class SweepSampler(Sampler):
         off = vector - own.mean
         mean = jnp.where(begun > 0, own.mean + share * off, vector)
         covariance = (1 - share) * own.covariance + share * (1 - share) * jnp.outer(off, off)
-        seen = Seen(mean, _root(covariance), own.seen.emulator)
+        seen = WarmupHistory(mean, _root(covariance), own.seen.emulator)
         if own.seen.emulator is not None:  # it belongs to the mean and root of its fit
             fitted = own.seen.emulator.fitted
             seen = jax.tree.map(lambda new, old: jnp.where(fitted, old, new), seen, own.seen)
@@ -373,7 +378,7 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
     mean = jnp.mean(own.mean, axis=0)
     off = own.mean - mean
     covariance = jnp.mean(own.covariance, axis=0) + off.T @ off / chains
-    seen = Seen(mean, _root(covariance), None)
+    seen = WarmupHistory(mean, _root(covariance), None)
     if own.seen.emulator is not None:
         vectors = own.vectors.reshape(-1, own.vectors.shape[-1])
         emulator = Emulator.fit(seen, vectors, own.values.ravel())

@@ -65,7 +65,7 @@ class Gaussian(NamedTuple):
     particles: Float[Array, "S D"] | None = None
 
 
-class Told(NamedTuple):
+class StepReport(NamedTuple):
     """Report of a step.
 
     Attributes:
@@ -162,7 +162,7 @@ class Stepwise(Approximation):
         """The first state."""
 
     @abstractmethod
-    def step(self, target: LogDensity, state: Any, key: Key[Array, ""]) -> tuple[Any, Told]:
+    def step(self, target: LogDensity, state: Any, key: Key[Array, ""]) -> tuple[Any, StepReport]:
         """The next state, and what the step says."""
 
     def has_settled(self, change: Float[Array, ""]) -> Any:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError, check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.typing import Array
@@ -75,7 +75,7 @@ class BatchAndMatch(Stepwise):
 
     def step(
         self, target: LogDensity, state: "MatchState", key: Key[Array, ""]
-    ) -> tuple["MatchState", Told]:
+    ) -> tuple["MatchState", StepReport]:
         mean, root, half, number = state
         normal = jax.random.normal(key, (self.samples, len(mean)), mean.dtype)
         points = mean + normal @ root.T
@@ -88,7 +88,7 @@ class BatchAndMatch(Stepwise):
         change = jnp.sqrt(along + grown)
         # Larger changes may be noise of the draws.
         change = jnp.where(change < self.tolerance, change, jnp.nan)
-        return after, Told(jnp.mean(energies) - half, change)
+        return after, StepReport(jnp.mean(energies) - half, change)
 
     def matched(
         self,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.errors import check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import falling_share
 from latentgp.numerics.cholesky import cholesky
@@ -56,7 +56,7 @@ class BayesianLearningRule(Stepwise):
 
     def step(
         self, target: LogDensity, state: "PrecisionState", key: Key[Array, ""]
-    ) -> tuple["PrecisionState", Told]:
+    ) -> tuple["PrecisionState", StepReport]:
         mean, precision, number = state
         key_draws, key_batch = jax.random.split(key)
         factor = cholesky(precision)
@@ -78,7 +78,7 @@ class BayesianLearningRule(Stepwise):
         moved = mean - rate * factor.inverse.T @ (factor.inverse @ slope)
         energy = jnp.mean(energies) + factor.half_log_determinant
         after = PrecisionState(moved, 0.5 * (after + after.T), number + 1)
-        return after, Told(energy, jnp.full_like(energy, jnp.nan))
+        return after, StepReport(energy, jnp.full_like(energy, jnp.nan))
 
     def gaussian(self, state: "PrecisionState") -> Gaussian:
         return Gaussian(state.mean, Covariance.of(cholesky(state.precision).inverse.T))

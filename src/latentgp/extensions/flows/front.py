@@ -95,13 +95,13 @@ def gaussian_approximation(
     units = _units(target, begun, key)
     if units is None:
         return _checked(finished(method, approximate(method, target, begun, key)), target, begun)
-    scaled = LogDensity(Rescaled(log_density, begun.mean, units), stochastic)
+    scaled = LogDensity(RescaledDensity(log_density, begun.mean, units), stochastic)
     own = Start(jnp.zeros_like(begun.mean), jnp.ones_like(begun.mean))
     found = _checked(finished(method, approximate(method, scaled, own, key)), scaled, own)
     return _in_given_units(found, np.asarray(begun.mean), np.asarray(units))
 
 
-class Rescaled(Module):
+class RescaledDensity(Module):
     """A log density of z for x = centre + units z, but for the constant of the change.
 
     Attributes:

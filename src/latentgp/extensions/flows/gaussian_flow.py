@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError, check_choices, check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
@@ -73,7 +73,7 @@ class GaussianFlow(Stepwise):
 
     def step(
         self, target: LogDensity, state: "RootState", key: Key[Array, ""]
-    ) -> tuple["RootState", Told]:
+    ) -> tuple["RootState", StepReport]:
         mean, root, memory = state
         key_draws, key_batch = jax.random.split(key)
         shape = self.samples, *root.shape[-1:]
@@ -90,7 +90,7 @@ class GaussianFlow(Stepwise):
             half = jnp.sum(jnp.log(jnp.diagonal(lower_cholesky(inner))))
         slopes = jnp.mean(gradients, axis=0), flow
         (along, turn), memory = self.optimiser.transformation(self.steps).update(slopes, memory)
-        told = Told(jnp.mean(energies) - half, jnp.full((), jnp.nan, mean.dtype))
+        told = StepReport(jnp.mean(energies) - half, jnp.full((), jnp.nan, mean.dtype))
         return RootState(mean + along, root + turn, memory), told
 
     def gaussian(self, state: "RootState") -> Gaussian:

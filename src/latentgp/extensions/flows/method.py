@@ -216,7 +216,7 @@ def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:
     return GaussianParticleFlow(particles=_PARTICLES, structure=structure, tolerance=_CLOSE)
 
 
-class Drawn(NamedTuple):
+class GaussianDraws(NamedTuple):
     """Draws of a Gaussian.
 
     Attributes:
@@ -239,7 +239,7 @@ def _draws(
     watched: Int[np.ndarray, "W"],
     key_points: Key[Array, ""],
     key_f: Key[Array, ""],
-) -> Drawn:
+) -> GaussianDraws:
     """Draws, again and again until the log density is finite at each, as it is not far out."""
 
     def made(keys: tuple[Any, Any]) -> tuple[Draw, Any, Any]:
@@ -257,7 +257,7 @@ def _draws(
         again = made((jax.random.fold_in(key_points, attempt), jax.random.fold_in(key_f, attempt)))
         for old, new in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
             old[wrong] = new[wrong]
-    return Drawn(*whole, outside)
+    return GaussianDraws(*whole, outside)
 
 
 @Program

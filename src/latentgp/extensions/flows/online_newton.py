@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import falling_share
 from latentgp.typing import Array
@@ -74,7 +74,7 @@ class VariationalOnlineNewton(Stepwise):
 
     def step(
         self, target: LogDensity, state: "NewtonState", key: Key[Array, ""]
-    ) -> tuple["NewtonState", Told]:
+    ) -> tuple["NewtonState", StepReport]:
         mean, precision, slope, number = state
         key_draws, key_batch = jax.random.split(key)
         normal = jax.random.normal(key_draws, (self.samples, len(mean)), mean.dtype)
@@ -88,7 +88,7 @@ class VariationalOnlineNewton(Stepwise):
         unbiased = slope / (1 - self.momentum ** (number + 1).astype(mean.dtype))
         moved = mean - self.rate * share * unbiased / after
         energy = jnp.mean(energies) + 0.5 * jnp.sum(jnp.log(precision))
-        told = Told(energy, jnp.full_like(energy, jnp.nan))
+        told = StepReport(energy, jnp.full_like(energy, jnp.nan))
         return NewtonState(moved, after, slope, number + 1), told
 
     def gaussian(self, state: "NewtonState") -> Gaussian:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import check_choices, check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.blocks import (
     block_sizes,
     check_blocks,
@@ -112,7 +112,7 @@ class GaussianParticleFlow(Stepwise):
 
     def step(
         self, target: LogDensity, state: "FlowState", key: Key[Array, ""]
-    ) -> tuple["FlowState", Told]:
+    ) -> tuple["FlowState", StepReport]:
         optimiser = self._chosen(target)
         if optimiser is None:
             return self._searched(target, state, key)
@@ -123,7 +123,7 @@ class GaussianParticleFlow(Stepwise):
         if not target.stochastic:
             change = self.change(flow, state.particles)
         after = FlowState(state.particles + update, energies, gradients, memory)
-        return after, Told(self.free_energy(state.particles, energies), change)
+        return after, StepReport(self.free_energy(state.particles, energies), change)
 
     def has_settled(self, change: Float[Array, ""]) -> Any:
         return change < self.tolerance
@@ -186,7 +186,7 @@ class GaussianParticleFlow(Stepwise):
 
     def _searched(
         self, target: LogDensity, state: "FlowState", key: Key[Array, ""]
-    ) -> tuple["FlowState", Told]:
+    ) -> tuple["FlowState", StepReport]:
         """A step of the size found so far, if it lowers the free energy; the next one is larger."""
         size, rest_size, last, last_gradients, lowest, idle = state.memory
         flow = self.flow(state.particles, state.gradients, self.metric or "full")
@@ -210,7 +210,7 @@ class GaussianParticleFlow(Stepwise):
         held = state._replace(memory=kept)
         chosen = jax.tree.map(lambda new, old: jnp.where(lower, new, old), moved, held)
         change = self.change(flow, state.particles)
-        return chosen, Told(before, jnp.where(idle > _IDLE, 0.0, change))
+        return chosen, StepReport(before, jnp.where(idle > _IDLE, 0.0, change))
 
 
 class Flow(NamedTuple):

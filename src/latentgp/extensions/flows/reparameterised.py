@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.errors import check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.optimisers import Optimiser
 from latentgp.typing import Array
 
@@ -64,7 +64,7 @@ class Reparameterised(Stepwise):
 
     def step(
         self, target: LogDensity, state: "ParameterState", key: Key[Array, ""]
-    ) -> tuple["ParameterState", Told]:
+    ) -> tuple["ParameterState", StepReport]:
         key_draws, key_batch = jax.random.split(key)
 
         def free_energy(parameters: Any) -> tuple[Any, Any]:
@@ -80,7 +80,7 @@ class Reparameterised(Stepwise):
         slopes, told = jax.grad(free_energy, has_aux=True)(state.parameters)
         update, memory = self.optimiser.transformation(self.steps).update(slopes, state.memory)
         parameters = jax.tree.map(jnp.add, state.parameters, update)
-        return ParameterState(parameters, memory), Told(told, jnp.full_like(told, jnp.nan))
+        return ParameterState(parameters, memory), StepReport(told, jnp.full_like(told, jnp.nan))
 
     def gaussian(self, state: "ParameterState") -> Gaussian:
         return self.of_parameters(state.parameters)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.errors import check_choices, check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
 from latentgp.typing import Array
@@ -55,7 +55,7 @@ class SteinVariational(Stepwise):
         optimiser = self.optimiser.transformation(self.steps)
         return self._tuned(svgd.init(mean + scale * draws, parameters, optimiser))
 
-    def step(self, target: LogDensity, state: Any, key: Key[Array, ""]) -> tuple[Any, Told]:
+    def step(self, target: LogDensity, state: Any, key: Key[Array, ""]) -> tuple[Any, StepReport]:
         from blackjax.vi import svgd
 
         kernel = svgd.rbf_kernel if self.kernel == "squared-exponential" else _linear
@@ -67,7 +67,7 @@ class SteinVariational(Stepwise):
         after = svgd.build_kernel(optimiser)(state, slope, kernel)
         # A free energy of particles that are not Gaussian has no entropy in closed form.
         energy = jnp.mean(target.energies(state.particles, key))
-        return self._tuned(after), Told(energy, jnp.full_like(energy, jnp.nan))
+        return self._tuned(after), StepReport(energy, jnp.full_like(energy, jnp.nan))
 
     def gaussian(self, state: Any) -> Gaussian:
         mean = jnp.mean(state.particles, axis=0)

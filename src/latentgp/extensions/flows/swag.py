@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, Stepwise, Told
+from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Descent, Optimiser
 from latentgp.typing import Array
@@ -57,7 +57,7 @@ class SWAG(Stepwise):
 
     def step(
         self, target: LogDensity, state: "PathState", key: Key[Array, ""]
-    ) -> tuple["PathState", Told]:
+    ) -> tuple["PathState", StepReport]:
         position, memory, mean, spread, deviations, number, collected = state
         energy, slope = jax.value_and_grad(target.energy)(position, key)
         update, memory = self.optimiser.transformation(self.steps).update(slope, memory)
@@ -79,7 +79,7 @@ class SWAG(Stepwise):
             number + 1,
             collected + collects,
         )
-        return after, Told(energy, jnp.full_like(energy, jnp.nan))
+        return after, StepReport(energy, jnp.full_like(energy, jnp.nan))
 
     def gaussian(self, state: "PathState") -> Gaussian:
         seen = jnp.clip(state.collected, 2, self.rank)

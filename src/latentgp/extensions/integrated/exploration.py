@@ -31,7 +31,7 @@ _KEEP, _LIGHT = 0.02, 3e-3  # how much masses of a design are held to; a weight 
 _LOWEST = 9.0  # nats below the highest point, of a mixture
 
 
-class Evaluated(NamedTuple):
+class DensityEvaluation(NamedTuple):
     """A log density where it was evaluated.
 
     Attributes:
@@ -73,7 +73,7 @@ class Frame(NamedTuple):
         return z * np.where(z < 0, self.below, self.above)
 
 
-class Explored(NamedTuple):
+class Exploration(NamedTuple):
     """A log density after exploration.
 
     Attributes:
@@ -105,10 +105,12 @@ class Explored(NamedTuple):
 
 
 Places = Sequence[Float[np.ndarray, "H"]] | Float[np.ndarray, "S H"]
-Evaluate = Callable[[Places], list[Evaluated | None]]
+Evaluate = Callable[[Places], list[DensityEvaluation | None]]
 
 
-def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) -> Explored:
+def explore(
+    evaluate: Evaluate, mode: DensityEvaluation, goes_on: Callable[[], bool]
+) -> Exploration:
     """Explore a log density.
 
     Args:
@@ -116,9 +118,9 @@ def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) ->
         mode: the density at its mode.
         goes_on: whether there is time for further points; the design is evaluated in any case.
     """
-    asked: list[Evaluated | None] = []
+    asked: list[DensityEvaluation | None] = []
 
-    def at(places: Places) -> list[Evaluated | None]:
+    def at(places: Places) -> list[DensityEvaluation | None]:
         found = evaluate(places)
         asked.extend(found)
         return found
@@ -146,7 +148,7 @@ def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) ->
     masses = np.append(masses, np.zeros(len(known) - len(masses)))
     point_weights = _point_weights(frame, known, masses, proposal.z, weights)
     used = point_weights > 0
-    return Explored(
+    return Exploration(
         points=np.array([point.vector for point in known])[used],
         weights=point_weights[used],
         draws=frame.vectors(proposal.z),
@@ -161,7 +163,7 @@ def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) ->
     )
 
 
-def axes_at_mode(at: Evaluate, mode: Evaluated) -> tuple[Float[np.ndarray, "H H"], int]:
+def axes_at_mode(at: Evaluate, mode: DensityEvaluation) -> tuple[Float[np.ndarray, "H H"], int]:
     """Principal axes of the curvature at the mode, one deviation long, and how many are flat.
 
     Coordinates are scaled by their own curvatures before they are rotated, so that the axes do
@@ -180,7 +182,7 @@ def axes_at_mode(at: Evaluate, mode: Evaluated) -> tuple[Float[np.ndarray, "H H"
 
 
 def _curvature(
-    at: Evaluate, mode: Evaluated, coordinate: int
+    at: Evaluate, mode: DensityEvaluation, coordinate: int
 ) -> tuple[Float[np.ndarray, "H"], bool]:
     """A row of minus the Hessian, and whether the density falls along its coordinate.
 
@@ -203,8 +205,8 @@ def _curvature(
 
 
 def _framed(
-    at: Evaluate, mode: Evaluated, axes: Float[np.ndarray, "H H"]
-) -> tuple[Frame, list[Evaluated]]:
+    at: Evaluate, mode: DensityEvaluation, axes: Float[np.ndarray, "H H"]
+) -> tuple[Frame, list[DensityEvaluation]]:
     """Frame whose axes have the deviations of the density on both sides, and what told them."""
     size = mode.vector.size
     found = at([mode.vector + sign * _PROBE * axis for sign in (-1, 1) for axis in axes.T])
@@ -215,7 +217,9 @@ def _framed(
     return Frame(mode.vector, axes * both, *(sides / both)), probes
 
 
-def _interpolated(frame: Frame, mode: Evaluated, known: list[Evaluated]) -> Interpolant:
+def _interpolated(
+    frame: Frame, mode: DensityEvaluation, known: list[DensityEvaluation]
+) -> Interpolant:
     return interpolate(
         frame.coordinates(np.array([point.vector for point in known])),
         np.array([point.value - mode.value for point in known]),
@@ -283,7 +287,7 @@ class _Proposal(NamedTuple):
 
 def _point_weights(
     frame: Frame,
-    points: Sequence[Evaluated],
+    points: Sequence[DensityEvaluation],
     masses: Float[np.ndarray, "points"],
     z: Float[np.ndarray, "S H"],
     weights: Float[np.ndarray, "S"],

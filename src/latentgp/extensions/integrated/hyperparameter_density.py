@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.extensions.integrated.exploration import Evaluated, Explored, Places
+from latentgp.extensions.integrated.exploration import DensityEvaluation, Exploration, Places
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.components import Gaussians
@@ -27,7 +27,7 @@ from latentgp.representations import LatentPosterior
 from latentgp.representations.protocols import finished
 from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, RunProgress
 from latentgp.runtime.threads import on_all_cores
-from latentgp.site_inference.methods.base import Searched, sites_of_rows
+from latentgp.site_inference.methods.base import SearchOutcome, sites_of_rows
 from latentgp.site_inference.search.profiled_bound import converge_at, evaluate, model_at
 from latentgp.site_inference.search.starts import starting_sites
 from latentgp.sites.coupled import Sites
@@ -43,7 +43,7 @@ _Known = tuple[Float[np.ndarray, "H"], Sites]
 class HyperparameterDensity:
     """Log density of the hyper-parameters, with the sites at every place."""
 
-    def __init__(self, space: ParameterSpace, found: Searched, control: RunControl):
+    def __init__(self, space: ParameterSpace, found: SearchOutcome, control: RunControl):
         self.run = Run(control)
         self._space, self._found = space, found
         own = found.algorithm
@@ -57,7 +57,7 @@ class HyperparameterDensity:
         over = limit is not None and self.run.seconds > limit
         return not (self._asked_to_end or self.run.aborted or over)
 
-    def mode(self) -> Evaluated:
+    def mode(self) -> DensityEvaluation:
         """The density at the mode."""
         vector = self._space.to_vector()
         at_mode, sites = self._from(vector, self._found.converged.sites)
@@ -69,14 +69,14 @@ class HyperparameterDensity:
         self._known.append((vector, sites))
         return at_mode
 
-    def __call__(self, places: Places) -> list[Evaluated | None]:
+    def __call__(self, places: Places) -> list[DensityEvaluation | None]:
         """The density at places; None where sites do not converge, or a callback ends it.
 
         Sites start from those of the nearest place that was known before.
         """
         if self._asked_to_end or self.run.aborted:
             return [None] * len(places)
-        results: list[Evaluated | None] = []
+        results: list[DensityEvaluation | None] = []
         known = tuple(self._known)
         for result, sites in on_all_cores(lambda place: self._near(place, known), places):
             self._count += 1
@@ -91,7 +91,7 @@ class HyperparameterDensity:
 
     def _near(
         self, vector: Float[np.ndarray, "H"], known: Sequence[_Known]
-    ) -> tuple[Evaluated | None, Sites]:
+    ) -> tuple[DensityEvaluation | None, Sites]:
         apart = [np.sum((vector - place) ** 2) for place, _ in known]
         result, sites = self._from(vector, known[int(np.argmin(apart))][1])
         if result is None:
@@ -100,16 +100,18 @@ class HyperparameterDensity:
             result, sites = self._from(vector, first)
         return result, sites
 
-    def _from(self, vector: Float[np.ndarray, "H"], sites: Sites) -> tuple[Evaluated | None, Sites]:
+    def _from(
+        self, vector: Float[np.ndarray, "H"], sites: Sites
+    ) -> tuple[DensityEvaluation | None, Sites]:
         found, place = self._found, jnp.asarray(vector)
         evaluation = evaluate(self._algorithm, self._space, place, found.rows, sites)
         value, gradient = float(evaluation.value), np.asarray(evaluation.gradient)
         known = np.isfinite(value) and np.all(np.isfinite(gradient))
         if not (known and abs(float(evaluation.change)) <= _CONVERGED):
             return None, sites
-        return Evaluated(vector, value, gradient), evaluation.sites
+        return DensityEvaluation(vector, value, gradient), evaluation.sites
 
-    def components(self, explored: Explored, rows: int) -> tuple[Gaussians, Sites]:
+    def components(self, explored: Exploration, rows: int) -> tuple[Gaussians, Sites]:
         """The posteriors at the points of a mixture, and the sites of so many rows, K first."""
         sites = {vector.tobytes(): sites for vector, sites in self._known}
         places = [jnp.asarray(vector) for vector in explored.points]

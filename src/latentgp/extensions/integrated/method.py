@@ -12,7 +12,7 @@ import numpy as np
 from latentgp.errors import InputError
 from latentgp.extensions.integrated.design import design
 from latentgp.extensions.integrated.diagnostics import Integration
-from latentgp.extensions.integrated.exploration import Explored, explore
+from latentgp.extensions.integrated.exploration import Exploration, explore
 from latentgp.extensions.integrated.hyperparameter_density import (
     HyperparameterDensity,
     marginals_in,
@@ -27,7 +27,7 @@ from latentgp.representations.needs import Needs
 from latentgp.representations.summary import DataSummary
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
-from latentgp.site_inference.search.profiled_bound import Converged
+from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
 
 _MOST_HYPERPARAMETERS = 10
 _MOST_BYTES = 1 << 32
@@ -126,7 +126,7 @@ def check_integrable(method: Any) -> None:
     Needs(log_evidence=True).check('hyperparameters="integrate"', method=method)
 
 
-def _check_size(space: ParameterSpace, converged: Converged) -> None:
+def _check_size(space: ParameterSpace, converged: ConvergedPosterior) -> None:
     if not space.size:
         raise InputError(NOTHING_TO_INTEGRATE)
     if space.size > _MOST_HYPERPARAMETERS:
@@ -144,7 +144,7 @@ def _check_size(space: ParameterSpace, converged: Converged) -> None:
         )
 
 
-def _integration(space: ParameterSpace, explored: Explored) -> Integration:
+def _integration(space: ParameterSpace, explored: Exploration) -> Integration:
     return Integration(
         points=len(explored.points),
         effective_points=float(1 / np.sum(explored.weights**2)),

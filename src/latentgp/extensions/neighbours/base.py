@@ -32,7 +32,7 @@ from latentgp.typing import Array
 _FEW_CHANGED = 0.05
 
 
-class Found(NamedTuple):
+class NeighbourSets(NamedTuple):
     """Neighbours of rows.
 
     Attributes:
@@ -61,7 +61,7 @@ class NearestRows(Representation):
     number_predicted: int | None = eqx.field(static=True, default=None)
     ordering: Ordering = eqx.field(static=True, default="random")
     search: SearchBy | None = eqx.field(static=True, default=None)
-    found: Found | None = None
+    found: NeighbourSets | None = None
 
     def __check_init__(self) -> None:
         check_ranges(self, number="at least 1", number_predicted="at least 1")
@@ -96,7 +96,7 @@ class NearestRows(Representation):
             order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
         terms = self.chosen_terms(real[order])
         rows = self.near_rows(X, real, kernel, order, terms)
-        return dataclasses.replace(self, found=Found(rows, order, terms))
+        return dataclasses.replace(self, found=NeighbourSets(rows, order, terms))
 
     def near_rows(
         self,

@@ -48,7 +48,7 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 
-class Kept(NamedTuple):
+class RowPrior(NamedTuple):
     """The prior at the rows, under one kernel."""
 
     X: Float[Array, "N D"]
@@ -106,15 +106,15 @@ class LatentNeighbours(NearestRows):
         later = later[:, :, : max(1, later.shape[2] // 2)]
         return dataclasses.replace(ready, sweeps=sweeps, real=real, later=later)
 
-    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Kept:
+    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowPrior:
         prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
-        return Kept(X, prior, SparseFactor.of(prior.weights, self._sweeps))
+        return RowPrior(X, prior, SparseFactor.of(prior.weights, self._sweeps))
 
     def condition(
         self, kernel: LatentKernel, X: Any, sites: GaussianSites
     ) -> LatentNeighboursPosterior:
         latents = sites.linear.shape[1]
-        kept = X if isinstance(X, Kept) else self.kept(kernel, X, latents)
+        kept = X if isinstance(X, RowPrior) else self.kept(kernel, X, latents)
         neighbours = jnp.asarray(self.rows_found(len(kept.X)))
         own = posterior_regression(
             kernel, kept.X, neighbours, jnp.asarray(self.later), sites.precision
@@ -157,7 +157,7 @@ class LatentNeighbours(NearestRows):
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
     ) -> tuple[GaussianSites, LatentNeighboursPosterior, PyTree]:
-        kept = Kept(posterior.X, posterior.prior, posterior.operator.factor)
+        kept = RowPrior(posterior.X, posterior.prior, posterior.operator.factor)
         sites, other = update(rows, posterior.at_rows, sites, offset)
         return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
 

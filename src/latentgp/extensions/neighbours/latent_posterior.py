@@ -35,7 +35,7 @@ from latentgp.extensions.neighbours.posterior import with_diagonals
 from latentgp.extensions.neighbours.prior import Regression, SparseFactor
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
-from latentgp.modules import stored
+from latentgp.modules import stored, stored_as
 from latentgp.numerics.cholesky import cholesky
 from latentgp.representations.latent_axis import over_sharing
 from latentgp.runtime.row_scan import scan_rows
@@ -48,8 +48,8 @@ _COLUMNS = 16  # of draws that are solved for together
 _PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-5, 200  # errors of estimates are of its square
 
 
-@stored
-class Whitened(LinearOperator):
+@stored_as("Whitened")
+class WhitenedOperator(LinearOperator):
     """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C.
 
     Attributes:
@@ -99,8 +99,8 @@ class Whitened(LinearOperator):
         return self.own.transposed_times(cut / self.root[..., None])
 
 
-@stored
-class Solved(NamedTuple):
+@stored_as("Solved")
+class PrecisionSolves(NamedTuple):
     """Solves with the posterior precision A.
 
     Attributes:
@@ -125,13 +125,13 @@ class Solved(NamedTuple):
 
 
 def solved(
-    M: Whitened,
+    M: WhitenedOperator,
     diagonal: Float[Array, "N Q"],
     linear: Float[Array, "N Q"],
     key: Key[Array, ""],
     probes: int,
     exact: bool,
-) -> Solved:
+) -> PrecisionSolves:
     """Mean, and all that probe vectors say; with `exact` there is one for each latent.
 
     A variance is 1 / A_ii + the mean of (x_i - z_i / A_ii)^2 over draws x = A^-1 z, z ~ N(0, A):
@@ -143,7 +143,7 @@ def solved(
     if not probes:
         none, nan = jnp.zeros((*linear.shape, 0), linear.dtype), jnp.asarray(jnp.nan)
         mean = M.from_white(_solve(M, right))[..., 0]
-        return Solved(mean, none, none, jnp.zeros_like(mean), nan, nan, nan, nan)
+        return PrecisionSolves(mean, none, none, jnp.zeros_like(mean), nan, nan, nan, nan)
     if exact:
         units = jnp.eye(M.size, dtype=right.dtype)
         whole = cholesky(M.times(units))
@@ -179,11 +179,11 @@ def solved(
         spread = jax.lax.stop_gradient(drawn)
     log_det = M.log_determinant_of_preconditioner + log_det
     mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
-    return Solved(mean, x, p, 1 / diagonal + spread, log_det, error, unknown, of_probes)
+    return PrecisionSolves(mean, x, p, 1 / diagonal + spread, log_det, error, unknown, of_probes)
 
 
 def _spread_of_draws(
-    M: Whitened, diagonal: Float[Array, "N Q"], key: Key[Array, ""], number: int
+    M: WhitenedOperator, diagonal: Float[Array, "N Q"], key: Key[Array, ""], number: int
 ) -> Float[Array, "N Q"]:
     """Variance of each row's mean given all others, by draws."""
     x, z = draws_of(M, key, number)
@@ -191,7 +191,7 @@ def _spread_of_draws(
 
 
 def draws_of(
-    M: Whitened, key: Key[Array, ""], number: int
+    M: WhitenedOperator, key: Key[Array, ""], number: int
 ) -> tuple[Float[Array, "N Q S"], Float[Array, "N Q S"]]:
     """Draws x = A^-1 z, of latents less their mean, with z ~ N(0, A).
 
@@ -202,26 +202,28 @@ def draws_of(
     return solve_to(held, z, _PROBE_TOLERANCE), z
 
 
-def perturbed(M: Whitened, key: Key[Array, ""], number: int) -> Float[Array, "N Q S"]:
+def perturbed(M: WhitenedOperator, key: Key[Array, ""], number: int) -> Float[Array, "N Q S"]:
     """Draws z ~ N(0, A), where no precision is negative."""
     noise = jax.random.normal(key, (2, *M.variance.shape, number), M.variance.dtype)
     z = M.factor.transposed_times(noise[0] / jnp.sqrt(M.variance)[..., None])
     return z + jnp.sqrt(M.precision)[..., None] * noise[1]
 
 
-def solve_to(M: Whitened, right: Float[Array, "N Q S"], tolerance: float) -> Float[Array, "N Q S"]:
+def solve_to(
+    M: WhitenedOperator, right: Float[Array, "N Q S"], tolerance: float
+) -> Float[Array, "N Q S"]:
     """A^-1 right, to a relative residual after the preconditioner; a warning if it is missed."""
     solution = _iterated(M, M.to_white(right), tolerance)
     solution.tell("Draws and means of latent functions by neighbours")
     return M.from_white(_sound(solution))
 
 
-def mean_given(M: Whitened, linear: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+def mean_given(M: WhitenedOperator, linear: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
     """The posterior mean A^-1 l alone."""
     return M.from_white(_solve(M, M.to_white(linear[..., None])))[..., 0]
 
 
-def _solve(M: Whitened, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
+def _solve(M: WhitenedOperator, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
     """By conjugate gradients; its derivative is another solve."""
 
     def solve(times: Any, right: Array) -> Array:
@@ -230,7 +232,7 @@ def _solve(M: Whitened, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
     return jax.lax.custom_linear_solve(M.times, right, solve, symmetric=True)
 
 
-def _iterated(M: Whitened, right: Float[Array, "M S"], tolerance: float) -> Solution:
+def _iterated(M: WhitenedOperator, right: Float[Array, "M S"], tolerance: float) -> Solution:
     """M^-1 right by conjugate gradients."""
     return conjugate_gradients(M, right, tolerance=tolerance, max_steps=_MOST_STEPS)
 
@@ -269,10 +271,10 @@ class LatentNeighboursPosterior(NearPosterior):
     X: Float[Array, "N D"]
     neighbours: Int[Array, "N #Q V"]
     prior: Regression
-    operator: Whitened
+    operator: WhitenedOperator
     real: Bool[Array, "N"]
     sites: GaussianSites
-    solved: Solved
+    solved: PrecisionSolves
     jitter: Float[Array, ""]
     trace_term: Float[Array, ""]
     number: int = eqx.field(static=True)

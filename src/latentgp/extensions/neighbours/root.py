@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
-from latentgp.extensions.neighbours.latent_posterior import Whitened, perturbed, solve_to
+from latentgp.extensions.neighbours.latent_posterior import WhitenedOperator, perturbed, solve_to
 from latentgp.extensions.neighbours.preconditioner import posterior_regression
 from latentgp.extensions.neighbours.prior import Regression, SparseFactor
 from latentgp.extensions.neighbours.sweeps import Sweeps
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.representations.samplers import Drawn, SiteSampler
+from latentgp.representations.samplers import CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import WhiteningBySolves
 from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
@@ -129,7 +129,7 @@ class SparseWhitening(WhiteningBySolves):
         root = SparseRoot(own, self.root.neighbours, M.own)
         return root, solve_to(M, linear[..., None], tolerance)[..., 0]
 
-    def given_sites(self, precision: Float[Array, "N Q"]) -> tuple[Regression, Whitened]:
+    def given_sites(self, precision: Float[Array, "N Q"]) -> tuple[Regression, WhitenedOperator]:
         """Each latent given its neighbours and sites, and the posterior precision with it."""
         own = posterior_regression(
             self.kernel, self.centres, self.root.neighbours, self.later, precision
@@ -156,7 +156,7 @@ class NeighbourSampler(SiteSampler):
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
-    ) -> Drawn:
+    ) -> CoefficientDraw:
         """A draw as of any sampler; it finds no covariances, and `rows` has no effect."""
         there = np.isin(np.arange(sites.linear.shape[1]), np.asarray(block))
         _, M = self.whitening.given_sites(jnp.where(there, sites.precision, 0.0))
@@ -166,7 +166,7 @@ class NeighbourSampler(SiteSampler):
         linear = jnp.where(there, sites.linear, 0.0)[..., None]
         right = (1 + over_relaxation) * linear + fresh * noise
         found = solve_to(M, right, _DRAW_TOLERANCE)[..., 0]
-        return Drawn(found.T[jnp.asarray(block)] - over_relaxation * start, None)
+        return CoefficientDraw(found.T[jnp.asarray(block)] - over_relaxation * start, None)
 
     def at_rows(
         self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
@@ -181,7 +181,7 @@ class NeighbourSampler(SiteSampler):
 
 def preconditioned(
     root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: Float[Array, "N Q"]
-) -> Whitened:
+) -> WhitenedOperator:
     """The posterior precision with its preconditioner.
 
     Args:
@@ -193,4 +193,4 @@ def preconditioned(
     each = sweeps * (len(own.weights) // len(sweeps))
     variance = jnp.broadcast_to(root.law.variance.T, precision.shape)
     factor = SparseFactor.of(own.weights, each)
-    return Whitened(root.factor, variance, precision, factor, jnp.sqrt(own.variance.T))
+    return WhitenedOperator(root.factor, variance, precision, factor, jnp.sqrt(own.variance.T))

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.state_space.lanes import (
-    Unrolled,
+    UnrolledMatrix,
     block_diagonal,
     identity,
     kron,
@@ -82,13 +82,13 @@ class StateSpace(eqx.Module):
         """The row h' of f = h' x."""
 
     @abstractmethod
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
         """P(t), the prior covariance of the state."""
 
     @abstractmethod
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         """A and Q over a gap >= 0 that ends at t."""
 
     @property
@@ -115,12 +115,12 @@ class MaternSpace(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return (1.0, *[0.0] * self.degree)
 
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
-        return scaled(Unrolled(_matern_constants(self.degree).stationary), self.variance)
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+        return scaled(UnrolledMatrix(_matern_constants(self.degree).stationary), self.variance)
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         known, s = _matern_constants(self.degree), self.rate * gap
         powers = [jnp.ones_like(s)]
         for _ in range(self.degree):
@@ -144,7 +144,9 @@ class MaternSpace(StateSpace):
             ]
             for i in range(size)
         ]
-        return Unrolled([[move(i, j) for j in range(size)] for i in range(size)]), Unrolled(noise)
+        return UnrolledMatrix(
+            [[move(i, j) for j in range(size)] for i in range(size)]
+        ), UnrolledMatrix(noise)
 
 
 class _MaternConstants(NamedTuple):
@@ -197,15 +199,15 @@ class Modes(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return (1.0, 0.0) * (self.order // 2)
 
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
-        return scaled(Unrolled(_rbf_constants(self.order).stationary), self.variance)
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+        return scaled(UnrolledMatrix(_rbf_constants(self.order).stationary), self.variance)
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         known, s = _rbf_constants(self.order), self.rate * gap
         A = block_diagonal([_turn(b * s, jnp.exp(-a * s)) for a, b in known.poles])
-        P = Unrolled(known.stationary)
+        P = UnrolledMatrix(known.stationary)
         return A, scaled(symmetric(P - A @ P @ A.mT), self.variance)
 
 
@@ -268,22 +270,22 @@ class Oscillations(StateSpace):
         turns = len(self.variances) - (self.first == 0)
         return (*[1.0] * (self.first == 0), *(1.0, 0.0) * turns)
 
-    def _blocks(self, make: Any) -> Unrolled:
+    def _blocks(self, make: Any) -> UnrolledMatrix:
         numbered = enumerate(self.variances, self.first)
         return block_diagonal([make(number, variance) for number, variance in numbered])
 
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
-        def block(number: int, variance: Any) -> Unrolled:
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+        def block(number: int, variance: Any) -> UnrolledMatrix:
             return scaled(identity(2 if number else 1), variance)
 
         return self._blocks(block)
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         one = jnp.ones_like(gap)
 
-        def block(number: int, variance: Any) -> Unrolled:
+        def block(number: int, variance: Any) -> UnrolledMatrix:
             return _turn(number * self.frequency * gap, one) if number else identity(1)
 
         return self._blocks(block), _zeros(self.size)
@@ -299,14 +301,14 @@ class LinearSpace(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return 1.0, 0.0
 
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
         v = self.variance
-        return Unrolled([[v * t**2, v * t], [v * t, v + 0 * t]])
+        return UnrolledMatrix([[v * t**2, v * t], [v * t, v + 0 * t]])
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
-        return Unrolled([[1.0, gap], [0.0, 1.0]]), _zeros(2)
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+        return UnrolledMatrix([[1.0, gap], [0.0, 1.0]]), _zeros(2)
 
 
 @stored
@@ -319,12 +321,12 @@ class ConstantSpace(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return (1.0,)
 
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
-        return Unrolled([[self.variance + 0 * t]])
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+        return UnrolledMatrix([[self.variance + 0 * t]])
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         return identity(1), _zeros(1)
 
 
@@ -334,9 +336,9 @@ class WhiteSpace(ConstantSpace):
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         same = jnp.where(gap == 0, 1.0, 0.0).astype(gap.dtype)
-        return Unrolled([[same]]), Unrolled([[self.variance * (1 - same)]])
+        return UnrolledMatrix([[same]]), UnrolledMatrix([[self.variance * (1 - same)]])
 
 
 @stored
@@ -350,12 +352,12 @@ class ScaledSpace(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return self.inner.measurement
 
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
         return scaled(self.inner.covariance(t), self.factor)
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         A, Q = self.inner.transition(t, gap)
         return A, scaled(Q, self.factor)
 
@@ -370,12 +372,12 @@ class SumSpace(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return tuple(entry for part in self.parts for entry in part.measurement)
 
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
         return block_diagonal([part.covariance(t) for part in self.parts])
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         moves, noises = zip(*(part.transition(t, gap) for part in self.parts), strict=True)
         return block_diagonal(moves), block_diagonal(noises)
 
@@ -391,12 +393,12 @@ class ProductSpace(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return tuple(a * b for a in self.left.measurement for b in self.right.measurement)
 
-    def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
+    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
         return kron(self.left.covariance(t), self.right.covariance(t))
 
     def transition(
         self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[Unrolled, Unrolled]:
+    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
         A, Q = self.left.transition(t, gap)
         B, R = self.right.transition(t, gap)
         P, S = self.left.covariance(t), self.right.covariance(t)
@@ -668,10 +670,10 @@ def left_out(kernel: Kernel, truncation: Truncation) -> list[str]:
     return []
 
 
-def _turn(angle: Any, size: Any) -> Unrolled:
+def _turn(angle: Any, size: Any) -> UnrolledMatrix:
     cosine, sine = size * jnp.cos(angle), size * jnp.sin(angle)
-    return Unrolled([[cosine, -sine], [sine, cosine]])
+    return UnrolledMatrix([[cosine, -sine], [sine, cosine]])
 
 
-def _zeros(size: int) -> Unrolled:
-    return Unrolled([[0.0] * size for _ in range(size)])
+def _zeros(size: int) -> UnrolledMatrix:
+    return UnrolledMatrix([[0.0] * size for _ in range(size)])

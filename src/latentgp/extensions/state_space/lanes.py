@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.modules import stored
+from latentgp.modules import stored_as
 
 MOST_UNROLLED = 4  # rows
 
 
-@stored
-class Unrolled(eqx.Module):
+@stored_as("Unrolled")
+class UnrolledMatrix(eqx.Module):
     """A matrix as rows of entries.
 
     Attributes:
@@ -43,22 +43,24 @@ class Unrolled(eqx.Module):
         return len(self.rows), len(self.rows[0])
 
     @property
-    def mT(self) -> "Unrolled":  # noqa: N802  (NumPy's name)
-        return Unrolled(zip(*self.rows, strict=True))
+    def mT(self) -> "UnrolledMatrix":  # noqa: N802  (NumPy's name)
+        return UnrolledMatrix(zip(*self.rows, strict=True))
 
-    def __matmul__(self, other: "Unrolled") -> "Unrolled":
+    def __matmul__(self, other: "UnrolledMatrix") -> "UnrolledMatrix":
         columns = other.mT.rows
-        return Unrolled([[_dot(row, column) for column in columns] for row in self.rows])
+        return UnrolledMatrix([[_dot(row, column) for column in columns] for row in self.rows])
 
-    def __add__(self, other: "Unrolled") -> "Unrolled":
+    def __add__(self, other: "UnrolledMatrix") -> "UnrolledMatrix":
         return self._with(other, _plus)
 
-    def __sub__(self, other: "Unrolled") -> "Unrolled":
+    def __sub__(self, other: "UnrolledMatrix") -> "UnrolledMatrix":
         return self._with(other, lambda a, b: a if _is_zero(b) else a - b)
 
-    def _with(self, other: "Unrolled", operation: Any) -> "Unrolled":
+    def _with(self, other: "UnrolledMatrix", operation: Any) -> "UnrolledMatrix":
         pairs = zip(self.rows, other.rows, strict=True)
-        return Unrolled([[operation(*two) for two in zip(*rows, strict=True)] for rows in pairs])
+        return UnrolledMatrix(
+            [[operation(*two) for two in zip(*rows, strict=True)] for rows in pairs]
+        )
 
 
 Matrix: TypeAlias = Any  # Unrolled, or an array of shape (*lanes, rows, columns)
@@ -72,7 +74,7 @@ def matrix(entries: Sequence[Sequence[Any]], lanes: Any) -> Matrix:
         lanes: an array whose shape is that of the lanes.
     """
     if max(len(entries), len(entries[0])) <= MOST_UNROLLED:
-        return Unrolled(entries)
+        return UnrolledMatrix(entries)
     flat = [entry for row in entries for entry in row]
     there = [entry for entry in flat if not _is_zero(entry)]
     shape = jnp.broadcast_shapes(lanes.shape, *map(jnp.shape, there))
@@ -85,9 +87,9 @@ def matrix(entries: Sequence[Sequence[Any]], lanes: Any) -> Matrix:
 
 def full(M: Matrix, lanes: Any) -> Matrix:
     """The same with every entry an array over all lanes, as a loop's carry has to be."""
-    if not isinstance(M, Unrolled):
+    if not isinstance(M, UnrolledMatrix):
         return jnp.broadcast_to(M, (*lanes.shape, *M.shape[-2:]))
-    return Unrolled(
+    return UnrolledMatrix(
         [
             [jnp.broadcast_to(jnp.asarray(entry, lanes.dtype), lanes.shape) for entry in row]
             for row in M.rows
@@ -95,32 +97,32 @@ def full(M: Matrix, lanes: Any) -> Matrix:
     )
 
 
-def kron(A: Unrolled, B: Unrolled) -> Unrolled:
+def kron(A: UnrolledMatrix, B: UnrolledMatrix) -> UnrolledMatrix:
     """Kronecker product A x B."""
-    return Unrolled(
+    return UnrolledMatrix(
         [[_times(a, b) for a in upper for b in lower] for upper in A.rows for lower in B.rows]
     )
 
 
-def block_diagonal(blocks: Sequence[Unrolled]) -> Unrolled:
+def block_diagonal(blocks: Sequence[UnrolledMatrix]) -> UnrolledMatrix:
     """Blocks along the diagonal."""
     size, rows, before = sum(block.shape[1] for block in blocks), [], 0
     for block in blocks:
         after = size - before - block.shape[1]
         rows += [[*[0.0] * before, *row, *[0.0] * after] for row in block.rows]
         before += block.shape[1]
-    return Unrolled(rows)
+    return UnrolledMatrix(rows)
 
 
-def identity(size: int) -> Unrolled:
+def identity(size: int) -> UnrolledMatrix:
     """The identity."""
-    return Unrolled([[float(i == j) for j in range(size)] for i in range(size)])
+    return UnrolledMatrix([[float(i == j) for j in range(size)] for i in range(size)])
 
 
 def scaled(M: Matrix, factor: Any) -> Matrix:
     """M times a number a lane."""
-    if isinstance(M, Unrolled):
-        return Unrolled(
+    if isinstance(M, UnrolledMatrix):
+        return UnrolledMatrix(
             [[entry if _is_zero(entry) else entry * factor for entry in row] for row in M.rows]
         )
     return M * jnp.asarray(factor)[..., None, None]
@@ -128,12 +130,12 @@ def scaled(M: Matrix, factor: Any) -> Matrix:
 
 def number(M: Matrix) -> Any:
     """The entry of a matrix of one row and column; of others the first."""
-    return M.rows[0][0] if isinstance(M, Unrolled) else M[..., 0, 0]
+    return M.rows[0][0] if isinstance(M, UnrolledMatrix) else M[..., 0, 0]
 
 
 def chosen(there: Any, M: Matrix, other: Matrix) -> Matrix:
     """M in some lanes, another in the rest."""
-    if isinstance(M, Unrolled):
+    if isinstance(M, UnrolledMatrix):
         return M._with(
             other, lambda a, b: 0.0 if _is_zero(a) and _is_zero(b) else jnp.where(there, a, b)
         )
@@ -142,8 +144,8 @@ def chosen(there: Any, M: Matrix, other: Matrix) -> Matrix:
 
 def beside(left: Matrix, right: Matrix) -> Matrix:
     """[left, right]."""
-    if isinstance(left, Unrolled):
-        return Unrolled([(*a, *b) for a, b in zip(left.rows, right.rows, strict=True)])
+    if isinstance(left, UnrolledMatrix):
+        return UnrolledMatrix([(*a, *b) for a, b in zip(left.rows, right.rows, strict=True)])
     shape = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     parts = [jnp.broadcast_to(part, (*shape, *part.shape[-2:])) for part in (left, right)]
     return jnp.concatenate(parts, -1)
@@ -151,8 +153,8 @@ def beside(left: Matrix, right: Matrix) -> Matrix:
 
 def symmetric(M: Matrix) -> Matrix:
     """A symmetric matrix from its lower half."""
-    if isinstance(M, Unrolled):
-        return Unrolled(
+    if isinstance(M, UnrolledMatrix):
+        return UnrolledMatrix(
             [[M.rows[max(i, j)][min(i, j)] for j in range(len(M.rows))] for i in range(len(M.rows))]
         )
     return 0.5 * (M + M.mT)
@@ -165,7 +167,7 @@ def lower_of_rows(M: Matrix) -> Matrix:
         >>> lower_of_rows(Unrolled([[3.0, 4.0], [0.0, 1.0]])).rows[0][0].item()
         5.0
     """
-    if not isinstance(M, Unrolled):
+    if not isinstance(M, UnrolledMatrix):
         return _lower_of_rows(M)
     rest, lower = [list(row) for row in M.rows], []
     columns: list[list[Any]] = []
@@ -186,7 +188,7 @@ def lower_of_rows(M: Matrix) -> Matrix:
             column.append(along)
         columns.append(column)
     lower = [[column[i] for column in columns] for i in range(len(rest))]
-    return Unrolled(lower)
+    return UnrolledMatrix(lower)
 
 
 def _lower_of_rows(M: Any) -> Any:
@@ -206,8 +208,8 @@ def _lower_of_rows(M: Any) -> Any:
 
 def semidefinite_root(P: Matrix) -> Matrix:
     """Lower triangular L with L L' = P for a P whose pivots may be zero, or less by rounding."""
-    if isinstance(P, Unrolled):
-        return Unrolled(_root_of_entries([list(row) for row in P.rows]))
+    if isinstance(P, UnrolledMatrix):
+        return UnrolledMatrix(_root_of_entries([list(row) for row in P.rows]))
 
     def step(rest: Any, j: Any) -> tuple[Any, Any]:
         column = jax.lax.dynamic_index_in_dim(rest, j, rest.ndim - 1, keepdims=False)
@@ -245,12 +247,12 @@ def unit_factors(J: Matrix, right: Matrix) -> tuple[list[Matrix], list[Any], lis
     size = J.shape[-1]
     rows = (
         [list(row) for row in J.rows]
-        if isinstance(J, Unrolled)
+        if isinstance(J, UnrolledMatrix)
         else [[J[..., i, j] for j in range(size)] for i in range(size)]
     )
     rest = (
         [row[0] for row in right.rows]
-        if isinstance(right, Unrolled)
+        if isinstance(right, UnrolledMatrix)
         else [right[..., i, 0] for i in range(size)]
     )
     columns, pivots, values = [], [], []

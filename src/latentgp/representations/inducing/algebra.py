@@ -43,7 +43,7 @@ from latentgp.representations.inducing.posterior import (
     residuals,
     scales_of,
 )
-from latentgp.representations.inducing.projected import Projected, row_marginals
+from latentgp.representations.inducing.projected import ProjectedSites, row_marginals
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
@@ -184,7 +184,7 @@ class ByVariables(Representation):
             linear, precision = linear.T * real, precision.T * real
             residuals = self._residuals(precision_of_prior, blocks, variances)
             return statistics.add(
-                blocks, *Projected.of(linear, precision, residuals, self.power)
+                blocks, *ProjectedSites.of(linear, precision, residuals, self.power)
             ), None
 
         start = no_rows(sites.linear.shape[1], centres)
@@ -220,7 +220,7 @@ class ByVariables(Representation):
             sites, other = update(rows, marginals, sites, offset)
             about = sites.about(offset)
             linear, precision = about.linear.T * real, about.precision.T * real
-            projected = Projected.of(linear, precision, residuals, self.power)
+            projected = ProjectedSites.of(linear, precision, residuals, self.power)
             return statistics.add(blocks, *projected), (sites, other)
 
         start = no_rows(sites.linear.shape[1], centres)
@@ -403,7 +403,7 @@ class ByVariables(Representation):
                 blocks, variances = kernel_blocks(kernel, centres, x)
                 residuals = self._residuals(inverse, blocks, variances)
                 own = linear.T * real, precision.T * real
-                projected = Projected.of(*own, residuals, self.power)
+                projected = ProjectedSites.of(*own, residuals, self.power)
 
                 def worth(block, linear, precision, loss, in_products, weights):
                     products = sum_over_first((in_products @ block) * block) @ precision

@@ -306,7 +306,7 @@ def update_sites(
     return sites, _posterior(kernel, centres, prior, sums, power, posterior.signed), other
 
 
-class Pulled(NamedTuple):
+class EvidenceGradient(NamedTuple):
     """Derivatives of the log evidence, sites held.
 
     Attributes:
@@ -329,7 +329,7 @@ def pull_back(
     sites: CoupledSites,
     *,
     power: float,
-) -> Pulled:
+) -> EvidenceGradient:
     """Derivatives of `condition(...).log_evidence`."""
     weights, latents = posterior.mean_weights, len(posterior.mean_weights)
     places = (posterior.kernel, posterior.centres)
@@ -367,7 +367,7 @@ def pull_back(
     through_prior = vmap_latents(lambda i, s: -i @ s @ i, inverse, in_inverse)
     reduction = jnp.stack([posterior.reduction[q, :, q] for q in range(latents)])
     evidence = 0.5 * (reduction - weights[:, :, None] * weights[:, None])
-    return Pulled(through_rows, through_prior, evidence, marginals)
+    return EvidenceGradient(through_rows, through_prior, evidence, marginals)
 
 
 def _added(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
-from latentgp.modules import stored
+from latentgp.modules import stored, stored_as
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.triangular import congruence, lower_product
 from latentgp.representations.latent_axis import vmap_latents
@@ -169,8 +169,8 @@ class Memory(NamedTuple):
         return jnp.sum(vmap_latents(worth, self.white, mean, root)) + self.constant
 
 
-@stored
-class Seen(NamedTuple):
+@stored_as("Seen")
+class ProjectedPrior(NamedTuple):
     """Streaming prior projected on other inducing points.
 
     Attributes:

@@ -11,7 +11,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.typing import Array
 
 
-class Projected(NamedTuple):
+class ProjectedSites(NamedTuple):
     """Sites for g = k' K_mm^-1 u that are left of sites for f = g + e, e ~ N(0, residual).
 
     Bui, Yan & Turner (2017, 4): with power a they are [E_e site(g + e)^a]^(1 / a).
@@ -33,7 +33,7 @@ class Projected(NamedTuple):
         precision: Float[Array, "Q B"],
         residual: Float[Array, "#Q B"],
         power: float,
-    ) -> "Projected":
+    ) -> "ProjectedSites":
         """For a power from zero, which is the variational bound."""
         if not power:
             return cls(linear, precision, precision * residual)

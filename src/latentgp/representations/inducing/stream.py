@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
 from latentgp.numerics.cholesky import Factor
-from latentgp.representations.inducing.natural_parameters import Memory, Seen, WhiteSites
+from latentgp.representations.inducing.natural_parameters import Memory, ProjectedPrior, WhiteSites
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.summary import DataSummary
 from latentgp.representations.variables import Centres, covariance_between, covariance_of
@@ -45,7 +45,7 @@ class StreamingPrior(DataSummary):
     def latents(self) -> int:
         return len(self.white.linear)
 
-    def seen(self, kernel: LatentKernel, centres: Centres) -> "Seen":
+    def seen(self, kernel: LatentKernel, centres: Centres) -> "ProjectedPrior":
         """The summary projected on other variables, under another kernel."""
         cross = covariance_between(kernel, centres, self.centres)
         grams = covariance_of(kernel, self.centres)
@@ -53,9 +53,9 @@ class StreamingPrior(DataSummary):
         def see(cross, gram, inverse, sites):
             return cross @ inverse.T, jnp.sum(sites.precision * (inverse @ gram @ inverse.T))
 
-        return Seen(*vmap_latents(see, cross, grams, self.inverse, self.white))
+        return ProjectedPrior(*vmap_latents(see, cross, grams, self.inverse, self.white))
 
-    def memory(self, seen: "Seen", prior: Factor) -> Memory:
+    def memory(self, seen: "ProjectedPrior", prior: Factor) -> Memory:
         """The factor of white inducing variables that `seen` implies, given K_mm's factor."""
         white = vmap_latents(
             lambda inverse, turn, sites: sites._turned(inverse @ turn),

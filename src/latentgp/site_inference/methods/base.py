@@ -41,13 +41,13 @@ from latentgp.site_inference.search.hyperparameters import (
     NO_STEP,
     OF_OTHERS,
     OPENING_ROWS,
-    Learned,
     Opening,
+    SearchResult,
     learn,
     on_some_rows,
 )
 from latentgp.site_inference.search.profiled_bound import (
-    Converged,
+    ConvergedPosterior,
     converge,
     converge_at,
     initial_sites,
@@ -144,7 +144,7 @@ class SiteMethod(Method):
         """Hyper-parameters at their most probable values, and a Gaussian posterior."""
         return self.at(self.searched(problem), problem)
 
-    def searched(self, problem: Problem) -> "Searched":
+    def searched(self, problem: Problem) -> "SearchOutcome":
         """The most probable hyper-parameters, and the sites there.
 
         Functions that were made for other length-scales than those found, or are too few, are made
@@ -179,7 +179,7 @@ class SiteMethod(Method):
             reached += rise
         return found
 
-    def _searched(self, problem: Problem) -> "Searched":
+    def _searched(self, problem: Problem) -> "SearchOutcome":
         """The same through the functions that a search starts with."""
         model, data, key = problem.model, problem.data, problem.key
         algorithm = self.settled(model, data.size).algorithm(model)
@@ -243,9 +243,9 @@ class SiteMethod(Method):
         converged = converged_sites(final, model, rows, converged)
         whole = finished(final.representation, converged.posterior, rows)
         converged = converged._replace(posterior=whole)
-        return Searched(final, space, bounds, rows, model, learned, converged, search)
+        return SearchOutcome(final, space, bounds, rows, model, learned, converged, search)
 
-    def at(self, found: "Searched", problem: Problem) -> Fit:
+    def at(self, found: "SearchOutcome", problem: Problem) -> Fit:
         """The result at the hyper-parameters that a search has found."""
         model, data, converged = found.model, problem.data, found.converged
         converged = converged._replace(sites=gather(converged.sites))
@@ -313,7 +313,7 @@ def _can_be_tied(likelihood: Likelihood) -> bool:
     return several and likelihood.has_gradient
 
 
-class Searched(NamedTuple):
+class SearchOutcome(NamedTuple):
     """The end of a search, from which a result is made, or its surroundings are explored.
 
     Attributes:
@@ -332,8 +332,8 @@ class Searched(NamedTuple):
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]
     rows: Data
     model: LatentGP
-    learned: Learned | None
-    converged: Converged
+    learned: SearchResult | None
+    converged: ConvergedPosterior
     search: Search
 
     @property
@@ -341,7 +341,7 @@ class Searched(NamedTuple):
         """The greatest bound plus log prior, in nats."""
         return float(self.converged.bound) if self.learned is None else self.search.best().value
 
-    def unsettled(self) -> "Searched":
+    def unsettled(self) -> "SearchOutcome":
         """The same, its functions made for other length-scales than those that were found."""
         if self.learned is None:
             return self
@@ -354,7 +354,7 @@ def start_of_search(
     space: ParameterSpace,
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     rows: Data,
-) -> Learned:
+) -> SearchResult:
     """Hyper-parameters at which another search, or a sampler, starts."""
     return learn(
         algorithm,
@@ -370,14 +370,17 @@ def start_of_search(
     )
 
 
-def learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
+def learned_model(space: ParameterSpace, learned: SearchResult) -> LatentGP:
     """The model at the end of a search, in NumPy."""
     return jax.tree.map(np.asarray, model_at(space, jnp.asarray(learned.vector)))
 
 
 def converged_sites(
-    algorithm: SiteInference, model: LatentGP, rows: Data, converged: Converged | None = None
-) -> Converged:
+    algorithm: SiteInference,
+    model: LatentGP,
+    rows: Data,
+    converged: ConvergedPosterior | None = None,
+) -> ConvergedPosterior:
     """Fixed point of site updates: the one given if its bound is finite, or from the first sites.
 
     Where there can be several, the highest from a few starts.

@@ -45,7 +45,7 @@ class SiteState(NamedTuple):
     posterior: LatentPosterior
 
 
-class Read(NamedTuple):
+class SiteStep(NamedTuple):
     """Posterior before one update, its objective, and the new sites.
 
     Attributes:
@@ -159,8 +159,8 @@ class SiteInference(eqx.Module):
 
     def sweep(
         self, state: SiteState, data: Data, step_size: float, kept: Any = None
-    ) -> tuple[SiteState, "Read"]:
-        """State after a step, and `Read` of the one before; `kept` as in `resume`."""
+    ) -> tuple[SiteState, "SiteStep"]:
+        """State after a step, and `SiteStep` of the one before; `kept` as in `resume`."""
         model, sites, posterior = state
         rows_read = data.X if kept is None else kept
         blocks = self.rule.blocks(model.likelihood)
@@ -185,7 +185,7 @@ class SiteInference(eqx.Module):
         whole = Update(state.sites, sites, marginals)
         bound = self.rule.objective(terms, state.posterior)
         merit = self.rule.merit(bound, residual_norm(whole))
-        return SiteState(model, sites, posterior), Read(state.posterior, bound, merit, whole)
+        return SiteState(model, sites, posterior), SiteStep(state.posterior, bound, merit, whole)
 
     def evidence_kind(self, model: LatentGP) -> EvidenceKind:
         """Kind of the log evidence: exact, a lower bound or an approximation."""

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.site_inference.search.algorithm import Read, SiteInference, site_form
+from latentgp.site_inference.search.algorithm import SiteInference, SiteStep, site_form
 from latentgp.site_inference.search.anderson import History, Update, accelerated
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
@@ -21,7 +21,7 @@ from latentgp.typing import Array
 _SHORTEST_STEP = 0.02
 
 
-class Ascended(NamedTuple):
+class FixedPoint(NamedTuple):
     """Result of site updates.
 
     Attributes:
@@ -32,7 +32,7 @@ class Ascended(NamedTuple):
         updates: how many there were.
     """
 
-    best: Read
+    best: SiteStep
     step_size: Float[Array, ""]
     change: Float[Array, ""]
     updates: Int[Array, ""]
@@ -46,12 +46,12 @@ class Ascended(NamedTuple):
 class _Ascent(NamedTuple):
     """Site updates so far, and the history of those since the merit last fell."""
 
-    so_far: Ascended
+    so_far: FixedPoint
     history: History
 
 
 @Program
-def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) -> Ascended:
+def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) -> FixedPoint:
     """Update sites until the bound changes by less than the tolerance, or often enough.
 
     Updates are accelerated. One that makes the merit fall is taken back: what past updates said
@@ -66,7 +66,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     full, dtype = rule.step_size, data.X.dtype
     kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
 
-    def at(sites: Sites) -> Read:
+    def at(sites: Sites) -> SiteStep:
         return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
 
     def moved(history: History, update: Update, step_size: Float[Array, ""]) -> Sites:
@@ -98,14 +98,14 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
         best = _where(first, start_at(best.update.sites.proper()), best)
         best = _where(fell | (first & jnp.isnan(after.merit)), best, after)
         empty = History.empty(sites)
-        so_far = Ascended(
+        so_far = FixedPoint(
             best, jnp.minimum(full, shorter), jnp.where(goes_on, jnp.inf, change), updates + 1
         )
         return _Ascent(so_far, _where(fell | first, empty, longer))
 
     nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
 
-    def start_at(sites: Sites) -> Read:
+    def start_at(sites: Sites) -> SiteStep:
         """Initial state of the iteration, its bound not yet known."""
         stay = nowhere.update._replace(sites=sites, target=sites)
         unknown, least = (
@@ -114,7 +114,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
         )
         return nowhere._replace(bound=unknown, merit=least, update=stay)
 
-    start = Ascended(
+    start = FixedPoint(
         start_at(sites),
         jnp.asarray(full, dtype),
         jnp.asarray(jnp.inf, dtype),

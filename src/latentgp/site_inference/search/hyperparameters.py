@@ -53,7 +53,7 @@ NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
 OF_OTHERS = "the inducing functions were made for length-scales other than those it found"
 
 
-class Learned(NamedTuple):
+class SearchResult(NamedTuple):
     """Result of the search for hyper-parameters.
 
     Attributes:
@@ -93,7 +93,7 @@ def learn(
     tolerance: float,
     search: Search,
     key: Key[jax.Array, ""],
-) -> Learned:
+) -> SearchResult:
     """Maximise the bound plus log prior over hyper-parameters.
 
     The first run starts at the model's own values, or where a run on a thinned set of rows has
@@ -139,7 +139,7 @@ def learn(
         search.run.close()
     search.run.save(runs.sites)
     best = search.best()
-    return Learned(best.vector, runs.sites, *runs.endings[best.restart])
+    return SearchResult(best.vector, runs.sites, *runs.endings[best.restart])
 
 
 def on_some_rows(algorithm: SiteInference, data: Data, rows: int) -> tuple[SiteInference, Data]:

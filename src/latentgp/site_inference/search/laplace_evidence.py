@@ -18,7 +18,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
-from latentgp.site_inference.search.fixed_point import Ascended
+from latentgp.site_inference.search.fixed_point import FixedPoint
 from latentgp.site_inference.search.gradients import slope_of_rows, with_kernel
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
@@ -40,7 +40,7 @@ def mode_of(
     rule: SiteRule,
     model: LatentGP,
     data: Data,
-    ascended: Ascended,
+    ascended: FixedPoint,
 ) -> Mode:
     """Laplace's approximation where an ascent has ended; `rule` is that of `at_the_mode`."""
     exact = eqx.tree_at(lambda a: a.rule, algorithm, rule)
@@ -63,7 +63,7 @@ def slope_at_mode(
     rule: SiteRule,
     model: LatentGP,
     data: Data,
-    ascended: Ascended,
+    ascended: FixedPoint,
 ) -> tuple[Float[Array, ""], LatentGP]:
     """Laplace's evidence and its derivative, with the implicit term of the mode.
 

@@ -24,7 +24,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.site_inference.search.anderson import Update
-from latentgp.site_inference.search.fixed_point import Ascended, ascend
+from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
 from latentgp.site_inference.search.laplace_evidence import mode_of, slope_at_mode
 from latentgp.sites.coupled import Sites
@@ -115,7 +115,7 @@ def _evaluate_ascended(
     space: ParameterSpace,
     vector: Float[Array, "H"],
     data: Data,
-    ascended: Ascended,
+    ascended: FixedPoint,
 ) -> Evaluation:
     """The bound where an ascent has ended, and its gradient."""
     model, pull_model = jax.vjp(space.to_model, vector)
@@ -133,7 +133,7 @@ def _evaluate_ascended(
 
 
 def slope_at(
-    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: FixedPoint
 ) -> tuple[Float[Array, ""], LatentGP]:
     """The bound where an ascent has ended, in nats, and its derivative in the model."""
     at_the_mode = algorithm.rule.at_the_mode()
@@ -143,7 +143,7 @@ def slope_at(
 
 
 def _slope_at_fixed_point(
-    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: FixedPoint
 ) -> tuple[Float[Array, ""], LatentGP]:
     """Gradient of the bound (or approximate evidence) where it is stationary in the sites."""
     posterior, bound, _, update = ascended.best
@@ -156,7 +156,7 @@ def _slope_at_fixed_point(
     return bound, with_kernel(in_model, pullback.kernel)
 
 
-class Converged(NamedTuple):
+class ConvergedPosterior(NamedTuple):
     """Posterior whose sites have converged.
 
     Attributes:
@@ -182,7 +182,7 @@ def converge_at(
     vector: Float[Array, "H"],
     data: Data,
     sites: Sites,
-) -> Converged:
+) -> ConvergedPosterior:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
     if row_sums(algorithm.representation) is not None:
         return converge(algorithm, model_at(space, vector), data, sites)
@@ -191,7 +191,9 @@ def converge_at(
     return converge(algorithm, model_at(space, vector), data, sites)
 
 
-def converge(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) -> Converged:
+def converge(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
+) -> ConvergedPosterior:
     """The posterior at fixed hyper-parameters."""
     if algorithm.rule.sites_are_fixed(model.likelihood):
         return _converge_exact(algorithm, model, data)
@@ -202,7 +204,7 @@ def converge(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
     at_the_mode = algorithm.rule.at_the_mode()
     if at_the_mode is not None:
         sites, posterior, bound = mode_of(algorithm, at_the_mode, model, data, ascended)
-    return Converged(posterior, sites, bound, ascended.updates, ascended.change, improper)
+    return ConvergedPosterior(posterior, sites, bound, ascended.updates, ascended.change, improper)
 
 
 @Program
@@ -213,7 +215,7 @@ def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> 
 
 
 @Program
-def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
+def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> ConvergedPosterior:
     return _exact(algorithm, model, data)
 
 
@@ -224,7 +226,7 @@ def _evaluate_exact(
     vector: Float[Array, "H"],
     data: Data,
     sites: Sites,
-) -> tuple[Evaluation, Converged]:
+) -> tuple[Evaluation, ConvergedPosterior]:
     """Sites that are the likelihood itself: differentiate the evidence straight through them."""
 
     def objective(vector):
@@ -269,7 +271,7 @@ def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) ->
     return _exact(algorithm, model, data).bound
 
 
-def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
+def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> ConvergedPosterior:
     """Where sites are the likelihood itself; only the bound has derivatives, and not of sums."""
     offset = prior_mean(model, data)
     none, anywhere = algorithm.no_sites(offset), Marginals(offset, jnp.ones_like(offset))
@@ -281,7 +283,9 @@ def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
         bound, posterior = log_evidence_and_posterior(
             algorithm.representation, model.kernel, data.X, sites.about(offset)
         )
-    return Converged(posterior, sites, bound, *_one_update(bound), jnp.zeros((), jnp.int32))
+    return ConvergedPosterior(
+        posterior, sites, bound, *_one_update(bound), jnp.zeros((), jnp.int32)
+    )
 
 
 def _one_update(bound: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:

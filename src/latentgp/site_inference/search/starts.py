@@ -21,8 +21,12 @@ from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
-from latentgp.site_inference.search.fixed_point import Ascended, ascend
-from latentgp.site_inference.search.profiled_bound import Converged, converge, initial_sites
+from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
+from latentgp.site_inference.search.profiled_bound import (
+    ConvergedPosterior,
+    converge,
+    initial_sites,
+)
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
 
@@ -46,7 +50,9 @@ def starting_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> Sit
     return first if higher is usual else higher.sites
 
 
-def raised(algorithm: SiteInference, model: LatentGP, data: Data, reached: Converged) -> Converged:
+def raised(
+    algorithm: SiteInference, model: LatentGP, data: Data, reached: ConvergedPosterior
+) -> ConvergedPosterior:
     """End of the updates, or a higher one from another start; at fixed hyper-parameters."""
     if not has_several_ends(algorithm, model):
         return reached
@@ -84,7 +90,7 @@ def is_higher(other: Any, reached: Any) -> bool:
     return bool(np.isfinite(other) & ~(other <= reached + GAIN))
 
 
-def ascended_from_best(algorithm: SiteInference, model: LatentGP, data: Data) -> Ascended:
+def ascended_from_best(algorithm: SiteInference, model: LatentGP, data: Data) -> FixedPoint:
     """The ascent from the first sites, or the higher one from the modes of rows; traceable."""
     usual = ascend(algorithm, model, data, algorithm.first_sites(model, data))
     if not has_several_ends(algorithm, model):

@@ -268,7 +268,7 @@ def fit(
         if not stopped:
             typer.echo(f"Model written to {out}.")
     if stopped:
-        raise _Stopped(f"{out} was written with what was learned until then{kept}")
+        raise _Interruption(f"{out} was written with what was learned until then{kept}")
 
 
 @app.command()
@@ -532,7 +532,7 @@ def main() -> None:
     except (InputError, ProcessLost) as error:
         typer.echo(f"error: {error}", err=True)
         leave()
-    except _Stopped as stopped:
+    except _Interruption as stopped:
         typer.echo(f"stopped: {stopped}", err=True)
         leave(_STOPPED_STATUS)
     except SystemExit as ended:  # of Typer, after Ctrl-C too
@@ -543,7 +543,7 @@ def main() -> None:
         raise
 
 
-class _Stopped(Exception):
+class _Interruption(Exception):
     """Ctrl-C, and what is left of the work in words."""
 
 
@@ -552,7 +552,7 @@ def _stoppable(said: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        raise _Stopped(said) from interrupt
+        raise _Interruption(said) from interrupt
 
 
 def _joined_devices(coordinator: str | None, processes: int, process: int) -> Any:

@@ -15,7 +15,7 @@ from latentgp.parameters.summary import aligned
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.estimators import GPClassifier, GPOrdinalClassifier
 from latentgp.surfaces.evaluation import plots
-from latentgp.surfaces.evaluation.comparison import LEVELS, Compared, interval_coverages
+from latentgp.surfaces.evaluation.comparison import LEVELS, ComparisonRow, interval_coverages
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.tables.scores import uncensored
 from latentgp.surfaces.tables.values import Tell, warn
@@ -86,7 +86,7 @@ def print_comparison(found: "Comparison", target: str) -> None:
     distances = {"error": "error"} if classes else distances
     if found.advice:  # of representations, where cost counts
         distances = dict([*distances.items()][:1])
-    shown: dict[str, Callable[[Compared], str]] = {
+    shown: dict[str, Callable[[ComparisonRow], str]] = {
         "NLPD": lambda row: f"{row.nlpd:.3f}",
         "behind": lambda row: f"{row.nlpd - found.rows[0].nlpd:.3f}",
         "± s.e.": lambda row: f"{row.standard_error:.3f}",

@@ -25,7 +25,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.progress import Callback
 from latentgp.runtime.x64 import double_precision
 from latentgp.surfaces.evaluation.draws import (
-    Drawn,
+    LatentDraws,
     draws_of_chains,
     probabilities_at_draws,
     scores_of_draws,
@@ -303,7 +303,7 @@ def _predicted(
 ) -> Difference | None:
     """Class probabilities or means of y, under each draw and under the fit."""
     chains, draws = exact.f.shape[:2]
-    drawn: Drawn = draws_of_chains(exact, places)
+    drawn: LatentDraws = draws_of_chains(exact, places)
     predictive = result.posterior.predict(seen.X, **seen.side_information)
     if predictive.likelihood.targets == "class":
         values = probabilities_at_draws(drawn, seen.side_information)

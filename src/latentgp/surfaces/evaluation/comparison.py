@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from latentgp.choosing.registry import METHODS
 from latentgp.errors import InputError, ProcessLost
-from latentgp.modules import stored
+from latentgp.modules import stored, stored_as
 from latentgp.runtime.apart import apart
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.estimators import (
@@ -44,8 +44,8 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
 }
 
 
-@stored
-class Compared(NamedTuple):
+@stored_as("Compared")
+class ComparisonRow(NamedTuple):
     """Scores of one likelihood and method on the held-out rows.
 
     Attributes:
@@ -101,7 +101,7 @@ class Comparison(NamedTuple):
     """
 
     task: Task
-    rows: tuple[Compared, ...]
+    rows: tuple[ComparisonRow, ...]
     trained_on: int
     held_out: int
     notes: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Comparison(NamedTuple):
     verdict: str = ""
 
 
-Scored = tuple[Compared, np.ndarray]  # with the NLPD of every row
+Scored = tuple[ComparisonRow, np.ndarray]  # with the NLPD of every row
 
 
 class _Contender(NamedTuple):
@@ -256,7 +256,7 @@ def _apart(*given: Any) -> Scored:
     except ProcessLost as lost:
         _, test, _, _, contender, _ = arguments
         seconds, note = time.monotonic() - began, f"There is no fit: {lost}. Raise the budget."
-        row = Compared(str(contender), _NAN, _NAN, seconds=seconds, note=note)
+        row = ComparisonRow(str(contender), _NAN, _NAN, seconds=seconds, note=note)
         return row, np.full(len(test), _NAN)
     return row._replace(memory=memory), nlpd
 
@@ -286,7 +286,7 @@ def _one(
             )
     except InputError as error:
         seconds = time.perf_counter() - started
-        row = Compared(name, _NAN, _NAN, seconds=seconds, note=str(error))
+        row = ComparisonRow(name, _NAN, _NAN, seconds=seconds, note=str(error))
         return row, np.full(len(test), _NAN)
     seconds = time.perf_counter() - started
     nlpd, scores, censored = _scores(model, test)
@@ -295,7 +295,7 @@ def _one(
         notes.append(f"Of {censored} censored rows only the density is scored.")
     bound, note = _bound(model, len(train)), " ".join(notes)
     mean = float(np.mean(nlpd))
-    return Compared(name, mean, _NAN, seconds=seconds, bound=bound, note=note, **scores), nlpd
+    return ComparisonRow(name, mean, _NAN, seconds=seconds, bound=bound, note=note, **scores), nlpd
 
 
 def _bound(model: TableModel, rows: int) -> float:
@@ -318,7 +318,7 @@ def _standard_error(values: np.ndarray) -> float:
 def _scores(
     model: TableModel, test: "pd.DataFrame"
 ) -> tuple[Float[np.ndarray, "N"], dict[str, float], int]:
-    """NLPD a row, other scores by their names in `Compared`, and number of censored rows."""
+    """NLPD a row, other scores by their names in `ComparisonRow`, and number of censored rows."""
     estimator = model.estimator
     X, y, side = model.encoded(test)
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):

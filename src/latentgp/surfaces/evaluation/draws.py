@@ -29,7 +29,7 @@ from latentgp.surfaces.evaluation.row_scores import (
 from latentgp.typing import Array
 
 
-class Drawn(NamedTuple):
+class LatentDraws(NamedTuple):
     """Draws of f at rows, with the likelihood of each draw.
 
     Attributes:
@@ -43,7 +43,7 @@ class Drawn(NamedTuple):
     own: bool
 
 
-def draws_at(posterior: Posterior, X: Any, key: Key[Array, ""], number: int) -> Drawn:
+def draws_at(posterior: Posterior, X: Any, key: Key[Array, ""], number: int) -> LatentDraws:
     """Draws of f at rows, each from its marginal: rows are not drawn together."""
     components, law = posterior.components.prepared(), posterior.components.law
     picked = components.pick(key, number)
@@ -51,10 +51,10 @@ def draws_at(posterior: Posterior, X: Any, key: Key[Array, ""], number: int) -> 
     noise = np.asarray(jax.random.normal(jax.random.fold_in(key, 1), shape, np.float64))
     columns = max(components.columns, number * noise.shape[1])
     f = apply_in_buckets(_f_at, components, picked, noise, rows=np.asarray(X), columns=columns)
-    return Drawn(np.moveaxis(f, 1, 0), _picked(law, picked), law.own)
+    return LatentDraws(np.moveaxis(f, 1, 0), _picked(law, picked), law.own)
 
 
-def draws_of_chains(posterior: HoldsDraws, places: Any) -> Drawn:
+def draws_of_chains(posterior: HoldsDraws, places: Any) -> LatentDraws:
     """Draws that chains made at some of the rows that they watched, counted among these."""
     f = posterior.f[:, :, places]
     own = {
@@ -65,7 +65,7 @@ def draws_of_chains(posterior: HoldsDraws, places: Any) -> Drawn:
     likelihood = posterior.model.likelihood
     if own:
         likelihood = _with_parameters(posterior.model, own)
-    return Drawn(f.reshape(-1, *f.shape[2:]), likelihood, bool(own))
+    return LatentDraws(f.reshape(-1, *f.shape[2:]), likelihood, bool(own))
 
 
 @jax.jit
@@ -89,7 +89,9 @@ def _f_at(components: Components, picked: Array, noise: Array, X: Array) -> Floa
 
 
 @double_precision
-def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInformation) -> RowScores:
+def scores_of_draws(
+    drawn: LatentDraws, y: Float[np.ndarray, "N *P"], side: SideInformation
+) -> RowScores:
     """Scores at every draw: all have S first."""
     likelihood = drawn.likelihood
 
@@ -114,13 +116,13 @@ def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInform
 
 
 @double_precision
-def probabilities_at_draws(drawn: Drawn, side: SideInformation) -> Float[np.ndarray, "S N K"]:
+def probabilities_at_draws(drawn: LatentDraws, side: SideInformation) -> Float[np.ndarray, "S N K"]:
     """Probabilities of the classes under every draw."""
     nobody = np.zeros(drawn.f.shape[1])
     return _asked("class_probabilities", drawn, nobody, side)
 
 
-def _asked(question: str, drawn: Drawn, y: Any, side: SideInformation) -> Any:
+def _asked(question: str, drawn: LatentDraws, y: Any, side: SideInformation) -> Any:
     found = _at_draws(question, drawn.own, drawn.likelihood, drawn.f, y, dict(side))
     return jax.tree.map(np.asarray, found)
 

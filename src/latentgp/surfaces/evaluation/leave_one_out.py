@@ -37,7 +37,7 @@ from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.sites.coupled import Sites
 from latentgp.surfaces.evaluation.cavities import cavities
 from latentgp.surfaces.evaluation.draws import (
-    Drawn,
+    LatentDraws,
     draws_at,
     draws_of_chains,
     efficiency_of,
@@ -555,7 +555,7 @@ def _log_prob_moments(components: Components, rows: Any) -> tuple[Array, Array]:
 def _by_draws(posterior: Posterior, data: Data) -> _Scores:
     """By importance sampling under the posterior's marginals, which are taken for exact."""
 
-    def drawn(chunk: Any) -> Drawn:
+    def drawn(chunk: Any) -> LatentDraws:
         X = np.asarray(data.X)[chunk]
         return draws_at(posterior, X, jax.random.key(0), _DRAWS)
 
@@ -575,7 +575,7 @@ def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Scores:
     first[origin[::-1]] = np.arange(len(watched))[::-1]
     seen = np.flatnonzero(first >= 0)
 
-    def drawn(chunk: Any) -> Drawn:
+    def drawn(chunk: Any) -> LatentDraws:
         return draws_of_chains(posterior, first[seen[chunk]])
 
     found = _reweighted(drawn, merged.select(seen), efficiency_of(posterior))

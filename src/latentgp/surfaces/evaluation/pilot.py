@@ -13,7 +13,7 @@ from latentgp.extensions import offers
 from latentgp.representations import Dense, Inducing, Representation
 
 if TYPE_CHECKING:
-    from latentgp.surfaces.evaluation.comparison import Compared
+    from latentgp.surfaces.evaluation.comparison import ComparisonRow
 
 _SEARCH, _END = 0.35, 2.0  # of a fit's share of the budget: its search, and when it is given up
 
@@ -122,7 +122,7 @@ def sampled(rows: int, most: int) -> list[str]:
     ]
 
 
-def cut_short(rows: Sequence["Compared"]) -> list[str]:
+def cut_short(rows: Sequence["ComparisonRow"]) -> list[str]:
     """A note if searches for hyper-parameters had too little time, or there was no fit in it."""
     names = [row.name for row in rows if np.isnan(row.nlpd) or "max_seconds" in row.note]
     if not names:
@@ -133,14 +133,14 @@ def cut_short(rows: Sequence["Compared"]) -> list[str]:
     ]
 
 
-def within_two_errors(rows: Sequence["Compared"]) -> list["Compared"]:
+def within_two_errors(rows: Sequence["ComparisonRow"]) -> list["ComparisonRow"]:
     """Contenders no more than two standard errors behind the best, the fastest fit first."""
     fitted = [row for row in rows if not np.isnan(row.nlpd)]
     close = [row for row in fitted if row.nlpd - fitted[0].nlpd <= 2 * row.standard_error]
     return sorted(close or fitted[:1], key=lambda row: row.seconds)
 
 
-def advice(rows: Sequence["Compared"], code: dict[str, str]) -> str:
+def advice(rows: Sequence["ComparisonRow"], code: dict[str, str]) -> str:
     """A sentence that says which contender to take, and how.
 
     Args:

@@ -21,7 +21,7 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.runtime.writing import writing, written_whole
 from latentgp.runtime.x64 import double_precision
 from latentgp.surfaces.export.program import file_text
-from latentgp.surfaces.export.trace import Traced, side_choices, trace
+from latentgp.surfaces.export.trace import TracedPredictions, side_choices, trace
 from latentgp.validation import checked_inputs, checked_side
 
 Format = Literal["numpy", "stablehlo"]
@@ -171,7 +171,7 @@ def _places(posterior: Posterior) -> Any:
 
 def _told(
     posterior: Posterior,
-    traced: Traced,
+    traced: TracedPredictions,
     X: Float[np.ndarray, "N D"],
     side: dict[str, np.ndarray],
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -226,7 +226,7 @@ def _checked(text: str, tolerance: float) -> float:
 
 
 @double_precision
-def _stablehlo(traced: Traced, folder: Path) -> dict[str, Path]:
+def _stablehlo(traced: TracedPredictions, folder: Path) -> dict[str, Path]:
     """One file a program."""
     if find_spec("flatbuffers") is None:
         raise InputError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from latentgp._version import __version__
 from latentgp.runtime.x64 import double_precision
-from latentgp.surfaces.export.trace import Traced
+from latentgp.surfaces.export.trace import TracedPredictions
 from latentgp.surfaces.export.writer import Constants, needed_helpers, program
 
 _COPIED = "# Copied from here.\n"
@@ -85,7 +85,11 @@ def main(arguments):
 
 @double_precision
 def file_text(
-    traced: Traced, about: dict[str, Any], tests: dict[str, np.ndarray], *, of_tables: bool
+    traced: TracedPredictions,
+    about: dict[str, Any],
+    tests: dict[str, np.ndarray],
+    *,
+    of_tables: bool,
 ) -> str:
     """Text of a file that predicts with NumPy alone.
 
@@ -116,7 +120,7 @@ def file_text(
     return "\n\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _programs(traced: Traced, constants: Constants) -> tuple[str, dict[str, str]]:
+def _programs(traced: TracedPredictions, constants: Constants) -> tuple[str, dict[str, str]]:
     """Source of all programs, and the function of each; equal ones are written once."""
     texts: dict[str, str] = {}
     names: dict[str, str] = {}

@@ -33,7 +33,7 @@ class Size(NamedTuple):
     fixed: bool
 
 
-class Traced(NamedTuple):
+class TracedPredictions(NamedTuple):
     """Predictions of a posterior as functions of arrays.
 
     Attributes:
@@ -50,7 +50,9 @@ class Traced(NamedTuple):
 
 
 @double_precision
-def trace(posterior: Posterior, *, second_class: bool = False, quantiles: bool = True) -> Traced:
+def trace(
+    posterior: Posterior, *, second_class: bool = False, quantiles: bool = True
+) -> TracedPredictions:
     """Trace the predictions.
 
     Args:
@@ -82,7 +84,9 @@ def _sizes() -> list[Size]:
     return [Size(every, None, False), Size(few, _PIECE, False), Size(_PIECE, _PIECE, True)]
 
 
-def _traced(posterior: Posterior, size: Size, second_class: bool, quantiles: bool) -> Traced:
+def _traced(
+    posterior: Posterior, size: Size, second_class: bool, quantiles: bool
+) -> TracedPredictions:
     components = jax.tree.map(jnp.asarray, fresh(posterior.components.prepared()))
     law = components.law
 
@@ -115,7 +119,7 @@ def _traced(posterior: Posterior, size: Size, second_class: bool, quantiles: boo
         arguments["second_class"] = ("f",)
     numbers = max(components.columns, _NODES * components.size)
     fitting = 1 << max(5, min(10, (_NUMBERS // numbers).bit_length() - 1))
-    return Traced(programs, arguments, size.most or fitting, size.fixed)
+    return TracedPredictions(programs, arguments, size.most or fitting, size.fixed)
 
 
 def _is_asked(question: str, likelihood: Likelihood) -> bool:

@@ -26,19 +26,19 @@ _CALLS = {
 }
 
 
-class Known(NamedTuple):
+class ConstantValue(NamedTuple):
     """A value that no row changes."""
 
     array: Any
 
 
-class Named(NamedTuple):
+class NamedValue(NamedTuple):
     """A value that is computed where the file is used, by its variable there."""
 
     name: str
 
 
-Value = Known | Named
+Value = ConstantValue | NamedValue
 
 
 class Statement(NamedTuple):
@@ -91,7 +91,7 @@ class Writer:
 
     def text(self, value: Value) -> str:
         """A value as an expression."""
-        if isinstance(value, Named):
+        if isinstance(value, NamedValue):
             return value.name
         if _is_key(value.array):
             raise InputError(
@@ -108,10 +108,10 @@ class Writer:
     def run(self, jaxpr: Jaxpr, consts: Sequence[Any], arguments: Sequence[Value]) -> list[Value]:
         """Write the equations; what they give."""
         known: dict[Any, Value] = dict(zip(jaxpr.invars, arguments, strict=True))
-        known |= {var: Known(a) for var, a in zip(jaxpr.constvars, consts, strict=True)}
+        known |= {var: ConstantValue(a) for var, a in zip(jaxpr.constvars, consts, strict=True)}
 
         def read(var: Any) -> Value:
-            return Known(np.asarray(var.val)) if isinstance(var, Literal) else known[var]
+            return ConstantValue(np.asarray(var.val)) if isinstance(var, Literal) else known[var]
 
         for equation in jaxpr.eqns:
             found = self._equation(equation, [read(var) for var in equation.invars])
@@ -125,20 +125,20 @@ class Writer:
             jaxpr, consts = (inner.jaxpr, inner.consts) if _is_closed(inner) else (inner, ())
             return self.run(jaxpr, consts, values)
         if name == "platform_index":
-            return [Known(np.int32(_of_processors(equation.params["platforms"])))]
-        if name == "cond" and isinstance(values[0], Known):
+            return [ConstantValue(np.int32(_of_processors(equation.params["platforms"])))]
+        if name == "cond" and isinstance(values[0], ConstantValue):
             branches = equation.params["branches"]
             chosen = branches[int(np.clip(values[0].array, 0, len(branches) - 1))]
             return self.run(chosen.jaxpr, chosen.consts, values[1:])
         sizes_known = all(_is_sized(var.aval) for var in equation.outvars)
-        if sizes_known and all(isinstance(value, Known) for value in values):
-            return [Known(a) for a in _worked_out(equation, [v.array for v in values])]  # pyright: ignore[reportAttributeAccessIssue]
+        if sizes_known and all(isinstance(value, ConstantValue) for value in values):
+            return [ConstantValue(a) for a in _worked_out(equation, [v.array for v in values])]  # pyright: ignore[reportAttributeAccessIssue]
         if name in IDENTITIES or _changes_nothing(equation):
             return values
         if name in LOOPS:
             return LOOPS[name](self, equation, values)
-        if name == "gather" and isinstance(values[1], Known) and values[1].array.ndim == 1:
-            values[1:] = [Named(window(equation, values[1].array))]
+        if name == "gather" and isinstance(values[1], ConstantValue) and values[1].array.ndim == 1:
+            values[1:] = [NamedValue(window(equation, values[1].array))]
         if name not in RULES:
             raise InputError(
                 f"The prediction needs JAX's primitive {name!r}, which has no form in NumPy here; "
@@ -147,7 +147,7 @@ class Writer:
         expression = RULES[name](equation, *map(self.text, values))
         targets = self.new(len(equation.outvars))
         self.add(targets, f"{', '.join(targets)} = {expression}")
-        return [Named(target) for target in targets]
+        return [NamedValue(target) for target in targets]
 
     def add(self, targets: Iterable[str], *lines: str) -> None:
         """Append a statement."""
@@ -167,7 +167,7 @@ def program(name: str, closed: ClosedJaxpr, arguments: Sequence[str], constants:
     """Source of a function of arrays that share their first axis, whose size is n."""
     jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)  # pyright: ignore[reportArgumentType]
     writer = Writer(constants)
-    found = writer.run(jaxpr, closed.consts, [Named(argument) for argument in arguments])  # pyright: ignore[reportArgumentType]
+    found = writer.run(jaxpr, closed.consts, [NamedValue(argument) for argument in arguments])  # pyright: ignore[reportArgumentType]
     body = writer.lines(f"return [{', '.join(map(writer.text, found))}]")
     header = [f"def {name}({', '.join(arguments)}):", f"    n = len({arguments[0]})"]
     return "\n".join([*header, *_indented(body)])
@@ -232,7 +232,7 @@ def _scan(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
         writer.new(len(values) - consts - carried, "x"),
     )
     kept = writer.new(len(closed.jaxpr.outvars) - carried, "y")
-    named = [Named(name) for name in (*carry, *rows)]
+    named = [NamedValue(name) for name in (*carry, *rows)]
     for name, whole in zip(rows, values[consts + carried :], strict=True):
         body.add([name], f"{name} = {writer.text(whole)}[{index}]")
     found = body.run(closed.jaxpr, closed.consts, [*values[:consts], *named])
@@ -251,14 +251,14 @@ def _scan(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
         shape, kind = sizes(var.aval.shape), numpy_type(var.aval.dtype)
         lines.append(f"{name} = np.array({name}{turned}, dtype={kind}).reshape({shape})")
     writer.add((*carry, *kept), *lines)
-    return [Named(name) for name in (*carry, *kept)]
+    return [NamedValue(name) for name in (*carry, *kept)]
 
 
 def _while(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
     given = equation.params
     of_cond, of_body = given["cond_nconsts"], given["body_nconsts"]
     carry = writer.new(len(values) - of_cond - of_body, "c")
-    named = [Named(name) for name in carry]
+    named = [NamedValue(name) for name in carry]
     asking, body = writer.nested(), writer.nested()
     cond, loop = given["cond_jaxpr"], given["body_jaxpr"]
     (goes_on,) = asking.run(cond.jaxpr, cond.consts, [*values[:of_cond], *named])
@@ -297,7 +297,7 @@ def _cond(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
         lines += [f"{'elif' if place else 'if'} {writer.text(values[0])} == {place}:"]
         lines += _indented(own or ["pass"])
     writer.add(targets, *lines)
-    return [Named(target) for target in targets]
+    return [NamedValue(target) for target in targets]
 
 
 LOOPS: dict[str, Callable[[Writer, Any, list[Value]], list[Value]]] = {

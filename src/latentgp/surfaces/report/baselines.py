@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from latentgp.rows.data import Data
-from latentgp.surfaces.report.judged import Judged
+from latentgp.surfaces.report.judged import Assessment
 
 _FOLDS = 5
 _ROWS = 20_000
@@ -34,7 +34,7 @@ class Baseline(NamedTuple):
     probabilities: Float[np.ndarray, "N K"] | None = None
 
 
-def baselines(judged: Judged) -> Iterator[Baseline]:
+def baselines(judged: Assessment) -> Iterator[Baseline]:
     """The same prediction for all rows, and a linear model, each from the other folds' rows."""
     from sklearn.linear_model import LogisticRegression, PoissonRegressor, RidgeCV
     from sklearn.pipeline import make_pipeline
@@ -65,7 +65,7 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
             yield _numbers(judged, folds, "a linear model", pipeline, count=count)
 
 
-def _inputs(judged: Judged) -> Float[np.ndarray, "N E"]:
+def _inputs(judged: Assessment) -> Float[np.ndarray, "N E"]:
     """Inputs of a linear model: the columns, one for each label of numbered ones."""
     numbered = list(judged.model.encoder.numbered)
     others = [np.delete(judged.X, numbered, axis=1)]
@@ -73,7 +73,7 @@ def _inputs(judged: Judged) -> Float[np.ndarray, "N E"]:
     return np.concatenate([*others, *of_labels], axis=1).astype(float)
 
 
-def _classes(judged: Judged, folds: np.ndarray, name: str, linear: Any) -> Baseline:
+def _classes(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Baseline:
     classes = list(() if judged.classes is None else judged.classes)
     place = {label: k for k, label in enumerate(classes)}
     numbers = np.array([place[label] for label in judged.y])
@@ -92,7 +92,9 @@ def _classes(judged: Judged, folds: np.ndarray, name: str, linear: Any) -> Basel
     return Baseline(name, np.log(given[np.arange(len(numbers)), numbers]), None, given)
 
 
-def _numbers(judged: Judged, folds: np.ndarray, name: str, linear: Any, *, count: bool) -> Baseline:
+def _numbers(
+    judged: Assessment, folds: np.ndarray, name: str, linear: Any, *, count: bool
+) -> Baseline:
     """Normal about the mean, or negative-binomial of the others' over-dispersion."""
     y = judged.y.astype(float)
     mean, density = np.zeros(len(y)), np.zeros(len(y))

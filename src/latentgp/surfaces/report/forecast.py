@@ -10,7 +10,7 @@ from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.effects import evenly_spaced, in_words
 from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
 from latentgp.surfaces.report.figures import new_axes, svg_of
-from latentgp.surfaces.report.judged import Judged
+from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn
 from latentgp.surfaces.tables.values import column_of, texts_in
 
@@ -21,7 +21,7 @@ _SERIES = 4
 _DRAWN = 2_000
 
 
-def forecast(judged: Judged) -> Section | None:
+def forecast(judged: Assessment) -> Section | None:
     """Pictures of the series; None of what is no time series."""
     import pandas as pd
 
@@ -99,7 +99,7 @@ def forecast(judged: Judged) -> Section | None:
 
 
 def _classes(
-    judged: Judged, axes: Any, times: Any, found: Any, last: Any, number: int, of: str
+    judged: Assessment, axes: Any, times: Any, found: Any, last: Any, number: int, of: str
 ) -> Figure:
     """Probabilities of more than two classes."""
     from latentgp.surfaces.evaluation.effects import Dependence
@@ -120,7 +120,7 @@ def _end_of_rows(axes: Any, last: Any) -> None:
     axes.axvline(last, color=plots.GREY, linestyle="--", linewidth=1.0, zorder=1)
 
 
-def _side(judged: Judged) -> tuple[dict[str, float], np.ndarray, str]:
+def _side(judged: Assessment) -> tuple[dict[str, float], np.ndarray, str]:
     """Side information of the forecast, what targets are multiplied by, and words about it."""
     side, scale, said = {}, np.ones(len(judged.y)), ""
     for name, values in judged.data.side_information.items():

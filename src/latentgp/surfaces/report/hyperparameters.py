@@ -19,7 +19,7 @@ from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
 from latentgp.surfaces.report.figures import new_axes, svg_of
-from latentgp.surfaces.report.judged import Judged
+from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.report.names import names_of
 from latentgp.surfaces.tables.model import TableModel
 
@@ -33,7 +33,7 @@ Marginals = Mapping[str, HyperparameterMarginal]
 Names = Mapping[str, str]
 
 
-def hyperparameters(judged: Judged) -> Section:
+def hyperparameters(judged: Assessment) -> Section:
     """Posteriors of hyper-parameters beside their priors."""
     posterior, names = judged.model.estimator.posterior_, names_of(judged.model)
     found = getattr(posterior, "hyperparameter_marginals", None)
@@ -52,7 +52,7 @@ def hyperparameters(judged: Judged) -> Section:
     return Section("hyperparameters", "What was learned about the hyper-parameters?", blocks)
 
 
-def _optimised(judged: Judged, names: Names) -> list[Block]:
+def _optimised(judged: Assessment, names: Names) -> list[Block]:
     """Values, and the posterior around them if it can be had; priors alone if not."""
     estimator = judged.model.estimator
     priors = getattr(estimator, "priors_", {})
@@ -86,7 +86,7 @@ def _optimised(judged: Judged, names: Names) -> list[Block]:
     return [*([_values(estimator, rest, names)] if rest else []), *blocks]
 
 
-def _around_optimum(judged: Judged) -> Marginals:
+def _around_optimum(judged: Assessment) -> Marginals:
     """Laplace's approximation.
 
     Raises:

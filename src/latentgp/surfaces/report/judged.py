@@ -24,7 +24,7 @@ _MOSTLY = 0.5  # of the rows known to the model: then they are judged as its own
 
 
 @dataclass(frozen=True)
-class Judged:
+class Assessment:
     """Predictions and targets, a row each.
 
     Attributes:
@@ -78,7 +78,7 @@ class Judged:
         return u[self.uncensored & np.isfinite(u)]
 
 
-def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
+def judged(model: TableModel, frame: "pd.DataFrame") -> Assessment:
     """Predict every row: from the others where the model has learned from it, else as a new one.
 
     Args:
@@ -110,7 +110,7 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
         except InputError as error:
             told = (f"Rows cannot be left out of this posterior: {error}",)
         else:
-            return Judged(
+            return Assessment(
                 **plain,
                 log_density=left.log_density,
                 left_out=True,
@@ -128,7 +128,7 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
     up_to = predictive.cdf(numbers) if numeric else None
     counts = predictive.likelihood.targets == "count"
     below = up_to - np.exp(density) if counts and up_to is not None else up_to
-    return Judged(
+    return Assessment(
         **plain,
         log_density=density,
         left_out=False,

@@ -9,14 +9,14 @@ import numpy as np
 from latentgp.surfaces.evaluation.effects import VarianceShares
 from latentgp.surfaces.report.baselines import Baseline
 from latentgp.surfaces.report.blocks import Section, Text
-from latentgp.surfaces.report.judged import Judged
+from latentgp.surfaces.report.judged import Assessment
 
 _NAMED = 6  # columns
 _LEVEL = 0.95
 
 
 def in_short(
-    judged: Judged, contenders: Sequence[Baseline], shares: VarianceShares | None
+    judged: Assessment, contenders: Sequence[Baseline], shares: VarianceShares | None
 ) -> Section:
     """The answer for whoever decides, in sentences without terms of the trade."""
     model = judged.model
@@ -38,7 +38,7 @@ def in_short(
     return Section("short", "In short", [Text(words) for words in said if words])
 
 
-def _of_numbers(judged: Judged, contenders: Sequence[Baseline]) -> str:
+def _of_numbers(judged: Assessment, contenders: Sequence[Baseline]) -> str:
     """Size of the errors and width of the intervals, in the unit of the target."""
     seen = judged.uncensored & np.isfinite(judged.log_density)
     if judged.mean is None or not seen.any():
@@ -68,7 +68,7 @@ def _of_numbers(judged: Judged, contenders: Sequence[Baseline]) -> str:
     return said
 
 
-def _of_classes(judged: Judged, contenders: Sequence[Baseline]) -> str:
+def _of_classes(judged: Assessment, contenders: Sequence[Baseline]) -> str:
     """Share of the rows whose most probable class is right."""
     if judged.probabilities is None or judged.classes is None:
         return ""

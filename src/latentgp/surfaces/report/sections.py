@@ -27,7 +27,7 @@ from latentgp.surfaces.evaluation.effects import (
 from latentgp.surfaces.report.baselines import Baseline, baselines
 from latentgp.surfaces.report.blocks import Block, Code, Figure, Section, Table, Text, Verdict
 from latentgp.surfaces.report.figures import new_axes, svg_of
-from latentgp.surfaces.report.judged import Judged
+from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.tables.model import TableModel
 
 _DRAWN = 800  # rows in a picture
@@ -76,13 +76,13 @@ def columns(model: TableModel) -> Section:
     )
 
 
-def contenders_of(judged: Judged) -> list[Baseline]:
+def contenders_of(judged: Assessment) -> list[Baseline]:
     """This model, and what needs no Gaussian process."""
     ours = Baseline("this model", judged.log_density, judged.mean, judged.probabilities)
     return [ours, *baselines(judged)]
 
 
-def scores(judged: Judged, contenders: Sequence[Baseline]) -> Section:
+def scores(judged: Assessment, contenders: Sequence[Baseline]) -> Section:
     """Scores of predictions, beside baselines without a Gaussian process."""
     rows = judged.frame.shape[0]
     seen = "unknown" if judged.seen is None else f"{100 * judged.seen:.0f} %"
@@ -159,7 +159,7 @@ def trust(model: TableModel) -> Section:
     return Section("verdict", "Can the fit be trusted?", blocks)
 
 
-def calibration(judged: Judged) -> Section | None:
+def calibration(judged: Assessment) -> Section | None:
     """Whether probabilities and intervals are what they say."""
     blocks: list[Block] = []
     if judged.probabilities is not None and judged.classes is not None:
@@ -212,7 +212,7 @@ def calibration(judged: Judged) -> Section | None:
     return Section("calibration", "Are the probabilities right?", blocks) if blocks else None
 
 
-def residuals(judged: Judged) -> Section:
+def residuals(judged: Assessment) -> Section:
     """Targets beside predictions, and the rows predicted worst."""
     blocks: list[Block] = []
     if judged.mean is not None and judged.std is not None and np.all(np.isfinite(judged.std)):
@@ -259,7 +259,9 @@ def residuals(judged: Judged) -> Section:
     return Section("residuals", "Where is it wrong?", blocks)
 
 
-def effects(judged: Judged, asked: Effects, shares: VarianceShares | None, verbose: int) -> Section:
+def effects(
+    judged: Assessment, asked: Effects, shares: VarianceShares | None, verbose: int
+) -> Section:
     """Effects of columns."""
     names, response = list(asked.columns), asked.response
     blocks: list[Block] = []
@@ -420,13 +422,13 @@ def _kernels(kernel: Any) -> Iterator[tuple[str, str, str]]:
             yield f"kernel{of}", _said(inner), repr(part)
 
 
-def _predicted_heads(judged: Judged) -> tuple[str, ...]:
+def _predicted_heads(judged: Assessment) -> tuple[str, ...]:
     if judged.mean is not None and judged.std is not None:
         return "predicted", "one standard deviation"
     return ("predicted", "its probability") if judged.probabilities is not None else ()
 
 
-def _predicted(judged: Judged) -> list[tuple[str, ...]]:
+def _predicted(judged: Assessment) -> list[tuple[str, ...]]:
     """Cells of the predictions, under the heads above."""
     if judged.mean is not None and judged.std is not None:
         given = zip(judged.mean, judged.std, strict=True)

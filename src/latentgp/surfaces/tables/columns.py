@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
-from latentgp.surfaces.tables.notation import DurationNotation, Notation, Recognised, plain
+from latentgp.surfaces.tables.notation import DurationNotation, Notation, RecognisedNotation, plain
 from latentgp.surfaces.tables.values import (
     Tell,
     checked_frame,
@@ -63,7 +63,7 @@ class NumberColumn:
     required: bool = False
 
     @classmethod
-    def fit(cls, values: pd.Series, source: Any, recognised: Recognised) -> NumberColumn:
+    def fit(cls, values: pd.Series, source: Any, recognised: RecognisedNotation) -> NumberColumn:
         """Learn the median, and for dates the origin and unit, from a column with some values.
 
         Args:

@@ -42,7 +42,7 @@ from latentgp.surfaces.tables.start import (
     SIDES,
     WEIGHTS,
     Estimator,
-    Started,
+    TableStart,
     sides_of,
     start,
     taken_out,
@@ -322,7 +322,7 @@ class TableModel:
         return model
 
     @classmethod
-    def _made(cls, started: Started, target: str, sides: dict[str, str]) -> Self:
+    def _made(cls, started: TableStart, target: str, sides: dict[str, str]) -> Self:
         """Model of an estimator that is fitted, or will be."""
         return cls(
             *(started.estimator, started.encoder, target, started.notes, sides),

@@ -274,7 +274,7 @@ def seconds_of(text: str) -> float | None:
 Notation = NumberNotation | DateNotation | DurationNotation
 
 
-class Recognised(NamedTuple):
+class RecognisedNotation(NamedTuple):
     """Notation of a column, and its ambiguities in words; None and empty if nothing."""
 
     notation: Notation | None
@@ -287,7 +287,7 @@ class Recognised(NamedTuple):
         return [f"{name}: {self.notation.describe()}{f'; {self.doubt}' if self.doubt else ''}"]
 
 
-def recognise(known: pd.Series) -> Recognised:
+def recognise(known: pd.Series) -> RecognisedNotation:
     """Find how the text of a column without missing values writes numbers, dates or durations.
 
     Every value must be of one notation, numbers all in one unit. Numbers that Python would read,
@@ -295,11 +295,11 @@ def recognise(known: pd.Series) -> Recognised:
     """
     texts = sorted({str(value) for value in known})
     if are_codes(texts):
-        return Recognised(None)
-    return _dates(texts) or _durations(texts) or _numbers(texts) or Recognised(None)
+        return RecognisedNotation(None)
+    return _dates(texts) or _durations(texts) or _numbers(texts) or RecognisedNotation(None)
 
 
-def recognise_numbers(known: pd.Series) -> Recognised:
+def recognise_numbers(known: pd.Series) -> RecognisedNotation:
     """Find dates such as 20221231, 202212 and (as text) 12.2022 among what Python reads as numbers.
 
     Every value must be a date from 1900 to 2099. Of months alone there must be three, as other
@@ -315,11 +315,13 @@ def recognise_numbers(known: pd.Series) -> Recognised:
         read = DateNotation(order).plain
         if distinct and all(read(text) != text for text in map(_digits_of, distinct)):
             doubt = "if they are no dates, subtract a constant to have them taken as numbers"
-            return Recognised(DateNotation(order), doubt if order.endswith("number") else "")
-    return Recognised(None)
+            return RecognisedNotation(
+                DateNotation(order), doubt if order.endswith("number") else ""
+            )
+    return RecognisedNotation(None)
 
 
-def recognise_durations(seconds: Any) -> Recognised:
+def recognise_durations(seconds: Any) -> RecognisedNotation:
     """Unit for durations: the largest of which a typical one has two.
 
     Args:
@@ -328,7 +330,7 @@ def recognise_durations(seconds: Any) -> Recognised:
     size = sorted(abs(float(value)) for value in seconds if value)
     typical = size[len(size) // 2] if size else 0.0
     unit = next((unit for unit, one in _SECONDS.items() if typical >= 2 * one), "seconds")
-    return Recognised(DurationNotation(unit))
+    return RecognisedNotation(DurationNotation(unit))
 
 
 def _digits_of(value: Any) -> str:
@@ -448,7 +450,7 @@ def _read_number(text: str, decimal: str) -> _Number | None:
     return _Number(found["before"] or found["after"] or "", number)
 
 
-def _numbers(texts: list[str]) -> Recognised | None:
+def _numbers(texts: list[str]) -> RecognisedNotation | None:
     ways = {}
     for decimal in (".", ","):
         read = [_read_number(text, decimal) for text in texts]
@@ -459,17 +461,17 @@ def _numbers(texts: list[str]) -> Recognised | None:
         return None
     if len(ways) == 1 or ways["."][1] == ways[","][1]:
         decimal = next(iter(ways))
-        return Recognised(NumberNotation(decimal, ways[decimal][0]))
+        return RecognisedNotation(NumberNotation(decimal, ways[decimal][0]))
     # Every mark has three digits behind it: these are thousands, or in percent thousandths.
     taken = (min if ways["."][0] == "%" else max)(ways, key=lambda way: sum(map(abs, ways[way][1])))
     other = "," if taken == "." else "."
     pairs = zip(texts, ways[taken][1], ways[other][1], strict=True)
     text, one, another = next(pair for pair in pairs if pair[1] != pair[2])
     doubt = f"{text!r} is taken as {one:g}, though it could be {another:g}"
-    return Recognised(NumberNotation(taken, ways[taken][0]), doubt)
+    return RecognisedNotation(NumberNotation(taken, ways[taken][0]), doubt)
 
 
-def _dates(texts: list[str]) -> Recognised | None:
+def _dates(texts: list[str]) -> RecognisedNotation | None:
     ways = [
         order for order in _DATES if all(DateNotation(order).plain(text) != text for text in texts)
     ]
@@ -481,14 +483,14 @@ def _dates(texts: list[str]) -> Recognised | None:
         doubt = f"no row tells days from months: {texts[0]!r} is taken with the day first"
     if ways[0] == "name of month, year of two digits":
         doubt = f"{texts[0]!r} is taken as month and year: {DateNotation(ways[0]).plain(texts[0])}"
-    return Recognised(DateNotation(ways[0]), doubt)
+    return RecognisedNotation(DateNotation(ways[0]), doubt)
 
 
-def _durations(texts: list[str]) -> Recognised | None:
+def _durations(texts: list[str]) -> RecognisedNotation | None:
     seconds = [seconds_of(text) for text in texts]
     if None in seconds:
         return None
     if any(re.search("d|^[+-]?P", text, re.IGNORECASE) for text in texts):  # or in ISO 8601
         return recognise_durations(seconds)
     of_day = all(0 <= (value or 0.0) < 86400 for value in seconds)
-    return Recognised(DurationNotation("hours", of_day))
+    return RecognisedNotation(DurationNotation("hours", of_day))

@@ -23,7 +23,7 @@ from latentgp.surfaces.estimators import (
 )
 from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
-from latentgp.surfaces.tables.notation import Notation, Recognised, plain
+from latentgp.surfaces.tables.notation import Notation, RecognisedNotation, plain
 from latentgp.surfaces.tables.targets import Task
 from latentgp.surfaces.tables.values import listed, numbers_in, read_column, source_of, texts_in
 
@@ -137,7 +137,7 @@ def _task_of(likelihood: Likelihood) -> Task:
     return _TASKS_OF_TARGETS[likelihood.targets]
 
 
-class Started(NamedTuple):
+class TableStart(NamedTuple):
     """Table prepared for an estimator that is not fitted yet."""
 
     estimator: Estimator
@@ -165,7 +165,7 @@ def start(
     time: str | None = None,
     by: str | None = None,
     formula: str | None = None,
-) -> Started:
+) -> TableStart:
     """Prepare a table by the rules of `TableModel.fit`.
 
     Raises:
@@ -187,7 +187,7 @@ def start(
     row_weights = None
     if weights is not None:
         inputs, row_weights = taken_out(inputs, weights, "weights", WEIGHTS)
-    recognised = Recognised(None)
+    recognised = RecognisedNotation(None)
     if task in ("regression", "count"):
         recognised = read_column(split.target, may_be_date=False)[1]
     notes += recognised.described(target)
@@ -213,7 +213,7 @@ def start(
         notes += encoder.doubts(X)
         settings = settings | {"kernel": encoder.terms()}
     estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
-    return Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
+    return TableStart(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
 
 
 def _check_alone(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from latentgp.errors import InputError
 from latentgp.rows.csv import MISSING_MARKERS
 from latentgp.surfaces.tables.notation import (
-    Recognised,
+    RecognisedNotation,
     are_codes,
     iso_of,
     plain,
@@ -156,7 +156,9 @@ def known_column(frame: pd.DataFrame, name: str) -> str:
     raise InputError(f"there is no column {name!r}: {did} {listed(matches)}")
 
 
-def read_column(values: pd.Series, *, may_be_date: bool = True) -> tuple[pd.Series, Recognised]:
+def read_column(
+    values: pd.Series, *, may_be_date: bool = True
+) -> tuple[pd.Series, RecognisedNotation]:
     """The column as Python and ISO 8601 write it, and how it was written before.
 
     Args:
@@ -167,7 +169,7 @@ def read_column(values: pd.Series, *, may_be_date: bool = True) -> tuple[pd.Seri
     from pandas.api import types
 
     known = values.dropna()
-    recognised = Recognised(None)
+    recognised = RecognisedNotation(None)
     if types.is_timedelta64_dtype(values.dtype):
         recognised = recognise_durations(known.dt.total_seconds())
     elif len(known) and not (isinstance(values.dtype, pd.CategoricalDtype) or has_parts(known)):

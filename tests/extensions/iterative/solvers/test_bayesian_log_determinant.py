@@ -12,7 +12,7 @@ from latentgp.extensions.iterative.solvers.bayesian_log_determinant import (
     infer_log_determinant,
 )
 from latentgp.extensions.iterative.solvers.log_determinant import log_determinant
-from latentgp.extensions.iterative.solvers.operators import Stored
+from latentgp.extensions.iterative.solvers.operators import StoredCovariance
 
 pytestmark = pytest.mark.usefixtures("x64")
 ROWS = 200
@@ -80,7 +80,7 @@ def test_few_products_give_an_interval_that_lanczos_does_not():
     A, bounds, values = kernel_matrix(1.0, 1e-2)
     exact, errors, others = np.log(values).sum(), [], []
     for seed in range(4):
-        key, operator = jax.random.key(seed), Stored(jnp.asarray(A))
+        key, operator = jax.random.key(seed), StoredCovariance(jnp.asarray(A))
         found = bayesian_log_determinant(operator, key, **bounds, products=5)
         errors.append(float((found.mean - exact) / found.standard_deviation))
         other, _ = log_determinant(operator, key, max_steps=5, tolerance=1e-12)

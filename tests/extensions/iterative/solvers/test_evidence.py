@@ -13,7 +13,11 @@ from latentgp.extensions.iterative.solvers.block_quadrature import (
 )
 from latentgp.extensions.iterative.solvers.evidence import log_evidence_by_solves
 from latentgp.extensions.iterative.solvers.log_determinant import log_determinant
-from latentgp.extensions.iterative.solvers.operators import Stored, Tiled, noisy_system
+from latentgp.extensions.iterative.solvers.operators import (
+    StoredCovariance,
+    TiledCovariance,
+    noisy_system,
+)
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom
 
@@ -24,7 +28,7 @@ PARAMETERS = {"lengthscale": cases.LENGTHSCALE, "noise": np.array(0.05)}
 
 def system_of(parameters):
     kernel = lgp.RBF(lengthscale=parameters["lengthscale"], variance=jnp.asarray(cases.VARIANCE))
-    return noisy_system(Tiled(kernel, jnp.asarray(cases.X), tile=12), parameters["noise"])
+    return noisy_system(TiledCovariance(kernel, jnp.asarray(cases.X), tile=12), parameters["noise"])
 
 
 def exact_evidence(parameters):
@@ -87,7 +91,7 @@ def test_a_preconditioner_leaves_little_to_estimate(x64):
 
 
 def test_breakdown_is_no_number(x64):
-    A = Stored(jnp.diag(jnp.array([1.0, -2.0, 1.0])))
+    A = StoredCovariance(jnp.diag(jnp.array([1.0, -2.0, 1.0])))
     found, solution = log_determinant(A, jax.random.key(0), probes=3, max_steps=4)
     assert np.isnan(found.value)
     assert "breakdown" in solution.outcomes

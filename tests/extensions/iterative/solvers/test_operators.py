@@ -9,9 +9,9 @@ import latentgp as lgp
 import linear_systems as cases
 from latentgp import InputError
 from latentgp.extensions.iterative.solvers.operators import (
-    Shifted,
-    Stored,
-    Tiled,
+    ShiftedOperator,
+    StoredCovariance,
+    TiledCovariance,
     noisy_system,
     site_system,
 )
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("x64")]
 
 @pytest.mark.parametrize("tile", [7, 100])
 def test_tiles_give_the_gram_matrix(tile):
-    K = Tiled(cases.kernel(), jnp.asarray(cases.X), tile=tile)
+    K = TiledCovariance(cases.kernel(), jnp.asarray(cases.X), tile=tile)
     np.testing.assert_allclose(cases.matrix(K), cases.gram(), rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(K.diagonal(), np.diagonal(cases.gram()), rtol=1e-13)
     rows = jnp.array([5, 0, 19])
@@ -32,7 +32,7 @@ def test_tiles_give_the_gram_matrix(tile):
 
 
 def test_stored_is_the_same():
-    tiled, stored = cases.covariance(), Stored(jnp.asarray(cases.gram()))
+    tiled, stored = cases.covariance(), StoredCovariance(jnp.asarray(cases.gram()))
     rows = jnp.array([5, 0, 19])
     for one, other in [
         (stored.columns(rows), tiled.columns(rows)),
@@ -52,7 +52,7 @@ def test_systems(name):
     np.testing.assert_allclose(system.block(rows), dense[:, rows], atol=1e-12)
     some = system.rows_times(rows, jnp.asarray(cases.X))
     np.testing.assert_allclose(some, dense @ cases.X, atol=1e-11)
-    shifted = cases.matrix(Shifted(system, jnp.asarray(0.7)))
+    shifted = cases.matrix(ShiftedOperator(system, jnp.asarray(0.7)))
     np.testing.assert_allclose(shifted - cases.matrix(system), 0.7 * np.eye(cases.SIZE), atol=1e-12)
 
 
@@ -61,7 +61,7 @@ def test_products_have_derivatives():
     right = jnp.asarray(cases.X)
 
     def form(lengthscale):
-        K = Tiled(lgp.RBF(lengthscale=lengthscale), jnp.asarray(cases.X), tile=7)
+        K = TiledCovariance(lgp.RBF(lengthscale=lengthscale), jnp.asarray(cases.X), tile=7)
         return jnp.sum(right[:, ::-1] * K.times(right))
 
     at, step = jnp.asarray(cases.LENGTHSCALE), 1e-5
@@ -75,7 +75,7 @@ def test_products_have_derivatives():
 def test_products_keep_no_matrix():
     """Working memory of a product, of 2,000 rows, is that of some tiles."""
     X = np.zeros((2000, 3))
-    times = jax.jit(lambda X, right: Tiled(lgp.RBF(), X).times(right))
+    times = jax.jit(lambda X, right: TiledCovariance(lgp.RBF(), X).times(right))
     used = times.lower(X, X).compile().memory_analysis().temp_size_in_bytes
     assert used < 0.25 * 8 * 2000**2
 

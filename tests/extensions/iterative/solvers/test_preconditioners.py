@@ -8,7 +8,11 @@ import pytest
 import latentgp as lgp
 import linear_systems as cases
 from latentgp import InputError
-from latentgp.extensions.iterative.solvers.operators import Stored, Tiled, noisy_system
+from latentgp.extensions.iterative.solvers.operators import (
+    StoredCovariance,
+    TiledCovariance,
+    noisy_system,
+)
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, draws
 from latentgp.extensions.iterative.solvers.preconditioners.block_jacobi import BlockJacobi
 from latentgp.extensions.iterative.solvers.preconditioners.complete import Complete
@@ -158,7 +162,7 @@ def test_interpolation(nearest):
 
 def test_rank_that_is_not_there_does_no_harm():
     """Equal rows leave nothing to the pivots after the first."""
-    K = Tiled(lgp.RBF(lengthscale=jnp.asarray(1.0)), jnp.ones((5, 1)))
+    K = TiledCovariance(lgp.RBF(lengthscale=jnp.asarray(1.0)), jnp.ones((5, 1)))
     for recipe in PivotedCholesky(4), Nystrom(jnp.arange(4)):
         P = recipe(noisy_system(K, 1e-6))
         wanted = np.linalg.inv(np.ones((5, 5)) + 1e-6 * np.eye(5))
@@ -183,7 +187,7 @@ def test_rows_of_a_subset_differ():
 )
 def test_recipes_that_need_a_kernel_say_so(recipe, words):
     with pytest.raises(InputError, match=words):
-        recipe()(noisy_system(Stored(jnp.eye(2)), 1.0))
+        recipe()(noisy_system(StoredCovariance(jnp.eye(2)), 1.0))
 
 
 @pytest.mark.parametrize("grid", [(4,), (4, 1)])

@@ -12,7 +12,7 @@ from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
 )
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
-from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
+from latentgp.extensions.iterative.solvers.operators import StoredCovariance, noisy_system
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom
 from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
@@ -21,7 +21,7 @@ from latentgp.extensions.iterative.solvers.refinement import (
     in_single_precision,
     refined_conjugate_gradients,
 )
-from latentgp.extensions.iterative.solvers.split import Split, split_conjugate_gradients
+from latentgp.extensions.iterative.solvers.split import SplitOperator, split_conjugate_gradients
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -76,7 +76,7 @@ def test_both_sides_and_one_have_the_same_iterates():
         for solve in split_conjugate_gradients, flexible_conjugate_gradients:
             np.testing.assert_allclose(solve(system, RIGHT, **options).value, left.value, atol=1e-9)
     eigenvalues = np.linalg.eigvals(np.asarray(P.solve(cases.matrix(system))))
-    of_split = np.linalg.eigvalsh(cases.matrix(Split(system, P)))
+    of_split = np.linalg.eigvalsh(cases.matrix(SplitOperator(system, P)))
     np.testing.assert_allclose(np.sort(eigenvalues.real), of_split, rtol=1e-8)
 
 
@@ -121,7 +121,7 @@ def test_out_of_steps_is_said(solver):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("entry", [-1.0, np.nan])
 def test_breakdown_is_said(solver, entry):
-    A = Stored(jnp.diag(jnp.array([1.0, 2.0, entry])))
+    A = StoredCovariance(jnp.diag(jnp.array([1.0, 2.0, entry])))
     solution = SOLVERS[solver](A, jnp.array([[0.1], [0.1], [1.0]]), preconditioner=Identity())
     assert solution.outcomes == ("breakdown",)
     assert "positive definite" in (solution.complaint or "")
@@ -158,7 +158,7 @@ def test_rounding_is_said(solver):
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(20, 20)))[0].astype(np.float32)
     A = turn @ A @ turn.T
     b = np.ones((20, 1), np.float32)
-    solution = SOLVERS[solver](Stored(A), b, preconditioner=Identity(), tolerance=1e-6)
+    solution = SOLVERS[solver](StoredCovariance(A), b, preconditioner=Identity(), tolerance=1e-6)
     assert solution.outcomes != ("converged",)
     residual = np.linalg.norm(b - A @ np.asarray(solution.value)) / np.linalg.norm(b)
     assert float(solution.relative_residual[0]) == pytest.approx(residual, rel=0.1)
@@ -169,7 +169,7 @@ def test_duplicate_rows_and_hardly_any_noise():
     """A condition of 1e12: a preconditioner solves what plain steps do not."""
     twice = [*range(12), *range(12)]
     K = 100 * cases.gram()[np.ix_(twice, twice)]
-    system = noisy_system(Stored(jnp.asarray(K)), 1e-10)
+    system = noisy_system(StoredCovariance(jnp.asarray(K)), 1e-10)
     right = K @ RIGHT
     P = PivotedCholesky(12)(system)
     solution = conjugate_gradients(system, right, preconditioner=P, tolerance=1e-9)
@@ -190,7 +190,7 @@ def test_single_precision_is_corrected():
     exact = np.linalg.solve(cases.dense("noise", cases.gram()), RIGHT)
     np.testing.assert_allclose(solution.value, exact, atol=1e-9)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(24, 24)))[0]
-    steep = Stored(jnp.asarray(turn * np.logspace(0, -13, 24) @ turn.T))
+    steep = StoredCovariance(jnp.asarray(turn * np.logspace(0, -13, 24) @ turn.T))
     failed = refined_conjugate_gradients(steep, RIGHT, tolerance=1e-12)
     assert "converged" not in failed.outcomes[:3]
     assert failed.complaint is not None

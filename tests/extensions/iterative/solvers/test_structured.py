@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.extensions.iterative.solvers.operators import Tiled
+from latentgp.extensions.iterative.solvers.operators import TiledCovariance
 from latentgp.extensions.iterative.solvers.structured import factor_columns, find_grid
 
 _rng = np.random.default_rng(0)
@@ -55,7 +55,10 @@ def test_products_and_slopes(case):
         np.testing.assert_allclose(K.times(right), dense @ right, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(K.columns(jnp.array([2, 5])), dense[:, [2, 5]], atol=1e-9)
         exact = jax.grad(lambda k: jnp.sum(left * (k.symmetric_gram(X) @ right)))(kernel)
-        for ours in (grid.slope(kernel, X, left, right), Tiled(kernel, X, 16).slope(left, right)):
+        for ours in (
+            grid.slope(kernel, X, left, right),
+            TiledCovariance(kernel, X, 16).slope(left, right),
+        ):
             for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(exact), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.black_box.mixtures.expectations import Expectations, Expected
+from latentgp.extensions.black_box.mixtures.expectations import Expectations, ExpectedLogLikelihoods
 from latentgp.extensions.black_box.mixtures.family import (
     Basis,
     Coordinates,
-    Factorised,
+    FactorisedMixture,
     GaussianMixture,
     entropy,
 )
@@ -62,7 +62,7 @@ class Slopes(NamedTuple):
     covariance: Float[Array, "K Q M *M"]
 
 
-class Evaluated(NamedTuple):
+class MixtureEvaluation(NamedTuple):
     """A mixture with its bound, and what the rows say.
 
     Attributes:
@@ -75,7 +75,7 @@ class Evaluated(NamedTuple):
     mixture: GaussianMixture
     terms: Terms
     slopes: Slopes
-    expected: Expected
+    expected: ExpectedLogLikelihoods
 
 
 class MixtureBound(Module):
@@ -120,12 +120,12 @@ class MixtureBound(Module):
 
     def evaluated(
         self, likelihood: Likelihood, basis: Basis, mixture: GaussianMixture, key: Key[Array, ""]
-    ) -> Evaluated:
+    ) -> MixtureEvaluation:
         """The bound and its derivatives in the mixture."""
         known = mixture.factorised()
         means, variances = known.marginals(basis)
         expected = self.expected(likelihood, means, variances, key)
-        return Evaluated(mixture, *self.of(known, basis, expected), expected)
+        return MixtureEvaluation(mixture, *self.of(known, basis, expected), expected)
 
     def expected(
         self,
@@ -133,11 +133,11 @@ class MixtureBound(Module):
         means: Float[Array, "K N Q"],
         variances: Float[Array, "K N Q"],
         key: Key[Array, ""],
-    ) -> Expected:
+    ) -> ExpectedLogLikelihoods:
         """Expected log likelihoods under each component, one after another."""
         keys = jax.random.split(key, len(means))
 
-        def one(part: tuple[Array, Array, Key[Array, ""]]) -> Expected:
+        def one(part: tuple[Array, Array, Key[Array, ""]]) -> ExpectedLogLikelihoods:
             mean, variance, own = part
             return self.expectations(likelihood, self.rows, Marginals(mean, variance), own)
 
@@ -146,7 +146,9 @@ class MixtureBound(Module):
             return jax.tree.map(lambda a: a[None], only)
         return jax.lax.map(one, (means, variances, keys))
 
-    def of(self, known: Factorised, basis: Basis, expected: Expected) -> tuple[Terms, Slopes]:
+    def of(
+        self, known: FactorisedMixture, basis: Basis, expected: ExpectedLogLikelihoods
+    ) -> tuple[Terms, Slopes]:
         """The bound from expected log likelihoods."""
         mixture, weights = known.mixture, known.mixture.weights
         own = mixture.log_weights, mixture.mean, known.covariance
@@ -174,7 +176,7 @@ class MixtureBound(Module):
         """The bound's terms alone: with fewer points than rows, of a chunk of rows at a time."""
         known = mixture.factorised()
 
-        def chunk(key: Any, part: Data, _: Any) -> tuple[Any, Expected]:
+        def chunk(key: Any, part: Data, _: Any) -> tuple[Any, ExpectedLogLikelihoods]:
             own = eqx.tree_at(lambda bound: bound.data, self, part)
             means, variances = known.marginals(own.basis(model))
             found = own.expected(model.likelihood, means, variances, key)
@@ -196,7 +198,7 @@ class MixtureBound(Module):
         spread: Float[Array, ""],
         cross: Float[Array, "K"],
         weights: Float[Array, "K"],
-        expected: Expected,
+        expected: ExpectedLogLikelihoods,
     ) -> Terms:
         return Terms(
             spread,
@@ -210,7 +212,7 @@ class MixtureBound(Module):
         self,
         mixture: GaussianMixture,
         basis: Basis,
-        expected: Expected,
+        expected: ExpectedLogLikelihoods,
     ) -> tuple[Float[Array, "K Q M"], Float[Array, "K Q M *M"]]:
         """Derivatives of expected log likelihood and cross-entropy in means and covariances."""
 
@@ -231,7 +233,7 @@ class MixtureBound(Module):
         weights = mixture.weights
         return jax.tree.map(lambda a: a * weights.reshape(-1, *[1] * (a.ndim - 1)), slopes)
 
-    def curvatures(self, basis: Basis, expected: Expected) -> Float[Array, "K Q M M"]:
+    def curvatures(self, basis: Basis, expected: ExpectedLogLikelihoods) -> Float[Array, "K Q M M"]:
         """Minus second derivatives of each component's bound in its means, rows that bend up as 0.
 
         The second derivative of E log p(y | f) in the mean of f is twice that in its variance.
@@ -248,8 +250,8 @@ class MixtureBound(Module):
     def worth(
         self,
         vector: Float[Array, "H"],
-        known: Factorised,
-        expected: Expected,
+        known: FactorisedMixture,
+        expected: ExpectedLogLikelihoods,
         key: Key[Array, ""],
     ) -> Float[Array, ""]:
         """Function with the bound's derivative in hyper-parameters, the mixture held."""
@@ -260,8 +262,8 @@ class MixtureBound(Module):
         self,
         model: LatentGP,
         basis: Basis,
-        known: Factorised,
-        expected: Expected,
+        known: FactorisedMixture,
+        expected: ExpectedLogLikelihoods,
         key: Key[Array, ""],
     ) -> Float[Array, ""]:
         """The bound but for the entropy, with its derivatives in model and mixture.

@@ -27,7 +27,7 @@ from latentgp.typing import Array
 Estimator = Literal["quadrature", "score", "reparameterised"]
 
 
-class Expected(NamedTuple):
+class ExpectedLogLikelihoods(NamedTuple):
     """Expected log likelihoods of rows, in nats, with their derivatives.
 
     Attributes:
@@ -68,12 +68,14 @@ class Expectations(Module):
 
     def __call__(
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: Key[Array, ""]
-    ) -> Expected:
+    ) -> ExpectedLogLikelihoods:
         """Expectations of all rows, some rows at a time."""
         size, latents = marginals.mean.shape
         noise = self._noise(key, size, latents, marginals.mean.dtype)
 
-        def chunk(carry: None, part: Any, real: Bool[Array, "B"]) -> tuple[None, Expected]:
+        def chunk(
+            carry: None, part: Any, real: Bool[Array, "B"]
+        ) -> tuple[None, ExpectedLogLikelihoods]:
             return carry, self._of_chunk(likelihood, *part)
 
         numbers = latents * (self.samples if self.is_random else len(training_nodes(latents)[0]))
@@ -107,7 +109,7 @@ class Expectations(Module):
         rows: Rows,
         marginals: Marginals,
         noise: Float[Array, "B S Q"] | None,
-    ) -> Expected:
+    ) -> ExpectedLogLikelihoods:
         if noise is None:
             return by_quadrature(likelihood, rows, marginals)
         spread = spread_of(*marginals)[:, None]
@@ -118,7 +120,9 @@ class Expectations(Module):
         return _by_gradients(likelihood, rows, f, noise, spread)
 
 
-def by_quadrature(likelihood: Likelihood, rows: Rows, marginals: Marginals) -> Expected:
+def by_quadrature(
+    likelihood: Likelihood, rows: Rows, marginals: Marginals
+) -> ExpectedLogLikelihoods:
     """By the likelihood's own expectations, which have derivatives."""
 
     def total(marginals: Marginals) -> tuple[Array, Array]:
@@ -127,7 +131,7 @@ def by_quadrature(likelihood: Likelihood, rows: Rows, marginals: Marginals) -> E
 
     (in_mean, in_variance), values = jax.grad(total, has_aux=True)(marginals)
     nothing = jnp.zeros_like(values)
-    return Expected(values, in_mean, in_variance, nothing, nothing)
+    return ExpectedLogLikelihoods(values, in_mean, in_variance, nothing, nothing)
 
 
 def by_score(
@@ -135,7 +139,7 @@ def by_score(
     noise: Float[Array, "N S Q"],
     spread: Float[Array, "N 1 Q"],
     control: bool,
-) -> Expected:
+) -> ExpectedLogLikelihoods:
     """From values of log p at draws and their opposites."""
     failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
     values = lowest_where_unknown(values)
@@ -149,7 +153,9 @@ def by_score(
 
     in_mean = slope(noise) / spread[:, 0]
     in_variance = slope(noise**2 - 1) / (2 * spread[:, 0] ** 2)
-    return Expected(jnp.mean(values, axis=1), in_mean, in_variance, _error(values), failed)
+    return ExpectedLogLikelihoods(
+        jnp.mean(values, axis=1), in_mean, in_variance, _error(values), failed
+    )
 
 
 def _of_others(parts: Float[Array, "N S Q"]) -> Float[Array, "N S Q"]:
@@ -170,7 +176,7 @@ def _by_gradients(
     f: Float[Array, "N S Q"],
     noise: Float[Array, "N S Q"],
     spread: Float[Array, "N 1 Q"],
-) -> Expected:
+) -> ExpectedLogLikelihoods:
     along = likelihood._along_nodes(
         jax.value_and_grad(likelihood.log_prob, argnums=1), rows.y, rows.side
     )
@@ -178,4 +184,4 @@ def _by_gradients(
     in_variance = jnp.mean(slopes * noise, axis=1) / (2 * spread[:, 0])
     failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
     value, in_mean = jnp.mean(values, axis=1), jnp.mean(slopes, axis=1)
-    return Expected(value, in_mean, in_variance, _error(values), failed)
+    return ExpectedLogLikelihoods(value, in_mean, in_variance, _error(values), failed)

@@ -93,22 +93,22 @@ class GaussianMixture(NamedTuple):
         """Pi."""
         return jnp.exp(self.log_weights)
 
-    def factorised(self) -> "Factorised":
+    def factorised(self) -> "FactorisedMixture":
         """With what follows from the precisions; NaN of one that is not positive definite."""
         if self.is_diagonal:
             covariance = 1 / jnp.where(self.precision > 0, self.precision, jnp.nan)
             half = 0.5 * jnp.sum(jnp.log(covariance), axis=2)
-            return Factorised(self, covariance, None, half)
+            return FactorisedMixture(self, covariance, None, half)
 
         def one(precision: Float[Array, "M M"]) -> tuple[Array, Array, Array]:
             factor: Factor = cholesky(precision)
             return factor.inverse_of_product(), factor.inverse, -factor.half_log_determinant
 
         covariance, root, half = jax.vmap(jax.vmap(one))(self.precision)
-        return Factorised(self, covariance, root, half)
+        return FactorisedMixture(self, covariance, root, half)
 
 
-class Factorised(NamedTuple):
+class FactorisedMixture(NamedTuple):
     """A mixture with its covariances.
 
     Attributes:

@@ -19,12 +19,12 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import (
     Basis,
     Covariance,
-    Factorised,
+    FactorisedMixture,
     GaussianMixture,
     entropy,
 )
 from latentgp.extensions.black_box.mixtures.search import (
-    Found,
+    SearchState,
     SlopeSearch,
     search_along_slopes,
 )
@@ -77,7 +77,10 @@ GROUPS = {
 
 
 def freed(
-    bound: MixtureBound, found: Found, covariance: Covariance, points: Float[Array, "*Q M D"] | None
+    bound: MixtureBound,
+    found: SearchState,
+    covariance: Covariance,
+    points: Float[Array, "*Q M D"] | None,
 ) -> Free:
     """The present mixture, hyper-parameters and points without constraints."""
     mixture = found.mixture
@@ -96,7 +99,7 @@ def _free_factor(covariance: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return jnp.tril(lower, -1) + jnp.diag(jnp.log(jnp.diagonal(lower)))
 
 
-def factorised(free: Free, basis: Basis) -> Factorised:
+def factorised(free: Free, basis: Basis) -> FactorisedMixture:
     """The mixture, differentiable; its precisions are left out."""
     logs, mean = jax.nn.log_softmax(free.logits), free.mean
     if free.spread.ndim == 4:
@@ -109,9 +112,9 @@ def factorised(free: Free, basis: Basis) -> Factorised:
     else:
         covariance = jnp.exp(free.spread)
         mixture = GaussianMixture(logs, mean, covariance)
-        return Factorised(mixture, covariance, None, 0.5 * jnp.sum(free.spread, axis=2))
+        return FactorisedMixture(mixture, covariance, None, 0.5 * jnp.sum(free.spread, axis=2))
     covariance = jnp.einsum("kqji,kqjl->kqil", root, root)
-    return Factorised(GaussianMixture(logs, mean, covariance), covariance, root, half)
+    return FactorisedMixture(GaussianMixture(logs, mean, covariance), covariance, root, half)
 
 
 def _of_sites(sites: Float[Array, "Q N"], basis: Basis) -> tuple[Array, Array]:
@@ -193,7 +196,7 @@ def mixture_of(bound: MixtureBound, free: Free) -> GaussianMixture:
 
 def ascend(
     bound: MixtureBound,
-    found: Found,
+    found: SearchState,
     free: Free,
     *,
     by_groups: bool,

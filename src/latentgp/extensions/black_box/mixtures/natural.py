@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Key
 
-from latentgp.extensions.black_box.mixtures.bound import Evaluated, MixtureBound
+from latentgp.extensions.black_box.mixtures.bound import MixtureBound, MixtureEvaluation
 from latentgp.extensions.black_box.mixtures.family import Basis, GaussianMixture
 from latentgp.likelihoods.base import Likelihood
 from latentgp.runtime.programs import Program
@@ -27,14 +27,14 @@ class Climb(NamedTuple):
         steps: how many were tried.
     """
 
-    at: Evaluated
+    at: MixtureEvaluation
     share: Float[Array, ""]
     rise: Float[Array, ""]
     steps: Int[Array, ""]
 
 
 def stepped(
-    at: Evaluated,
+    at: MixtureEvaluation,
     share: Float[Array, ""],
     *,
     safely: bool,
@@ -118,7 +118,7 @@ def climb(
     return jax.lax.while_loop(goes_on, one, Climb(first, unit, infinite, jnp.zeros((), int)))
 
 
-class Profiled(NamedTuple):
+class ProfiledMixture(NamedTuple):
     """The best mixture at some hyper-parameters, and the bound's derivative in these.
 
     Attributes:
@@ -140,7 +140,7 @@ def profiled(
     enough: Float[Array, ""],
     at_most: Int[Array, ""],
     key: Key[Array, ""],
-) -> Profiled:
+) -> ProfiledMixture:
     """Climb at some hyper-parameters; the mixture's own change has no part in the derivative."""
     model = bound.space.to_model(vector)
     basis = bound.basis(model)
@@ -153,4 +153,4 @@ def profiled(
 
     gradient = jax.grad(worth)(vector) if bound.space.size else jnp.zeros_like(vector)
     value = end.at.terms.bound + bound.space.log_prior(vector)
-    return Profiled(end, value, gradient)
+    return ProfiledMixture(end, value, gradient)

@@ -22,7 +22,7 @@ from latentgp.typing import Array
 _MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
 
 
-class Looked(NamedTuple):
+class SlopeHistory(NamedTuple):
     """History of some steps along slopes."""
 
     bound: float
@@ -32,7 +32,7 @@ class Looked(NamedTuple):
 
 
 @dataclasses.dataclass
-class Found:
+class SearchState:
     """The end of a search, or where it is.
 
     Attributes:
@@ -69,7 +69,7 @@ class SlopeSearch(Algorithm[Any]):
 
     phase: ClassVar[str] = "learning"
 
-    def __init__(self, found: Found, first: Any, *settings: Any):
+    def __init__(self, found: SearchState, first: Any, *settings: Any):
         self.found, self._first, self.settings = found, first, settings
 
     def init(self) -> Any:
@@ -86,14 +86,14 @@ class SlopeSearch(Algorithm[Any]):
     def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Any:
         found, state = self.found, state_in(stored, self._first)
         looked = stored["looked"].tolist()
-        found.records = [Looked(bound, bound, seconds, 0) for bound, seconds in looked]
+        found.records = [SlopeHistory(bound, bound, seconds, 0) for bound, seconds in looked]
         found.steps, found.passed_over, found.failed = stored["counts"].tolist()
         run.went_on_after(found.records[-1].seconds)
         return state
 
     def reported(self, value: float, unit: str, made: int, total: int, run: Run) -> RunProgress:
         """The step that ends at a value of the bound, which is kept."""
-        self.found.records.append(Looked(value, value, run.seconds, 0))
+        self.found.records.append(SlopeHistory(value, value, run.seconds, 0))
         return RunProgress(
             self.phase,
             made,
@@ -116,7 +116,7 @@ def search_along_slopes(search: SlopeSearch, steps: int | None, control: RunCont
     return state
 
 
-class Reached(NamedTuple):
+class CheckpointState(NamedTuple):
     """State in the checkpoint of a search, beside its evaluations.
 
     Attributes:
@@ -150,7 +150,7 @@ class ProfiledSearch:
     def __init__(
         self,
         bound: MixtureBound,
-        found: Found,
+        found: SearchState,
         limits: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
         *,
         tolerance: float,
@@ -162,7 +162,7 @@ class ProfiledSearch:
         self._limits, self._tolerance = limits, tolerance
         self._search = Search(max_evaluations=at_most, control=control)
         self._ended = True  # the ascent at the best hyper-parameters
-        kept = self._search.recall(Reached._fields, Reached)
+        kept = self._search.recall(CheckpointState._fields, CheckpointState)
         if kept is not None:
             found.mixture = GaussianMixture(*map(jnp.asarray, kept[:3]))
             found.steps, found.failed = map(int, kept.told[:2])
@@ -257,7 +257,7 @@ class ProfiledSearch:
         record = Record(np.array(vector), value, bound, gradient, 0.0, number)
         return self._search.report(record, self._reached())
 
-    def _reached(self) -> Reached:
+    def _reached(self) -> CheckpointState:
         found = self.found
         told = np.array([found.steps, found.failed, found.rise, self._ended], float)
-        return Reached(*found.mixture, told)
+        return CheckpointState(*found.mixture, told)

@@ -15,7 +15,7 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import profiled
 from latentgp.extensions.black_box.mixtures.own_points import whitening_of
-from latentgp.extensions.black_box.mixtures.search import Found
+from latentgp.extensions.black_box.mixtures.search import SearchState
 from latentgp.likelihoods.base import Marginals
 from latentgp.likelihoods.row_modes import is_concave, row_modes
 from latentgp.models import LatentGP
@@ -158,7 +158,7 @@ def combined(parts: Sequence[GaussianMixture], weights: Any = None) -> GaussianM
 
 def best_of(
     bound: MixtureBound,
-    found: Found,
+    found: SearchState,
     starts: Sequence[GaussianMixture],
     key: Key[Array, ""],
     most: int = _MOST_STEPS,
@@ -171,7 +171,7 @@ def best_of(
 
 def _climbed(
     bound: MixtureBound,
-    found: Found,
+    found: SearchState,
     start: GaussianMixture,
     key: Key[Array, ""],
     at_most: int,
@@ -186,7 +186,7 @@ def _climbed(
 
 def several(
     bound: MixtureBound,
-    found: Found,
+    found: SearchState,
     starts: Sequence[GaussianMixture],
     number: int,
     key: Key[Array, ""],

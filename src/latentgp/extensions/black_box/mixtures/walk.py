@@ -16,7 +16,7 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import stepped
 from latentgp.extensions.black_box.mixtures.search import (
-    Found,
+    SearchState,
     SlopeSearch,
     search_along_slopes,
 )
@@ -79,7 +79,7 @@ class Walk(NamedTuple):
         return cls(vector, points, mixture, adam, nothing, nothing)
 
 
-class Told(NamedTuple):
+class MixtureStep(NamedTuple):
     """Report of a step: estimate of the bound in nats, number of failed values."""
 
     bound: Float[Array, "T"]
@@ -103,11 +103,11 @@ def walked(
     places: Int[Array, "T B"] | None,
     keys: Key[Array, "T"],
     lengths: StepLengths,
-) -> tuple[Walk, Told]:
+) -> tuple[Walk, MixtureStep]:
     """Steps along estimated slopes, on batches of rows or on all of them."""
     space = bound.space
 
-    def step(state: Walk, part: tuple[Any, Key[Array, ""]]) -> tuple[Walk, Told]:
+    def step(state: Walk, part: tuple[Any, Key[Array, ""]]) -> tuple[Walk, MixtureStep]:
         rows, key = part
         own = bound.with_points(state.points)
         if rows is not None:
@@ -138,14 +138,14 @@ def walked(
         after = after._replace(
             made=state.made + 1, passed_over=state.passed_over + (~sound).astype(jnp.int32)
         )
-        return after, Told(at.terms.bound, at.terms.failed)
+        return after, MixtureStep(at.terms.bound, at.terms.failed)
 
     return jax.lax.scan(step, state, (places, keys))
 
 
 def walk(
     bound: MixtureBound,
-    found: Found,
+    found: SearchState,
     lengths: StepLengths,
     points: Float[Array, "*Q M D"] | None,
     *,

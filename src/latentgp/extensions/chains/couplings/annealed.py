@@ -13,7 +13,7 @@ from jaxtyping import Float, Key
 from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.couplings.base import Coupling, Place
 from latentgp.extensions.chains.latents.base import Residual
-from latentgp.extensions.chains.latents.langevin import Langevin, Sloped
+from latentgp.extensions.chains.latents.langevin import Langevin, ResidualGradient
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.typing import Array
 
@@ -131,11 +131,13 @@ def annealed_run(
         key: random key.
     """
 
-    def move(state: Sloped, power_and_key: tuple[Array, Array]) -> tuple[Sloped, Float[Array, ""]]:
+    def move(
+        state: ResidualGradient, power_and_key: tuple[Array, Array]
+    ) -> tuple[ResidualGradient, Float[Array, ""]]:
         power, key = power_and_key
-        tempered = Sloped(state.eps, power * state.value, power * state.slope)
+        tempered = ResidualGradient(state.eps, power * state.value, power * state.slope)
         end, _ = langevin.step(lambda e: power * residual(e), tempered, scale, key)
-        state = Sloped(end.eps, end.value / power, end.slope / power)
+        state = ResidualGradient(end.eps, end.value / power, end.slope / power)
         return state, state.value
 
     langevin = Langevin()

@@ -27,7 +27,7 @@ class HyperLaw(NamedTuple):
     information: Callable[[Array, Any], Information]
 
 
-class Seen(NamedTuple):
+class WarmupHistory(NamedTuple):
     """Hyper-parameters visited in the warm-up.
 
     Attributes:
@@ -91,7 +91,7 @@ class HyperMove(eqx.Module):
         law: HyperLaw,
         vector: Float[Array, "H"],
         here: tuple[Any, Any],
-        seen: Seen,
+        seen: WarmupHistory,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:

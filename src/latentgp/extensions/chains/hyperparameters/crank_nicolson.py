@@ -8,7 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
+from latentgp.extensions.chains.hyperparameters.base import (
+    HyperLaw,
+    HyperMove,
+    HyperMoved,
+    WarmupHistory,
+)
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.typing import Array
 
@@ -33,7 +38,7 @@ class HyperCrankNicolson(HyperMove):
         law: HyperLaw,
         vector: Float[Array, "H"],
         here: tuple[Any, Any],
-        seen: Seen,
+        seen: WarmupHistory,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:

@@ -9,7 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
+from latentgp.extensions.chains.hyperparameters.base import (
+    HyperLaw,
+    HyperMove,
+    HyperMoved,
+    WarmupHistory,
+)
 from latentgp.extensions.chains.hyperparameters.crank_nicolson import log_student
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
@@ -57,7 +62,9 @@ class Emulator(NamedTuple):
         return cls(points, jnp.zeros_like(points[:, 0]), one, jnp.zeros((), bool))
 
     @classmethod
-    def fit(cls, seen: Seen, vectors: Float[Array, "T H"], values: Float[Array, "T"]) -> "Emulator":
+    def fit(
+        cls, seen: WarmupHistory, vectors: Float[Array, "T H"], values: Float[Array, "T"]
+    ) -> "Emulator":
         """Regression of values, of which those that are not finite or far below are left out.
 
         The length-scale of highest evidence is taken, its variance profiled out.
@@ -115,7 +122,7 @@ class HyperEmulated(HyperMove):
         law: HyperLaw,
         vector: Float[Array, "H"],
         here: tuple[Any, Any],
-        seen: Seen,
+        seen: WarmupHistory,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:

@@ -9,7 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
+from latentgp.extensions.chains.hyperparameters.base import (
+    HyperLaw,
+    HyperMove,
+    HyperMoved,
+    WarmupHistory,
+)
 from latentgp.typing import Array
 
 
@@ -30,7 +35,7 @@ class HyperHamiltonian(HyperMove):
         law: HyperLaw,
         vector: Float[Array, "H"],
         here: tuple[Any, Any],
-        seen: Seen,
+        seen: WarmupHistory,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:

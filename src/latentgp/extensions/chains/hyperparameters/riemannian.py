@@ -9,7 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
+from latentgp.extensions.chains.hyperparameters.base import (
+    HyperLaw,
+    HyperMove,
+    HyperMoved,
+    WarmupHistory,
+)
 from latentgp.extensions.chains.latents.base import accepted
 from latentgp.extensions.chains.riemannian import explicit_trajectory, implicit_trajectory
 from latentgp.typing import Array
@@ -41,7 +46,7 @@ class HyperRiemannian(HyperMove):
         law: HyperLaw,
         vector: Float[Array, "H"],
         here: tuple[Any, Any],
-        seen: Seen,
+        seen: WarmupHistory,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:

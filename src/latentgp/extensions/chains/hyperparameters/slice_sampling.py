@@ -7,7 +7,12 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
+from latentgp.extensions.chains.hyperparameters.base import (
+    HyperLaw,
+    HyperMove,
+    HyperMoved,
+    WarmupHistory,
+)
 from latentgp.extensions.chains.slice_sampling import slice_update
 from latentgp.typing import Array
 
@@ -22,7 +27,7 @@ class HyperSlice(HyperMove):
         law: HyperLaw,
         vector: Float[Array, "H"],
         here: tuple[Any, Any],
-        seen: Seen,
+        seen: WarmupHistory,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.coordinates import Coordinates, DenseCoordinates
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
-from latentgp.extensions.chains.latents.langevin import Sloped
+from latentgp.extensions.chains.latents.langevin import ResidualGradient
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
 from latentgp.numerics.eigen import eigenvectors
@@ -39,12 +39,16 @@ class AuxiliaryGradient(LatentMove):
         )
         return _Along(jnp.maximum(values, 0.0), vectors)
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
-        return Sloped(eps, *jax.value_and_grad(residual)(eps))
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualGradient:
+        return ResidualGradient(eps, *jax.value_and_grad(residual)(eps))
 
     def step(
-        self, residual: Residual, state: Sloped, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Sloped, Info]:
+        self,
+        residual: Residual,
+        state: ResidualGradient,
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> tuple[ResidualGradient, Info]:
         raise NotImplementedError("AuxiliaryGradient moves within coordinates, see `within`.")
 
 
@@ -65,8 +69,12 @@ class _Along(AuxiliaryGradient):
         return self
 
     def step(
-        self, residual: Residual, state: Sloped, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Sloped, Info]:
+        self,
+        residual: Residual,
+        state: ResidualGradient,
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> tuple[ResidualGradient, Info]:
         key_noise, key_accept = jax.random.split(key)
         beta = 2 * self.values / (2 * self.values + scale)
         noise = jax.random.normal(key_noise, beta.shape, beta.dtype)

@@ -71,14 +71,14 @@ class LatentMove(eqx.Module):
         """One move."""
 
 
-class Valued(NamedTuple):
+class ResidualValue(NamedTuple):
     """Coordinates and the residual there."""
 
     eps: Float[Array, "Q M"]
     value: Float[Array, ""]
 
     @classmethod
-    def at(cls, residual: Residual, eps: Float[Array, "Q M"]) -> "Valued":
+    def at(cls, residual: Residual, eps: Float[Array, "Q M"]) -> "ResidualValue":
         """With the residual evaluated."""
         return cls(eps, residual(eps))
 

@@ -8,7 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, Valued, accepted
+from latentgp.extensions.chains.latents.base import (
+    Info,
+    LatentMove,
+    Residual,
+    ResidualValue,
+    accepted,
+)
 from latentgp.typing import Array
 
 
@@ -21,16 +27,16 @@ class CrankNicolson(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.25
     first_scale: ClassVar[float] = 0.3
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Valued:
-        return Valued.at(residual, eps)
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualValue:
+        return ResidualValue.at(residual, eps)
 
     def step(
-        self, residual: Residual, state: Valued, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Valued, Info]:
+        self, residual: Residual, state: ResidualValue, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[ResidualValue, Info]:
         key_noise, key_accept = jax.random.split(key)
         share = scale / jnp.sqrt(1 + scale**2)
         noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
-        there = Valued.at(residual, jnp.sqrt(1 - share**2) * state.eps + share * noise)
+        there = ResidualValue.at(residual, jnp.sqrt(1 - share**2) * state.eps + share * noise)
         state, chance = accepted(state, there, there.value - state.value, key_accept)
         return state, Info(chance, jnp.ones_like(chance))
 
@@ -41,15 +47,15 @@ class RandomWalk(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.25
     first_scale: ClassVar[float] = 0.1
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Valued:
-        return Valued.at(residual, eps)
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualValue:
+        return ResidualValue.at(residual, eps)
 
     def step(
-        self, residual: Residual, state: Valued, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Valued, Info]:
+        self, residual: Residual, state: ResidualValue, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[ResidualValue, Info]:
         key_noise, key_accept = jax.random.split(key)
         noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
-        there = Valued.at(residual, state.eps + scale * noise)
+        there = ResidualValue.at(residual, state.eps + scale * noise)
         prior = 0.5 * jnp.sum(state.eps**2 - there.eps**2)
         state, chance = accepted(state, there, there.value - state.value + prior, key_accept)
         return state, Info(chance, jnp.ones_like(chance))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, Valued
+from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, ResidualValue
 from latentgp.extensions.chains.loop import Sampler
 from latentgp.extensions.chains.target import Position
 from latentgp.typing import Array
@@ -23,20 +23,20 @@ class EllipticalSlice(LatentMove):
     Murray, Adams & MacKay (2010, Fig. 2). Nothing is tuned, and nothing is rejected.
     """
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Valued:
-        return Valued.at(residual, eps)
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualValue:
+        return ResidualValue.at(residual, eps)
 
     def step(
-        self, residual: Residual, state: Valued, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Valued, Info]:
+        self, residual: Residual, state: ResidualValue, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[ResidualValue, Info]:
         key_prior, key_level, key_angle, key_shrink = jax.random.split(key, 4)
         eps, dtype = state.eps, state.eps.dtype
         other = jax.random.normal(key_prior, eps.shape, dtype)
         level = state.value + jnp.log(jax.random.uniform(key_level, dtype=dtype))
         first = jax.random.uniform(key_angle, dtype=dtype, maxval=2 * jnp.pi)
 
-        def at(angle: Array) -> Valued:
-            return Valued.at(residual, eps * jnp.cos(angle) + other * jnp.sin(angle))
+        def at(angle: Array) -> ResidualValue:
+            return ResidualValue.at(residual, eps * jnp.cos(angle) + other * jnp.sin(angle))
 
         def is_below(carry: tuple[Any, ...]) -> Array:
             there, *_, shrinks = carry
@@ -67,10 +67,12 @@ class EllipticalSampler(Sampler):
     def log_likelihood(self, white: Float[Array, "functions M"]) -> Float[Array, ""]:
         """Log likelihood of white coefficients, in nats."""
 
-    def init(self, key: Key[Array, ""]) -> Valued:
-        return Valued.at(self.log_likelihood, self.start(key))
+    def init(self, key: Key[Array, ""]) -> ResidualValue:
+        return ResidualValue.at(self.log_likelihood, self.start(key))
 
-    def step(self, state: Valued, key: Key[Array, ""]) -> tuple[Valued, dict[str, Array]]:
+    def step(
+        self, state: ResidualValue, key: Key[Array, ""]
+    ) -> tuple[ResidualValue, dict[str, Array]]:
         one = jnp.ones((), state.eps.dtype)
         after, info = EllipticalSlice().step(self.log_likelihood, state, one, key)
         statistics = {
@@ -81,8 +83,8 @@ class EllipticalSampler(Sampler):
         }
         return after, statistics
 
-    def position(self, state: Valued) -> Position:
+    def position(self, state: ResidualValue) -> Position:
         return Position(jnp.zeros(0, state.eps.dtype), state.eps)
 
-    def moved(self, state: Valued, position: Position) -> Valued:
-        return Valued.at(self.log_likelihood, position.white)
+    def moved(self, state: ResidualValue, position: Position) -> ResidualValue:
+        return ResidualValue.at(self.log_likelihood, position.white)

@@ -12,7 +12,7 @@ from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, 
 from latentgp.typing import Array
 
 
-class Sloped(NamedTuple):
+class ResidualGradient(NamedTuple):
     """Coordinates, the residual there, and its gradient."""
 
     eps: Float[Array, "Q M"]
@@ -31,19 +31,23 @@ class Langevin(LatentMove):
     first_scale: ClassVar[float] = 2.0
     largest_scale: ClassVar[float] = 100.0
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
-        return Sloped(eps, *jax.value_and_grad(residual)(eps))
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualGradient:
+        return ResidualGradient(eps, *jax.value_and_grad(residual)(eps))
 
     def step(
-        self, residual: Residual, state: Sloped, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Sloped, Info]:
+        self,
+        residual: Residual,
+        state: ResidualGradient,
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> tuple[ResidualGradient, Info]:
         key_noise, key_accept = jax.random.split(key)
         beta, eps = 2 / (2 + scale), state.eps
         noise = jax.random.normal(key_noise, eps.shape, eps.dtype)
         drift = beta * eps + (1 - beta) * state.slope
         there = self.init(residual, drift + jnp.sqrt(1 - beta**2) * noise)
 
-        def forward(start: Sloped, end: Sloped) -> Float[Array, ""]:
+        def forward(start: ResidualGradient, end: ResidualGradient) -> Float[Array, ""]:
             """Log density of a step over that of the same step without a slope."""
             off = end.eps - beta * start.eps - 0.5 * (1 - beta) * start.slope
             return jnp.sum(off * start.slope) / (1 + beta)

@@ -11,7 +11,13 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.coordinates import Coordinates, DenseCoordinates
-from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, Valued, accepted
+from latentgp.extensions.chains.latents.base import (
+    Info,
+    LatentMove,
+    Residual,
+    ResidualValue,
+    accepted,
+)
 from latentgp.extensions.chains.riemannian import explicit_trajectory, implicit_trajectory
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
@@ -59,12 +65,12 @@ class RiemannianHamiltonian(LatentMove):
             tensor = jax.scipy.linalg.block_diag(*(root.T @ root for root in coordinates.root))
         return dataclasses.replace(self, root=lower_cholesky(tensor))
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Valued:
-        return Valued.at(residual, eps)
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualValue:
+        return ResidualValue.at(residual, eps)
 
     def step(
-        self, residual: Residual, state: Valued, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Valued, Info]:
+        self, residual: Residual, state: ResidualValue, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[ResidualValue, Info]:
         key_number, key_momentum, key_accept = jax.random.split(key, 3)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
         shape, start = state.eps.shape, state.eps.ravel()
@@ -83,7 +89,7 @@ class RiemannianHamiltonian(LatentMove):
                 return curvature_metric(target, model, coordinates, f)
 
             end = implicit_trajectory(potential, metric, start, scale, number, key_momentum)
-        there = Valued.at(residual, end.place.reshape(shape))
+        there = ResidualValue.at(residual, end.place.reshape(shape))
         state, chance = accepted(state, there, end.log_ratio, key_accept)
         return state, Info(chance, end.evaluations, end.failed)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
-from latentgp.extensions.chains.latents.langevin import Sloped
+from latentgp.extensions.chains.latents.langevin import ResidualGradient
 from latentgp.typing import Array
 
 _QUARTER = math.pi / 2
@@ -51,12 +51,16 @@ class Rotations(LatentMove):
         chance = _acceptance(_QUARTER / numbers, scale)
         return numbers[jnp.argmax(chance**2 / ((2 - chance) * numbers))]
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
-        return Sloped(eps, *jax.value_and_grad(residual)(eps))
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualGradient:
+        return ResidualGradient(eps, *jax.value_and_grad(residual)(eps))
 
     def step(
-        self, residual: Residual, state: Sloped, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Sloped, Info]:
+        self,
+        residual: Residual,
+        state: ResidualGradient,
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> tuple[ResidualGradient, Info]:
         key_momentum, key_angle, key_accept = jax.random.split(key, 3)
         momentum = jax.random.normal(key_momentum, state.eps.shape, state.eps.dtype)
         number = self._number(scale)
@@ -64,7 +68,9 @@ class Rotations(LatentMove):
         angle = jnp.where(number > 1, share, 1.0) * _step(number, scale)
         kick, cosine, sine = jnp.tan(angle / 2), jnp.cos(angle), jnp.sin(angle)
 
-        def rotated(_: Any, carry: tuple[Sloped, Array]) -> tuple[Sloped, Array]:
+        def rotated(
+            _: Any, carry: tuple[ResidualGradient, Array]
+        ) -> tuple[ResidualGradient, Array]:
             at, p = carry
             p = p + kick * at.slope
             there = self.init(residual, cosine * at.eps + sine * p)

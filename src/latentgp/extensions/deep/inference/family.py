@@ -41,7 +41,7 @@ Hidden = Literal["factorised", "matrix-normal"]
 _HIDDEN_DEVIATION, _OF_HYPERPARAMETERS = 0.01, 0.05  # standard deviations at the start
 
 
-class Learned(NamedTuple):
+class DeepParameters(NamedTuple):
     """All that gradients move.
 
     Attributes:
@@ -117,7 +117,7 @@ class Architecture(eqx.Module):
         natural: bool,
         factorised: bool = True,
         spread: bool = False,
-    ) -> Learned:
+    ) -> DeepParameters:
         """Means of hidden functions at their prior means; without any, at draws of the prior.
 
         Args:
@@ -145,9 +145,9 @@ class Architecture(eqx.Module):
             shape = (model.likelihood.latent_size, len(self.features[-1]))
             last = Factors(jnp.zeros(shape), jnp.zeros(shape))
         log = jnp.full_like(vector, np.log(_OF_HYPERPARAMETERS)) if spread else None
-        return Learned(vector, log, tuple(hidden), directions, last)
+        return DeepParameters(vector, log, tuple(hidden), directions, last)
 
-    def drawn(self, learned: Learned, key: Key[Array, ""]) -> tuple[FeatureWeights, ...]:
+    def drawn(self, learned: DeepParameters, key: Key[Array, ""]) -> tuple[FeatureWeights, ...]:
         """Features of every layer: directions by the fixed noise, or by fresh noise."""
         if learned.directions is None:
             return self.features
@@ -164,7 +164,7 @@ class Architecture(eqx.Module):
     def under_last(
         self,
         model: DeepGP,
-        learned: Learned,
+        learned: DeepParameters,
         features: tuple[FeatureWeights, ...],
         X: Float[Array, "B D"],
         key: Key[Array, ""],
@@ -189,7 +189,7 @@ class Architecture(eqx.Module):
         return through_layers(step, (layout.standardised(X), X), tuple(parts))[1]
 
     def layers_drawn(
-        self, learned: Learned, key: Key[Array, ""]
+        self, learned: DeepParameters, key: Key[Array, ""]
     ) -> tuple[tuple[LayerDraw, ...], FeatureWeights]:
         """A draw of the hidden functions as functions, and the features of the last layer."""
         key_features, key_weights = jax.random.split(key)
@@ -197,7 +197,7 @@ class Architecture(eqx.Module):
         return self.hidden_drawn(learned, features, key_weights), features[-1]
 
     def hidden_drawn(
-        self, learned: Learned, features: tuple[FeatureWeights, ...], key: Key[Array, ""]
+        self, learned: DeepParameters, features: tuple[FeatureWeights, ...], key: Key[Array, ""]
     ) -> tuple[LayerDraw, ...]:
         """The hidden functions given features."""
         return tuple(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.extensions.deep.inference.family import Learned
+from latentgp.extensions.deep.inference.family import DeepParameters
 from latentgp.extensions.deep.inference.steps import DeepInference, DeepState
 from latentgp.extensions.deep.inference.weights import total
 from latentgp.extensions.deep.models import LayerDraw
@@ -35,7 +35,7 @@ class ImportanceWeighted(DeepInference):
 
     def read_at(
         self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
-    ) -> tuple[Float[Array, ""], Learned, WhiteSites | None]:
+    ) -> tuple[Float[Array, ""], DeepParameters, WhiteSites | None]:
         return jax.lax.cond(
             state.steps < self.late,
             lambda: DeepInference.read_at(self, state, batch, key, draws),
@@ -44,10 +44,10 @@ class ImportanceWeighted(DeepInference):
 
     def read_several(
         self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
-    ) -> tuple[Float[Array, ""], Learned, None]:
+    ) -> tuple[Float[Array, ""], DeepParameters, None]:
         """The same of the bound by several draws."""
 
-        def bound(learned: Learned) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        def bound(learned: DeepParameters) -> tuple[Float[Array, ""], Float[Array, ""]]:
             keys = jax.random.split(key, draws)
             slopes, values = jax.lax.map(lambda key: self._estimate(learned, batch, key), keys)
             divergence = _kl_of_directions(learned)
@@ -66,7 +66,7 @@ class ImportanceWeighted(DeepInference):
         return _kl_of_directions(state.learned)
 
     def _estimate(
-        self, learned: Learned, rows: Data, key: Key[Array, ""]
+        self, learned: DeepParameters, rows: Data, key: Key[Array, ""]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Function with the estimate of the gradient, and log of the mean weight of K draws.
 
@@ -116,5 +116,5 @@ def _slowed(draws: Any, share: Float[Array, ""]) -> Any:
     return jax.tree.map(of, draws)
 
 
-def _kl_of_directions(learned: Learned) -> Float[Array, ""]:
+def _kl_of_directions(learned: DeepParameters) -> Float[Array, ""]:
     return total([own.kl() for own in learned.directions or ()])

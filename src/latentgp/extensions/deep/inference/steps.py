@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInference
 from latentgp.extensions.batches.step_sizes import Schedule
-from latentgp.extensions.deep.inference.family import Architecture, Learned
+from latentgp.extensions.deep.inference.family import Architecture, DeepParameters
 from latentgp.extensions.deep.inference.weights import Factors, entropy
 from latentgp.extensions.deep.models import DeepGP, LastLayer
 from latentgp.likelihoods.base import Marginals
@@ -43,7 +43,7 @@ class DeepState(NamedTuple):
         steps: number of steps so far.
     """
 
-    learned: Learned
+    learned: DeepParameters
     white: WhiteSites | None
     factor: Factor | None
     schedule: Any
@@ -81,7 +81,7 @@ class DeepRead(NamedTuple):
     """
 
     bound: Float[Array, ""]
-    slopes: Learned
+    slopes: DeepParameters
     white: WhiteSites | None
     part: Float[Array, ""]
 
@@ -119,7 +119,9 @@ class DeepInference(TwoPartInference):
     of_kernels: Bool[Array, "H"]
     key: Key[Array, ""]
 
-    def begin(self, learned: Learned, model: DeepGP, last: WhiteSites | None = None) -> DeepState:
+    def begin(
+        self, learned: DeepParameters, model: DeepGP, last: WhiteSites | None = None
+    ) -> DeepState:
         """The state before the first step: the last layer at its prior, or at given sites."""
         white = factor = None
         if learned.last is None:
@@ -182,7 +184,7 @@ class DeepInference(TwoPartInference):
 
     def read(
         self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
-    ) -> tuple[Float[Array, ""], Learned, WhiteSites | None]:
+    ) -> tuple[Float[Array, ""], DeepParameters, WhiteSites | None]:
         """Bound, its gradient, and natural parameters, from a batch weighted as all rows."""
         if state.learned.spread is None:
             return self.read_at(state, batch, key, draws)
@@ -193,7 +195,7 @@ class DeepInference(TwoPartInference):
         slopes = slopes._replace(spread=slopes.spread + in_spread)
         return bound + own + self.space.log_prior(drawn.vector), slopes, white
 
-    def at_draw(self, learned: Learned, key: Key[Array, ""]) -> Learned:
+    def at_draw(self, learned: DeepParameters, key: Key[Array, ""]) -> DeepParameters:
         """The same at a draw of the hyper-parameters, if they have a posterior."""
         if learned.spread is None:
             return learned
@@ -203,14 +205,14 @@ class DeepInference(TwoPartInference):
 
     def read_at(
         self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
-    ) -> tuple[Float[Array, ""], Learned, WhiteSites | None]:
+    ) -> tuple[Float[Array, ""], DeepParameters, WhiteSites | None]:
         """The same at one value of the hyper-parameters."""
         model, pull_model = jax.vjp(self.space.to_model, state.vector)
         rows, held = rows_of(batch), jax.lax.stop_gradient(state.last)
         offset, pull_offset = jax.vjp(lambda model: prior_mean(model, batch), model)
 
         def of_draw(key: Key[Array, ""]) -> tuple[Any, ...]:
-            def forward(learned: Learned) -> tuple[Marginals, Array]:
+            def forward(learned: DeepParameters) -> tuple[Marginals, Array]:
                 blocks = self.blocks(learned, batch.X, key)
                 last = state._replace(learned=learned).last if learned.last is not None else held
                 return last.marginals(blocks), blocks
@@ -238,13 +240,13 @@ class DeepInference(TwoPartInference):
         terms, slopes, in_model, white = found
         (gradient,) = pull_model(in_model)
         gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
-        divergence, in_divergence = jax.value_and_grad(Learned.kl)(state.learned)
+        divergence, in_divergence = jax.value_and_grad(DeepParameters.kl)(state.learned)
         slopes = jax.tree.map(jnp.subtract, slopes, in_divergence)
         slopes = slopes._replace(vector=slopes.vector + gradient)
         return terms - divergence - self.kl_of_last(state), slopes, white
 
     def blocks(
-        self, learned: Learned, X: Float[Array, "B D"], key: Key[Array, ""]
+        self, learned: DeepParameters, X: Float[Array, "B D"], key: Key[Array, ""]
     ) -> Float[Array, "#Q R B"]:
         """Features of the last layer at rows, for a draw of the hidden ones."""
         key_features, key_layers = jax.random.split(key)

@@ -10,7 +10,11 @@ from jaxtyping import Bool, Float, Int, Key, UInt32
 
 from latentgp.extensions.iterative.gradients.settings import Solves
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.operators import Stored, System, Tiled
+from latentgp.extensions.iterative.solvers.operators import (
+    StoredCovariance,
+    System,
+    TiledCovariance,
+)
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.nystrom import (
     Nystrom,
@@ -68,7 +72,7 @@ class Slope(NamedTuple):
     solved: Bool[Array, ""]
 
 
-class Standardised(NamedTuple):
+class StandardisedTargets(NamedTuple):
     """Targets in units of their noise: r ~ N(0, B), B = I + W^1/2 K W^1/2.
 
     The log evidence is log N(r; 0, B) + constant; rows of weight zero have r = 0 and a row of the
@@ -95,7 +99,7 @@ class SolvedEvidence(Module):
     data: Data
     solves: Solves
 
-    def standardised(self, vector: Float[Array, "H"]) -> Standardised:
+    def standardised(self, vector: Float[Array, "H"]) -> StandardisedTargets:
         """System and targets at a vector of hyper-parameters."""
         model = self.space.to_model(vector)
         sites = _sites_of(self.algorithm, model, self.data)
@@ -106,10 +110,14 @@ class SolvedEvidence(Module):
         target = jnp.where(there, linear / root, 0.0)
         root = jnp.where(there, root, 0.0)
         X = self.data.X
-        K = Stored(kernel.symmetric_gram(X)) if self.solves.stored else Tiled(kernel, X)
+        K = (
+            StoredCovariance(kernel.symmetric_gram(X))
+            if self.solves.stored
+            else TiledCovariance(kernel, X)
+        )
         nothing = 0.5 * len(X) * jnp.log(2 * jnp.pi) + 0.5 * jnp.sum(target**2)
         system = System(K, root, jnp.ones_like(root))
-        return Standardised(system, target, jnp.sum(sites.log_constant) + nothing)
+        return StandardisedTargets(system, target, jnp.sum(sites.log_constant) + nothing)
 
     def probes(self, key: Key[Array, ""]) -> Probes:
         """New ones."""

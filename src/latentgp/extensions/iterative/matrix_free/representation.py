@@ -19,7 +19,7 @@ from latentgp.extensions.iterative.matrix_free.solves import (
     MatrixFreeSolves,
     Precision,
     PreconditionerName,
-    Probed,
+    ProbeSolves,
     SolverName,
 )
 from latentgp.extensions.iterative.solvers.log_determinant import Estimate
@@ -268,7 +268,7 @@ def _conditioned(
     root: Float[Array, "N"],
     number: int,
     means_only: bool,
-) -> tuple[Float[Array, "Q N"], Float[Array, "Q N"], Float[Array, ""], Probed]:
+) -> tuple[Float[Array, "Q N"], Float[Array, "Q N"], Float[Array, ""], ProbeSolves]:
     """Weights and means of latent functions that share B, what the evidence gains, and probes.
 
     With l = W^1/2 r + l_0, as `Dense` splits it, and h = r - W^1/2 K l_0, weights are l_0 + W^1/2 v
@@ -287,7 +287,7 @@ def _conditioned(
         solution = solves.solve(system, near, h)
         v, unknown = solution.value, jnp.full((), jnp.nan, X.dtype)
         empty = jnp.zeros((len(X), 0), X.dtype)
-        probed = Probed(empty, empty, Estimate(unknown, unknown), solution)
+        probed = ProbeSolves(empty, empty, Estimate(unknown, unknown), solution)
     else:
         v, probed = solves.with_probes(system, near, h, number)
     weights = rest + (scale * v).T

@@ -26,10 +26,10 @@ from latentgp.extensions.iterative.solvers.log_determinant import (
 )
 from latentgp.extensions.iterative.solvers.operators import (
     Covariance,
-    Rounded,
-    Stored,
+    RoundedCovariance,
+    StoredCovariance,
     System,
-    Tiled,
+    TiledCovariance,
     site_system,
 )
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
@@ -56,7 +56,7 @@ _RANK_OF_ROOT = 4  # times the root of the number of rows (Cutajar et al. 2016, 
 _OF_ROWS = (1 << 32) - 1  # number by which the key of random rows differs from those of systems
 
 
-class Probed(NamedTuple):
+class ProbeSolves(NamedTuple):
     """Solves of one system with probe vectors z = R u, P = R R', u of random signs.
 
     Of what P leaves a multiple of the identity, as where no row knows of another, signs know the
@@ -102,10 +102,12 @@ class MatrixFreeSolves(eqx.Module):
         """The Gram matrix of rows as an operator."""
         if self.grid is not None:
             return self.grid.covariance(kernel, X)
-        whole = Stored(kernel.symmetric_gram(X)) if self.store else Tiled(kernel, X)
+        whole = (
+            StoredCovariance(kernel.symmetric_gram(X)) if self.store else TiledCovariance(kernel, X)
+        )
         if self.precision == "double":
             return whole
-        return Rounded(Tiled(kernel, X), in_single_precision(whole))
+        return RoundedCovariance(TiledCovariance(kernel, X), in_single_precision(whole))
 
     def slope(
         self,
@@ -117,7 +119,7 @@ class MatrixFreeSolves(eqx.Module):
         """Derivative of the sum of left * (K right) in the kernel."""
         if self.grid is not None:
             return self.grid.slope(kernel, X, left, right)
-        return Tiled(kernel, X).slope(left, right)
+        return TiledCovariance(kernel, X).slope(left, right)
 
     def prepared(
         self, kernel: Kernel, X: Float[Array, "N D"], root: Float[Array, "N"]
@@ -159,7 +161,7 @@ class MatrixFreeSolves(eqx.Module):
         preconditioner: Preconditioner,
         right: Float[Array, "N Q"],
         number: Any,
-    ) -> tuple[Float[Array, "N Q"], Probed]:
+    ) -> tuple[Float[Array, "N Q"], ProbeSolves]:
         """B^-1 right, and with the same products solves of probe vectors and the log-determinant.
 
         Args:
@@ -183,7 +185,7 @@ class MatrixFreeSolves(eqx.Module):
             solution, forms = self._recorded(system, preconditioner, every)
             estimate = mean_of(preconditioner.log_determinant() + forms[columns:])
         own, solved = solution.value[:, :columns], solution.value[:, columns:]
-        return own, Probed(solved, preconditioner.solve(z), estimate, solution)
+        return own, ProbeSolves(solved, preconditioner.solve(z), estimate, solution)
 
     def _recorded(
         self, system: System, preconditioner: Preconditioner, every: Float[Array, "N S"]

@@ -24,7 +24,7 @@ _RANGES = np.geomspace(0.05, 3.0, 7)
 _UPDATES = 3  # of the noise, which depends on the density
 
 
-class Inferred(NamedTuple):
+class LogDeterminantPosterior(NamedTuple):
     """A posterior mean and standard deviation."""
 
     mean: Float[Array, ""]
@@ -39,7 +39,7 @@ def bayesian_log_determinant(
     upper: Any,
     probes: int = 16,
     products: int = 10,
-) -> Inferred:
+) -> LogDeterminantPosterior:
     """The log-determinant of A given stochastic traces of its powers (Fitzsimons et al. 2017).
 
     Traces of powers up to twice the products are means of z' A^k z over vectors z of random signs.
@@ -78,7 +78,7 @@ def _by_probes(
     upper: Any,
     probes: int,
     products: int,
-) -> Inferred:
+) -> LogDeterminantPosterior:
     z = jax.random.rademacher(key, (operator.size, probes), operator.dtype)
     middle, half = (upper + lower) / 2, (upper - lower) / 2
 
@@ -105,7 +105,7 @@ def infer_log_determinant(
     lower: Any,
     upper: Any,
     probes: int | None = None,
-) -> Inferred:
+) -> LogDeterminantPosterior:
     """The log-determinant of an N x N matrix given Chebyshev moments of its eigenvalues.
 
     With eigenvalues x = c + h cos t, the density p of t on [0, pi] has as its prior a Gaussian
@@ -146,7 +146,7 @@ def infer_log_determinant(
 @compiled("lower", "upper")
 def _infer(
     moments: Float[Array, "moments"], size: int, *, lower: Any, upper: Any, probes: int | None
-) -> Inferred:
+) -> LogDeterminantPosterior:
     dtype = moments.dtype
     features, width = _features(len(moments))
     features = jnp.asarray(features, dtype)
@@ -167,7 +167,7 @@ def _infer(
 
     inner, target, cross = jax.lax.map(of_range, ranges)
 
-    def given(noise: Array) -> tuple[Inferred, Array]:
+    def given(noise: Array) -> tuple[LogDeterminantPosterior, Array]:
         def one(pair: tuple[Array, Array]) -> tuple[Array, ...]:
             place, scale = pair
             S = scale**2 * inner[place] + jnp.outer(last[:-1], last[:-1]) + noise
@@ -187,7 +187,7 @@ def _infer(
         weights = jnp.exp(likelihood - logsumexp(likelihood))
         middle = weights @ mean
         spread = weights @ (variance + (mean - middle) ** 2)
-        return Inferred(centre + middle, jnp.sqrt(spread)), flat + weights @ density
+        return LogDeterminantPosterior(centre + middle, jnp.sqrt(spread)), flat + weights @ density
 
     def noise_of(density: Array) -> Array:
         if probes is None:
@@ -202,7 +202,7 @@ def _infer(
     found, density = given(noise_of(flat))
     for _ in range(0 if probes is None else _UPDATES - 1):
         found, density = given(noise_of(density))
-    return Inferred(*(size * part for part in found))
+    return LogDeterminantPosterior(*(size * part for part in found))
 
 
 def _features(number: int) -> tuple[Float[np.ndarray, "moments B"], float]:

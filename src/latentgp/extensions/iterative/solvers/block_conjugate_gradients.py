@@ -21,7 +21,7 @@ from latentgp.extensions.iterative.solvers.solution import (
     norms,
     relative,
 )
-from latentgp.extensions.iterative.solvers.split import Split
+from latentgp.extensions.iterative.solvers.split import SplitOperator
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -85,7 +85,7 @@ def block_conjugate_gradients(
         ([1.0, 0.5, 0.25], 1)
     """
     P = Identity() if preconditioner is None else preconditioner
-    split, goal = Split(operator, P), tolerance * norms(right)
+    split, goal = SplitOperator(operator, P), tolerance * norms(right)
     value, residual = first_residual(operator, right, start)
     most = max_steps if right.shape[1] <= operator.size else 0  # more have no basis
 
@@ -171,7 +171,9 @@ def orthonormal(
     return jax.lax.fori_loop(0, size, one, nothing)
 
 
-def start_block(split: Split, residual: Float[Array, "N S"], goal: Float[Array, "S"]) -> State:
+def start_block(
+    split: SplitOperator, residual: Float[Array, "N S"], goal: Float[Array, "S"]
+) -> State:
     """The state before the first step, at a residual of A."""
     white = split.preconditioner.solve_root(residual)
     length = norms(white)
@@ -204,7 +206,7 @@ def _filled_up(basis: Float[Array, "N S"], rounding: Float[Array, "S"]) -> Float
     return whole[:, jnp.argsort(order)]
 
 
-def advance_block(state: State, split: Split, goal: Float[Array, "S"]) -> State:
+def advance_block(state: State, split: SplitOperator, goal: Float[Array, "S"]) -> State:
     """One step; one that breaks down leaves the solution as it was."""
     product = split.times(state.directions)
     gone = jnp.all(state.directions == 0, axis=0)
@@ -256,7 +258,7 @@ def solution_of(
 
 
 def _unfinished(
-    split: Split,
+    split: SplitOperator,
     basis: Float[Array, "N S"],
     coordinates: Float[Array, "S S"],
     goal: Float[Array, "S"],

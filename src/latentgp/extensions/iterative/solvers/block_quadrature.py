@@ -16,7 +16,7 @@ from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.solution import Solution, norms
-from latentgp.extensions.iterative.solvers.split import Split
+from latentgp.extensions.iterative.solvers.split import SplitOperator
 from latentgp.numerics.eigen import eigenvectors
 from latentgp.typing import Array
 
@@ -62,7 +62,7 @@ def recorded_block_conjugate_gradients(
         tolerance: of ||b - A x|| / ||b|| of each column.
         max_steps: the most steps.
     """
-    split, goal = Split(operator, preconditioner), tolerance * norms(right)
+    split, goal = SplitOperator(operator, preconditioner), tolerance * norms(right)
     begun = start_block(split, right, goal)
     none = jnp.zeros((max_steps, *begun.turn.shape), right.dtype)
 

@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
     standard_error: Float[Array, ""]
 
 
-class Recorded(NamedTuple):
+class SolutionRecord(NamedTuple):
     """Solutions, and the coefficients of the iteration that found them.
 
     Args:
@@ -94,7 +94,7 @@ def recorded_conjugate_gradients(
     preconditioner: Preconditioner,
     tolerance: Any,
     max_steps: int,
-) -> Recorded:
+) -> SolutionRecord:
     """Conjugate gradients from zero, without a restart, that keep their coefficients."""
     check_fixed(preconditioner)
     goal = tolerance * norms(right)
@@ -121,10 +121,10 @@ def recorded_conjugate_gradients(
         stalled=~state.active,
         steps=steps,
     )
-    return Recorded(solution, begun.inner, lengths, momenta, state.broken)
+    return SolutionRecord(solution, begun.inner, lengths, momenta, state.broken)
 
 
-def quadrature(recorded: Recorded) -> Float[Array, "S"]:
+def quadrature(recorded: SolutionRecord) -> Float[Array, "S"]:
     """Gauss quadrature of u' log(R^-1 A R^-T) u, u = R^-1 b (Golub & Meurant 2010, 7.1).
 
     The tridiagonal matrix of Lanczos' iteration has the diagonal 1 / a_k + b_{k-1} / a_{k-1} and

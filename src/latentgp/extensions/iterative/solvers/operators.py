@@ -62,7 +62,7 @@ class Covariance(LinearOperator):
         """Some rows of K right."""
 
 
-class Stored(Covariance):
+class StoredCovariance(Covariance):
     """A Gram matrix that is kept: N^2 numbers.
 
     Example:
@@ -92,7 +92,7 @@ class Stored(Covariance):
         return jnp.asarray(self.matrix)[rows] @ right
 
 
-class Tiled(Covariance):
+class TiledCovariance(Covariance):
     """A Gram matrix that is made anew, tile by tile, at every product; nothing of N^2 is kept.
 
     A tile serves its rows and, transposed, its columns, so half of the matrix is made.
@@ -197,7 +197,7 @@ class Tiled(Covariance):
         return X, jnp.pad(right, ((0, fill), (0, 0))).reshape(tiles, width, -1)
 
 
-class Rounded(Covariance):
+class RoundedCovariance(Covariance):
     """A Gram matrix whose products are made in single precision, at about half the cost.
 
     Args:
@@ -277,7 +277,7 @@ class System(LinearOperator):
         return self.scale[rows, None] * inner + self.added[rows, None] * right[rows]
 
 
-class Shifted(LinearOperator):
+class ShiftedOperator(LinearOperator):
     """A + shift I."""
 
     operator: LinearOperator

@@ -21,7 +21,7 @@ from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.typing import Array
 
 
-class Split(LinearOperator):
+class SplitOperator(LinearOperator):
     """R^-1 A R^-T with P = R R', whose eigenvalues are those of P^-1 A."""
 
     operator: LinearOperator
@@ -61,7 +61,7 @@ def split_conjugate_gradients(
     Raises:
         InputError: a preconditioner without a root.
     """
-    split, goal = Split(operator, preconditioner), tolerance * norms(right)
+    split, goal = SplitOperator(operator, preconditioner), tolerance * norms(right)
     begun = start_at(preconditioner.solve_root(right), jnp.zeros_like(right), Identity(), goal * 0)
 
     def unfinished(state: Any) -> Any:

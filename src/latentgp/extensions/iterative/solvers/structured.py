@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.extensions.iterative.solvers.operators import Covariance, Tiled
+from latentgp.extensions.iterative.solvers.operators import Covariance, TiledCovariance
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.stationary import RBF, Periodic, Stationary
 from latentgp.modules import stored
@@ -40,7 +40,7 @@ class OnGrid(Covariance):
         cells: number of each row's cell, shape (N,).
     """
 
-    entries: Tiled
+    entries: TiledCovariance
     cells: Int[Array, "N"]
 
     @property
@@ -166,7 +166,7 @@ class Lattice(Grid):
         places = jnp.round((X - jnp.asarray(self.low, X.dtype)) / step).astype(int)
         cells = jnp.ravel_multi_index(tuple(places.T), self.counts, mode="clip")
         spectrum = toeplitz_spectrum(kernel, step, self.counts)
-        return Toeplitz(Tiled(kernel, X), cells, spectrum, self.counts)
+        return Toeplitz(TiledCovariance(kernel, X), cells, spectrum, self.counts)
 
     @property
     def words(self) -> str:
@@ -203,7 +203,7 @@ class Axes(Grid):
         variance = kernel.diagonal(axes[0][:1])[0]
         grams = [kernel.symmetric_gram(points) for points in axes]
         factors = (grams[0], *(gram / variance for gram in grams[1:]))
-        return Kronecker(Tiled(kernel, X), cells, factors)
+        return Kronecker(TiledCovariance(kernel, X), cells, factors)
 
     @property
     def words(self) -> str:

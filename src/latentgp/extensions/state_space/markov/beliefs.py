@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.kernels import StateSpace
-from latentgp.extensions.state_space.lanes import Matrix, Unrolled, number, scaled
+from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number, scaled
 from latentgp.extensions.state_space.markov.series import Lanes
 from latentgp.modules import stored
 from latentgp.typing import Array
@@ -84,7 +84,7 @@ class Filter(eqx.Module):
         """
         own = space is None
         space = self.space if space is None else space
-        nothing = Unrolled([[0.0] * space.size] * space.size)
+        nothing = UnrolledMatrix([[0.0] * space.size] * space.size)
         found = *space.transition(at.time, at.gap), space.covariance(at.time), nothing
         A, Q, P, zero = (small.matrix(M.rows, at.gap) for M in found)
         if self.starts is not None and at.start is not None:
@@ -119,7 +119,7 @@ class Filter(eqx.Module):
         # What follows reads it often: without a barrier the compiler finds it anew each time.
         return jax.lax.optimization_barrier(found) if self.space.size > _FEW_STATES else found
 
-    def update(self, belief: Belief, h: Matrix, linear: Any, precision: Any) -> "Updated":
+    def update(self, belief: Belief, h: Matrix, linear: Any, precision: Any) -> "UpdatedBelief":
         """The belief after a site of h'x."""
         mean, spread = belief
         v = spread.mT @ h
@@ -134,7 +134,7 @@ class Filter(eqx.Module):
             told = small.symmetric(spread - scaled(g, precision / S) @ g.mT)
         else:
             told = spread - scaled(g, precision / (S + jnp.sqrt(S))) @ v.mT
-        return Updated(Belief(mean + scaled(g, error), told), value, error, precision / S, g)
+        return UpdatedBelief(Belief(mean + scaled(g, error), told), value, error, precision / S, g)
 
     def known(self, belief: Belief) -> Belief:
         """The belief with its covariance in place of a root."""
@@ -142,7 +142,7 @@ class Filter(eqx.Module):
         return belief if self.signed else Belief(mean, spread @ spread.mT)
 
 
-class Updated(NamedTuple):
+class UpdatedBelief(NamedTuple):
     """A belief after a site.
 
     Attributes:

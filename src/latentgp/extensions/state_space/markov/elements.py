@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.extensions.state_space import lanes as small
-from latentgp.extensions.state_space.lanes import Matrix, Unrolled, number, scaled
+from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number, scaled
 from latentgp.extensions.state_space.markov.beliefs import (
     Adjoint,
     Belief,
@@ -186,7 +186,7 @@ def _full_element(element: Element, like_mean: Any, like_spread: Any) -> Element
 
 def _axis_of_lanes(M: Matrix) -> int:
     """Where the lanes' axis is in the leaves of a matrix, from the end."""
-    return -1 if isinstance(M, Unrolled) else -3
+    return -1 if isinstance(M, UnrolledMatrix) else -3
 
 
 def _lanes_first(element: Element) -> Element:

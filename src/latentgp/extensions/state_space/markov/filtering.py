@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.kernels import StateSpace
-from latentgp.extensions.state_space.lanes import Matrix, Unrolled, number, scaled
+from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number, scaled
 from latentgp.extensions.state_space.markov.beliefs import (
     Adjoint,
     Belief,
@@ -32,12 +32,12 @@ from latentgp.extensions.state_space.markov.beliefs import (
 )
 from latentgp.extensions.state_space.markov.elements import elements_of, joined
 from latentgp.extensions.state_space.markov.series import Series
-from latentgp.modules import stored
+from latentgp.modules import stored_as
 from latentgp.typing import Array
 
 
-@stored
-class Filtered(NamedTuple):
+@stored_as("Filtered")
+class FilterResult(NamedTuple):
     """Filter's results for the smoother.
 
     Attributes:
@@ -58,8 +58,8 @@ class Filtered(NamedTuple):
     log_evidence: Float[Array, "*Q"]
 
 
-@stored
-class Smoothed(NamedTuple):
+@stored_as("Smoothed")
+class SmoothedMarginals(NamedTuple):
     """Marginals of f at the rows, and the adjoint before each row's update, in lanes."""
 
     mean: Float[Array, "T *Q lanes"]
@@ -72,7 +72,7 @@ def filtered(
     series: Series,
     linear: Float[Array, "T *S lanes"],
     precision: Float[Array, "T *Q lanes"],
-) -> Filtered:
+) -> FilterResult:
     """Filter sites in lanes; linear terms may have axes in front of those of the precisions."""
     like_mean, like_spread = linear[0], precision[0]
     size = process.space.size
@@ -96,17 +96,17 @@ def filtered(
     )
     evidence = jnp.sum(values, axis=(0, -1)) if found is None else found
     last = full_belief(process.known(last), like_mean, like_spread)
-    return Filtered(before, error, weight, last, ends, evidence)
+    return FilterResult(before, error, weight, last, ends, evidence)
 
 
 def smoothed(
     process: Filter,
     series: Series,
     precision: Float[Array, "T *Q lanes"],
-    found: Filtered,
+    found: FilterResult,
     slopes: bool,
     readings: Matrix | None = None,
-) -> tuple[Smoothed, StateSpace | None]:
+) -> tuple[SmoothedMarginals, StateSpace | None]:
     """Marginals at the rows; derivatives of the evidence in the process if wanted.
 
     Args:
@@ -164,7 +164,7 @@ def smoothed(
         reverse=True,
     )
     slope = jax.tree.map(_sum_to, total, process.space) if slopes else None
-    return Smoothed(mean, variance, adjoint), slope
+    return SmoothedMarginals(mean, variance, adjoint), slope
 
 
 def _over_latents(matrices: Any, like: Any, wanted: Any) -> Any:
@@ -195,7 +195,7 @@ def _unpacked(packed: Any) -> Belief:
 
 def _lower(M: Matrix) -> Any:
     """The lower half of a symmetric matrix."""
-    if not isinstance(M, Unrolled):
+    if not isinstance(M, UnrolledMatrix):
         return M
     return tuple(M.rows[i][: i + 1] for i in range(len(M.rows)))
 
@@ -205,4 +205,4 @@ def from_lower(lower: Any) -> Matrix:
     if not isinstance(lower, tuple):
         return lower
     size = range(len(lower))
-    return Unrolled([[lower[max(i, j)][min(i, j)] for j in size] for i in size])
+    return UnrolledMatrix([[lower[max(i, j)][min(i, j)] for j in size] for i in size])

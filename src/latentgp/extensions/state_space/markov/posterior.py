@@ -21,11 +21,11 @@ from latentgp.extensions.state_space.kernels import (
     measurements_of_parts,
     time_columns,
 )
-from latentgp.extensions.state_space.lanes import Matrix, Unrolled, number
+from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number
 from latentgp.extensions.state_space.markov.beliefs import Belief, Filter, Starts
 from latentgp.extensions.state_space.markov.filtering import from_lower
 from latentgp.extensions.state_space.markov.processes import (
-    Conditioned,
+    ProcessPosterior,
     latents_of_groups,
     means_given,
     readings_of,
@@ -75,7 +75,7 @@ class MarkovPosterior(LatentPosterior):
     X: Float[Array, "N D"]
     series: Series
     sites: GaussianSites
-    parts: tuple[Conditioned, ...]
+    parts: tuple[ProcessPosterior, ...]
     at_all_rows: Marginals
     log_evidence_of_sites: Float[Array, ""]
     constant: Float[Array, ""]
@@ -355,7 +355,7 @@ class _Near(eqx.Module):
 
 
 def _at(
-    part: Conditioned, near: _Near, reading: Matrix | None
+    part: ProcessPosterior, near: _Near, reading: Matrix | None
 ) -> tuple[Float[Array, "Q B"], Float[Array, "Q B"]]:
     """Means and variances of f, or what is read, at new inputs, of the latents of a part."""
     process, found, smooth = part
@@ -367,7 +367,7 @@ def _at(
     mean, lower = jax.tree.map(taken, found.before)
     belief = Belief(mean, from_lower(lower))
     final = jax.tree.map(
-        lambda leaf: leaf[..., -1:] if isinstance(mean, Unrolled) else leaf[..., -1:, :, :],
+        lambda leaf: leaf[..., -1:] if isinstance(mean, UnrolledMatrix) else leaf[..., -1:, :, :],
         found.last,
     )
     m = small.chosen(near.at_end, final.mean, belief.mean)

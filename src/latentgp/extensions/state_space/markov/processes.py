@@ -17,21 +17,26 @@ from latentgp.extensions.state_space.kernels import (
 )
 from latentgp.extensions.state_space.lanes import Matrix
 from latentgp.extensions.state_space.markov.beliefs import Filter
-from latentgp.extensions.state_space.markov.filtering import Filtered, Smoothed, filtered, smoothed
+from latentgp.extensions.state_space.markov.filtering import (
+    FilterResult,
+    SmoothedMarginals,
+    filtered,
+    smoothed,
+)
 from latentgp.extensions.state_space.markov.series import Series
 from latentgp.kernels import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
-from latentgp.modules import stored
+from latentgp.modules import stored_as
 from latentgp.typing import Array
 
 
-@stored
-class Conditioned(NamedTuple):
+@stored_as("Conditioned")
+class ProcessPosterior(NamedTuple):
     """The posterior of some latent functions of one structure, in lanes."""
 
     process: Filter
-    filtered: Filtered
-    smoothed: Smoothed
+    filtered: FilterResult
+    smoothed: SmoothedMarginals
 
 
 def latents_of_groups(kernel: LatentKernel, inputs: int, latents: int) -> list[tuple[int, ...]]:

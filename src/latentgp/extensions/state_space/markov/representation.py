@@ -22,7 +22,7 @@ from latentgp.extensions.state_space.markov.beliefs import Filter
 from latentgp.extensions.state_space.markov.filtering import filtered, smoothed
 from latentgp.extensions.state_space.markov.posterior import MarkovPosterior
 from latentgp.extensions.state_space.markov.processes import (
-    Conditioned,
+    ProcessPosterior,
     in_groups,
     latents_of_groups,
     spaces_of,
@@ -213,7 +213,7 @@ class Markov(Representation):
         ):
             found = filtered(process, series, told, known)
             smooth, _ = smoothed(process, series, known, found, slopes=False)
-            parts.append(Conditioned(process, found, smooth))
+            parts.append(ProcessPosterior(process, found, smooth))
             means.append(series.to_rows(smooth.mean))
             variances.append(series.to_rows(smooth.variance))
             evidence = evidence + jnp.sum(found.log_evidence)

@@ -17,7 +17,7 @@ from latentgp.extensions.state_space.markov.processes import in_groups, means_gi
 from latentgp.extensions.state_space.markov.series import Series
 from latentgp.extensions.state_space.markov.simulation import perturbation
 from latentgp.likelihoods.base import Marginals
-from latentgp.representations.samplers import Drawn, SiteSampler
+from latentgp.representations.samplers import CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
@@ -117,7 +117,7 @@ class MarkovSampler(SiteSampler):
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
-    ) -> Drawn:
+    ) -> CoefficientDraw:
         """A draw as of any sampler; it finds no covariances, and `rows` has no effect."""
         latents = sites.linear.shape[1]
         there = np.isin(np.arange(latents), np.asarray(block))
@@ -130,7 +130,7 @@ class MarkovSampler(SiteSampler):
         told = (1 + over_relaxation) * linear + fresh * more[:, 0]
         found = means_given(self.filters, groups, self.series, told, precision)
         drawn = found + fresh * prior[:, 0]
-        return Drawn(drawn.T[jnp.asarray(block)] - over_relaxation * start, None)
+        return CoefficientDraw(drawn.T[jnp.asarray(block)] - over_relaxation * start, None)
 
     def _groups(self, latents: int) -> list[tuple[int, ...]]:
         groups = self.whitening.groups

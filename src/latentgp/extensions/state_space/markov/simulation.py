@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.extensions.state_space import lanes as small
-from latentgp.extensions.state_space.lanes import Matrix, Unrolled, number
+from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number
 from latentgp.extensions.state_space.markov.beliefs import Filter
 from latentgp.extensions.state_space.markov.processes import means_given, together
 from latentgp.extensions.state_space.markov.series import Series
@@ -58,7 +58,7 @@ def prior_draw(
     begin = zero
     if lanes > 1:
         (ends, Phi), _ = jax.lax.scan(onward, (zero, unit), (series.lanes, keys))
-        axis = -1 if isinstance(ends, Unrolled) else -3
+        axis = -1 if isinstance(ends, UnrolledMatrix) else -3
         each = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), (ends, Phi))
         first = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), each[0])
         _, starts = jax.lax.scan(lambda x, at: (at[1] @ x + at[0], x), first, each)

@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.state_space.kernels import time_columns
-from latentgp.extensions.state_space.lanes import Matrix, Unrolled
+from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix
 from latentgp.extensions.state_space.markov.beliefs import Filter, Starts
 from latentgp.extensions.state_space.markov.filtering import filtered, from_lower
 from latentgp.extensions.state_space.markov.processes import (
-    Conditioned,
+    ProcessPosterior,
     in_groups,
     latents_of_groups,
 )
@@ -101,7 +101,9 @@ def _last_places(
     return places
 
 
-def _states_after(part: Conditioned, series: Series, places: Int[np.ndarray, "series"]) -> Starts:
+def _states_after(
+    part: ProcessPosterior, series: Series, places: Int[np.ndarray, "series"]
+) -> Starts:
     """Filtered states after rows at places in the order of time."""
     steps, lanes = series.lanes.gap.shape
     slots = np.minimum(places + 1, steps * lanes - 1)
@@ -118,7 +120,7 @@ def _states_after(part: Conditioned, series: Series, places: Int[np.ndarray, "se
 
 def _table(M: Matrix) -> Float[np.ndarray, "*S rows columns"]:
     """Matrices in the last two axes."""
-    if not isinstance(M, Unrolled):
+    if not isinstance(M, UnrolledMatrix):
         return np.asarray(M)
     return np.stack([np.stack([np.asarray(e) for e in row], -1) for row in M.rows], -2)
 

@@ -28,8 +28,8 @@ from latentgp.extensions.state_space.space_time.stacked import (
     Forward,
     Layout,
     Readings,
-    Smoothed,
-    Stacked,
+    SmoothedReadings,
+    StackedArithmetic,
     Steps,
     segmented,
     segments_for,
@@ -39,7 +39,7 @@ from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.inducing.projected import Projected, row_marginals
+from latentgp.representations.inducing.projected import ProjectedSites, row_marginals
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
@@ -47,7 +47,7 @@ from latentgp.typing import Array
 _COLUMNS = 64  # of a joint covariance that are found together
 
 
-class Prepared(NamedTuple):
+class RowArrays(NamedTuple):
     """Arrays that follow from the kernel and the rows.
 
     Attributes:
@@ -63,7 +63,7 @@ class Prepared(NamedTuple):
     @classmethod
     def of(
         cls, prior: SpaceTimePrior, slots: Slots, kernel: LatentKernel, latents: int
-    ) -> "Prepared":
+    ) -> "RowArrays":
         """Posterior of so many latent functions."""
         groups = latent_groups(kernel, latents)
         priors = [prior.of_group(group, slots.places, steps_of(slots)) for group in groups]
@@ -111,15 +111,15 @@ class SpaceTimePosterior(LatentPosterior):
         power: float,
     ) -> "SpaceTimePosterior":
         """The posterior given sites of g."""
-        known = Prepared.of(prior, slots, kernel, sites.linear.shape[1])
-        projected = Projected.of(sites.linear.T, sites.precision.T, known.left, power)
+        known = RowArrays.of(prior, slots, kernel, sites.linear.shape[1])
+        projected = ProjectedSites.of(sites.linear.T, sites.precision.T, known.left, power)
         filtered = []
         for group, own in zip(known.groups, known.priors, strict=True):
             layout = prior.layout(group.one)
 
             def run(own, linear, precision, layout=layout):
                 steps = steps_with(own, slots, linear[..., None], precision)
-                return Stacked(layout, signed, own.table).forward(steps)
+                return StackedArithmetic(layout, signed, own.table).forward(steps)
 
             told = in_slots(slots, projected, group)
             filtered.append(vmap_latents(run, own, *told))
@@ -146,9 +146,9 @@ class SpaceTimePosterior(LatentPosterior):
         return SpaceTimePrior(self.points, self.time, self.truncation)
 
     @property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> RowArrays:
         """Arrays that follow from kernel and rows."""
-        return Prepared.of(self.prior, self.slots, self.kernel, self.sites.linear.shape[1])
+        return RowArrays.of(self.prior, self.slots, self.kernel, self.sites.linear.shape[1])
 
     @property
     def kl(self) -> Float[Array, ""]:
@@ -227,11 +227,11 @@ class SpaceTimePosterior(LatentPosterior):
             covariances.append(found + self.prior.left_between(group, inputs, shares))
         return of_all(known.groups, covariances)
 
-    def of_states(self, known: Prepared) -> Marginals:
+    def of_states(self, known: RowArrays) -> Marginals:
         """Marginals at the rows of what they read of the states."""
         return self.of_smoothed(known, self.smoothed(known))
 
-    def of_smoothed(self, known: Prepared, smooth: list[Smoothed]) -> Marginals:
+    def of_smoothed(self, known: RowArrays, smooth: list[SmoothedReadings]) -> Marginals:
         """The same, known already."""
         latents = (len(known.left), *self.slots.place.shape)
         mean, variance = (
@@ -240,7 +240,7 @@ class SpaceTimePosterior(LatentPosterior):
         )
         return Marginals(mean, variance)
 
-    def with_left(self, known: Prepared, of_states: Marginals) -> Marginals:
+    def with_left(self, known: RowArrays, of_states: Marginals) -> Marginals:
         """Marginals at the rows with what the states leave open."""
         mean, variance = of_states
         marginals = Marginals(mean, jnp.maximum(variance + known.left.T, 0.0))
@@ -250,8 +250,8 @@ class SpaceTimePosterior(LatentPosterior):
         return row_marginals(known.left, marginals, linear, precision, self.power)
 
     def smoothed(
-        self, known: Prepared, *, readings: Any = None, slopes: bool = False
-    ) -> list[Smoothed]:
+        self, known: RowArrays, *, readings: Any = None, slopes: bool = False
+    ) -> list[SmoothedReadings]:
         """The way back through the steps, for each group.
 
         Args:
@@ -268,16 +268,16 @@ class SpaceTimePosterior(LatentPosterior):
             def run(own, linear, precision, starts, reading, layout=layout):
                 steps = steps_with(own, self.slots, linear[..., None], precision)
                 more = None if reading is None else Readings(after, *reading)
-                stacked = Stacked(layout, self.signed, own.table)
+                stacked = StackedArithmetic(layout, self.signed, own.table)
                 return stacked.backward(steps, starts, more, slopes)
 
             told = in_slots(self.slots, projected, group)
             found.append(vmap_latents(run, own, *told, starts, reading))
         return found
 
-    def _projected(self, known: Prepared) -> Projected:
+    def _projected(self, known: RowArrays) -> ProjectedSites:
         linear, precision, _ = self.sites
-        return Projected.of(linear.T, precision.T, known.left, self.power)
+        return ProjectedSites.of(linear.T, precision.T, known.left, self.power)
 
     def _between(self, t: Float[Array, "B"]) -> tuple[Moments, Moments, Int[Array, "B"]]:
         """New times after steps, the steps after these, and numbers of the first ones."""
@@ -318,7 +318,7 @@ class SpaceTimePosterior(LatentPosterior):
 
 
 def in_slots(
-    slots: Slots, projected: Projected, group: LatentGroup, more: int = 0
+    slots: Slots, projected: ProjectedSites, group: LatentGroup, more: int = 0
 ) -> tuple[Float[Array, "Q T B"], Float[Array, "Q T B"]]:
     """Sites of a group's latents in slots, with so many further rows that have none."""
     chosen = np.array(group.latents)
@@ -346,7 +346,7 @@ def _covariance(
     count: int,
 ) -> Float[Array, "rows rows"]:
     """Covariances between the last rows of slots of what they read of the states."""
-    stacked, new = Stacked(layout, signed, own.table), slots.slot[-count:]
+    stacked, new = StackedArithmetic(layout, signed, own.table), slots.slot[-count:]
 
     def columns(places: Int[Array, "S"]) -> Float[Array, "S rows"]:
         unit = jnp.zeros((precision.size, len(places)), precision.dtype)

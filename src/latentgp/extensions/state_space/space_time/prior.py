@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.state_space.kernels import StateSpace, Truncation, state_space
-from latentgp.extensions.state_space.lanes import Unrolled
+from latentgp.extensions.state_space.lanes import UnrolledMatrix
 from latentgp.extensions.state_space.separable import SeparableTerm, separable_terms
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.stacked import Blocks, Layout
@@ -202,7 +202,7 @@ def of_all(groups: list[LatentGroup], values: list[Float[Array, "_ *S"]]) -> Flo
     return in_latent_order([group.latents for group in groups], wide)
 
 
-def _stacked(M: Unrolled, like: Float[Array, "T"]) -> Float[Array, "T states states"]:
+def _stacked(M: UnrolledMatrix, like: Float[Array, "T"]) -> Float[Array, "T states states"]:
     rows = [
         jnp.stack([jnp.broadcast_to(jnp.asarray(e, like.dtype), like.shape) for e in row], -1)
         for row in M.rows

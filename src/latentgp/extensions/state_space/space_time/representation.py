@@ -14,7 +14,7 @@ from jaxtyping import Float, Key
 from latentgp.errors import InputError
 from latentgp.extensions.state_space.kernels import Truncation, state_space
 from latentgp.extensions.state_space.separable import separable_terms
-from latentgp.extensions.state_space.space_time.posterior import Prepared, SpaceTimePosterior
+from latentgp.extensions.state_space.space_time.posterior import RowArrays, SpaceTimePosterior
 from latentgp.extensions.state_space.space_time.prior import (
     SpaceTimePrior,
     StatePrior,
@@ -24,7 +24,7 @@ from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, Representation
-from latentgp.representations.inducing.projected import Projected
+from latentgp.representations.inducing.projected import ProjectedSites
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.latent_axis import distinct_kernels, over_sharing
 from latentgp.representations.needs import chosen
@@ -170,18 +170,18 @@ class SpaceTime(Representation):
 
         def told(kernel: LatentKernel, numbers: "SpaceTime") -> tuple[list[StatePrior], Array]:
             own = eqx.combine(numbers, rest)
-            known = Prepared.of(own.prior, own._slots(X), kernel, linear.shape[1])
+            known = RowArrays.of(own.prior, own._slots(X), kernel, linear.shape[1])
             return known.priors, known.left
 
         (priors, left), pull = jax.vjp(told, posterior.kernel, numbers)
-        known = Prepared(latent_groups(posterior.kernel, linear.shape[1]), priors, left)
+        known = RowArrays(latent_groups(posterior.kernel, linear.shape[1]), priors, left)
         smooth = posterior.smoothed(known, slopes=True)
         of_states = posterior.of_smoothed(known, smooth)
         mean, variance = (values.T for values in of_states)
         _, pull_left = jax.vjp(
-            lambda left: Projected.of(linear.T, precision.T, left, self.power), left
+            lambda left: ProjectedSites.of(linear.T, precision.T, left, self.power), left
         )
-        in_sites = Projected(mean, -0.5 * (mean**2 + variance), jnp.full_like(mean, -0.5))
+        in_sites = ProjectedSites(mean, -0.5 * (mean**2 + variance), jnp.full_like(mean, -0.5))
         in_priors = []
         for own, found in zip(priors, smooth, strict=True):
             none = jax.tree.map(jnp.zeros_like, own)

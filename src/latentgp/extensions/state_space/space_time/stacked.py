@@ -176,7 +176,7 @@ class Slopes(NamedTuple):
     table: Float[Array, "places values"]
 
 
-class Smoothed(NamedTuple):
+class SmoothedReadings(NamedTuple):
     """Marginals of what rows read.
 
     Attributes:
@@ -208,7 +208,7 @@ class _Update(NamedTuple):
     error: Float[Array, "B S"]
 
 
-class Stacked(NamedTuple):
+class StackedArithmetic(NamedTuple):
     """The arithmetic.
 
     Attributes:
@@ -237,7 +237,7 @@ class Stacked(NamedTuple):
 
     def backward(
         self, steps: Steps, starts: Beliefs, readings: Readings | None, slopes: bool
-    ) -> Smoothed:
+    ) -> SmoothedReadings:
         """The smoother.
 
         Args:
@@ -298,7 +298,7 @@ class Stacked(NamedTuple):
         found = None
         if slopes:
             found = Slopes(jax.tree.map(_shifted_back, in_moves), in_noises, in_table)
-        return Smoothed(mean, variance, read[1], found)
+        return SmoothedReadings(mean, variance, read[1], found)
 
     def _nothing(self, steps: Steps) -> Beliefs:
         """A state of zero, which the first transition forgets."""

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
-from latentgp.extensions.iterative.solvers.operators import Covariance, System, Tiled
-from latentgp.extensions.iterative.solvers.preconditioners.regularised import Iterated
+from latentgp.extensions.iterative.solvers.operators import Covariance, System, TiledCovariance
+from latentgp.extensions.iterative.solvers.preconditioners.regularised import (
+    IterativePreconditioner,
+)
 from latentgp.extensions.iterative.solvers.structured import (
     is_stationary,
     toeplitz_spectrum,
@@ -45,10 +47,10 @@ class Interpolation(Module):
     tolerance: float = 1e-2
     max_steps: int = 100
 
-    def __call__(self, system: System) -> Iterated:
+    def __call__(self, system: System) -> IterativePreconditioner:
         """The preconditioner of a system."""
         covariance = system.covariance
-        if not (isinstance(covariance, Tiled) and is_stationary(covariance.kernel)):
+        if not (isinstance(covariance, TiledCovariance) and is_stationary(covariance.kernel)):
             raise InputError(
                 "Interpolation needs a Tiled covariance with a stationary kernel, got "
                 f"{type(covariance).__name__}: take Nystrom or PivotedCholesky"
@@ -61,10 +63,10 @@ class Interpolation(Module):
             )
         K = interpolated(covariance.kernel, covariance.X, self.grid, nearest=self.nearest)
         near = System(K, system.scale, system.added)
-        return Iterated(near, self.tolerance, self.max_steps)
+        return IterativePreconditioner(near, self.tolerance, self.max_steps)
 
 
-class Interpolated(Covariance):
+class InterpolatedCovariance(Covariance):
     """W K_UU W' of a stationary kernel on a grid.
 
     Args:
@@ -105,7 +107,7 @@ class Interpolated(Covariance):
 
 def interpolated(
     kernel: Kernel, X: Float[Array, "N D"], grid: tuple[int, ...], *, nearest: bool
-) -> Interpolated:
+) -> InterpolatedCovariance:
     """The interpolated covariance of rows on a grid that spans them."""
     counts = jnp.asarray(grid)
     low, high = jnp.min(X, axis=0), jnp.max(X, axis=0)
@@ -123,4 +125,4 @@ def interpolated(
     strides = jnp.asarray([prod(grid[d + 1 :]) for d in range(len(grid))])
     points = jnp.sum((below[:, None, :] + corners) * strides, axis=-1)
     spectrum = toeplitz_spectrum(kernel, step, grid)
-    return Interpolated(points, weights, spectrum, grid)
+    return InterpolatedCovariance(points, weights, spectrum, grid)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.operators import LinearOperator, Shifted
+from latentgp.extensions.iterative.solvers.operators import LinearOperator, ShiftedOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.modules import Module
 from latentgp.typing import Array
@@ -27,13 +27,13 @@ class Regularised(Module):
     tolerance: float = 1e-2
     max_steps: int = 100
 
-    def __call__(self, operator: LinearOperator) -> Iterated:
+    def __call__(self, operator: LinearOperator) -> IterativePreconditioner:
         """The preconditioner of a system."""
-        shifted = Shifted(operator, jnp.asarray(self.shift))
-        return Iterated(shifted, self.tolerance, self.max_steps)
+        shifted = ShiftedOperator(operator, jnp.asarray(self.shift))
+        return IterativePreconditioner(shifted, self.tolerance, self.max_steps)
 
 
-class Iterated(Preconditioner):
+class IterativePreconditioner(Preconditioner):
     """P^-1 by conjugate gradients with P: another matrix at every solve, as it is stopped.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.extensions.iterative.solvers.operators import System, Tiled
+from latentgp.extensions.iterative.solvers.operators import System, TiledCovariance
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import LowRank, with_diagonal
 from latentgp.kernels.features import random_features
 from latentgp.modules import Module
@@ -29,10 +29,10 @@ class Spectral(Module):
     def __call__(self, system: System) -> LowRank:
         """The preconditioner of a system."""
         covariance = system.covariance
-        if not isinstance(covariance, Tiled):
+        if not isinstance(covariance, TiledCovariance):
             raise InputError(
                 f"Spectral has no features of a {type(covariance).__name__} covariance: give "
-                "Tiled, which knows its kernel"
+                "TiledCovariance, which knows its kernel"
             )
         X: Float[Array, "N D"] = covariance.X
         features = random_features(covariance.kernel, self.key, X.shape[1], self.number)
