@@ -180,14 +180,14 @@ def _by_tails(
         values, vectors = np.linalg.eigh(np.asarray(gaussian.covariance.dense(), float))
         axes = (vectors * np.sqrt(np.maximum(values, 0.0))).T[::-1][:_LINES]
         lines = np.concatenate([lines, axes])
-    lines = lines[np.linalg.norm(lines, axis=1) > 0]
-    if not len(lines):
+    there = np.tile(np.linalg.norm(lines, axis=1) > 0, 2)  # all are evaluated: shapes are compiled
+    if not there.any():
         return True, ()
     both = jnp.asarray(np.concatenate([lines, -lines]), gaussian.mean.dtype)
     near, far = (np.asarray(a, float) for a in _energies_along(target, gaussian, both, key))
     with np.errstate(invalid="ignore"):
         rise = (far - near) / np.log(_FAR / _NEAR)
-    rise = np.where(np.isfinite(rise), rise, np.inf)
+    rise = np.where(np.isfinite(rise) & there, rise, np.inf)
     lowest = int(np.argmin(rise))
     if rise[lowest] > 3 + _SLACK:
         return True, ()
