@@ -135,10 +135,7 @@ def log_normaliser(p: Values, a: Values, b: Values) -> Values:
 
 @jax.jit
 def sample_generalised_inverse_gaussian(
-    key: Key[Array, ""],
-    p: Float[Array, "*#S"],
-    a: Float[Array, "*#S"],
-    b: Float[Array, "*#S"],
+    key: Key[Array, ""], p: Float[Array, "*#S"], a: Float[Array, "*#S"], b: Float[Array, "*#S"]
 ) -> Float[Array, "*S"]:
     """Draws from the law by rejection on the log scale, exact and uniformly efficient.
 

@@ -65,10 +65,7 @@ class BetaBinomial(TrialsLikelihood):
         return jnp.where(inside, below, (count >= n).astype(f.dtype))
 
 
-def _chance_above(
-    first: tuple[Scalar, Scalar],
-    second: tuple[Scalar, Scalar],
-) -> Scalar:
+def _chance_above(first: tuple[Scalar, Scalar], second: tuple[Scalar, Scalar]) -> Scalar:
     """Probability that a beta variable exceeds another one, by the shapes of both.
 
     The distribution function of the wider law is averaged over the narrower one, by the trapezoidal

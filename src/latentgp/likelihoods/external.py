@@ -68,12 +68,7 @@ class Calls:
         self.interrupted = False
 
     def add(
-        self,
-        y: np.ndarray,
-        f: np.ndarray,
-        side: Columns,
-        bad: np.ndarray,
-        why: Reasons,
+        self, y: np.ndarray, f: np.ndarray, side: Columns, bad: np.ndarray, why: Reasons
     ) -> None:
         """Note a call of B values, of which some failed."""
         self.calls += 1

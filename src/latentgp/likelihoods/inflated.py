@@ -17,12 +17,7 @@ from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.of_base import OfBase
 from latentgp.numerics.log_space import log_complement
-from latentgp.numerics.quadrature import (
-    Nodes,
-    latents_at,
-    prediction_nodes,
-    training_nodes,
-)
+from latentgp.numerics.quadrature import Nodes, latents_at, prediction_nodes, training_nodes
 from latentgp.numerics.root_finding import invert_cdf_of_counts
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import rows_named

@@ -15,12 +15,7 @@ from latentgp.likelihoods.base import (
     SideInformation,
 )
 from latentgp.modules import forwarded
-from latentgp.numerics.quadrature import (
-    expectation,
-    hermite_nodes,
-    nodes_near,
-    sobol_nodes,
-)
+from latentgp.numerics.quadrature import expectation, hermite_nodes, nodes_near, sobol_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
 from latentgp.typing import Array, Latents, PerRow, Scalar

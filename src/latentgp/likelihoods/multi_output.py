@@ -172,12 +172,7 @@ class LinearOutputs(Likelihood):
         return self._log_expected(y, marginals, self.noise_variance)
 
     def log_expected_power(
-        self,
-        y: Outputs,
-        marginals: Marginals,
-        side: SideInformation,
-        power: float,
-        near: Marginals,
+        self, y: Outputs, marginals: Marginals, side: SideInformation, power: float, near: Marginals
     ) -> PerRow:
         value = self._log_expected(y, marginals, self.noise_variance / power)
         return value + self._constant_of_power(y, power)

@@ -266,12 +266,7 @@ class LargestLatent(ClassLikelihood):
         return jnp.log(self._given_largest(self._largest(y, marginals), 1.0))
 
     def log_expected_power(
-        self,
-        y: PerRow,
-        marginals: Marginals,
-        side: SideInformation,
-        power: float,
-        near: Marginals,
+        self, y: PerRow, marginals: Marginals, side: SideInformation, power: float, near: Marginals
     ) -> PerRow:
         # Nodes would see no slope of a step.
         return jnp.log(self._given_largest(self._largest(y, marginals), power))

@@ -24,10 +24,7 @@ def is_concave(likelihood: Likelihood) -> bool:
 
 
 def row_modes(
-    likelihood: Likelihood,
-    y: Float[Array, "N *P"],
-    marginals: Marginals,
-    side: SideInformation,
+    likelihood: Likelihood, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
 ) -> Marginals:
     """Narrow laws around each row's likeliest latents, among the nodes of bounds.
 

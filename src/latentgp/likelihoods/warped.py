@@ -128,11 +128,7 @@ class WarpedGaussian(Likelihood):
         )
 
     def _log_density(
-        self,
-        y: Values,
-        mean: Values,
-        extra: Values,
-        variance: Float[Array, "*#N"],
+        self, y: Values, mean: Values, extra: Values, variance: Float[Array, "*#N"]
     ) -> Values:
         """Log t'(y) N(t(y); mean, variance), less extra / (2 variance)."""
         inside = jnp.tanh(self.slopes * (y[..., None] + self.centres))

@@ -10,14 +10,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from latentgp.errors import InputError
-from latentgp.kernels import (
-    CorrelatedLinear,
-    FixedEffects,
-    Kernel,
-    Linear,
-    SameGroup,
-    White,
-)
+from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup, White
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
 from latentgp.kernels.terms import Part, terms_of

@@ -82,11 +82,7 @@ def log_likelihoods(
 
 
 def replicates(
-    model: LatentGP,
-    drawn: Drawn,
-    f: Float[np.ndarray, "C S W Q"],
-    rows: Data,
-    key: Key[Array, ""],
+    model: LatentGP, drawn: Drawn, f: Float[np.ndarray, "C S W Q"], rows: Data, key: Key[Array, ""]
 ) -> Shaped[np.ndarray, "C S W *P"]:
     """A draw of y at every row from every draw of f; arguments as of `log_likelihoods`."""
     keys = jax.random.split(key, f.shape[:3])

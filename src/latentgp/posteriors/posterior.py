@@ -360,12 +360,7 @@ class Posterior(eqx.Module):
 
     @double_precision
     def sample_parts(
-        self,
-        X: Any,
-        *,
-        key: Key[Array, ""],
-        number: int = 1,
-        names: Sequence[str] | None = None,
+        self, X: Any, *, key: Key[Array, ""], number: int = 1, names: Sequence[str] | None = None
     ) -> dict[str, Float[np.ndarray, "S N *Q"]]:
         """Joint draws of the parts at X by name, shape (S, N) each, that add up to draws of f.
 
@@ -477,13 +472,7 @@ class Posterior(eqx.Module):
         """
         data = Data(X, y, weights=weights, **side_information)
         return at("latentgp.streams:updated")(
-            self,
-            data,
-            key=key,
-            n_inducing=n_inducing,
-            selection=selection,
-            lag=lag,
-            method=method,
+            self, data, key=key, n_inducing=n_inducing, selection=selection, lag=lag, method=method
         )
 
     @double_precision

@@ -30,10 +30,7 @@ from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
-SiteUpdate = Callable[
-    [Rows, AnyMarginals, Any, Float[Array, "B Q"]],
-    tuple[Any, PyTree],
-]
+SiteUpdate = Callable[[Rows, AnyMarginals, Any, Float[Array, "B Q"]], tuple[Any, PyTree]]
 
 BatchUpdate = Callable[[Data, Marginals], tuple[GaussianSites, PyTree]]
 

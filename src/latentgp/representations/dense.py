@@ -170,14 +170,7 @@ class DensePosterior(LatentPosterior):
             return weights - root_precision * correction + more @ raised
 
         return vmap_latents(
-            weights,
-            self.weights,
-            self.root_precision,
-            self.factor,
-            self.raised,
-            prior,
-            noise,
-            more,
+            weights, self.weights, self.root_precision, self.factor, self.raised, prior, noise, more
         )
 
 
@@ -482,10 +475,6 @@ def _row_marginals(posterior: DensePosterior, K: Float[Array, "#Q N N"]) -> Marg
         return positive + sum_over_first((raised @ K) ** 2)
 
     variances = vmap_latents(
-        variance,
-        K,
-        posterior.root_precision,
-        posterior.factor.inverse,
-        posterior.raised,
+        variance, K, posterior.root_precision, posterior.factor.inverse, posterior.raised
     )
     return Marginals(block_means(K, posterior.weights), variances.T)

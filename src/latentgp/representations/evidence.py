@@ -16,10 +16,7 @@ from latentgp.typing import Array
 
 
 def log_evidence(
-    representation: Representation,
-    kernel: LatentKernel,
-    X: Float[Array, "N D"],
-    sites: Sites,
+    representation: Representation, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
 ) -> Float[Array, ""]:
     """Log of the integral of prior times sites, in nats, the sites' own constants included.
 
@@ -30,10 +27,7 @@ def log_evidence(
 
 
 def log_evidence_and_posterior(
-    representation: Representation,
-    kernel: LatentKernel,
-    X: Float[Array, "N D"],
-    sites: Sites,
+    representation: Representation, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
 ) -> tuple[Float[Array, ""], LatentPosterior]:
     """The log evidence as `log_evidence` gives it, and the posterior, which has no derivative."""
     # Stopped before, so that nothing in there is ever differentiated.

@@ -12,12 +12,7 @@ from jaxtyping import Float, Key
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.kernels.features import Features, random_features
-from latentgp.kernels.per_latent import (
-    KernelGroup,
-    LatentKernel,
-    in_latent_order,
-    kernel_groups,
-)
+from latentgp.kernels.per_latent import KernelGroup, LatentKernel, in_latent_order, kernel_groups
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import block_means, vmap_latents
 from latentgp.representations.variables import (

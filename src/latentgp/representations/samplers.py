@@ -236,10 +236,7 @@ def dense_sampler(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseSampler:
 
 
 def inducing_sampler(
-    kernel: LatentKernel,
-    centres: Centres,
-    X: Float[Array, "N D"],
-    power: float,
+    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"], power: float
 ) -> InducingSampler:
     """A sampler through inducing variables.
 

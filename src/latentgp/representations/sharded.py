@@ -206,9 +206,7 @@ def _solved(
     split = jax.vmap(lambda own: split_linear(own, root, diagonal), 1, 1)
     ratio, rest = split(layout.in_turn(linear))
     K_rest = jax.lax.cond(
-        jnp.any(rest != 0),
-        lambda: _gathered(tiles, rest, logarithm),
-        lambda: 0 * rest,
+        jnp.any(rest != 0), lambda: _gathered(tiles, rest, logarithm), lambda: 0 * rest
     )
     h = ratio - scale * K_rest
     v, squares, trace = factor.solve(h + 0 * logarithm)

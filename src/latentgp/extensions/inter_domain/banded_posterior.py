@@ -14,11 +14,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import latent_diagonals
-from latentgp.representations.variables import (
-    Centres,
-    cross_covariance,
-    prior_covariance,
-)
+from latentgp.representations.variables import Centres, cross_covariance, prior_covariance
 from latentgp.typing import Array
 
 

@@ -10,10 +10,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.base import (
-    InterDomain,
-    check_number,
-)
+from latentgp.extensions.inter_domain.base import InterDomain, check_number
 from latentgp.extensions.inter_domain.functions import InterDomainVariables
 from latentgp.kernels import RBF, Kernel, LatentKernel
 from latentgp.modules import stored

@@ -12,11 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.base import (
-    FixedFeatures,
-    check_number,
-    range_of,
-)
+from latentgp.extensions.inter_domain.base import FixedFeatures, check_number, range_of
 from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.extensions.inter_domain.matern import (
     beyond,

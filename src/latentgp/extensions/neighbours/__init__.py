@@ -24,15 +24,9 @@ _METHODS = {
 }
 EXTENSION = Extension(
     __name__,
-    names={
-        "latent": "LatentNeighbours",
-        "representation": "Neighbours",
-    },
+    names={"latent": "LatentNeighbours", "representation": "Neighbours"},
     methods=_METHODS,
-    offers={
-        "rows": f"{__name__}.offers:nearest_rows",
-        "pilot": f"{__name__}.offers:candidates",
-    },
+    offers={"rows": f"{__name__}.offers:nearest_rows", "pilot": f"{__name__}.offers:candidates"},
     requires=("iterative",),
     apart="LatentNeighbours",
 )

@@ -25,12 +25,7 @@ from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.solution import BREAKDOWN, Solution
 from latentgp.extensions.neighbours.conditionals import Block
-from latentgp.extensions.neighbours.near import (
-    NearPosterior,
-    Sight,
-    latents_given,
-    weighted_rows,
-)
+from latentgp.extensions.neighbours.near import NearPosterior, Sight, latents_given, weighted_rows
 from latentgp.extensions.neighbours.posterior import with_diagonals
 from latentgp.extensions.neighbours.prior import Regression, SparseFactor
 from latentgp.kernels import LatentKernel

@@ -11,12 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
-from latentgp.extensions.neighbours.conditionals import (
-    Block,
-    Conditionals,
-    ScaledSites,
-    given,
-)
+from latentgp.extensions.neighbours.conditionals import Block, Conditionals, ScaledSites, given
 from latentgp.extensions.neighbours.full_scale import (
     LowRank,
     Whitener,

@@ -14,12 +14,7 @@ from jaxtyping import Float, Int, Key
 from latentgp.errors import InputError
 from latentgp.extensions.neighbours import full_scale
 from latentgp.extensions.neighbours.base import NearestRows
-from latentgp.extensions.neighbours.conditionals import (
-    ScaledSites,
-    Terms,
-    conditionals,
-    slopes,
-)
+from latentgp.extensions.neighbours.conditionals import ScaledSites, Terms, conditionals, slopes
 from latentgp.extensions.neighbours.full_scale import features_of, law_of
 from latentgp.extensions.neighbours.latent import LatentNeighbours
 from latentgp.extensions.neighbours.posterior import NeighboursPosterior

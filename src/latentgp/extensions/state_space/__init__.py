@@ -10,10 +10,7 @@ if TYPE_CHECKING:
 
 EXTENSION = Extension(
     __name__,
-    names={
-        "markov.representation": "Markov",
-        "space_time.representation": "SpaceTime",
-    },
+    names={"markov.representation": "Markov", "space_time.representation": "SpaceTime"},
     offers={
         "rows": f"{__name__}.offers:long_series",
         "series": f"{__name__}.offers:is_long_series",

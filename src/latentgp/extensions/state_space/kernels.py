@@ -26,14 +26,7 @@ from latentgp.extensions.state_space.lanes import (
     scaled,
     symmetric,
 )
-from latentgp.kernels.base import (
-    ActiveDimensions,
-    Constant,
-    Kernel,
-    Product,
-    Scaled,
-    Sum,
-)
+from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.dot_product import Linear, White
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
 from latentgp.kernels.stationary import (

@@ -8,14 +8,7 @@ from typing import NamedTuple
 
 from latentgp.errors import InputError
 from latentgp.extensions.state_space.kernels import columns_seen
-from latentgp.kernels.base import (
-    ActiveDimensions,
-    Constant,
-    Kernel,
-    Product,
-    Scaled,
-    Sum,
-)
+from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.weighted import WeightedSum
 
 

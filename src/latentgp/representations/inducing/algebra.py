@@ -471,13 +471,7 @@ class ByVariables(Representation):
         self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics
     ) -> InducingPosterior:
         return posterior_given(
-            kernel,
-            self.centres,
-            prior,
-            statistics,
-            self.signed,
-            self.covariance,
-            self.remembered,
+            kernel, self.centres, prior, statistics, self.signed, self.covariance, self.remembered
         )
 
 

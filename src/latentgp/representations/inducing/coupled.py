@@ -408,12 +408,7 @@ def _marginals(
 
 
 def _posterior(
-    kernel: LatentKernel,
-    centres: Centres,
-    prior: Prior,
-    sums: _Sums,
-    power: float,
-    signed: bool,
+    kernel: LatentKernel, centres: Centres, prior: Prior, sums: _Sums, power: float, signed: bool
 ) -> CoupledInducingPosterior:
     shape, size = sums.linear.shape, sums.linear.size
     identity = jnp.eye(size, dtype=centres.dtype)

@@ -193,9 +193,7 @@ def scales_of(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
 
 
 def residuals(
-    precision: Float[Array, "#Q M M"],
-    blocks: Float[Array, "#Q M B"],
-    prior: Float[Array, "#Q B"],
+    precision: Float[Array, "#Q M M"], blocks: Float[Array, "#Q M B"], prior: Float[Array, "#Q B"]
 ) -> Float[Array, "#Q B"]:
     """Rows' variance given u, where `precision` is K_mm^-1."""
 

@@ -31,11 +31,7 @@ from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.setup.priors import (
-    other_starts,
-    stretched_start,
-    typical_start,
-)
+from latentgp.setup.priors import other_starts, stretched_start, typical_start
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.hyperparameters import (
     NO_STEP,

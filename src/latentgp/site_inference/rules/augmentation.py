@@ -13,11 +13,7 @@ from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.scale_mixture import CompletelyMonotone
 from latentgp.representations.needs import Needs
 from latentgp.site_inference.rules.base import SiteRule
-from latentgp.sites.augmentations import (
-    Augmentation,
-    augmentation_of,
-    check_completely_monotone,
-)
+from latentgp.sites.augmentations import Augmentation, augmentation_of, check_completely_monotone
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
 
 

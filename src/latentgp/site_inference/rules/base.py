@@ -65,11 +65,7 @@ class SiteRule(eqx.Module):
         return self.is_variational
 
     def terms(
-        self,
-        sites: Any,
-        target: Any,
-        marginals: AnyMarginals,
-        offset: Float[Array, "N Q"],
+        self, sites: Any, target: Any, marginals: AnyMarginals, offset: Float[Array, "N Q"]
     ) -> Float[Array, "N"]:
         """Terms of the objective by row, in nats; E log p(y | f) unless overridden.
 

@@ -91,11 +91,7 @@ class MomentRule(SiteRule):
         return GaussianSites(linear, precision, (log_mass - log_site) / power)
 
     def _coupled_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        marginals: JointMarginals,
-        current: CoupledSites,
+        self, likelihood: Likelihood, rows: Rows, marginals: JointMarginals, current: CoupledSites
     ) -> CoupledSites:
         """By the moments of the tilted law in all latents of a row."""
         power, identity = self.power, jnp.eye(likelihood.latent_size, dtype=rows.y.dtype)
@@ -159,11 +155,7 @@ class MomentRule(SiteRule):
         return False
 
     def terms(
-        self,
-        sites: Any,
-        target: Any,
-        marginals: AnyMarginals,
-        offset: Float[Array, "N Q"],
+        self, sites: Any, target: Any, marginals: AnyMarginals, offset: Float[Array, "N Q"]
     ) -> Float[Array, "N"]:
         """Log constants of the sites, which the posterior's evidence leaves out."""
         own = sites.about(offset)

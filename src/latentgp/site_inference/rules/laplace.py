@@ -71,11 +71,7 @@ class LaplaceRule(SiteRule):
         return False
 
     def terms(
-        self,
-        sites: Sites,
-        target: Any,
-        marginals: AnyMarginals,
-        offset: Float[Array, "N Q"],
+        self, sites: Sites, target: Any, marginals: AnyMarginals, offset: Float[Array, "N Q"]
     ) -> Float[Array, "N"]:
         """The log density of y given the mean of f, and the row's part of that of the mean of g."""
         f = marginals.mean + offset

@@ -58,11 +58,7 @@ class History(NamedTuple):
 
 
 def accelerated(
-    history: History,
-    update: Update,
-    step_size: float | Float[Array, ""],
-    *,
-    signed: bool = False,
+    history: History, update: Update, step_size: float | Float[Array, ""], *, signed: bool = False
 ) -> Any:
     """Anderson-accelerated step: the secant with the smallest residual, then a step from there.
 

@@ -21,9 +21,7 @@ from latentgp.typing import Array
 
 
 def slope_of_sites(
-    algorithm: SiteInference,
-    model: LatentGP,
-    rows: tuple[Rows, AnyMarginals, Sites],
+    algorithm: SiteInference, model: LatentGP, rows: tuple[Rows, AnyMarginals, Sites]
 ) -> LatentGP:
     """Derivative of the rows' terms in a model, sites and marginals of f held fixed.
 

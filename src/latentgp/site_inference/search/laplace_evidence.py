@@ -36,11 +36,7 @@ class Mode(NamedTuple):
 
 @Program
 def mode_of(
-    algorithm: SiteInference,
-    rule: SiteRule,
-    model: LatentGP,
-    data: Data,
-    ascended: FixedPoint,
+    algorithm: SiteInference, rule: SiteRule, model: LatentGP, data: Data, ascended: FixedPoint
 ) -> Mode:
     """Laplace's approximation where an ascent has ended; `rule` is that of `at_the_mode`."""
     exact = eqx.tree_at(lambda a: a.rule, algorithm, rule)
@@ -59,11 +55,7 @@ def mode_of(
 
 
 def slope_at_mode(
-    algorithm: SiteInference,
-    rule: SiteRule,
-    model: LatentGP,
-    data: Data,
-    ascended: FixedPoint,
+    algorithm: SiteInference, rule: SiteRule, model: LatentGP, data: Data, ascended: FixedPoint
 ) -> tuple[Float[Array, ""], LatentGP]:
     """Laplace's evidence and its derivative, with the implicit term of the mode.
 

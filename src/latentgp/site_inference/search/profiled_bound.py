@@ -67,11 +67,7 @@ def posterior_given_sites(
 
 @Program
 def spread_sites(
-    algorithm: SiteInference,
-    model: LatentGP,
-    known: Data,
-    known_sites: Sites,
-    data: Data,
+    algorithm: SiteInference, model: LatentGP, known: Data, known_sites: Sites, data: Data
 ) -> Sites:
     """Sites for rows, from the posterior given sites of other rows."""
     posterior = algorithm.resume(model, known, known_sites).posterior

@@ -63,9 +63,7 @@ class Search(Resumable[Any]):
         self._limit = max_evaluations  # of the run that is on
 
     def recall(
-        self,
-        fields: tuple[str, ...] = GaussianSites._fields,
-        make: Callable[..., Any] = sites_of,
+        self, fields: tuple[str, ...] = GaussianSites._fields, make: Callable[..., Any] = sites_of
     ) -> Any:
         """The checkpoint's sites, or what `make` makes of its fields; None without a checkpoint."""
         self._kept = fields, make

@@ -13,10 +13,7 @@ from jax.core import Tracer
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
-from latentgp.extensions.state_space.conditioned_draws import (
-    ConditionedDraws,
-    conditioned_draws,
-)
+from latentgp.extensions.state_space.conditioned_draws import ConditionedDraws, conditioned_draws
 from latentgp.extensions.state_space.kernels import Truncation, time_columns
 from latentgp.extensions.state_space.markov.beliefs import Filter
 from latentgp.extensions.state_space.markov.filtering import filtered, smoothed
