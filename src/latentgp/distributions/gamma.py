@@ -8,7 +8,7 @@ import numpyro.distributions
 from jaxtyping import Bool, Float, Key
 
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array, Draws, Values
+from latentgp.typing import Array, Draws, PerRow, Values
 
 
 class Gamma(numpyro.distributions.Gamma):
@@ -55,9 +55,7 @@ def sample_log_gamma(key: Key[Array, ""], shape: Float[Array, "*S"]) -> Float[Ar
     return jnp.log(large) + log_boost
 
 
-def propose_gamma(
-    key: Key[Array, ""], shape: Float[Array, "N"]
-) -> tuple[Float[Array, "N"], Bool[Array, "N"]]:
+def propose_gamma(key: Key[Array, ""], shape: PerRow) -> tuple[PerRow, Bool[Array, "N"]]:
     """One proposal a lane for Ga(shape, 1), shape >= 1 (Marsaglia & Tsang 2000, section 2).
 
     Returns:

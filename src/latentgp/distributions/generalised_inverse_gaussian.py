@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array, Draws, Values
+from latentgp.typing import Array, Draws, PerRow, Values
 
 _NODES = 128
 
@@ -198,9 +198,7 @@ def _hat(psi: _Exponent) -> _Hat:
     )
 
 
-def _propose_log(
-    key: Key[Array, ""], hat: _Hat, _: Array
-) -> tuple[Float[Array, "N"], Bool[Array, "N"]]:
+def _propose_log(key: Key[Array, ""], hat: _Hat, _: Array) -> tuple[PerRow, Bool[Array, "N"]]:
     """One attempt at t."""
     which, place, u = jax.random.uniform(key, (3, *hat.flat_left.shape), hat.flat_left.dtype)
     middle = hat.flat_left + hat.flat_right

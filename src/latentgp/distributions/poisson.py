@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Key
 from scipy.special import gammaln
 
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow
 
 # Below this rate, by inversion.
 _SMALL = 10.0
@@ -38,7 +38,7 @@ def sample_poisson(key: Key[Array, ""], rate: Float[Array, "*S"]) -> Float[Array
     )
 
 
-def _by_inversion(key: Key[Array, ""], rate: Float[Array, "N"]) -> Float[Array, "N"]:
+def _by_inversion(key: Key[Array, ""], rate: PerRow) -> PerRow:
     """The smallest k whose distribution function is not below a uniform number."""
     u = jax.random.uniform(key, rate.shape, rate.dtype)
 
@@ -59,9 +59,7 @@ def _by_inversion(key: Key[Array, ""], rate: Float[Array, "N"]) -> Float[Array, 
     return jax.lax.while_loop(is_short, lengthen, start)[1]
 
 
-def _propose(
-    key: Key[Array, ""], rate: Float[Array, "N"], _: Array
-) -> tuple[Float[Array, "N"], Bool[Array, "N"]]:
+def _propose(key: Key[Array, ""], rate: PerRow, _: Array) -> tuple[PerRow, Bool[Array, "N"]]:
     """One attempt at a rate of at least 10 (Hörmann 1993, transformed rejection, "PTRS")."""
     u, v = jax.random.uniform(key, (2, *rate.shape), rate.dtype)
     u = u - 0.5
@@ -74,7 +72,7 @@ def _propose(
     return k, (k >= 0) & (distance > 0) & (log_hat <= _log_probability(jnp.maximum(k, 0.0), rate))
 
 
-def _log_probability(k: Float[Array, "N"], rate: Float[Array, "N"]) -> Float[Array, "N"]:
+def _log_probability(k: PerRow, rate: PerRow) -> PerRow:
     """K log rate - rate - log k!, without its large terms where k is large."""
     table = jnp.asarray(_LOG_FACTORIALS, k.dtype)
     small = k < len(_LOG_FACTORIALS)

@@ -17,7 +17,7 @@ from latentgp.distributions.gamma import propose_gamma
 from latentgp.distributions.inverse_gaussian import reciprocal
 from latentgp.distributions.polya_gamma_density import log_polya_gamma_density
 from latentgp.distributions.rejection import computed_once, repeat_until_done
-from latentgp.typing import Array, Draws
+from latentgp.typing import Array, Draws, PerRow
 
 # (sinh c - c) / c^3 in powers of c^2.
 _SINH_EXCESS = 1 / factorial(2 * np.arange(8) + 3)
@@ -197,7 +197,7 @@ class _Gammas(NamedTuple):
     rest_shift: Array
 
 
-def _gammas(b: Float[Array, "N"], c: Float[Array, "N"]) -> _Gammas:
+def _gammas(b: PerRow, c: PerRow) -> _Gammas:
     """The sums of 1 / ((k - 1/2)^2 + a^2)^j over k > 10, j = 1, 2, 3, give the rest's cumulants.
 
     They are Hurwitz zeta functions in powers of a^2. Many parts, b log(1 + e^-c) > 4, bound a by

@@ -17,7 +17,7 @@ from numpyro.distributions import constraints
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.rejection import repeat_until_done
 from latentgp.numerics.laplace_inversion import LawAtPoints, invert
-from latentgp.typing import Array, Draws, Values
+from latentgp.typing import Array, Draws, PerRow, Values
 
 # Relative error of F after which a step of Halley's method, of third order, is the last.
 _LAST = 1e-3
@@ -218,7 +218,7 @@ def sample_tilted_scale_mixture(
     return (law.start + jnp.exp(search.place)).reshape(tilt.shape)
 
 
-def _first_guess(law: _ShiftedLaw, u: Float[Array, "N"]) -> Float[Array, "N"]:
+def _first_guess(law: _ShiftedLaw, u: PerRow) -> PerRow:
     """Log of the quantile of the log-normal law with the same mean and variance.
 
     Zero, a start as good as any, where these are not known.

@@ -25,7 +25,7 @@ from latentgp.numerics.quadrature import (
 from latentgp.numerics.root_finding import invert_cdf, invert_cdf_of_counts
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
 from latentgp.parameters.base import Parametrised
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerClass, PerRow, RowLatents, Scalar
 
 Targets = Literal["real", "count", "class"]
 _SINGULAR = 1e2  # roundings of a variance by which covariances are kept from being singular
@@ -45,15 +45,15 @@ class Marginals(NamedTuple):
     variance: Float[Array, "N *Q"]
 
     @classmethod
-    def known(cls, f: Float[Array, "N Q"]) -> "Marginals":
+    def known(cls, f: RowLatents) -> "Marginals":
         """Marginals of known latents: variance zero."""
         return cls(f, jnp.zeros_like(f))
 
-    def shifted(self, offset: Float[Array, "N Q"]) -> "Marginals":
+    def shifted(self, offset: RowLatents) -> "Marginals":
         """Marginals of f + offset."""
         return Marginals(self.mean + offset, self.variance)
 
-    def given(self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]) -> "Marginals":
+    def given(self, linear: RowLatents, precision: RowLatents) -> "Marginals":
         """Marginals of each latent times exp(linear f - precision f^2 / 2)."""
         variance = self.variance / (1 + precision * self.variance)
         return Marginals(self.mean + variance * (linear - precision * self.mean), variance)
@@ -67,11 +67,11 @@ class JointMarginals(NamedTuple):
         covariance: of the latents of each row, shape (N, Q, Q).
     """
 
-    mean: Float[Array, "N Q"]
+    mean: RowLatents
     covariance: Float[Array, "N Q Q"]
 
     @classmethod
-    def known(cls, f: Float[Array, "N Q"]) -> "JointMarginals":
+    def known(cls, f: RowLatents) -> "JointMarginals":
         """Marginals of known latents: covariance zero."""
         return cls(f, jnp.zeros((*f.shape, f.shape[1]), f.dtype))
 
@@ -82,17 +82,15 @@ class JointMarginals(NamedTuple):
         return cls(marginals.mean, marginals.variance[:, :, None] * identity)
 
     @property
-    def variance(self) -> Float[Array, "N Q"]:
+    def variance(self) -> RowLatents:
         """Variances of each latent alone."""
         return jnp.diagonal(self.covariance, axis1=1, axis2=2)
 
-    def shifted(self, offset: Float[Array, "N Q"]) -> "JointMarginals":
+    def shifted(self, offset: RowLatents) -> "JointMarginals":
         """Marginals of f + offset."""
         return JointMarginals(self.mean + offset, self.covariance)
 
-    def given(
-        self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q Q"]
-    ) -> "JointMarginals":
+    def given(self, linear: RowLatents, precision: Float[Array, "N Q Q"]) -> "JointMarginals":
         """Marginals times exp(linear' f - f' precision f / 2), precisions not negative."""
         root = self.root()
         turned = jnp.swapaxes(root, 1, 2)
@@ -169,39 +167,31 @@ class Likelihood(Parametrised):
         return None
 
     @abstractmethod
-    def log_prob(
-        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
         """Log p(y | f) of one row, in nats."""
 
     def conditional_moments(
-        self, f: Float[Array, "Q"], side: SideInformation
+        self, f: Latents, side: SideInformation
     ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
         """Mean and variance of y given f, one row."""
         raise self._undefined("conditional_moments(f, side)", "predict the mean and variance of y")
 
-    def sample(
-        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, "*P"]:
+    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         """A draw of y given f, one row."""
         raise self._undefined("sample(key, f, side)", "draw targets")
 
-    def cdf(
-        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, "*P"]:
+    def cdf(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         """Probability of a target (of each output) of at most y given f, one row."""
         raise self._undefined("cdf(y, f, side)", "predict quantiles of y")
 
-    def log_tails(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         """Log probabilities of a target of at most y and of more than y, given f, one row.
 
         They have derivatives in f and in the parameters, and keep their digits in both tails.
         """
         raise self._undefined("log_tails(y, f, side)", "have censored targets")
 
-    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         """Probabilities of the classes given f, one row."""
         raise self._undefined("class_probabilities(f, side)", "predict classes")
 
@@ -217,7 +207,7 @@ class Likelihood(Parametrised):
         return 2.0
 
     def latent_centre(
-        self, y: Float[Array, "N *P"], weights: Float[Array, "N"] | None, side: SideInformation
+        self, y: Float[Array, "N *P"], weights: PerRow | None, side: SideInformation
     ) -> float | tuple[float, ...] | None:
         """Value of the first latent for typical targets, or of all; None if zero will do.
 
@@ -225,9 +215,7 @@ class Likelihood(Parametrised):
         """
         return None
 
-    def latent_start(
-        self, y: Float[Array, "N *P"], side: SideInformation
-    ) -> Float[Array, "N"] | None:
+    def latent_start(self, y: Float[Array, "N *P"], side: SideInformation) -> PerRow | None:
         """Likely value of the first latent at each row; None if zero will do.
 
         The first site updates start there: from where log_prob is exponentially steep they would
@@ -269,14 +257,14 @@ class Likelihood(Parametrised):
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         """E log p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
         nodes = training_nodes(self.latent_size)
         return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
 
     def predictive_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         """Log E p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
         mean, variance = marginals
         along, spread = self._along_nodes(self.log_prob, y, side), jnp.sqrt(variance)
@@ -307,7 +295,7 @@ class Likelihood(Parametrised):
         side: SideInformation,
         power: float,
         near: Marginals,
-    ) -> Float[Array, "N"]:
+    ) -> PerRow:
         """Log E p(y | f)^power under f ~ N(mean, diag(variance)), in nats, a row.
 
         Args:
@@ -363,7 +351,7 @@ class Likelihood(Parametrised):
         """Quantiles of y under f ~ N(mean, diag(variance)), a row, by inverting the CDF."""
         mean, variance = marginals
 
-        def cdf(y: Float[Array, "N"]) -> Float[Array, "N"]:
+        def cdf(y: PerRow) -> PerRow:
             return self.predictive_cdf(y, marginals, side)
 
         centre = mean[:, 0]
@@ -380,11 +368,11 @@ class Likelihood(Parametrised):
             for below, atom in zip(lower, atoms, strict=True)
         ]
 
-        def one(probability: Float[Array, ""]) -> Float[Array, "N"]:
+        def one(probability: Scalar) -> PerRow:
             at = jnp.stack([(low < probability) & (probability <= high) for low, high in jumps])
             atom = jnp.sum(jnp.where(at, atoms[:, None], 0.0), axis=0)
 
-            def without_jump(y: Float[Array, "N"]) -> Float[Array, "N"]:
+            def without_jump(y: PerRow) -> PerRow:
                 """A line through the atom in rows that have their quantile there."""
                 line = probability + (y - atom) / (1 + width)
                 return jnp.where(jnp.any(at, axis=0), line, cdf(y))
@@ -394,9 +382,7 @@ class Likelihood(Parametrised):
 
         return jnp.moveaxis(jax.lax.map(one, probabilities), 0, -1)
 
-    def predictive_probabilities(
-        self, marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N K"]:
+    def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         """Probabilities of the classes under f ~ N(mean, diag(variance)), a row."""
 
         def probabilities(f: Float[Array, "N S Q"]) -> Float[Array, "N S K"]:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, polygamma
-from jaxtyping import Float, Key
+from jaxtyping import Key
 from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import SideInformation
@@ -35,7 +35,7 @@ class BetaBinomial(TrialsLikelihood):
         -1.3863
     """
 
-    precision: Float[Array, ""] = parameter(constraints.positive, default=5.0)
+    precision: Scalar = parameter(constraints.positive, default=5.0)
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         n, (a, b) = self.trials(side), shapes_of_mean(f[0], self.precision)

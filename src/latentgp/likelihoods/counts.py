@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, gammaln
-from jaxtyping import Float, Key
+from jaxtyping import Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
@@ -116,7 +116,7 @@ class NegativeBinomialLaw(CountLikelihood):
 
     is_log_concave: ClassVar[bool] = True
 
-    dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    dispersion: Scalar = parameter(constraints.positive, default=1.0)
 
     @abstractmethod
     def _logit(self, f: Latents, side: SideInformation) -> Scalar:
@@ -179,7 +179,7 @@ class ScaledLogisticPoisson(CountLikelihood):
         maximal_rate: learned, counts a row.
     """
 
-    maximal_rate: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    maximal_rate: Scalar = parameter(constraints.positive, default=1.0)
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         log_rate = jnp.log(self.maximal_rate) + jax.nn.log_sigmoid(f[0])

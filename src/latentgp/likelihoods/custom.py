@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import get_args
 
 import equinox as eqx
-from jaxtyping import Float
 
 from latentgp.errors import InputError, check_choices
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
 from latentgp.modules import forwarded, takes
-from latentgp.typing import Array, Latents, Scalar
+from latentgp.typing import Latents, Scalar
 
 
 class CustomLikelihood(Likelihood):
@@ -32,9 +31,7 @@ class CustomLikelihood(Likelihood):
         -1.1447
     """
 
-    function: Callable[[Float[Array, ""], Float[Array, "Q"]], Float[Array, ""]] = eqx.field(
-        static=True
-    )
+    function: Callable[[Scalar, Latents], Scalar] = eqx.field(static=True)
     latents: int = eqx.field(static=True, default=1)
     kind: Targets = eqx.field(static=True, default="real")
 

@@ -29,7 +29,7 @@ from latentgp.numerics.quadrature import (
     training_nodes,
 )
 from latentgp.runtime.host_calls import call_on_host
-from latentgp.typing import Array, Latents, PerRow, Scalar
+from latentgp.typing import Array, Latents, PerRow, RowLatents, Scalar
 
 Reasons: TypeAlias = Callable[[int], str]  # why a value is none, by its place
 Columns: TypeAlias = Mapping[str, np.ndarray]  # side information of rows
@@ -406,8 +406,8 @@ class ExternalLikelihood(Likelihood):
     def _at_nodes(
         self,
         y: Float[Array, "N *P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        mean: RowLatents,
+        variance: RowLatents,
         side: SideInformation,
         nodes: Nodes,
     ) -> Float[Array, "N S"]:
@@ -455,8 +455,8 @@ def _(likelihood: ExternalLikelihood, primals: Any, tangents: Any) -> Any:
 def _expected(
     likelihood: ExternalLikelihood,
     y: Array,
-    mean: Float[Array, "N Q"],
-    variance: Float[Array, "N Q"],
+    mean: RowLatents,
+    variance: RowLatents,
     side: Mapping[str, Array],
 ) -> PerRow:
     nodes = training_nodes(likelihood.latents)

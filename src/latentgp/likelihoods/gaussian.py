@@ -37,9 +37,7 @@ class Gaussian(Likelihood):
 
     side_information: ClassVar[tuple[str, ...]] = ("noise_variance",)
 
-    noise_variance: Float[Array, ""] = parameter(
-        constraints.positive, role="noise_variance", default=1.0
-    )
+    noise_variance: Scalar = parameter(constraints.positive, role="noise_variance", default=1.0)
 
     def __check_init__(self) -> None:
         value = self.noise_variance

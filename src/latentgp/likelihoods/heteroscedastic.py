@@ -64,9 +64,7 @@ class Heteroscedastic(NoiseShape):
 
     latent_size: ClassVar[int] = 2
 
-    maximal_precision: Float[Array, ""] = parameter(
-        constraints.positive, role="noise_precision", default=1.0
-    )
+    maximal_precision: Scalar = parameter(constraints.positive, role="noise_precision", default=1.0)
 
     def precision(self, f: Float[Array, "*N Q"]) -> Values:
         """Squared inverse of the noise's scale, units one over y squared."""
@@ -171,7 +169,7 @@ class LogNoiseGaussian(Likelihood):
 
     latent_size: ClassVar[int] = 2
 
-    noise_scale: Float[Array, ""] = parameter(constraints.positive, role="noise_scale", default=1.0)
+    noise_scale: Scalar = parameter(constraints.positive, role="noise_scale", default=1.0)
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         log_scale = jnp.log(self.noise_scale) + f[1]

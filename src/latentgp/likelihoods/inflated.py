@@ -89,7 +89,7 @@ class Inflated(OfBase):
     points: ClassVar[tuple[float, ...]] = (0.0,)
     mixes: ClassVar[bool] = False  # whether the other law can give a point too
 
-    inflation: Float[Array, ""] = parameter(constraints.unit_interval, default=0.2)
+    inflation: Scalar = parameter(constraints.unit_interval, default=0.2)
     varying: bool = eqx.field(static=True, default=False)
 
     @property
@@ -327,7 +327,7 @@ class ZeroOneInflated(Inflated):
 
     points: ClassVar[tuple[float, ...]] = (0.0, 1.0)
 
-    ones: Float[Array, ""] = parameter(constraints.unit_interval, default=0.5)
+    ones: Scalar = parameter(constraints.unit_interval, default=0.5)
 
     @property
     def law(self) -> Likelihood:

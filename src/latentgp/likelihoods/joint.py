@@ -18,7 +18,7 @@ from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import expectation, hermite_nodes, nodes_near, sobol_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
-from latentgp.typing import Array, Latents, PerRow, Scalar
+from latentgp.typing import Array, Latents, PerRow, RowLatents, Scalar
 
 _MEAN, _ROOT = "mean of f", "root of the covariance of f"
 _NODES_ALONG = {1: 121, 2: 40, 3: 17}  # of a grid; quasi-random points for more latents
@@ -183,7 +183,7 @@ def _nodes_near(
     variance, V = small_eigh(half @ jnp.swapaxes(half, 1, 2))
     variance = jnp.maximum(variance, float(jnp.finfo(variance.dtype).tiny))
 
-    def to_t(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def to_t(f: RowLatents) -> RowLatents:
         return (jnp.swapaxes(V, 1, 2) @ small_solve_lower(root, f[:, :, None]))[:, :, 0]
 
     mean, near_mean = to_t(law.mean), to_t(near.mean)

@@ -43,8 +43,8 @@ class LeastSquares(ClassLikelihood):
     is_jointly_log_concave: ClassVar[bool] = True
     calibrated_parameters: ClassVar[tuple[str, ...]] = ("temperature",)
 
-    noise_variance: Float[Array, ""] = parameter(constraints.positive, role="noise_variance")
-    temperature: Float[Array, ""] = parameter(constraints.positive)
+    noise_variance: Scalar = parameter(constraints.positive, role="noise_variance")
+    temperature: Scalar = parameter(constraints.positive)
 
     def __init__(self, classes: int, noise_variance: Any = None, temperature: Any = 1.0):
         self.classes = classes

@@ -99,7 +99,7 @@ class GaussianShape(NoiseShape):
 class StudentShape(NoiseShape):
     """e of Student's law: phi(r) = (1 + r / nu)^(-(nu + 1) / 2)."""
 
-    degrees_of_freedom: Float[Array, ""] = parameter(
+    degrees_of_freedom: Scalar = parameter(
         constraints.positive, role="degrees_of_freedom", default=4.0
     )
 

@@ -52,7 +52,7 @@ class Gamma(PositiveLikelihood):
         shape: learned; one over the squared coefficient of variation.
     """
 
-    shape: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    shape: Scalar = parameter(constraints.positive, default=1.0)
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self._log_density(y, f[0], jnp.exp(-f[0]))
@@ -96,7 +96,7 @@ class Weibull(PositiveLikelihood):
         shape: learned; above one the hazard rises with time.
     """
 
-    shape: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    shape: Scalar = parameter(constraints.positive, default=1.0)
 
     side_information: ClassVar[tuple[str, ...]] = ("censored",)
 
@@ -160,9 +160,7 @@ class LogNormal(PositiveLikelihood):
         0.5
     """
 
-    noise_variance: Float[Array, ""] = parameter(
-        constraints.positive, role="noise_variance", default=1.0
-    )
+    noise_variance: Scalar = parameter(constraints.positive, role="noise_variance", default=1.0)
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self.of_log().log_prob(jnp.log(y), f, {}) - jnp.log(y)
@@ -221,7 +219,7 @@ class GeneralisedPareto(PositiveLikelihood):
         0.75
     """
 
-    shape: Float[Array, ""] = parameter(constraints.interval(-0.5, 1.0), default=0.1)
+    shape: Scalar = parameter(constraints.interval(-0.5, 1.0), default=0.1)
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return -f[0] - (1 + self.shape) * self._hazard(y * jnp.exp(-f[0]))
@@ -272,7 +270,7 @@ class Beta(Likelihood):
         precision: s, learned; the variance is mean (1 - mean) / (1 + s).
     """
 
-    precision: Float[Array, ""] = parameter(constraints.positive, default=5.0)
+    precision: Scalar = parameter(constraints.positive, default=5.0)
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         a, b = shapes_of_mean(f[0], self.precision)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
-from jaxtyping import Float, Key
+from jaxtyping import Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
@@ -34,7 +34,7 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
 
     is_location: ClassVar[bool] = True
 
-    scale: Float[Array, ""] = parameter(constraints.positive, role="noise_scale", default=1.0)
+    scale: Scalar = parameter(constraints.positive, role="noise_scale", default=1.0)
 
     def form(self, y: Scalar, side: SideInformation) -> Form:
         precision = 1 / self.scale**2
@@ -153,7 +153,7 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
     is_log_concave: ClassVar[bool] = True
     is_smooth: ClassVar[bool] = False
 
-    scale: Float[Array, ""] = parameter(constraints.positive, role="noise_scale", default=1.0)
+    scale: Scalar = parameter(constraints.positive, role="noise_scale", default=1.0)
     level: float = eqx.field(static=True, default=0.5)
 
     def __check_init__(self) -> None:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 from numpyro.distributions import Distribution
 
 from latentgp.distributions import TiltedScaleMixture
@@ -52,11 +51,11 @@ class Form(NamedTuple):
         gamma: see alpha; positive.
     """
 
-    log_constant: Float[Array, "*N"]
-    linear: Float[Array, "*N"]
-    alpha: Float[Array, "*N"]
-    beta: Float[Array, "*N"]
-    gamma: Float[Array, "*N"]
+    log_constant: Values
+    linear: Values
+    alpha: Values
+    beta: Values
+    gamma: Values
 
 
 class ScaleMixture(CompletelyMonotone):

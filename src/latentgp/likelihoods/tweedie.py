@@ -45,8 +45,8 @@ class Tweedie(Likelihood):
     atoms: ClassVar[tuple[float, ...]] = (0.0,)
     is_log_concave: ClassVar[bool] = True
 
-    power: Float[Array, ""] = parameter(constraints.interval(1.01, 1.99), default=1.5)
-    dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    power: Scalar = parameter(constraints.interval(1.01, 1.99), default=1.5)
+    dispersion: Scalar = parameter(constraints.positive, default=1.0)
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return self._log_density(y, f[0], jnp.zeros_like(f[0]))

@@ -45,9 +45,7 @@ class WarpedGaussian(Likelihood):
     heights: Float[Array, "terms"] = parameter(constraints.positive, default=(1.0, 1.0))
     slopes: Float[Array, "terms"] = parameter(constraints.positive, default=(1.0, 1.0))
     centres: Float[Array, "terms"] = parameter(default=(-1.0, 1.0))
-    noise_variance: Float[Array, ""] = parameter(
-        constraints.positive, role="noise_variance", default=1.0
-    )
+    noise_variance: Scalar = parameter(constraints.positive, role="noise_variance", default=1.0)
 
     def warp(self, y: Values) -> Values:
         """t(y)."""

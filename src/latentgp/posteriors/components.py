@@ -36,7 +36,7 @@ from latentgp.representations.variables import (
     wholes_at,
 )
 from latentgp.rows.data import padded_size
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents
 
 _FEW = 16  # components, of which each has its own quadrature
 _FEW_STACKED = 32  # the same, where one program is run for all
@@ -109,13 +109,13 @@ class Components(eqx.Module):
         """Numbers needed a row to find `marginals`."""
 
     @abstractmethod
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+    def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         """Means and variances of f under every component.
 
         Covariances of the latents of a row, shape (N, K, Q, Q), where sites couple these.
         """
 
-    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
+    def means(self, X: Inputs) -> Float[Array, "N K Q"]:
         """Means alone."""
         return self.marginals(X)[0]
 
@@ -185,11 +185,11 @@ class OneGaussian(Components):
     def columns(self) -> int:
         return len(self.latent.centres)
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+    def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         mean, spread = self.latent.marginals(X)
         return (mean + self.own_model.mean(X))[:, None], spread[:, None]
 
-    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
+    def means(self, X: Inputs) -> Float[Array, "N K Q"]:
         return (self.latent.mean(X) + self.own_model.mean(X))[:, None]
 
     def joint(
@@ -277,7 +277,7 @@ class Mixture(Components):
     def columns(self) -> int:
         return max(part.columns for part in self.parts)
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+    def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         means, spreads = [], []
         for part in self.parts:
             mean, spread = part.marginals(X)
@@ -373,7 +373,7 @@ class Gaussians(Components):
     def _first(self) -> LatentPosterior:
         return jax.tree.map(lambda a: a[0], self.latents)
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+    def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         def one(part: tuple[LatentGP, LatentPosterior]) -> tuple[Array, Array]:
             model, latent = part
             mean, variance = latent.marginals(X)
@@ -382,7 +382,7 @@ class Gaussians(Components):
         means, variances = jax.lax.map(one, (self.models, self.latents))
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
-    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
+    def means(self, X: Inputs) -> Float[Array, "N K Q"]:
         def one(part: tuple[LatentGP, LatentPosterior]) -> Array:
             return part[1].mean(X) + part[0].mean(X)
 
@@ -491,7 +491,7 @@ class Draws(DrawnComponents):
     def columns(self) -> int:
         return max(self.size * self.white.shape[1], len(self.centres))
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+    def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         latents = self.white.shape[1]
 
         def given(model: LatentGP, inverse: Array | None) -> tuple[Array, Array, Array]:
@@ -598,10 +598,7 @@ def _inverses(own: bool, models: LatentGP, centres: Centres) -> Float[Array, "#S
 
 
 def _half(
-    model: LatentGP,
-    inverse: Float[Array, "#Q M M"] | None,
-    centres: Centres,
-    X: Float[Array, "N D"],
+    model: LatentGP, inverse: Float[Array, "#Q M M"] | None, centres: Centres, X: Inputs
 ) -> Float[Array, "#Q M N"]:
     """L^-1 k(C, X)."""
     inverse = _inverse_at(model, centres) if inverse is None else inverse
@@ -622,13 +619,13 @@ def _joint_of_draws(
     inverses: Float[Array, "#S #Q M M"] | None,
     centres: Centres,
     white: Float[Array, "S Q M"],
-    X: Float[Array, "N D"],
+    X: Inputs,
     keys: Key[Array, "S"],
 ) -> Float[Array, "S N Q"]:
     """One joint draw at X for each draw of the coefficients."""
     shared = None if inverses is None or own else inverses[0]
 
-    def one(draw: tuple[Any, Any, Array, Any]) -> Float[Array, "N Q"]:
+    def one(draw: tuple[Any, Any, Array, Any]) -> RowLatents:
         own_model, own_inverse, white, key = draw
         model = own_model if own else models
         half = _half(model, own_inverse if own else shared, centres, X)

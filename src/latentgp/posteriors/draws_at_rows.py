@@ -14,7 +14,7 @@ from latentgp.models import LatentGP
 from latentgp.posteriors.components import DrawnComponents, Draws, over_draws, taken
 from latentgp.representations import Representation
 from latentgp.representations.protocols import coefficients_of
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents
 
 _TOGETHER = 16  # draws whose sweeps run side by side
 
@@ -45,7 +45,7 @@ class DrawsAtRows(DrawnComponents):
         """Some of the draws, whose models are given."""
 
     @abstractmethod
-    def drawn(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+    def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         """A joint draw at X for each of the draws."""
 
 
@@ -55,7 +55,7 @@ def at_rows(draws: Draws, representation: Representation) -> Float[Array, "S N Q
     own = coefficients_of(representation)
     if draws.own:
 
-        def one(draw: tuple[LatentGP, Array]) -> Float[Array, "N Q"]:
+        def one(draw: tuple[LatentGP, Array]) -> RowLatents:
             kernel, white = draw[0].kernel, draw[1]
             return own.whitening(kernel, draws.centres).conditional(white).mean
 
@@ -66,5 +66,5 @@ def at_rows(draws: Draws, representation: Representation) -> Float[Array, "S N Q
 
 
 @jax.jit
-def _joint(draws: Any, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+def _joint(draws: Any, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
     return draws.drawn(X, keys)

@@ -15,7 +15,7 @@ from latentgp.parameters.base import replace_unchecked
 from latentgp.posteriors.arviz_versions import from_groups, with_coordinates
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 Drawn = Mapping[str, Float[np.ndarray, "C S *shape"]]
 
@@ -110,7 +110,7 @@ def _at_every_draw(
 def _log_likelihoods(
     model: LatentGP, drawn: dict[str, Array], f: Float[Array, "C S W Q"], rows: Rows
 ) -> Float[Array, "C S W"]:
-    def log_prob(likelihood: Likelihood, f: Array, y: Array, side: Any) -> Float[Array, ""]:
+    def log_prob(likelihood: Likelihood, f: Array, y: Array, side: Any) -> Scalar:
         return likelihood.log_prob(y, f, side)
 
     return _at_every_draw(log_prob, model, drawn, f, rows.y, dict(rows.side))

@@ -46,7 +46,7 @@ from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.mesh import gather, on_host
 from latentgp.runtime.x64 import double_precision, fresh
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, Latents, RowLatents
 from latentgp.validation import check_data, checked_inputs, checked_side
 
 if TYPE_CHECKING:
@@ -631,7 +631,7 @@ class Paths:
         return np.moveaxis(apply_in_buckets(_path_values, paths, rows=X, columns=wide), 0, 1)
 
 
-def _mean(components: Components, X: Array) -> Float[Array, "N Q"]:
+def _mean(components: Components, X: Array) -> RowLatents:
     weights = jnp.exp(jnp.asarray(components.law.log_weights))
     return jnp.sum(weights[:, None] * components.means(X), axis=1)
 
@@ -657,7 +657,7 @@ def _expectations(
 ) -> Float[Array, "S N *P"]:
     """The expectation of every target given its latents, or the probabilities of its classes."""
 
-    def expected(likelihood: Likelihood, f: Float[Array, "Q"], side: SideInformation) -> Array:
+    def expected(likelihood: Likelihood, f: Latents, side: SideInformation) -> Array:
         if likelihood.targets != "class":
             return likelihood.conditional_moments(f, side)[0]
         probabilities = likelihood.class_probabilities(f, side)
@@ -675,5 +675,5 @@ def _draw_paths(
 
 
 @jax.jit
-def _path_values(paths: PurePaths, X: Float[Array, "N D"]) -> Float[Array, "N S *Q"]:
+def _path_values(paths: PurePaths, X: Inputs) -> Float[Array, "N S *Q"]:
     return jnp.moveaxis(paths(X), 0, 1)

@@ -29,7 +29,7 @@ from latentgp.posteriors.components import Components, Law, Spread, variances_of
 from latentgp.rows.arrays import as_targets
 from latentgp.runtime.buckets import Buckets
 from latentgp.runtime.x64 import double_precision
-from latentgp.typing import Array
+from latentgp.typing import Array, PerClass, PerRow
 from latentgp.validation import checked_levels, checked_targets, interval_levels
 
 _POINTS = 4096  # of all components together, at least, where they are many
@@ -245,7 +245,7 @@ def _has_own_moments(likelihood: Likelihood) -> bool:
     return own and not isinstance(likelihood, WarpedGaussian)
 
 
-def _log_prob(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float[Array, "N"]:
+def _log_prob(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> PerRow:
     if law.by_quadrature:
         values, log_weights = _over(
             law, lambda lik, f, y, side: lik.predictive_log_prob(y, f, side),
@@ -277,7 +277,7 @@ def _cdf(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float
     return _mean_of(*found)
 
 
-def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> Float[Array, "N K"]:
+def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> PerClass:
     if law.by_quadrature:
         found = _over(
             law, lambda lik, f, side: lik.predictive_probabilities(f, side),

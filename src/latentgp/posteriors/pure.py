@@ -16,7 +16,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.prior_paths import PosteriorPaths, posterior_paths
 from latentgp.representations.variables import Centres
 from latentgp.runtime.x64 import public
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents
 
 
 # No modules of Equinox: bound methods of theirs cannot be hashed, so jax.jit(pure.mean) would fail.
@@ -49,17 +49,17 @@ class PurePosterior:
     latent: LatentPosterior
 
     @public
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N *Q"]:
+    def mean(self, X: Inputs) -> Float[Array, "N *Q"]:
         """Means of the latent functions, shape (N,), or (N, Q) for Q > 1."""
         return self._of_latents(self.latent.mean(X) + self.model.mean(X))
 
     @public
-    def variance(self, X: Float[Array, "N D"]) -> Float[Array, "N *Q"]:
+    def variance(self, X: Inputs) -> Float[Array, "N *Q"]:
         """Variances of the latent functions, shape (N,), or (N, Q) for Q > 1."""
         return self._of_latents(self.latent.marginals(X).variance)
 
     @public
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "*Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "*Q N N"]:
         """Joint covariances of the latent functions, shape (N, N), or (Q, N, N) for Q > 1."""
         covariance = self.latent.covariance(X)
         latents = self.model.likelihood.latent_size
@@ -67,7 +67,7 @@ class PurePosterior:
         return covariance[0] if latents == 1 else covariance
 
     @public
-    def predict(self, X: Float[Array, "N D"], **side_information: Any) -> tuple[Array, Array]:
+    def predict(self, X: Inputs, **side_information: Any) -> tuple[Array, Array]:
         """Means and variances of y, each of shape (N,), or (N, P) for P outputs.
 
         Args:
@@ -101,7 +101,7 @@ class PurePosterior:
         )
         return PurePaths(self.model, self.latent.centres, paths, number)
 
-    def _of_latents(self, values: Float[Array, "N Q"]) -> Float[Array, "N *Q"]:
+    def _of_latents(self, values: RowLatents) -> Float[Array, "N *Q"]:
         return values[:, 0] if self.model.likelihood.latent_size == 1 else values
 
 
@@ -126,7 +126,7 @@ class PurePaths:
     number: int = dataclasses.field(metadata={"static": True})
 
     @public
-    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "S N *Q"]:
+    def __call__(self, X: Inputs) -> Float[Array, "S N *Q"]:
         """Values at every row of X, shape (S, N), or (S, N, Q) for Q > 1."""
         values = self.draws(self.model.kernel, self.centres, X)[: self.number]
         values = values + self.model.mean(X)

@@ -28,7 +28,7 @@ from latentgp.representations.traits import Traits
 from latentgp.representations.variables import Centres
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
 
 SiteUpdate = Callable[[Rows, AnyMarginals, Any, Float[Array, "B Q"]], tuple[Any, PyTree]]
 
@@ -63,13 +63,13 @@ class LatentPosterior(eqx.Module):
     """
 
     kernel: eqx.AbstractVar[LatentKernel]
-    log_evidence: eqx.AbstractVar[Float[Array, ""]]
-    kl: eqx.AbstractVar[Float[Array, ""]]
-    jitter: eqx.AbstractVar[Float[Array, ""]]
-    trace_term: eqx.AbstractVar[Float[Array, ""]]
+    log_evidence: eqx.AbstractVar[Scalar]
+    kl: eqx.AbstractVar[Scalar]
+    jitter: eqx.AbstractVar[Scalar]
+    trace_term: eqx.AbstractVar[Scalar]
 
     @property
-    def evidence_error(self) -> Float[Array, ""]:
+    def evidence_error(self) -> Scalar:
         """Standard error of the log evidence, in nats: zero where nothing of it is estimated."""
         return jnp.zeros_like(self.log_evidence)
 
@@ -84,23 +84,21 @@ class LatentPosterior(eqx.Module):
         return ()
 
     @abstractmethod
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         """Posterior means at new inputs: O(M) a row, no variance computed."""
 
     @abstractmethod
-    def marginals(self, X: Float[Array, "N D"]) -> AnyMarginals:
+    def marginals(self, X: Inputs) -> AnyMarginals:
         """Posterior means and variances at new inputs; variances in [0, prior variance].
 
         Means and covariances of the latents of a row where sites couple these.
         """
 
     @abstractmethod
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """Joint posterior covariances at new inputs, of each latent function."""
 
-    def draws(
-        self, key: Key[Array, ""], X: Float[Array, "N D"], number: int
-    ) -> Float[Array, "S N Q"]:
+    def draws(self, key: Key[Array, ""], X: Inputs, number: int) -> Float[Array, "S N Q"]:
         """Joint draws at new inputs."""
         mean = self.mean(X)
         factors = vmap_latents(
@@ -165,7 +163,7 @@ class LatentPosterior(eqx.Module):
         """
         return None
 
-    def open_variances(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
         """Prior variances at rows that the coefficients leave open; zero unless overridden."""
         return jnp.zeros((len(X), 1), X.dtype)
 
@@ -221,17 +219,11 @@ class Representation(Module):
 
     @abstractmethod
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 
-    def for_rows(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> "Representation":
+    def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "Representation":
         """This representation, initialised, with what it holds of every row, such as neighbours.
 
         Itself, unless there is such a thing. Called for every set of rows that `condition` is; X
@@ -247,7 +239,7 @@ class Representation(Module):
         """
         return self
 
-    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Any:
+    def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> Any:
         """Quantities shared by passes over the same rows under the same kernel.
 
         `condition` and `update_sites` take it in place of X, which it is where nothing is kept. A
@@ -260,13 +252,7 @@ class Representation(Module):
         """Prior times sites: the posterior of g. X are the rows' inputs, or what `kept` gives."""
 
     def update_sites(
-        self,
-        posterior: Any,
-        X: Any,
-        rows: Rows,
-        sites: Any,
-        offset: Float[Array, "N Q"],
-        update: SiteUpdate,
+        self, posterior: Any, X: Any, rows: Rows, sites: Any, offset: RowLatents, update: SiteUpdate
     ) -> tuple[Any, LatentPosterior, PyTree]:
         """New sites from the posterior's marginals, the posterior they give, in one pass.
 
@@ -289,12 +275,12 @@ class Representation(Module):
         return posterior.marginals(X)
 
     @abstractmethod
-    def pull_back(self, posterior: Any, X: Float[Array, "N D"], sites: Any) -> Pullback:
+    def pull_back(self, posterior: Any, X: Inputs, sites: Any) -> Pullback:
         """Derivatives of `condition(kernel, X, sites).log_evidence`."""
 
     def linearised(
-        self, posterior: Any, X: Float[Array, "N D"], sites: Any
-    ) -> Callable[[Float[Array, "N Q"]], tuple[LatentKernel, Float[Array, "N Q"]]]:
+        self, posterior: Any, X: Inputs, sites: Any
+    ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """Derivatives of `pull_back`'s kernel part and means along a direction of linear terms.
 
         Args:
@@ -303,7 +289,7 @@ class Representation(Module):
             sites: the sites, as functions of g.
         """
 
-        def pulled(linear: Float[Array, "N Q"]) -> tuple[LatentKernel, Float[Array, "N Q"]]:
+        def pulled(linear: RowLatents) -> tuple[LatentKernel, RowLatents]:
             own = sites._replace(linear=linear)
             pullback = self.pull_back(self.condition(posterior.kernel, X, own), X, own)
             return pullback.kernel, pullback.marginals.mean

@@ -37,23 +37,21 @@ from latentgp.representations.latent_axis import (
     vmap_latents,
 )
 from latentgp.sites.coupled import CoupledSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 
 class CoupledPosterior(LatentPosterior):
     """Posterior under which the latents of a row are correlated."""
 
     @abstractmethod
-    def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
+    def joint_covariance(self, X: Inputs) -> Float[Array, "Q N Q N"]:
         """Covariances of all latent functions at all rows of X."""
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         joint = self.joint_covariance(X)
         return jnp.stack([joint[q, :, q] for q in range(len(joint))])
 
-    def draws(
-        self, key: Key[Array, ""], X: Float[Array, "N D"], number: int
-    ) -> Float[Array, "S N Q"]:
+    def draws(self, key: Key[Array, ""], X: Inputs, number: int) -> Float[Array, "S N Q"]:
         mean = self.mean(X)
         size = mean.size
         joint = self.joint_covariance(X).reshape(size, size)
@@ -118,7 +116,7 @@ class WhiteMoments(NamedTuple):
     factor: Factor
     mean: Float[Array, "Q M"]
     precision: Float[Array, "Q M M"]
-    half_log_determinant: Float[Array, ""]
+    half_log_determinant: Scalar
     deviations: Float[Array, "Q M"]
     signed: bool
 
@@ -140,27 +138,27 @@ class CoupledDensePosterior(CoupledPosterior):
     """
 
     kernel: LatentKernel
-    X: Float[Array, "N D"]
+    X: Inputs
     weights: Float[Array, "Q N"]
     inverse: Float[Array, "R R"]
     lowered: Float[Array, "R Q N"]
     raised: Float[Array, "raised Q N"]
     precision: Float[Array, "Q N"]
-    half_log_determinant: Float[Array, ""]
-    log_evidence: Float[Array, ""]
-    kl: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    half_log_determinant: Scalar
+    log_evidence: Scalar
+    kl: Scalar
+    jitter: Scalar
+    trace_term: Scalar
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         return block_means(latent_grams(self.kernel, self.X, X), self.weights)
 
-    def marginals(self, X: Float[Array, "N D"]) -> JointMarginals:
+    def marginals(self, X: Inputs) -> JointMarginals:
         cross, prior = latent_grams(self.kernel, self.X, X), latent_diagonals(self.kernel, X)
         lowered, raised = (_times_blocks(part, cross) for part in (self.lowered, self.raised))
         return JointMarginals(block_means(cross, self.weights), _spread(prior, lowered, raised))
 
-    def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
+    def joint_covariance(self, X: Inputs) -> Float[Array, "Q N Q N"]:
         cross, prior = latent_grams(self.kernel, self.X, X), latent_grams(self.kernel, X)
         lowered, raised = (_times_blocks(part, cross) for part in (self.lowered, self.raised))
         latents = len(self.weights)
@@ -237,8 +235,8 @@ class _Roots(NamedTuple):
     """
 
     vectors: Float[Array, "N Q Q"]
-    root: Float[Array, "N Q"]
-    lack: Float[Array, "N Q"]
+    root: RowLatents
+    lack: RowLatents
 
     @classmethod
     def of(cls, precision: Float[Array, "N Q Q"]) -> "_Roots":
@@ -248,11 +246,7 @@ class _Roots(NamedTuple):
 
 
 def coupled_posterior(
-    kernel: LatentKernel,
-    X: Float[Array, "N D"],
-    K: Float[Array, "#Q N N"],
-    sites: CoupledSites,
-    signed: bool,
+    kernel: LatentKernel, X: Inputs, K: Float[Array, "#Q N N"], sites: CoupledSites, signed: bool
 ) -> CoupledDensePosterior:
     """Prior times sites, where K are the Gram matrices of the rows."""
     linear, precision, _ = sites

@@ -46,7 +46,7 @@ from latentgp.rows.data import padded_size
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
 
 # Below this product of precision and prior variance, marginals are computed the long way.
 _WEAK_SITE = 1e-6
@@ -69,21 +69,21 @@ class DensePosterior(LatentPosterior):
     """
 
     kernel: LatentKernel
-    X: Float[Array, "N D"]
+    X: Inputs
     weights: Float[Array, "Q N"]
     precision: Float[Array, "#Q N"]
     root_precision: Float[Array, "#Q N"]
     factor: Factor
     raised: Float[Array, "Q raised N"]
-    log_evidence: Float[Array, ""]
-    kl: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    log_evidence: Scalar
+    kl: Scalar
+    jitter: Scalar
+    trace_term: Scalar
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         return block_means(latent_grams(self.kernel, self.X, X), self.weights)
 
-    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+    def marginals(self, X: Inputs) -> Marginals:
         def variance(cross, prior, root_precision, inverse, raised):
             explained = sum_over_first((inverse @ (root_precision[:, None] * cross)) ** 2)
             return jnp.clip(prior - explained, 0.0, prior) + sum_over_first((raised @ cross) ** 2)
@@ -94,7 +94,7 @@ class DensePosterior(LatentPosterior):
         )
         return Marginals(block_means(cross, self.weights), variances.T)
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         def covariance(cross, prior, root_precision, inverse, raised):
             half, added = inverse @ (root_precision[:, None] * cross), raised @ cross
             return prior - half.T @ half + added.T @ added
@@ -202,11 +202,7 @@ class Dense(Representation):
         )
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Dense":
         devices = number_of_shards()
         if len(X) > _MOST_ROWS * devices**0.5:
@@ -233,7 +229,7 @@ class Dense(Representation):
         return dataclasses.replace(self, places=places[filled])
 
     def condition(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
+        self, kernel: LatentKernel, X: Inputs, sites: Sites
     ) -> DensePosterior | CoupledDensePosterior:
         if number_of_shards() > 1:
             return self._over_devices(kernel, X, sites)
@@ -242,10 +238,10 @@ class Dense(Representation):
     def update_sites(
         self,
         posterior: DensePosterior | CoupledDensePosterior,
-        X: Float[Array, "N D"],
+        X: Inputs,
         rows: Rows,
         sites: Sites,
-        offset: Float[Array, "N Q"],
+        offset: RowLatents,
         update: SiteUpdate,
     ) -> tuple[Sites, DensePosterior | CoupledDensePosterior, PyTree]:
         K = latent_grams(posterior.kernel, self._centres(X))
@@ -255,10 +251,7 @@ class Dense(Representation):
         return sites, after, other
 
     def pull_back(
-        self,
-        posterior: DensePosterior | CoupledDensePosterior,
-        X: Float[Array, "N D"],
-        sites: Sites,
+        self, posterior: DensePosterior | CoupledDensePosterior, X: Inputs, sites: Sites
     ) -> Pullback:
         if number_of_shards() > 1 and isinstance(posterior, DensePosterior):
             known = posterior.weights, posterior.precision, posterior.factor.inverse
@@ -283,21 +276,17 @@ class Dense(Representation):
         (in_kernel,) = pull_gram(0.5 * slopes)
         return Pullback(in_kernel, nothing, marginals)
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+    def whitening(self, kernel: LatentKernel, X: Inputs) -> Whitening:
         return whitening_at_rows(kernel, X)
 
-    def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
-    ) -> DenseSampler:
+    def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> DenseSampler:
         return dense_sampler(kernel, X)
 
     def _precision(self, sites: Any) -> Float[Array, "N #Q"]:
         """Precisions, once where all latent functions share them."""
         return sites.precision[:, :1] if self.shared else sites.precision
 
-    def _over_devices(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: Any
-    ) -> DensePosterior:
+    def _over_devices(self, kernel: LatentKernel, X: Inputs, sites: Any) -> DensePosterior:
         found = sharded.condition(kernel, X, sites.linear, self._precision(sites))
         nothing = jnp.zeros((), X.dtype)
         none = jnp.zeros((len(found.inverse), 0, 0), X.dtype)
@@ -316,11 +305,7 @@ class Dense(Representation):
         )
 
     def _condition(
-        self,
-        kernel: LatentKernel,
-        X: Float[Array, "N D"],
-        K: Float[Array, "#Q places places"],
-        sites: Sites,
+        self, kernel: LatentKernel, X: Inputs, K: Float[Array, "#Q places places"], sites: Sites
     ) -> DensePosterior | CoupledDensePosterior:
         """Prior times sites of rows X, where K are the Gram matrices of the centres."""
         centres = self._centres(X)
@@ -332,11 +317,11 @@ class Dense(Representation):
         precision = self._precision(sites).T
         return _conditioned(kernel, centres, K, sites.linear.T, precision, self.signed)
 
-    def _centres(self, X: Float[Array, "N D"]) -> Float[Array, "places D"]:
+    def _centres(self, X: Inputs) -> Float[Array, "places D"]:
         """Inputs of the coefficients."""
         return X if self.places is None else self.places
 
-    def _places_of(self, X: Float[Array, "N D"]) -> Int[Array, "N"]:
+    def _places_of(self, X: Inputs) -> Int[Array, "N"]:
         """Index of each row's place."""
         return jnp.argmax(jnp.all(X[:, None] == self.places, axis=2), axis=1)
 
@@ -344,7 +329,7 @@ class Dense(Representation):
         self,
         posterior: DensePosterior | CoupledDensePosterior,
         K: Float[Array, "#Q places places"],
-        X: Float[Array, "N D"],
+        X: Inputs,
     ) -> AnyMarginals:
         marginals = _marginals_at_centres(posterior, K)
         if self.places is None:
@@ -356,15 +341,15 @@ class Dense(Representation):
 class _SitePosterior(NamedTuple):
     """Posterior of one latent function given its sites."""
 
-    weights: Float[Array, "N"]
+    weights: PerRow
     raised: Float[Array, "raised N"]
-    log_evidence: Float[Array, ""]
-    kl: Float[Array, ""]
+    log_evidence: Scalar
+    kl: Scalar
 
 
 def _conditioned(
     kernel: LatentKernel,
-    X: Float[Array, "N D"],
+    X: Inputs,
     K: Float[Array, "#Q N N"],
     linear: Float[Array, "Q N"],
     precision: Float[Array, "#Q N"],
@@ -414,8 +399,8 @@ def _conditioned(
 def _with_negative(
     K: Float[Array, "N N"],
     root_K: Float[Array, "N N"],
-    root: Float[Array, "N"],
-    precision: Float[Array, "N"],
+    root: PerRow,
+    precision: PerRow,
     factor: Factor,
     positive: _SitePosterior,
 ) -> _SitePosterior:

@@ -6,18 +6,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import LatentPosterior, Representation
 from latentgp.runtime.x64 import usual_settings
 from latentgp.sites.coupled import Sites
-from latentgp.typing import Array
+from latentgp.typing import Inputs, Scalar
 
 
 def log_evidence(
-    representation: Representation, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
-) -> Float[Array, ""]:
+    representation: Representation, kernel: LatentKernel, X: Inputs, sites: Sites
+) -> Scalar:
     """Log of the integral of prior times sites, in nats, the sites' own constants included.
 
     Differentiable in the kernel, the sites and the representation (inducing points) by one more
@@ -27,8 +26,8 @@ def log_evidence(
 
 
 def log_evidence_and_posterior(
-    representation: Representation, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
-) -> tuple[Float[Array, ""], LatentPosterior]:
+    representation: Representation, kernel: LatentKernel, X: Inputs, sites: Sites
+) -> tuple[Scalar, LatentPosterior]:
     """The log evidence as `log_evidence` gives it, and the posterior, which has no derivative."""
     # Stopped before, so that nothing in there is ever differentiated.
     held: Any = jax.lax.stop_gradient((representation, kernel, X, sites))

@@ -15,7 +15,7 @@ from jaxtyping import Float, PyTree
 
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.numerics.sums import sum_over_first
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Values
 
 
 def vmap_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
@@ -33,9 +33,7 @@ def vmap_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
     return jax.vmap(lambda *leaves: function(*jax.tree.unflatten(structure, leaves)), axes)(*leaves)
 
 
-def split_linear(
-    linear: Float[Array, "*N"], root: Float[Array, "*N"], diagonal: Float[Array, "*N"]
-) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+def split_linear(linear: Values, root: Values, diagonal: Values) -> tuple[Values, Values]:
     """Split l = W^1/2 r + l_0: r of rows more precise than the prior, l_0 of the others.
 
     Sites of great precision have great l, which cancels wherever it is multiplied by K.
@@ -50,9 +48,7 @@ def split_linear(
     return ratio, jnp.where(strong, 0.0, linear)
 
 
-def block_means(
-    blocks: Float[Array, "#Q M N"], weights: Float[Array, "Q M"]
-) -> Float[Array, "N Q"]:
+def block_means(blocks: Float[Array, "#Q M N"], weights: Float[Array, "Q M"]) -> RowLatents:
     """Functions sum_m w_m k(centre_m, x) at N points whose kernel blocks are known."""
     return vmap_latents(lambda block, w: w @ block, blocks, weights).T
 
@@ -75,7 +71,7 @@ def distinct_kernels(kernel: LatentKernel) -> tuple[Kernel, ...]:
 
 
 def latent_grams(
-    kernel: LatentKernel, X: Float[Array, "N D"], Z: Float[Array, "M D"] | None = None
+    kernel: LatentKernel, X: Inputs, Z: Float[Array, "M D"] | None = None
 ) -> Float[Array, "#Q N M"]:
     """Covariances between all rows of X and all rows of Z.
 
@@ -84,7 +80,7 @@ def latent_grams(
     return _leading(kernel, kernel.symmetric_gram(X) if Z is None else kernel.gram(X, Z))
 
 
-def latent_diagonals(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
+def latent_diagonals(kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q N"]:
     """Prior variances at every row of X."""
     return _leading(kernel, kernel.diagonal(X))
 

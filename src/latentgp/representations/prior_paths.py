@@ -21,7 +21,7 @@ from latentgp.representations.variables import (
     cross_covariance,
     spans_prior,
 )
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 _FEATURE_SETS = 16
 
@@ -40,7 +40,7 @@ class PriorPaths(eqx.Module):
     weights: tuple[Float[Array, "_ _ S"], ...]
     latents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
-    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "S N Q"]:
+    def __call__(self, X: Inputs) -> Float[Array, "S N Q"]:
         """Values at every row of X."""
         values = [
             vmap_latents(lambda phi, w: phi(X) @ w, *group)
@@ -110,7 +110,7 @@ class PosteriorPaths(eqx.Module):
     updates: Float[Array, "sets S Q M"]
 
     def __call__(
-        self, kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
+        self, kernel: LatentKernel, centres: Centres, X: Inputs
     ) -> Float[Array, "draws N Q"]:
         """Values of all draws of all sets at every row of X, a set at a time."""
         blocks = cross_covariance(kernel, centres, X)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
@@ -15,20 +15,18 @@ from latentgp.representations.samplers import SiteSampler
 from latentgp.representations.summary import DataSummary
 from latentgp.representations.whitening import Whitening
 from latentgp.rows.data import Data
-from latentgp.typing import Array
+from latentgp.typing import Inputs, PerRow
 
 
 @runtime_checkable
 class SamplesCoefficients(Protocol):
     """There are white coefficients, which chains move."""
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+    def whitening(self, kernel: LatentKernel, X: Inputs) -> Whitening:
         """The map from white coefficients to g at the rows; differentiable in the kernel."""
         ...
 
-    def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
-    ) -> SiteSampler:
+    def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> SiteSampler:
         """Sampler of the coefficients given sites.
 
         Args:
@@ -69,9 +67,7 @@ class HoldsRows(Protocol):
 class SeesNearRows(Protocol):
     """Each row sees rows near it, found at some hyper-parameters, and has a term of its own."""
 
-    def renewed(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> Any:
+    def renewed(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> Any:
         """The same for the same rows and another kernel; None where hardly anything changes."""
         ...
 

@@ -27,7 +27,7 @@ from latentgp.representations.variables import (
     prior_variances,
 )
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, Scalar
 
 _MOST_NUMBERS = 1 << 28  # of an N x M array that is kept
 
@@ -60,7 +60,7 @@ class SiteSampler(eqx.Module):
     """
 
     centres: eqx.AbstractVar[Centres]
-    jitter: eqx.AbstractVar[Float[Array, ""]]
+    jitter: eqx.AbstractVar[Scalar]
 
     @abstractmethod
     def draw(
@@ -104,10 +104,10 @@ class DenseSampler(SiteSampler):
         lower: L, with L L' = K, shape (#Q, N, N).
     """
 
-    centres: Float[Array, "N D"]
+    centres: Inputs
     gram: Float[Array, "#Q N N"]
     lower: Float[Array, "#Q N N"]
-    jitter: Float[Array, ""]
+    jitter: Scalar
 
     def draw(
         self,
@@ -182,7 +182,7 @@ class InducingSampler(SiteSampler):
     features: Float[Array, "#Q M N"]
     residual: Float[Array, "#Q N"]
     lower: Float[Array, "#Q M M"]
-    jitter: Float[Array, ""]
+    jitter: Scalar
     power: float = eqx.field(static=True)
 
     def draw(
@@ -227,7 +227,7 @@ class InducingSampler(SiteSampler):
         return coefficients
 
 
-def dense_sampler(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseSampler:
+def dense_sampler(kernel: LatentKernel, X: Inputs) -> DenseSampler:
     """A sampler with one coefficient a row."""
     gram = latent_grams(kernel, X)
     factor, jitter = _factor(gram)
@@ -236,7 +236,7 @@ def dense_sampler(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseSampler:
 
 
 def inducing_sampler(
-    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"], power: float
+    kernel: LatentKernel, centres: Centres, X: Inputs, power: float
 ) -> InducingSampler:
     """A sampler through inducing variables.
 

@@ -19,7 +19,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.sharded_cholesky import Layout, ShardedFactor, over_inverse, sharded_cholesky
 from latentgp.representations.latent_axis import distinct_kernels, split_linear
 from latentgp.runtime.mesh import ROWS, number_of_shards, summed
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
 
 # Below this product of precision and prior variance, marginals are computed the long way.
 _WEAK_SITE = 1e-6
@@ -39,12 +39,12 @@ class ShardedPosterior(NamedTuple):
         kl: from the prior to the posterior, in nats.
     """
 
-    X: Float[Array, "N D"]
+    X: Inputs
     weights: Float[Array, "Q N"]
     precision: Float[Array, "#Q N"]
     inverse: Float[Array, "#Q N N"]
-    log_evidence: Float[Array, ""]
-    kl: Float[Array, ""]
+    log_evidence: Scalar
+    kl: Scalar
 
 
 class _Tiles(NamedTuple):
@@ -90,16 +90,13 @@ class _Tiles(NamedTuple):
         return jax.lax.fori_loop(0, layout.blocks * layout.devices, add, nothing)
 
 
-def _tiles(kernel: LatentKernel, system: int, layout: Layout, X: Float[Array, "N D"]) -> _Tiles:
+def _tiles(kernel: LatentKernel, system: int, layout: Layout, X: Inputs) -> _Tiles:
     each, every = distinct_kernels(kernel), layout.in_turn(X, "edge")
     return _Tiles(each[system % len(each)], layout, layout.own(every), every)
 
 
 def condition(
-    kernel: LatentKernel,
-    X: Float[Array, "N D"],
-    linear: Float[Array, "N Q"],
-    precision: Float[Array, "N #Q"],
+    kernel: LatentKernel, X: Inputs, linear: RowLatents, precision: Float[Array, "N #Q"]
 ) -> ShardedPosterior:
     """Prior times sites, as `Dense.condition`; sites are functions of g, precisions positive."""
     X, linear, precision = _filled((X, linear, precision))
@@ -130,7 +127,7 @@ def condition(
 
 def pull_back(
     kernel: LatentKernel,
-    X: Float[Array, "N D"],
+    X: Inputs,
     weights: Float[Array, "Q M"],
     precision: Float[Array, "#Q M"],
     inverse: Float[Array, "#Q M M"],
@@ -188,7 +185,7 @@ def _gathered(tiles: _Tiles, every: Float[Array, "all S"], done: PyTree) -> Floa
 
 
 def _solved(
-    tiles: _Tiles, linear: Float[Array, "N S"], root: Float[Array, "N"], done: Float[Array, ""]
+    tiles: _Tiles, linear: Float[Array, "N S"], root: PerRow, done: Scalar
 ) -> tuple[Any, ...]:
     """Weights of the latent functions of one system, own rows of R, evidence and KL."""
     layout, latents = tiles.layout, linear.shape[1]
@@ -227,7 +224,7 @@ def _solved(
 def _slope(
     kernel: LatentKernel,
     system: int,
-    X: Float[Array, "N D"],
+    X: Inputs,
     factor: ShardedFactor,
     root: Float[Array, "all"],
     weights: Float[Array, "all S"],
@@ -254,9 +251,7 @@ def _slope(
     return over_inverse(add, slopes, factor)
 
 
-def _variances(
-    tiles: _Tiles, factor: ShardedFactor, root: Float[Array, "N"], done: Float[Array, ""]
-) -> Float[Array, "N"]:
+def _variances(tiles: _Tiles, factor: ShardedFactor, root: PerRow, done: Scalar) -> PerRow:
     """Variances at the rows, (1 - [B^-1]_nn) / w_n.
 
     Where a row says little, k - |R W^1/2 k_n|^2, which takes as long as the factor; where it says

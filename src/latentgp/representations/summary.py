@@ -5,7 +5,6 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.models import LatentGP
@@ -13,7 +12,7 @@ from latentgp.modules import Module
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.variables import Centres
 from latentgp.rows.data import Data
-from latentgp.typing import Array
+from latentgp.typing import Scalar
 
 
 class DataSummary(Module):
@@ -26,7 +25,7 @@ class DataSummary(Module):
     """
 
     centres: eqx.AbstractVar[Centres]
-    constant: eqx.AbstractVar[Float[Array, ""]]
+    constant: eqx.AbstractVar[Scalar]
     signed: eqx.AbstractVar[bool]
 
     @property
@@ -66,9 +65,9 @@ class RowsAsSums(Module):
         """Raise InputError unless the sums stand for rows of the model."""
 
     @abstractmethod
-    def evidence(self, model: LatentGP) -> Float[Array, ""]:
+    def evidence(self, model: LatentGP) -> Scalar:
         """The collapsed bound of the rows, in nats; differentiable in the model."""
 
     @abstractmethod
-    def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Float[Array, ""]]:
+    def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Scalar]:
         """The posterior given the rows, and the bound."""

@@ -15,7 +15,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes
 from latentgp.representations.latent_axis import latent_diagonals, latent_grams
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 
 class InducingVariables(eqx.Module):
@@ -57,18 +57,14 @@ class InducingVariables(eqx.Module):
         """Covariances with other inducing variables of the same kind."""
 
     @abstractmethod
-    def cross_covariance(
-        self, kernel: LatentKernel, X: Float[Array, "N D"]
-    ) -> Float[Array, "#Q M N"]:
+    def cross_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q M N"]:
         """Covariances with the latent functions at rows, K_mn."""
 
-    def prior_variances(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
+    def prior_variances(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q N"]:
         """Prior variances of the latent functions at rows: the kernel's unless overridden."""
         return latent_diagonals(kernel, X)
 
-    def prior_covariance(
-        self, kernel: LatentKernel, X: Float[Array, "N D"]
-    ) -> Float[Array, "#Q N N"]:
+    def prior_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q N N"]:
         """The same with all covariances between rows."""
         return latent_grams(kernel, X)
 
@@ -110,27 +106,21 @@ def covariance_between(
     return latent_grams(kernel, centres, others)
 
 
-def cross_covariance(
-    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
-) -> Float[Array, "#Q M N"]:
+def cross_covariance(kernel: LatentKernel, centres: Centres, X: Inputs) -> Float[Array, "#Q M N"]:
     """K_mn: of inducing variables with the latent functions at rows."""
     if isinstance(centres, InducingVariables):
         return centres.cross_covariance(kernel, X)
     return latent_grams(kernel, centres, X)
 
 
-def prior_variances(
-    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
-) -> Float[Array, "#Q N"]:
+def prior_variances(kernel: LatentKernel, centres: Centres, X: Inputs) -> Float[Array, "#Q N"]:
     """Variances at rows of the prior that a representation by inducing variables has."""
     if isinstance(centres, InducingVariables):
         return centres.prior_variances(kernel, X)
     return latent_diagonals(kernel, X)
 
 
-def prior_covariance(
-    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
-) -> Float[Array, "#Q N N"]:
+def prior_covariance(kernel: LatentKernel, centres: Centres, X: Inputs) -> Float[Array, "#Q N N"]:
     """Covariances between rows, likewise."""
     if isinstance(centres, InducingVariables):
         return centres.prior_covariance(kernel, X)

@@ -27,7 +27,7 @@ from latentgp.representations.variables import (
     cross_covariance,
     prior_variances,
 )
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 
 class Whitening(eqx.Module):
@@ -41,7 +41,7 @@ class Whitening(eqx.Module):
 
     centres: eqx.AbstractVar[Centres]
     residual: eqx.AbstractVar[Float[Array, "#Q N"]]
-    jitter: eqx.AbstractVar[Float[Array, ""]]
+    jitter: eqx.AbstractVar[Scalar]
 
     @abstractmethod
     def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
@@ -52,11 +52,11 @@ class Whitening(eqx.Module):
         return self
 
     @abstractmethod
-    def white_of(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+    def white_of(self, g: RowLatents) -> Float[Array, "Q N"]:
         """White coefficients of g, where there is one of them a row."""
 
     @abstractmethod
-    def log_determinant(self, latents: int) -> Float[Array, ""]:
+    def log_determinant(self, latents: int) -> Scalar:
         """Log-determinant of the map to g at the rows of so many latent functions."""
 
 
@@ -65,8 +65,8 @@ class WhiteningBySolves(Whitening):
 
     @abstractmethod
     def posterior(
-        self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"], tolerance: float
-    ) -> tuple[Any, Float[Array, "N Q"]]:
+        self, linear: RowLatents, precision: RowLatents, tolerance: float
+    ) -> tuple[Any, RowLatents]:
         """A root near one of the posterior covariance, and the mean of g given sites.
 
         Args:
@@ -92,7 +92,7 @@ class DenseWhitening(Whitening):
     lower: Float[Array, "#Q M M"]
     features: Float[Array, "#Q M N"]
     residual: Float[Array, "#Q N"]
-    jitter: Float[Array, ""]
+    jitter: Scalar
 
     def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
         """Conditional marginals of g given white coefficients."""
@@ -100,24 +100,22 @@ class DenseWhitening(Whitening):
         variance = jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T
         return Marginals(mean, variance)
 
-    def white_of(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+    def white_of(self, g: RowLatents) -> Float[Array, "Q N"]:
         return vmap_latents(solve_lower, self.lower, g.T)
 
-    def log_determinant(self, latents: int) -> Float[Array, ""]:
+    def log_determinant(self, latents: int) -> Scalar:
         logs = jnp.log(jnp.diagonal(self.lower, axis1=1, axis2=2))
         return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
 
 
-def whitening_at_rows(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseWhitening:
+def whitening_at_rows(kernel: LatentKernel, X: Inputs) -> DenseWhitening:
     """One coefficient a row: g = L v."""
     lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, X))
     residual = jnp.zeros((len(lower), len(X)), lower.dtype)
     return DenseWhitening(X, lower, jnp.swapaxes(lower, 1, 2), residual, jnp.max(jitter))
 
 
-def whitening_from(
-    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
-) -> DenseWhitening:
+def whitening_from(kernel: LatentKernel, centres: Centres, X: Inputs) -> DenseWhitening:
     """Coefficients at the centres; g at other inputs is its conditional given them."""
     lower, jitter = vmap_latents(differentiable_cholesky, covariance_of(kernel, centres))
     features = vmap_latents(solve_lower, lower, cross_covariance(kernel, centres, X))

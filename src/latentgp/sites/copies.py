@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, RowLatents
 
 
 @stored
@@ -26,7 +26,7 @@ class Copies(NamedTuple):
     rows: Rows
     origin: Int[Array, "copies"]
 
-    def spread(self, f: Float[Array, "N Q"]) -> Float[Array, "copies Q"]:
+    def spread(self, f: RowLatents) -> Float[Array, "copies Q"]:
         """Latents of the copies."""
         return f[self.origin]
 

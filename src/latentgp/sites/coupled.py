@@ -12,7 +12,7 @@ from latentgp.likelihoods.base import JointMarginals
 from latentgp.modules import stored
 from latentgp.numerics.small_matrices import small_eigh, small_with_values
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents, Scalar
 
 
 @stored
@@ -26,15 +26,15 @@ class CoupledSites(NamedTuple):
         log_constant: shape (N,), in nats: the row's factor that does not depend on f.
     """
 
-    linear: Float[Array, "N Q"]
+    linear: RowLatents
     precision: Float[Array, "N Q Q"]
-    log_constant: Float[Array, "N"]
+    log_constant: PerRow
 
     @classmethod
     def worth(
         cls,
-        value: Float[Array, "N"],
-        linear: Float[Array, "N Q"],
+        value: PerRow,
+        linear: RowLatents,
         precision: Float[Array, "N Q Q"],
         marginals: JointMarginals,
     ) -> "CoupledSites":
@@ -53,29 +53,29 @@ class CoupledSites(NamedTuple):
         traces = jnp.sum(self.precision * covariance, axis=(1, 2))
         return jnp.sum(pull * mean, axis=1) - 0.5 * traces + self.log_constant
 
-    def slope(self, f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def slope(self, f: RowLatents) -> RowLatents:
         """Gradients of the log factors."""
         return self.linear - _times(self.precision, f)
 
-    def about(self, offset: Float[Array, "N Q"]) -> "CoupledSites":
+    def about(self, offset: RowLatents) -> "CoupledSites":
         """The same factors as functions of g = f - offset."""
         constant = self.expected(JointMarginals.known(offset))
         return CoupledSites(self.slope(offset), self.precision, constant)
 
     @classmethod
-    def none(cls, like: Float[Array, "N Q"]) -> "CoupledSites":
+    def none(cls, like: RowLatents) -> "CoupledSites":
         """Factors of one."""
         nothing = jnp.zeros_like(like)
         return cls(nothing, jnp.zeros((*like.shape, like.shape[1]), like.dtype), nothing[:, 0])
 
     @classmethod
-    def derivatives(cls, marginals: JointMarginals, like: Float[Array, "N"]) -> "CoupledSites":
+    def derivatives(cls, marginals: JointMarginals, like: PerRow) -> "CoupledSites":
         """Derivatives of the log integral of prior times sites, given the posterior's marginals."""
         mean, covariance = marginals
         squares = mean[:, :, None] * mean[:, None, :] + covariance
         return cls(mean, -0.5 * squares, jnp.ones_like(like))
 
-    def weighted(self, weights: Float[Array, "N"] | None) -> "CoupledSites":
+    def weighted(self, weights: PerRow | None) -> "CoupledSites":
         """Factors raised to the power of the row's weight: w equals w copies of the row."""
         if weights is None:
             return self
@@ -85,13 +85,13 @@ class CoupledSites(NamedTuple):
             weights * self.log_constant,
         )
 
-    def unweighted(self, weights: Float[Array, "N"] | None) -> "CoupledSites":
+    def unweighted(self, weights: PerRow | None) -> "CoupledSites":
         """The factors that `weighted` makes these of; factors of one where the weight is zero."""
         if weights is None:
             return self
         return self.weighted(jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1.0), 0.0))
 
-    def damped(self, new: "CoupledSites", step: float | Float[Array, ""]) -> "CoupledSites":
+    def damped(self, new: "CoupledSites", step: float | Scalar) -> "CoupledSites":
         """A step from these sites towards new ones, in natural parameters."""
         return CoupledSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
 
@@ -103,7 +103,7 @@ class CoupledSites(NamedTuple):
         return self._replace(precision=jnp.where(indefinite, held, self.precision))
 
     @property
-    def precisions(self) -> Float[Array, "N Q"]:
+    def precisions(self) -> RowLatents:
         """Precision of each latent given the others."""
         return jnp.diagonal(self.precision, axis1=1, axis2=2)
 
@@ -127,7 +127,7 @@ class CoupledSites(NamedTuple):
         return jnp.concatenate([linear[None], jnp.moveaxis(spread, 1, 0)])
 
 
-def _times(matrices: Float[Array, "N Q Q"], vectors: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+def _times(matrices: Float[Array, "N Q Q"], vectors: RowLatents) -> RowLatents:
     return (matrices @ vectors[:, :, None])[:, :, 0]
 
 

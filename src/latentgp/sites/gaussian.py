@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from latentgp.likelihoods.base import Marginals, SideInformation
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents, Scalar
 
 Block = tuple[int, ...]
 
@@ -25,17 +25,13 @@ class GaussianSites(NamedTuple):
         log_constant: shape (N,), in nats: the row's factor that does not depend on f.
     """
 
-    linear: Float[Array, "N Q"]
-    precision: Float[Array, "N Q"]
-    log_constant: Float[Array, "N"]
+    linear: RowLatents
+    precision: RowLatents
+    log_constant: PerRow
 
     @classmethod
     def worth(
-        cls,
-        value: Float[Array, "N"],
-        linear: Float[Array, "N Q"],
-        precision: Float[Array, "N Q"],
-        marginals: Marginals,
+        cls, value: PerRow, linear: RowLatents, precision: RowLatents, marginals: Marginals
     ) -> "GaussianSites":
         """Sites whose expected log factor under f ~ N(mean, diag(variance)) is `value`."""
         sites = cls(linear, precision, jnp.zeros_like(value))
@@ -56,11 +52,11 @@ class GaussianSites(NamedTuple):
         quadratic = self.linear * mean - 0.5 * self.precision * (mean**2 + variance)
         return jnp.sum(quadratic, axis=1) + self.log_constant
 
-    def slope(self, f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def slope(self, f: RowLatents) -> RowLatents:
         """Gradients of the log factors."""
         return self.linear - self.precision * f
 
-    def about(self, offset: Float[Array, "N Q"]) -> "GaussianSites":
+    def about(self, offset: RowLatents) -> "GaussianSites":
         """The same factors as functions of g = f - offset."""
         return GaussianSites(
             self.linear - self.precision * offset,
@@ -69,11 +65,11 @@ class GaussianSites(NamedTuple):
         )
 
     @classmethod
-    def none(cls, like: Float[Array, "N Q"]) -> "GaussianSites":
+    def none(cls, like: RowLatents) -> "GaussianSites":
         """Factors of one."""
         return cls(jnp.zeros_like(like), jnp.zeros_like(like), jnp.zeros_like(like[:, 0]))
 
-    def weighted(self, weights: Float[Array, "N"] | None) -> "GaussianSites":
+    def weighted(self, weights: PerRow | None) -> "GaussianSites":
         """Factors raised to the power of the row's weight: w equals w copies of the row."""
         if weights is None:
             return self
@@ -82,18 +78,18 @@ class GaussianSites(NamedTuple):
             column * self.linear, column * self.precision, weights * self.log_constant
         )
 
-    def unweighted(self, weights: Float[Array, "N"] | None) -> "GaussianSites":
+    def unweighted(self, weights: PerRow | None) -> "GaussianSites":
         """The factors that `weighted` makes these of; factors of one where the weight is zero."""
         if weights is None:
             return self
         return self.weighted(jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1.0), 0.0))
 
-    def damped(self, new: "GaussianSites", step: float | Float[Array, ""]) -> "GaussianSites":
+    def damped(self, new: "GaussianSites", step: float | Scalar) -> "GaussianSites":
         """A step from these sites towards new ones, in natural parameters."""
         return GaussianSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
 
     @classmethod
-    def derivatives(cls, marginals: Marginals, like: Float[Array, "N"]) -> "GaussianSites":
+    def derivatives(cls, marginals: Marginals, like: PerRow) -> "GaussianSites":
         """Derivatives of the log integral of prior times sites, given the posterior's marginals."""
         mean, variance = marginals
         return cls(mean, -0.5 * (mean**2 + variance), jnp.ones_like(like))
@@ -103,7 +99,7 @@ class GaussianSites(NamedTuple):
         return self._replace(precision=jnp.maximum(self.precision, 0.0))
 
     @property
-    def precisions(self) -> Float[Array, "N Q"]:
+    def precisions(self) -> RowLatents:
         """Precision of each latent."""
         return self.precision
 
@@ -131,5 +127,5 @@ class Rows(NamedTuple):
     """Rows as a site rule needs them: targets, weights, side information; no inputs."""
 
     y: Float[Array, "N *P"]
-    weights: Float[Array, "N"] | None
+    weights: PerRow | None
     side: SideInformation

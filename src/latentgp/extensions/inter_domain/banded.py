@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 _UNROLLED = 2  # steps of a loop that are one: more take long to compile
 
@@ -109,18 +109,18 @@ def inverse_within(lower: Float[Array, "band M"]) -> Float[Array, "band M"]:
     return jnp.where(inside, columns.T, 0.0)
 
 
-def inner(A: Float[Array, "band M"], B: Float[Array, "band M"]) -> Float[Array, ""]:
+def inner(A: Float[Array, "band M"], B: Float[Array, "band M"]) -> Scalar:
     """Trace of A B for symmetric A and B within one band."""
     return jnp.sum(_both_halves(A * B))
 
 
-def quadratic(A: Float[Array, "band M"], x: Float[Array, "M"]) -> Float[Array, ""]:
+def quadratic(A: Float[Array, "band M"], x: Float[Array, "M"]) -> Scalar:
     """Quadratic form x' A x."""
     return inner(A, _outer_within(x, len(A)))
 
 
 @jax.custom_vjp
-def log_determinant(bands: Float[Array, "band M"]) -> Float[Array, ""]:
+def log_determinant(bands: Float[Array, "band M"]) -> Scalar:
     """Logarithm of the determinant."""
     return 2 * jnp.sum(jnp.log(factor(bands)[0]))
 
@@ -138,7 +138,7 @@ log_determinant.defvjp(_log_determinant_forward, _log_determinant_backward)
 
 
 @jax.custom_vjp
-def solved_trace(K: Float[Array, "band M"], P: Float[Array, "band M"]) -> Float[Array, ""]:
+def solved_trace(K: Float[Array, "band M"], P: Float[Array, "band M"]) -> Scalar:
     """Trace of K^-1 P."""
     return inner(inverse_within(factor(K)), P)
 
@@ -158,7 +158,7 @@ solved_trace.defvjp(_solved_trace_forward, _solved_trace_backward)
 
 
 @jax.custom_vjp
-def half_worth(A: Float[Array, "band M"], b: Float[Array, "M"]) -> Float[Array, ""]:
+def half_worth(A: Float[Array, "band M"], b: Float[Array, "M"]) -> Scalar:
     """(b' A^-1 b - log|A|) / 2."""
     return _half_worth_forward(A, b)[0]
 

@@ -15,7 +15,7 @@ from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.variables import Centres, cross_covariance, prior_covariance
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, Scalar
 
 
 @stored
@@ -42,10 +42,10 @@ class BandedPosterior(LatentPosterior):
     bands: Float[Array, "band M"]
     inverse: Float[Array, "band M"]
     mean_weights: Float[Array, "M"]
-    log_evidence: Float[Array, ""]
-    kl: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    log_evidence: Scalar
+    kl: Scalar
+    jitter: Scalar
+    trace_term: Scalar
 
     @classmethod
     def of(
@@ -55,7 +55,7 @@ class BandedPosterior(LatentPosterior):
         K: Float[Array, "band M"],
         P: Float[Array, "band M"],
         b: Float[Array, "M"],
-        loss: Float[Array, ""],
+        loss: Scalar,
     ) -> "BandedPosterior":
         """Given the bands of K and P, the linear terms b and the sum of w_n k(x_n, x_n)."""
         prior, lower = banded.factor(K), banded.factor(K + P)
@@ -95,20 +95,20 @@ class BandedPosterior(LatentPosterior):
     def centres(self) -> Centres:
         return self.variables
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N 1"]:
+    def mean(self, X: Inputs) -> Float[Array, "N 1"]:
         numbers, values = self._touched(X)
         return jnp.sum(values * jnp.asarray(self.mean_weights)[numbers], axis=1)[:, None]
 
-    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+    def marginals(self, X: Inputs) -> Marginals:
         prior = latent_diagonals(self.kernel, X)[0]
         reduced = self._within(jnp.asarray(self.prior_inverse) - self.inverse, X)
         return Marginals(self.mean(X), jnp.clip(prior - reduced, 0.0, prior)[:, None])
 
-    def open_variances(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
         prior = latent_diagonals(self.kernel, X)[0]
         return jnp.maximum(prior - self._within(self.prior_inverse, X), 0.0)[:, None]
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         cross = cross_covariance(self.kernel, self.variables, X)[0]
         prior = prior_covariance(self.kernel, self.variables, X)[0]
         known, seen = (
@@ -117,7 +117,7 @@ class BandedPosterior(LatentPosterior):
         )
         return (prior - known.T @ known + seen.T @ seen)[None]
 
-    def _touched(self, X: Float[Array, "N D"]) -> tuple[Any, Float[Array, "N band"]]:
+    def _touched(self, X: Inputs) -> tuple[Any, Float[Array, "N band"]]:
         """Numbers and values of the splines that tell of f at rows, also outside of the domain."""
         found = self.variables.local(self.variables.clipped(X, self._kernel), self._kernel)
         assert found is not None
@@ -125,7 +125,7 @@ class BandedPosterior(LatentPosterior):
         cross = cross_covariance(self.kernel, self.variables, X)[0]
         return numbers, jnp.take_along_axis(cross, numbers.T, axis=0).T
 
-    def _within(self, bands: Float[Array, "band M"], X: Float[Array, "N D"]) -> Float[Array, "N"]:
+    def _within(self, bands: Float[Array, "band M"], X: Inputs) -> PerRow:
         """Quadratic forms phi' B phi for a symmetric B that is known within the band."""
         numbers, values = self._touched(X)
         one, other = numbers[:, :, None], numbers[:, None]

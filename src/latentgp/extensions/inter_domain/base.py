@@ -30,7 +30,7 @@ from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.summary import RowsAsSums
 from latentgp.rows import RowsInMemory
 from latentgp.rows.data import Data
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 _PLACES = 64  # rows at which the variance that is left open is looked at
 
@@ -87,21 +87,12 @@ class FixedFeatures(InterDomain):
         """
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> FixedFunctions:
         return self.functions_for(X, weights, kernel, _USUAL)
 
     def renewed(
-        self,
-        variables: Any,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        share: float,
+        self, variables: Any, X: Inputs, weights: PerRow | None, kernel: LatentKernel, share: float
     ) -> FixedFunctions | None:
         left = max(share * float(np.mean(variables.left_open(kernel))), _ROUNDING)
         others = self.functions_for(X, weights, kernel, left=left)
@@ -117,8 +108,8 @@ class FixedFeatures(InterDomain):
 
     def functions_for(
         self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
+        X: Inputs,
+        weights: PerRow | None,
         kernel: LatentKernel,
         shortest: float = np.inf,
         left: float = np.inf,

@@ -28,7 +28,7 @@ from latentgp.extensions.inter_domain.operators import DiagonalPlusLowRank
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 # Margins that are tried: in length-scales, and at least in ranges of the column.
 _MARGINS, _LEAST = np.geomspace(0.25, 8.0, 11), 0.02
@@ -108,11 +108,11 @@ class Waves(Basis):
     def domain(self) -> tuple[float, float]:
         return self.lower, self.upper
 
-    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Inputs) -> Float[Array, "M N"]:
         angles = self._omegas[:, None] * (x[:, 0] - self.lower)
         return jnp.concatenate([jnp.ones((1, len(x))), jnp.cos(angles), jnp.sin(angles)])
 
-    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         inside, end = self.fixed(jnp.clip(x, *self.domain)), self._end
         return beyond(inside, (end, end), kernel, x[:, 0], self.domain)
 

@@ -25,7 +25,7 @@ from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.variables import InducingVariables
 from latentgp.runtime.x64 import double_precision
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, Scalar
 
 _TWICE, _NOTHING = 2.0, 1e-7  # shares of it
 
@@ -146,16 +146,14 @@ class Basis(eqx.Module):
         return float(jnp.mean(left))
 
     @abstractmethod
-    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Inputs) -> Float[Array, "M N"]:
         """The functions at rows inside the domain, whatever the hyper-parameters."""
 
-    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         """The same at rows anywhere, where a kernel says how they go on; without `scales`."""
         return self.fixed(x)
 
-    def local(
-        self, x: Float[Array, "N D"]
-    ) -> tuple[Int[Array, "N band"], Float[Array, "N band"]] | None:
+    def local(self, x: Inputs) -> tuple[Int[Array, "N band"], Float[Array, "N band"]] | None:
         """Numbers and values of the functions that are not zero; None where most are not."""
         return None
 
@@ -249,7 +247,7 @@ class FixedFunctions(InterDomainVariables):
             for part, one, other in zip(term.parts, ones, news, strict=True)
         )
 
-    def clipped(self, X: Float[Array, "N D"], kernel: Kernel) -> Float[Array, "N D"]:
+    def clipped(self, X: Inputs, kernel: Kernel) -> Inputs:
         """Rows moved into the domain of the only basis."""
         (term,), basis = self._terms(kernel), self.bases[0][0][0]
         (column,) = term.parts[0].columns
@@ -260,7 +258,7 @@ class FixedFunctions(InterDomainVariables):
         terms = zip(self._terms(kernel), self.bases[group], strict=True)
         return jnp.concatenate([_scales(term, own) for term, own in terms])
 
-    def functions(self, X: Float[Array, "N D"], kernel: Kernel) -> Float[Array, "_ N"]:
+    def functions(self, X: Inputs, kernel: Kernel) -> Float[Array, "_ N"]:
         """The functions at rows inside the domain; of the kernel its structure alone matters."""
         terms = zip(self._terms(kernel), self.bases[0], strict=True)
         blocks = [
@@ -270,7 +268,7 @@ class FixedFunctions(InterDomainVariables):
         return jnp.concatenate(blocks).astype(X.dtype)
 
     def local(
-        self, X: Float[Array, "N D"], kernel: Kernel
+        self, X: Inputs, kernel: Kernel
     ) -> tuple[Int[Array, "N band"], Float[Array, "N band"]] | None:
         """Numbers and values of the functions that are not zero at rows; None if most are not."""
         start, numbers, values = 0, [], []
@@ -298,9 +296,7 @@ class FixedFunctions(InterDomainVariables):
 
         return self._of_groups(kernel, of_group)
 
-    def cross_covariance(
-        self, kernel: LatentKernel, X: Float[Array, "N D"]
-    ) -> Float[Array, "#Q M N"]:
+    def cross_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q M N"]:
         return self._of_groups(
             kernel, lambda own, group: self._filled(self.blocks(own, group, X), own, group)
         )
@@ -313,12 +309,10 @@ class FixedFunctions(InterDomainVariables):
         """
         return jnp.sqrt(self._size(kernel) / jnp.diagonal(self.operator(kernel, group).matrix()))
 
-    def _size(self, kernel: Kernel) -> Float[Array, ""]:
+    def _size(self, kernel: Kernel) -> Scalar:
         return jnp.mean(kernel.diagonal(jnp.asarray(self.sample)))
 
-    def blocks(
-        self, kernel: Kernel, group: int, X: Float[Array, "N D"]
-    ) -> list[Float[Array, "_ N"]]:
+    def blocks(self, kernel: Kernel, group: int, X: Inputs) -> list[Float[Array, "_ N"]]:
         """K_mn of a kernel of a group, term by term."""
         return [
             _times_columns(
@@ -329,7 +323,7 @@ class FixedFunctions(InterDomainVariables):
         ]
 
     def cross_covariance_of_parts(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], shares: Float[Array, "N parts"]
+        self, kernel: LatentKernel, X: Inputs, shares: Float[Array, "N parts"]
     ) -> Float[Array, "#Q M N"]:
         """Covariances with sums of the kernel's parts, each times its share of a row."""
 
@@ -396,9 +390,7 @@ class FunctionsOfParts(InducingVariables):
     def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q M M"]:
         return self.functions.between(whole_of(kernel), others)
 
-    def cross_covariance(
-        self, kernel: LatentKernel, X: Float[Array, "N D"]
-    ) -> Float[Array, "#Q M N"]:
+    def cross_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q M N"]:
         rows, shares = X[:, : -self.number], X[:, -self.number :]
         return self.functions.cross_covariance_of_parts(whole_of(kernel), rows, shares)
 
@@ -431,7 +423,7 @@ def _pairs(term: Term, bases: tuple[Basis, ...]) -> list[tuple[Part, Basis]]:
     return list(zip(term.parts, bases, strict=True))
 
 
-def _of(part: Part, X: Float[Array, "N D"]) -> Float[Array, "N columns"]:
+def _of(part: Part, X: Inputs) -> Float[Array, "N columns"]:
     return X[:, np.array(part.columns)]
 
 

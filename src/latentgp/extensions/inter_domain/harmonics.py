@@ -20,7 +20,7 @@ from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import ArcCosine, Kernel
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 _MOST_COLUMNS = 8
 _HIGHEST = 1_000  # degree; eigenvalues of higher ones are lost in rounding
@@ -98,13 +98,13 @@ class Harmonics(Basis):
     def number(self) -> int:
         return sum(number_of_harmonics(degree, self.dimension) for degree in self.degrees)
 
-    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Inputs) -> Float[Array, "M N"]:
         raise InputError(
             "Harmonics depend on the weights and the bias of ArcCosine, so there are no sums "
             "over rows for all hyper-parameters; fit the rows themselves."
         )
 
-    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         own: Any = kernel
         weighted = x * jnp.sqrt(own.weight_variance)
         bias = jnp.broadcast_to(jnp.sqrt(own.bias_variance), (len(x), 1))

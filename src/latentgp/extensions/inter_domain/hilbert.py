@@ -23,7 +23,7 @@ from latentgp.kernels import RBF, Kernel
 from latentgp.kernels.spectral import has_density, unit_density
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 # Boxes that are tried: half-ranges and so many length-scales; the most that a search starts with.
 _MARGINS, _LEAST_BOX, _MOST_BOX = np.geomspace(0.25, 8.0, 11), 1.05, 4.0
@@ -124,7 +124,7 @@ class Eigenfunctions(Basis):
     def number(self) -> int:
         return int(np.prod(self.counts, dtype=int))
 
-    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Inputs) -> Float[Array, "M N"]:
         whole = jnp.ones((1, len(x)))
         for column, (centre, half, count) in enumerate(self._columns):
             place = jnp.clip((x[:, column] - centre) / half, -1.0, 1.0)

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from latentgp.extensions.inter_domain.base import refused
 from latentgp.kernels import Kernel, Matern12, Matern32, Matern52
 from latentgp.kernels.terms import Part
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, Scalar
 
 _SMOOTHNESS = {Matern12: 0, Matern32: 1, Matern52: 2}
 _SUPPORTED = "Matern12, Matern32 and Matern52 of single columns"
@@ -40,12 +40,12 @@ def smoothness_of(part: Part, kind: str) -> int:
     return _SMOOTHNESS[type(part.kernel)]
 
 
-def rate_of(kernel: Any, p: int) -> Float[Array, ""]:
+def rate_of(kernel: Any, p: int) -> Scalar:
     """The s of the operator (d/dx + s)^(p+1)."""
     return np.sqrt(2 * p + 1) / jnp.reshape(kernel.lengthscale, ())
 
 
-def noise_density(kernel: Any, p: int) -> Float[Array, ""]:
+def noise_density(kernel: Any, p: int) -> Scalar:
     """The q of the white noise."""
     return kernel.variance * (2.0, 4.0, 16 / 3)[p] * rate_of(kernel, p) ** (2 * p + 1)
 
@@ -67,7 +67,7 @@ def operator_weights(kernel: Any, p: int) -> Float[Array, "orders"]:
     return jnp.stack([comb(p + 1, i) * rate ** (p + 1 - i) for i in range(p + 2)])
 
 
-def state_decay(kernel: Any, p: int, distance: Float[Array, "N"]) -> Float[Array, "states N"]:
+def state_decay(kernel: Any, p: int, distance: PerRow) -> Float[Array, "states N"]:
     """Weights of f, ..., f^(p) at an end in the mean of f at a distance beyond it."""
     rate = rate_of(kernel, p)
     t = rate * distance
@@ -83,7 +83,7 @@ def beyond(
     inside: Float[Array, "M N"],
     ends: tuple[Float[Array, "M states"], Float[Array, "M states"]],
     kernel: Kernel,
-    x: Float[Array, "N"],
+    x: PerRow,
     domain: tuple[float, float],
 ) -> Float[Array, "M N"]:
     """Covariances with f anywhere, from the functions at the nearest place in the domain.

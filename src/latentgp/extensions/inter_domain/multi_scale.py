@@ -16,7 +16,7 @@ from latentgp.kernels import RBF, Kernel, LatentKernel
 from latentgp.modules import stored
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.latent_axis import distinct_kernels
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 _SCALED = 0.25  # widths at the start, in length-scales
 
@@ -50,11 +50,7 @@ class MultiScale(InterDomain):
         check_number(self, 1)
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Windows":
         for own in distinct_kernels(kernel):
             if type(own) is not RBF:
@@ -93,13 +89,11 @@ class Windows(InterDomainVariables):
         spreads = jnp.exp(2 * self.log_widths), jnp.exp(2 * others.log_widths)
         return self._covariances(kernel, others.sample, spreads[0][:, None] + spreads[1][None])
 
-    def cross_covariance(
-        self, kernel: LatentKernel, X: Float[Array, "N D"]
-    ) -> Float[Array, "#Q M N"]:
+    def cross_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q M N"]:
         return self._covariances(kernel, X, jnp.exp(2 * self.log_widths)[:, None])
 
     def _covariances(
-        self, kernel: LatentKernel, places: Float[Array, "N D"], spread: Float[Array, "M #N D"]
+        self, kernel: LatentKernel, places: Inputs, spread: Float[Array, "M #N D"]
     ) -> Float[Array, "#Q M N"]:
         """The RBF between Gaussian windows: prod_d l (l^2 + c^2)^-1/2 exp(-d^2 / 2 (l^2 + c^2))."""
         difference = self.sample[:, None] - places[None]

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class Operator(eqx.Module):
@@ -33,14 +33,14 @@ class Operator(eqx.Module):
         """All entries of its inverse."""
 
     @abstractmethod
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         """Logarithm of the determinant."""
 
     @abstractmethod
-    def over(self, scale: Float[Array, ""]) -> "Operator":
+    def over(self, scale: Scalar) -> "Operator":
         """The matrix divided by a positive number."""
 
-    def solved_trace(self, P: Float[Array, "M M"]) -> Float[Array, ""]:
+    def solved_trace(self, P: Float[Array, "M M"]) -> Scalar:
         """Trace of K^-1 P, P symmetric."""
         return jnp.sum(self.inverse() * P)
 
@@ -60,13 +60,13 @@ class Diagonal(Operator):
     def inverse(self) -> Float[Array, "M M"]:
         return jnp.diag(1 / self.values)
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return jnp.sum(jnp.log(self.values))
 
-    def over(self, scale: Float[Array, ""]) -> "Diagonal":
+    def over(self, scale: Scalar) -> "Diagonal":
         return Diagonal(self.values / scale)
 
-    def solved_trace(self, P: Float[Array, "M M"]) -> Float[Array, ""]:
+    def solved_trace(self, P: Float[Array, "M M"]) -> Scalar:
         return jnp.sum(jnp.diagonal(P) / self.values)
 
 
@@ -89,15 +89,15 @@ class DiagonalPlusLowRank(Operator):
         half = self._half()
         return jnp.diag(1 / self.values) - half.T @ half
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         roots = lower_cholesky(self._capacity()), lower_cholesky(self.inner)
         more, less = (2 * jnp.sum(jnp.log(jnp.diagonal(root))) for root in roots)
         return jnp.sum(jnp.log(self.values)) + more - less
 
-    def over(self, scale: Float[Array, ""]) -> "DiagonalPlusLowRank":
+    def over(self, scale: Scalar) -> "DiagonalPlusLowRank":
         return DiagonalPlusLowRank(self.values / scale, self.columns, self.inner * scale)
 
-    def solved_trace(self, P: Float[Array, "M M"]) -> Float[Array, ""]:
+    def solved_trace(self, P: Float[Array, "M M"]) -> Scalar:
         half = self._half()
         return jnp.sum(jnp.diagonal(P) / self.values) - jnp.sum((half @ P) * half)
 
@@ -126,10 +126,10 @@ class Full(Operator):
         half = solve_lower(lower_cholesky(self.values), jnp.eye(self.size, dtype=self.values.dtype))
         return half.T @ half
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return 2 * jnp.sum(jnp.log(jnp.diagonal(lower_cholesky(self.values))))
 
-    def over(self, scale: Float[Array, ""]) -> "Full":
+    def over(self, scale: Scalar) -> "Full":
         return Full(self.values / scale)
 
 
@@ -151,10 +151,10 @@ class Banded(Operator):
     def inverse(self) -> Float[Array, "M M"]:
         return Full(self.matrix()).inverse()
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return Full(self.matrix()).log_determinant()
 
-    def over(self, scale: Float[Array, ""]) -> "Banded":
+    def over(self, scale: Scalar) -> "Banded":
         return Banded(self.bands / scale)
 
 
@@ -173,13 +173,13 @@ class BlockDiagonal(Operator):
     def inverse(self) -> Float[Array, "M M"]:
         return block_diag(*(block.inverse() for block in self.blocks))
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return jnp.sum(jnp.stack([block.log_determinant() for block in self.blocks]))
 
-    def over(self, scale: Float[Array, ""]) -> "BlockDiagonal":
+    def over(self, scale: Scalar) -> "BlockDiagonal":
         return BlockDiagonal(tuple(block.over(scale) for block in self.blocks))
 
-    def solved_trace(self, P: Float[Array, "M M"]) -> Float[Array, ""]:
+    def solved_trace(self, P: Float[Array, "M M"]) -> Scalar:
         start, traces = 0, []
         for block in self.blocks:
             own = slice(start, start + block.size)
@@ -203,16 +203,16 @@ class Kronecker(Operator):
     def inverse(self) -> Float[Array, "M M"]:
         return _product([factor.inverse() for factor in self.factors])
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         size = self.size
         each = [factor.log_determinant() * (size // factor.size) for factor in self.factors]
         return jnp.sum(jnp.stack(each))
 
-    def over(self, scale: Float[Array, ""]) -> "Kronecker":
+    def over(self, scale: Scalar) -> "Kronecker":
         first, *others = self.factors
         return Kronecker((first.over(scale), *others))
 
-    def solved_trace(self, P: Float[Array, "M M"]) -> Float[Array, ""]:
+    def solved_trace(self, P: Float[Array, "M M"]) -> Scalar:
         for factor in self.factors:
             own, rest = factor.size, P.shape[0] // factor.size
             P = jnp.einsum("ij,iajb->ab", factor.inverse(), P.reshape(own, rest, own, rest))

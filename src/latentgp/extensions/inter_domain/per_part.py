@@ -20,7 +20,7 @@ from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.inducing.selection import select_points
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 _GROUPS = SameGroup | White
 _LINEAR = Linear | FixedEffects | CorrelatedLinear
@@ -103,7 +103,7 @@ class WhiteFunctions(Basis):
     is_white = True
     has_fixed_functions = False
 
-    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Inputs) -> Float[Array, "M N"]:
         raise InputError("PerPart has no sums over rows; fit the rows themselves.")
 
 
@@ -117,7 +117,7 @@ class Coordinates(WhiteFunctions):
     def number(self) -> int:
         return self.size
 
-    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         own: Any = kernel
         if isinstance(own, CorrelatedLinear):
             return (with_ones(x) @ own.root()).T
@@ -135,7 +135,7 @@ class GroupMembers(WhiteFunctions):
     def number(self) -> int:
         return self.groups.shape[0]
 
-    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         same = jnp.all(jnp.asarray(self.groups)[:, None] == x[None], axis=-1)
         variance = kernel.variance if isinstance(kernel, White) else 1.0
         return jnp.where(same, jnp.sqrt(jnp.asarray(variance, x.dtype)), 0.0)
@@ -151,7 +151,7 @@ class Points(WhiteFunctions):
     def number(self) -> int:
         return self.points.shape[0]
 
-    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         points = jnp.asarray(self.points, x.dtype)
         gram = kernel.symmetric_gram(points)
         root = lower_cholesky(gram + _JITTER * jnp.diag(jnp.diagonal(gram)))

@@ -26,7 +26,7 @@ from latentgp.extensions.inter_domain.operators import Banded, Full, Operator
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 _CLOSEST = 1e-6  # in the range, places of rows that have a knot each
 _SPARSEST = 0.01  # density of values, of an even one, that knots are made for at least
@@ -154,7 +154,7 @@ class Splines(Basis):
         """Number of intervals between knots."""
         return len(self.knots) - 1
 
-    def local(self, x: Float[Array, "N D"]) -> tuple[Int[Array, "N band"], Float[Array, "N band"]]:
+    def local(self, x: Inputs) -> tuple[Int[Array, "N band"], Float[Array, "N band"]]:
         knots = jnp.asarray(self.knots)
         about = x[:, 0] - self.lower
         cell = jnp.searchsorted(knots[1:-1], about, side="right")
@@ -163,7 +163,7 @@ class Splines(Basis):
         values = jnp.einsum("nwk,nk->nw", jnp.asarray(_pieces(self))[cell], powers)
         return cell[:, None] + jnp.arange(self.degree + 1), values
 
-    def fixed(self, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def fixed(self, x: Inputs) -> Float[Array, "M N"]:
         numbers, values = self.local(x)
         found = jnp.zeros((self.number, len(x)))
         for touched in range(self.degree + 1):
@@ -171,7 +171,7 @@ class Splines(Basis):
             found = jnp.where(here, values[:, touched], found)
         return found if self.turn is None else self.turn.T @ found
 
-    def values(self, kernel: Kernel, x: Float[Array, "N D"]) -> Float[Array, "M N"]:
+    def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         inside = self.fixed(jnp.clip(x, *self.domain))
         left, right = _ends(self)
         ends = (left, right) if self.turn is None else (self.turn.T @ left, self.turn.T @ right)

@@ -31,7 +31,7 @@ from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.runtime.x64 import double_precision, usual_settings
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, Scalar
 
 _BLOCK = 1 << 15  # rows that are read at a time
 _SAMPLE = 4_096
@@ -77,7 +77,7 @@ class RowSums(RowsAsSums):
                 f"{model.kernel!r} has; summarise the rows anew for this model, which takes fewer."
             )
 
-    def evidence(self, model: LatentGP) -> Float[Array, ""]:
+    def evidence(self, model: LatentGP) -> Scalar:
         """The collapsed bound (Titsias 2009, eq. 9), in nats, with derivatives.
 
         O(M^3), or O(M) for many splines of one column, whose matrices are banded.
@@ -97,7 +97,7 @@ class RowSums(RowsAsSums):
         left = 0.5 * (terms.loss - operator.solved_trace(terms.products))
         return of_weights + 0.5 * operator.log_determinant() - left + terms.constant
 
-    def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Float[Array, ""]]:
+    def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Scalar]:
         """The posterior as rows give it, and its log evidence with the noise's constants."""
         terms = self._terms(model)
         operator = self.variables.operator(terms.kernel)
@@ -149,8 +149,8 @@ class _Terms(NamedTuple):
     kernel: Kernel
     products: Float[Array, "_ M"]
     linear: Float[Array, "M"]
-    loss: Float[Array, ""]
-    constant: Float[Array, ""]
+    loss: Scalar
+    constant: Scalar
 
 
 @double_precision
@@ -314,7 +314,7 @@ def _weights_of(block: Data) -> Float[np.ndarray, "N"]:
 
 
 @Program
-def _local(variables: FixedFunctions, kernel: Any, X: Float[Array, "N D"]) -> Any:
+def _local(variables: FixedFunctions, kernel: Any, X: Inputs) -> Any:
     return variables.local(X, kernel)
 
 
@@ -322,15 +322,15 @@ def _local(variables: FixedFunctions, kernel: Any, X: Float[Array, "N D"]) -> An
 def _dense_sums(
     variables: FixedFunctions,
     kernel: Any,
-    X: Float[Array, "N D"],
+    X: Inputs,
     others: Float[Array, "N columns"],
-    weights: Float[Array, "N"],
+    weights: PerRow,
 ) -> Float[Array, "size size"]:
     whole = jnp.concatenate([variables.functions(X, kernel), others.T])
     return (whole * weights) @ whole.T
 
 
-def _as_linear(mean: Any, inputs: int) -> tuple[Float[Array, ""], Float[Array, "D"]]:
+def _as_linear(mean: Any, inputs: int) -> tuple[Scalar, Float[Array, "D"]]:
     """Intercept and slope of a prior mean."""
     none = jnp.zeros(inputs)
     if isinstance(mean, LinearMean):
@@ -339,7 +339,7 @@ def _as_linear(mean: Any, inputs: int) -> tuple[Float[Array, ""], Float[Array, "
 
 
 @jax.custom_vjp
-def _half_worth(A: Float[Array, "M M"], b: Float[Array, "M"]) -> Float[Array, ""]:
+def _half_worth(A: Float[Array, "M M"], b: Float[Array, "M"]) -> Scalar:
     """(b' A^-1 b - log|A|) / 2; its derivatives take the inverse that the factor comes with."""
     return _half_worth_forward(A, b)[0]
 

@@ -27,7 +27,7 @@ from latentgp.representations.base import Representation
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations.needs import Needs
 from latentgp.representations.traits import Traits
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 _FEW_CHANGED = 0.05
 
@@ -68,18 +68,12 @@ class NearestRows(Representation):
         check_choices(self, ordering=get_args(Ordering), search=(None, *get_args(SearchBy)))
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "NearestRows":
         Needs(any_inputs=True, distances=True).check(type(self).__name__, kernel=kernel)
         return self
 
-    def for_rows(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> "NearestRows":
+    def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "NearestRows":
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((X, weights, kernel))):
             if self.found is None or len(self.found.rows) != len(X):
                 raise InputError(
@@ -100,7 +94,7 @@ class NearestRows(Representation):
 
     def near_rows(
         self,
-        X: Float[Array, "N D"],
+        X: Inputs,
         real: Int[np.ndarray, "M"],
         kernel: LatentKernel,
         order: Int[np.ndarray, "M"],
@@ -136,7 +130,7 @@ class NearestRows(Representation):
         return (None,) * len(distinct_kernels(kernel))
 
     def renewed(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel
     ) -> "NearestRows | None":
         again = self.for_rows(X, weights, kernel)
         old, new = self.rows_found(len(X)), again.rows_found(len(X))

@@ -21,7 +21,7 @@ from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
 
 
 @stored
@@ -51,7 +51,7 @@ class Conditionals(NamedTuple):
     weights: Float[Array, "N #Q V"]
     dual: Float[Array, "N Q V"]
     variance: Float[Array, "N #Q"]
-    residual: Float[Array, "N Q"]
+    residual: RowLatents
 
     @property
     def rows(self) -> Float[Array, "N #Q M"]:
@@ -105,7 +105,7 @@ class Block(NamedTuple):
         """Whether all latent functions have the same neighbours."""
         return self.rows.shape[1] == 1
 
-    def _of_one(self, values: Float[Array, "N"], q: Any) -> Float[Array, "B M"]:
+    def _of_one(self, values: PerRow, q: Any) -> Float[Array, "B M"]:
         return jnp.where(self.there[:, q], values[self.rows[:, q]], 0.0)
 
     def _own(self, values: Float[Array, "Q N"]) -> Float[Array, "Q B M"]:
@@ -171,7 +171,7 @@ class Slopes(NamedTuple):
 
 def given(
     gram: Float[Array, "M M"], root: Float[Array, "M"], target: Float[Array, "V"]
-) -> tuple[Float[Array, "V"], Float[Array, "V"], Float[Array, ""]]:
+) -> tuple[Float[Array, "V"], Float[Array, "V"], Scalar]:
     """A row given its neighbours, whose pseudo-targets have unit noise.
 
     Args:
@@ -194,11 +194,11 @@ def given(
 
 def conditionals(
     kernel: LatentKernel,
-    X: Float[Array, "N D"],
+    X: Inputs,
     neighbours: Int[Array, "N #Q V"],
     sites: ScaledSites,
     terms: Terms,
-) -> tuple[Conditionals, Float[Array, ""]]:
+) -> tuple[Conditionals, Scalar]:
     """Rows given their neighbours, and the log evidence of the sites, in nats."""
 
     def step(total: Array, chunk: Any, real: Bool[Array, "B"]) -> tuple[Array, Conditionals]:
@@ -228,7 +228,7 @@ def conditionals(
 
 def slopes(
     kernel: LatentKernel,
-    X: Float[Array, "N D"],
+    X: Inputs,
     neighbours: Int[Array, "N #Q V"],
     sites: ScaledSites,
     known: Conditionals,

@@ -32,7 +32,7 @@ from latentgp.numerics.cholesky import Factor, cholesky, differentiable_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, Scalar
 
 
 @stored
@@ -79,8 +79,8 @@ class Law(NamedTuple):
 
     whitener: Whitener
     low_rank: LowRank
-    log_evidence: Float[Array, ""]
-    jitter: Float[Array, ""]
+    log_evidence: Scalar
+    jitter: Scalar
 
 
 def inverse_root(
@@ -93,10 +93,7 @@ def inverse_root(
 
 
 def features_given(
-    kernel: LatentKernel,
-    points: Float[Array, "M D"],
-    inverse: Float[Array, "#Q M M"],
-    X: Float[Array, "N D"],
+    kernel: LatentKernel, points: Float[Array, "M D"], inverse: Float[Array, "#Q M M"], X: Inputs
 ) -> Float[Array, "#Q N M"]:
     """Phi = K_xz L^-T."""
     return vmap_latents(
@@ -106,7 +103,7 @@ def features_given(
 
 @jax.jit
 def features_of(
-    kernel: LatentKernel, points: Float[Array, "M D"], X: Float[Array, "N D"]
+    kernel: LatentKernel, points: Float[Array, "M D"], X: Inputs
 ) -> Float[Array, "#Q N M"]:
     """Phi: that K - Phi Phi' is the covariance of what inducing points leave."""
     return features_given(kernel, points, inverse_root(kernel, points)[0], X)
@@ -128,7 +125,7 @@ def residual_grams(
 
 def law_of(
     kernel: LatentKernel,
-    X: Float[Array, "N D"],
+    X: Inputs,
     neighbours: Int[Array, "N #Q V"],
     sites: ScaledSites,
     points: Float[Array, "M D"],
@@ -183,7 +180,7 @@ def law_of(
 
 def slopes(
     kernel: LatentKernel,
-    X: Float[Array, "N D"],
+    X: Inputs,
     neighbours: Int[Array, "N #Q V"],
     sites: ScaledSites,
     whitener: Whitener,
@@ -254,10 +251,7 @@ def slopes(
 
 
 def pull_features(
-    kernel: LatentKernel,
-    points: Float[Array, "M D"],
-    X: Float[Array, "N D"],
-    slope: Float[Array, "#Q N M"],
+    kernel: LatentKernel, points: Float[Array, "M D"], X: Inputs, slope: Float[Array, "#Q N M"]
 ) -> tuple[LatentKernel, Float[Array, "M D"]]:
     """Derivatives through the features, in kernel and inducing points."""
     inverse, pull_inverse, _ = jax.vjp(inverse_root, kernel, points, has_aux=True)

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, Key, PyTree, UInt32
+from jaxtyping import Bool, Int, Key, PyTree, UInt32
 
 from latentgp.extensions.neighbours.base import NearestRows
 from latentgp.extensions.neighbours.latent_posterior import (
@@ -45,13 +45,13 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RowLatents
 
 
 class RowPrior(NamedTuple):
     """The prior at the rows, under one kernel."""
 
-    X: Float[Array, "N D"]
+    X: Inputs
     prior: Regression
     factor: SparseFactor
 
@@ -82,17 +82,13 @@ class LatentNeighbours(NearestRows):
     real: Bool[Array, "N"] | None = None
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "LatentNeighbours":
         ready: Any = super().initialise(X, weights, kernel, key)
         return dataclasses.replace(ready, key=jax.random.key_data(key))
 
     def for_rows(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel
     ) -> "LatentNeighbours":
         ready: Any = super().for_rows(X, weights, kernel)
         if ready is self:
@@ -106,7 +102,7 @@ class LatentNeighbours(NearestRows):
         later = later[:, :, : max(1, later.shape[2] // 2)]
         return dataclasses.replace(ready, sweeps=sweeps, real=real, later=later)
 
-    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowPrior:
+    def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> RowPrior:
         prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
         return RowPrior(X, prior, SparseFactor.of(prior.weights, self._sweeps))
 
@@ -154,7 +150,7 @@ class LatentNeighbours(NearestRows):
         X: Any,
         rows: Rows,
         sites: GaussianSites,
-        offset: Float[Array, "N Q"],
+        offset: RowLatents,
         update: SiteUpdate,
     ) -> tuple[GaussianSites, LatentNeighboursPosterior, PyTree]:
         kept = RowPrior(posterior.X, posterior.prior, posterior.operator.factor)
@@ -162,7 +158,7 @@ class LatentNeighbours(NearestRows):
         return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
 
     def pull_back(
-        self, posterior: LatentNeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
+        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: GaussianSites
     ) -> Pullback:
         slope = slope_in_prior(posterior)
         arguments = posterior.X, posterior.neighbours, posterior.prior
@@ -170,22 +166,22 @@ class LatentNeighbours(NearestRows):
         return Pullback(in_kernel, None, posterior.at_rows)
 
     def linearised(
-        self, posterior: LatentNeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> Callable[[Float[Array, "N Q"]], tuple[LatentKernel, Float[Array, "N Q"]]]:
+        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: GaussianSites
+    ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """By one more solve: along s the mean moves by A^-1 s, and nothing else does."""
 
-        def in_kernel(mean: Float[Array, "N Q"]) -> LatentKernel:
+        def in_kernel(mean: RowLatents) -> LatentKernel:
             moved = eqx.tree_at(lambda p: p.solved.mean, posterior, mean)
             arguments = posterior.X, posterior.neighbours, posterior.prior
             return slope_of_regression(posterior.kernel, *arguments, slope_in_prior(moved))
 
-        def move(along: Float[Array, "N Q"]) -> tuple[LatentKernel, Float[Array, "N Q"]]:
+        def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             shift = mean_given(posterior.operator, along)
             return jax.jvp(in_kernel, (posterior.solved.mean,), (shift,))[1], shift
 
         return move
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> SparseWhitening:
+    def whitening(self, kernel: LatentKernel, X: Inputs) -> SparseWhitening:
         """One coefficient a row: g = B^-1 D^(1/2) v, in O(N m) given B and D."""
         _, prior, factor = self.kept(kernel, X, 1)
         return SparseWhitening(
@@ -198,13 +194,11 @@ class LatentNeighbours(NearestRows):
             sweeps=self._sweeps,
         )
 
-    def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
-    ) -> NeighbourSampler:
+    def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> NeighbourSampler:
         whitening = self.whitening(kernel, X)
         return NeighbourSampler(whitening.centres, whitening.jitter, whitening)
 
-    def rows_seen(self, X: Float[Array, "N D"]) -> NearRows:
+    def rows_seen(self, X: Inputs) -> NearRows:
         """The rows, of which a new input sees the nearest."""
         assert self.real is not None
         return NearRows(np.asarray(X), ~np.asarray(self.real), self._seen, len(self._sweeps) > 1)

@@ -35,7 +35,7 @@ from latentgp.numerics.cholesky import cholesky
 from latentgp.representations.latent_axis import over_sharing
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 _TOLERANCE, _MOST_STEPS = 1e-6, 1000  # of the mean
 _POOR = 1e-3  # residual of the mean, or of a probe vector, that is worth a warning
@@ -56,17 +56,17 @@ class WhitenedOperator(LinearOperator):
     """
 
     factor: SparseFactor
-    variance: Float[Array, "N Q"]
-    precision: Float[Array, "N Q"]
+    variance: RowLatents
+    precision: RowLatents
     own: SparseFactor
-    root: Float[Array, "N Q"]
+    root: RowLatents
 
     @property
     def size(self) -> int:
         return self.precision.size
 
     @property
-    def log_determinant_of_preconditioner(self) -> Float[Array, ""]:
+    def log_determinant_of_preconditioner(self) -> Scalar:
         """Log-determinant of P; the determinants of B and C are one."""
         return -2 * jnp.sum(jnp.log(self.root))
 
@@ -109,20 +109,20 @@ class PrecisionSolves(NamedTuple):
         of_probes: largest relative residual of the probe vectors' solves.
     """
 
-    mean: Float[Array, "N Q"]
+    mean: RowLatents
     left: Float[Array, "N Q S"]
     right: Float[Array, "N Q S"]
-    variance: Float[Array, "N Q"]
-    log_determinant: Float[Array, ""]
-    standard_error: Float[Array, ""]
-    residual: Float[Array, ""]
-    of_probes: Float[Array, ""] | float = 0.0  # which earlier files lack
+    variance: RowLatents
+    log_determinant: Scalar
+    standard_error: Scalar
+    residual: Scalar
+    of_probes: Scalar | float = 0.0  # which earlier files lack
 
 
 def solved(
     M: WhitenedOperator,
-    diagonal: Float[Array, "N Q"],
-    linear: Float[Array, "N Q"],
+    diagonal: RowLatents,
+    linear: RowLatents,
     key: Key[Array, ""],
     probes: int,
     exact: bool,
@@ -159,7 +159,7 @@ def solved(
         of_probes = jnp.max(recorded.solution.relative_residual)
     x, p = M.from_white(left), M.from_white(noise)
 
-    def by_probes() -> Float[Array, "N Q"]:
+    def by_probes() -> RowLatents:
         z = M.from_preconditioner(noise)
         return jnp.mean((x - z / diagonal[..., None]) * p, axis=2)
 
@@ -178,8 +178,8 @@ def solved(
 
 
 def _spread_of_draws(
-    M: WhitenedOperator, diagonal: Float[Array, "N Q"], key: Key[Array, ""], number: int
-) -> Float[Array, "N Q"]:
+    M: WhitenedOperator, diagonal: RowLatents, key: Key[Array, ""], number: int
+) -> RowLatents:
     """Variance of each row's mean given all others, by draws."""
     x, z = draws_of(M, key, number)
     return jnp.mean((x - z / diagonal[..., None]) ** 2, axis=2)
@@ -213,7 +213,7 @@ def solve_to(
     return M.from_white(_sound(solution))
 
 
-def mean_given(M: WhitenedOperator, linear: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+def mean_given(M: WhitenedOperator, linear: RowLatents) -> RowLatents:
     """The posterior mean A^-1 l alone."""
     return M.from_white(_solve(M, M.to_white(linear[..., None])))[..., 0]
 
@@ -238,8 +238,8 @@ def _sound(solution: Solution) -> Float[Array, "M S"]:
 
 
 def diagonal_of(
-    prior: Regression, neighbours: Int[Array, "N #Q V"], precision: Float[Array, "N Q"]
-) -> Float[Array, "N Q"]:
+    prior: Regression, neighbours: Int[Array, "N #Q V"], precision: RowLatents
+) -> RowLatents:
     """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
     scaled = prior.weights**2 / prior.variance[..., None]
     block = Block.of(jnp.arange(len(precision)), jnp.asarray(neighbours))
@@ -263,24 +263,24 @@ class LatentNeighboursPosterior(NearPosterior):
     """
 
     kernel: LatentKernel
-    X: Float[Array, "N D"]
+    X: Inputs
     neighbours: Int[Array, "N #Q V"]
     prior: Regression
     operator: WhitenedOperator
     real: Bool[Array, "N"]
     sites: GaussianSites
     solved: PrecisionSolves
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    jitter: Scalar
+    trace_term: Scalar
     number: int = eqx.field(static=True)
 
     @property
-    def log_evidence(self) -> Float[Array, ""]:
+    def log_evidence(self) -> Scalar:
         pull = 0.5 * jnp.sum(self.sites.linear * self.solved.mean)
         return pull - 0.5 * (self.solved.log_determinant + self._log_prior_determinant)
 
     @property
-    def evidence_error(self) -> Float[Array, ""]:
+    def evidence_error(self) -> Scalar:
         return 0.5 * self.solved.standard_error
 
     @property
@@ -310,7 +310,7 @@ class LatentNeighboursPosterior(NearPosterior):
         return float(np.maximum(self.solved.residual, self.solved.of_probes))
 
     @property
-    def kl(self) -> Float[Array, ""]:
+    def kl(self) -> Scalar:
         mean, variance = self.solved.mean, self.solved.variance
         linear, precision, _ = self.sites
         quadratic = jnp.sum(mean * (linear - precision * mean) - precision * variance)
@@ -318,7 +318,7 @@ class LatentNeighboursPosterior(NearPosterior):
         return 0.5 * (quadratic + determinants)
 
     @property
-    def _log_prior_determinant(self) -> Float[Array, ""]:
+    def _log_prior_determinant(self) -> Scalar:
         each = jnp.sum(jnp.log(self.prior.variance), axis=1)
         shape = self.solved.mean.shape[1:]
         return jnp.sum(jnp.broadcast_to(each, shape))
@@ -344,7 +344,7 @@ class LatentNeighboursPosterior(NearPosterior):
         own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
         return Sight(near, weights, jnp.concatenate([-weights, own], axis=2), mean, variance)
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """Covariances of latents at the nearest rows, and of the errors of means given these."""
         sight = self.seen_from(X)
         seen = sight.weights, sight.near

@@ -18,7 +18,7 @@ from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
@@ -76,7 +76,7 @@ class NearRows(eqx.Module):
         own: whether each of several kernels has nearest rows of its own.
     """
 
-    X: Float[Array, "N D"]
+    X: Inputs
     absent: Bool[Array, "N"]
     number: int = eqx.field(static=True)
     own: bool = eqx.field(static=True)
@@ -221,7 +221,7 @@ class NearPosterior(LatentPosterior):
         number: of the rows that a new input sees.
     """
 
-    X: eqx.AbstractVar[Float[Array, "N D"]]
+    X: eqx.AbstractVar[Inputs]
     neighbours: eqx.AbstractVar[Int[Array, "N #Q V"]]
     number: eqx.AbstractVar[int]
 
@@ -239,10 +239,10 @@ class NearPosterior(LatentPosterior):
     def seen_from(self, X: Float[Array, "B D"]) -> Sight:
         """Nearest rows of new inputs, and marginals there."""
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         return self.marginals(X).mean
 
-    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+    def marginals(self, X: Inputs) -> Marginals:
         def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, Marginals]:
             sight = self.seen_from(x)
             return carry, Marginals(sight.mean.T, sight.variance.T)

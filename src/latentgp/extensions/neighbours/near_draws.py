@@ -20,7 +20,7 @@ from latentgp.posteriors.components import Draws, Spread, over_draws
 from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents
 
 
 @stored
@@ -45,7 +45,7 @@ class NearDraws(DrawsAtRows):
     def columns(self) -> int:
         return max(self.size * self.g.shape[2], (self.rows.number + 1) ** 2, len(self.rows.X))
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+    def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         near = self.rows.near(self.mean_model.kernel, X)
         latents = self.g.shape[2]
 
@@ -70,11 +70,11 @@ class NearDraws(DrawsAtRows):
         return dataclasses.replace(self, models=models, g=self.g[kept])
 
     def _given(
-        self, kernel: LatentKernel, near: Block, X: Float[Array, "N D"]
+        self, kernel: LatentKernel, near: Block, X: Inputs
     ) -> tuple[Float[Array, "#Q N V"], Float[Array, "#Q N"]]:
         return latents_given(kernel, self.rows, near, self.rows.grams(kernel, near, X))
 
-    def drawn(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+    def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         """A joint draw at X for each of the draws."""
         near = self.rows.near(self.mean_model.kernel, X)
 
@@ -93,7 +93,7 @@ class NearDraws(DrawsAtRows):
 
         def one(
             model: LatentGP, known: tuple[Array, Array], g: Array, key: Key[Array, ""]
-        ) -> Float[Array, "N Q"]:
+        ) -> RowLatents:
             weights, root = known
             mean = weighted_rows(weights, near, g[..., None])[..., 0].T + model.mean(X)
             noise = jax.random.normal(key, mean.T.shape, mean.dtype)

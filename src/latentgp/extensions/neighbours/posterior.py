@@ -26,7 +26,7 @@ from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, Scalar
 
 _REMEMBERED_POINTS = 500
 
@@ -42,13 +42,13 @@ class NeighboursPosterior(NearPosterior):
     """
 
     kernel: LatentKernel
-    X: Float[Array, "N D"]
+    X: Inputs
     sites: ScaledSites
     neighbours: Int[Array, "N #Q V"]
     known: Conditionals | Whitener
-    log_evidence: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    log_evidence: Scalar
+    jitter: Scalar
+    trace_term: Scalar
     number: int = eqx.field(static=True)
     low_rank: LowRank | None = None
 
@@ -63,14 +63,14 @@ class NeighboursPosterior(NearPosterior):
         return points.condition(self.kernel, self.X, sites).remembered(log_evidence)
 
     @property
-    def kl(self) -> Float[Array, ""]:
+    def kl(self) -> Scalar:
         """Expected log sites less the log evidence; computed when asked for, at every row."""
         mean, variance = self.marginals(self.X)
         root = self.sites.root.T
         nats = self.sites.target.T * root * mean - 0.5 * root**2 * (mean**2 + variance)
         return jnp.sum(nats) - self.log_evidence
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """Covariance under the prior of the errors of means given the nearest rows.
 
         Errors e(x) = g(x) - a(x)'r have a proper joint covariance whatever the neighbours are, and

@@ -12,22 +12,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at
 from latentgp.extensions.neighbours.prior import Regression, nugget_of
 from latentgp.kernels import LatentKernel
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents
 
 
 def posterior_regression(
     kernel: LatentKernel,
-    X: Float[Array, "N D"],
+    X: Inputs,
     neighbours: Int[Array, "N #Q V"],
     later: Int[Array, "N #Q later"],
-    precision: Float[Array, "N Q"],
+    precision: RowLatents,
 ) -> Regression:
     """Each latent given its neighbours, and sites of its own row and of the nearest later ones.
 

@@ -17,7 +17,7 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.runtime.x64 import usual_settings
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 # Of the prior variance: neighbours so near that one says all of the other.
 _NUGGET = {jnp.dtype("float64"): 1e-9, jnp.dtype("float32"): 1e-4}
@@ -36,16 +36,14 @@ class Regression(NamedTuple):
     variance: Float[Array, "#Q N"]
 
 
-def nugget_of(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q"]:
+def nugget_of(kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q"]:
     """White noise added to latents, without which near rows would determine each other."""
     variances = jax.lax.stop_gradient(latent_diagonals(kernel, X))
     return _NUGGET.get(variances.dtype, 1e-4) * jnp.mean(variances, axis=1)
 
 
 @jax.custom_vjp
-def regression(
-    kernel: LatentKernel, X: Float[Array, "N D"], neighbours: Int[Array, "N #Q V"]
-) -> Regression:
+def regression(kernel: LatentKernel, X: Inputs, neighbours: Int[Array, "N #Q V"]) -> Regression:
     """Every row's latent given those of its neighbours; differentiable in the kernel."""
     roots = 1 / jnp.sqrt(nugget_of(kernel, X))
 
@@ -71,7 +69,7 @@ def regression(
 
 def slope_of_regression(
     kernel: LatentKernel,
-    X: Float[Array, "N D"],
+    X: Inputs,
     neighbours: Int[Array, "N #Q V"],
     known: Regression,
     slope: Regression,

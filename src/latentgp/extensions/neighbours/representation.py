@@ -27,7 +27,7 @@ from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Products, Traits
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 _MORE_PREDICTED = 5
 _A_PAIR = 1_000  # of neighbours of a row, in products: measured
@@ -94,11 +94,7 @@ class Neighbours(NearestRows):
             )
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Neighbours":
         ready: Any = super().initialise(X, weights, kernel, key)
         if self.inducing is None:
@@ -136,7 +132,7 @@ class Neighbours(NearestRows):
         return LatentNeighbours(*settings).for_sites(form)
 
     def condition(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+        self, kernel: LatentKernel, X: Inputs, sites: GaussianSites
     ) -> NeighboursPosterior:
         neighbours = jnp.asarray(self.rows_found(len(X)))
         scaled = self._scaled(kernel, sites)
@@ -163,7 +159,7 @@ class Neighbours(NearestRows):
         )
 
     def pull_back(
-        self, posterior: NeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
+        self, posterior: NeighboursPosterior, X: Inputs, sites: GaussianSites
     ) -> Pullback:
         """Its marginals are the derivatives in the sites; variances among them may be negative."""
         scaled = posterior.sites

@@ -24,7 +24,7 @@ from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.samplers import CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import WhiteningBySolves
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 _DRAW_TOLERANCE = 1e-8  # relative residual of a draw's solve
 
@@ -42,23 +42,23 @@ class SparseRoot(NamedTuple):
     neighbours: Int[Array, "N #Q V"]
     factor: SparseFactor
 
-    def times(self, white: Float[Array, "Q N"]) -> Float[Array, "N Q"]:
+    def times(self, white: Float[Array, "Q N"]) -> RowLatents:
         """B^-1 D^(1/2) white: sweeps, whose derivatives are others."""
         right = (jnp.sqrt(self.law.variance) * white).T
 
-        def forward(_: object, right: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        def forward(_: object, right: RowLatents) -> RowLatents:
             return self.factor.solve(right[..., None])[..., 0]
 
-        def backward(_: object, right: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        def backward(_: object, right: RowLatents) -> RowLatents:
             return self.factor.transposed_solve(right[..., None])[..., 0]
 
         return jax.lax.custom_linear_solve(self._errors, right, forward, backward)
 
-    def inverse(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+    def inverse(self, g: RowLatents) -> Float[Array, "Q N"]:
         """D^(-1/2) B g."""
         return self._errors(g).T / jnp.sqrt(self.law.variance)
 
-    def log_determinant(self, latents: int) -> Float[Array, ""]:
+    def log_determinant(self, latents: int) -> Scalar:
         """Log-determinant of the root, over so many latent functions."""
         logs = 0.5 * jnp.log(self.law.variance)
         return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
@@ -69,7 +69,7 @@ class SparseRoot(NamedTuple):
         """With these neighbours and sweeps, which are its own."""
         return SparseRoot(self.law, neighbours, self.factor.attached(sweeps))
 
-    def _errors(self, g: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def _errors(self, g: RowLatents) -> RowLatents:
         """B g by gathers alone, which JAX can differentiate."""
 
         def of_latent(weights: Array, neighbours: Array, g: Array) -> Array:
@@ -88,9 +88,9 @@ class SparseWhitening(WhiteningBySolves):
         sweeps: of each distinct kernel.
     """
 
-    centres: Float[Array, "N D"]
+    centres: Inputs
     residual: Float[Array, "#Q N"]
-    jitter: Float[Array, ""]
+    jitter: Scalar
     root: SparseRoot
     kernel: LatentKernel
     later: Int[Array, "N #Q later"]
@@ -99,10 +99,10 @@ class SparseWhitening(WhiteningBySolves):
     def conditional(self, white: Float[Array, "Q N"]) -> Marginals:
         return Marginals.known(self.root.times(white))
 
-    def white_of(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+    def white_of(self, g: RowLatents) -> Float[Array, "Q N"]:
         return self.root.inverse(g)
 
-    def log_determinant(self, latents: int) -> Float[Array, ""]:
+    def log_determinant(self, latents: int) -> Scalar:
         return self.root.log_determinant(latents)
 
     def attached(self, representation: Any) -> "SparseWhitening":
@@ -116,8 +116,8 @@ class SparseWhitening(WhiteningBySolves):
         return root.attached(self.root.neighbours, self.sweeps)
 
     def posterior(
-        self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"], tolerance: float
-    ) -> tuple[SparseRoot, Float[Array, "N Q"]]:
+        self, linear: RowLatents, precision: RowLatents, tolerance: float
+    ) -> tuple[SparseRoot, RowLatents]:
         """The preconditioner's root C^-1 R, near one of A^-1, and the mean of g given sites.
 
         Args:
@@ -129,7 +129,7 @@ class SparseWhitening(WhiteningBySolves):
         root = SparseRoot(own, self.root.neighbours, M.own)
         return root, solve_to(M, linear[..., None], tolerance)[..., 0]
 
-    def given_sites(self, precision: Float[Array, "N Q"]) -> tuple[Regression, WhitenedOperator]:
+    def given_sites(self, precision: RowLatents) -> tuple[Regression, WhitenedOperator]:
         """Each latent given its neighbours and sites, and the posterior precision with it."""
         own = posterior_regression(
             self.kernel, self.centres, self.root.neighbours, self.later, precision
@@ -144,8 +144,8 @@ class NeighbourSampler(SiteSampler):
         whitening: the prior at the rows.
     """
 
-    centres: Float[Array, "N D"]
-    jitter: Float[Array, ""]
+    centres: Inputs
+    jitter: Scalar
     whitening: SparseWhitening
 
     def draw(
@@ -180,7 +180,7 @@ class NeighbourSampler(SiteSampler):
 
 
 def preconditioned(
-    root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: Float[Array, "N Q"]
+    root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: RowLatents
 ) -> WhitenedOperator:
     """The posterior precision with its preconditioner.
 

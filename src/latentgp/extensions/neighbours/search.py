@@ -16,7 +16,7 @@ from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 Ordering = Literal["random", "maximin"]
 SearchBy = Literal["scaled", "correlation"]
@@ -30,7 +30,7 @@ _NUMBERS_AT_ONCE = 1 << 24
 
 @singledispatch
 def coordinates(
-    kernel: Kernel, X: Float[Array, "N D"], reference: Float[Array, "reference D"]
+    kernel: Kernel, X: Inputs, reference: Float[Array, "reference D"]
 ) -> Float[Array, "N E"]:
     """Coordinates in which what is near is highly correlated: inputs over length-scales.
 
@@ -189,10 +189,7 @@ def neighbours_of(
 
 @jax.jit
 def _correlations(
-    kernel: Kernel,
-    X: Float[Array, "N D"],
-    candidates: Int[Array, "N candidates"],
-    features: Float[Array, "N M"],
+    kernel: Kernel, X: Inputs, candidates: Int[Array, "N candidates"], features: Float[Array, "N M"]
 ) -> Float[Array, "N candidates"]:
     """Absolute correlations of each row with its candidates; below zero of nobody."""
     prior = kernel.diagonal(X)

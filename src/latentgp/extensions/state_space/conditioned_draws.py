@@ -16,7 +16,7 @@ from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import LatentPosterior, Representation
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents
 
 _CLOSE = 1e-10  # variance, over the prior's, that latents at the rows are known to
 
@@ -32,7 +32,7 @@ class ConditionedDraws(DrawsAtRows):
     """
 
     representation: Representation
-    X: Float[Array, "N D"]
+    X: Inputs
     g: Float[Array, "S N Q"]
 
     @property
@@ -43,7 +43,7 @@ class ConditionedDraws(DrawsAtRows):
     def columns(self) -> int:
         return max(self.size * self.g.shape[2], len(self.X))
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+    def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         def one(draw: tuple[LatentGP, Array]) -> tuple[Array, Array]:
             mean, variance = self._posterior(*draw).marginals(X)
             return mean + draw[0].mean(X), variance
@@ -54,10 +54,10 @@ class ConditionedDraws(DrawsAtRows):
     def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "ConditionedDraws":
         return dataclasses.replace(self, models=models, g=self.g[kept])
 
-    def drawn(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+    def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         """A joint draw at X for each of the draws."""
 
-        def one(draw: tuple[LatentGP, Array, Key[Array, ""]]) -> Float[Array, "N Q"]:
+        def one(draw: tuple[LatentGP, Array, Key[Array, ""]]) -> RowLatents:
             model, g, key = draw
             return self._posterior(model, g).draws(key, X, 1)[0] + model.mean(X)
 
@@ -68,7 +68,7 @@ class ConditionedDraws(DrawsAtRows):
         models = self.models if self.own else jax.tree.map(lambda a: a[None], self.models)
         return models, self.g
 
-    def _posterior(self, model: LatentGP, g: Float[Array, "N Q"]) -> LatentPosterior:
+    def _posterior(self, model: LatentGP, g: RowLatents) -> LatentPosterior:
         prior = jnp.broadcast_to(latent_diagonals(model.kernel, self.X).T, g.shape)
         precision = 1 / (_CLOSE * jnp.maximum(prior, jnp.mean(prior)))
         sites = GaussianSites(precision * g, precision, jnp.zeros(len(g), g.dtype))

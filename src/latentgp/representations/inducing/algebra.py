@@ -57,7 +57,7 @@ from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.row_scan import in_chunks, scan_rows
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 # Kept of rows that are read many times: 16 MiB, of 20,000 rows at most. A pass takes as much again.
 _KEPT_NUMBERS, _LEAST_COLUMNS = 1 << 21, 100
@@ -75,7 +75,7 @@ class KeptBlocks(NamedTuple):
     variances: Float[Array, "#Q N"]
 
 
-RowsOrBlocks = Float[Array, "N D"] | KeptBlocks
+RowsOrBlocks = Inputs | KeptBlocks
 
 
 class RowsRead(NamedTuple):
@@ -160,7 +160,7 @@ class ByVariables(Representation):
     def streaming_prior(self) -> StreamingPrior | None:
         return self.remembered
 
-    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowsOrBlocks:
+    def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> RowsOrBlocks:
         centres = self.centres
         # In one chunk, which several latent functions would make too long for a core's cache.
         numbers = max(len(centres), _LEAST_COLUMNS) * len(X)
@@ -197,7 +197,7 @@ class ByVariables(Representation):
         X: RowsOrBlocks,
         rows: Rows,
         sites: Sites,
-        offset: Float[Array, "N Q"],
+        offset: RowLatents,
         update: SiteUpdate,
     ) -> tuple[Sites, InducingPosterior | CoupledInducingPosterior, PyTree]:
         if isinstance(posterior, CoupledInducingPosterior):
@@ -229,10 +229,7 @@ class ByVariables(Representation):
         return sites, self._posterior(kernel, prior, statistics), other
 
     def pull_back(
-        self,
-        posterior: InducingPosterior | CoupledInducingPosterior,
-        X: Float[Array, "N D"],
-        sites: Sites,
+        self, posterior: InducingPosterior | CoupledInducingPosterior, X: Inputs, sites: Sites
     ) -> Pullback:
         if isinstance(posterior, CoupledInducingPosterior):
             prior, own = Prior(posterior.factor, posterior.jitter), cast(CoupledSites, sites)
@@ -369,7 +366,7 @@ class ByVariables(Representation):
         assert self.remembered is not None
         remembered = self.remembered
 
-        def worth(kernel: LatentKernel, centres: Centres) -> Float[Array, ""]:
+        def worth(kernel: LatentKernel, centres: Centres) -> Scalar:
             def of(turn, loss, reduction, weights, sites):
                 mean = weights @ turn
                 squares = jnp.sum((reduction @ turn) * (turn @ sites.precision))
@@ -430,12 +427,10 @@ class ByVariables(Representation):
         start = jax.tree.map(jnp.zeros_like, (places, precision_of_prior))
         return scan_rows(step, start, rows, columns=len(posterior.centres))
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+    def whitening(self, kernel: LatentKernel, X: Inputs) -> Whitening:
         return whitening_from(kernel, self.centres, X)
 
-    def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
-    ) -> InducingSampler:
+    def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> InducingSampler:
         if self.covariance == "diagonal":
             raise InputError(
                 f'{type(self).__name__}(covariance="diagonal") is no family to sample from; leave '

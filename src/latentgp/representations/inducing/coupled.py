@@ -34,7 +34,7 @@ from latentgp.representations.variables import (
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import CoupledSites
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 
 @stored
@@ -57,16 +57,16 @@ class CoupledInducingPosterior(CoupledPosterior):
     white_root: Float[Array, "size size"]
     mean_weights: Float[Array, "Q M"]
     reduction: Float[Array, "Q M Q M"]
-    log_evidence: Float[Array, ""]
-    kl: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    log_evidence: Scalar
+    kl: Scalar
+    jitter: Scalar
+    trace_term: Scalar
     signed: bool = eqx.field(static=True, default=False)
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
 
-    def marginals(self, X: Float[Array, "N D"]) -> JointMarginals:
+    def marginals(self, X: Inputs) -> JointMarginals:
         return self.block_marginals(*kernel_blocks(self.kernel, self.centres, X))
 
     def block_marginals(
@@ -83,11 +83,11 @@ class CoupledInducingPosterior(CoupledPosterior):
         covariance = jnp.where(identity > 0, variance[:, :, None], -explained)
         return JointMarginals(block_means(blocks, self.mean_weights), covariance)
 
-    def open_variances(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
         precision = vmap_latents(Factor.inverse_of_product, self.factor)
         return residuals(precision, *kernel_blocks(self.kernel, self.centres, X)).T
 
-    def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
+    def joint_covariance(self, X: Inputs) -> Float[Array, "Q N Q N"]:
         latents = len(self.mean_weights)
         cross = _each(cross_covariance(self.kernel, self.centres, X), latents)
         prior = _each(prior_covariance(self.kernel, self.centres, X), latents)
@@ -224,7 +224,7 @@ class _Sums(NamedTuple):
 
     precision: Float[Array, "Q M Q M"]
     linear: Float[Array, "Q M"]
-    loss: Float[Array, ""]
+    loss: Scalar
 
     @classmethod
     def none(cls, latents: int, centres: Centres) -> "_Sums":
@@ -256,7 +256,7 @@ def condition(
     kernel: LatentKernel,
     centres: Centres,
     prior: Prior,
-    X: Float[Array, "N D"],
+    X: Inputs,
     sites: CoupledSites,
     *,
     power: float,
@@ -279,10 +279,10 @@ def condition(
 def update_sites(
     posterior: CoupledInducingPosterior,
     prior: Prior,
-    X: Float[Array, "N D"],
+    X: Inputs,
     rows: Rows,
     sites: CoupledSites,
-    offset: Float[Array, "N Q"],
+    offset: RowLatents,
     update: SiteUpdate,
     *,
     power: float,
@@ -325,7 +325,7 @@ class EvidenceGradient(NamedTuple):
 def pull_back(
     posterior: CoupledInducingPosterior,
     prior: Prior,
-    X: Float[Array, "N D"],
+    X: Inputs,
     sites: CoupledSites,
     *,
     power: float,

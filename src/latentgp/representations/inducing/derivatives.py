@@ -21,7 +21,7 @@ from latentgp.representations.inducing.posterior import (
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
 from latentgp.representations.variables import Centres, covariance_between, covariance_of
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 def pull_rows(
@@ -143,7 +143,7 @@ def pull_moved(posterior: InducingPosterior, slope: Float[Array, "Q M M"]) -> Ce
     """The derivative in points that goes through k(Z, Z') K(Z', Z')^-1, at Z' = Z."""
     kernel, centres = posterior.kernel, posterior.centres
 
-    def worth(moved: Centres) -> Float[Array, ""]:
+    def worth(moved: Centres) -> Scalar:
         change = covariance_between(kernel, centres, moved) - covariance_of(kernel, moved)
         return jnp.sum(over_sharing(slope, change) * change)
 

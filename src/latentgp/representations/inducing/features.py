@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
@@ -13,7 +13,7 @@ from latentgp.modules import Module
 from latentgp.representations.summary import RowsAsSums
 from latentgp.representations.variables import InducingVariables
 from latentgp.rows.data import Data
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 
 class InducingFeatures(Module):
@@ -21,11 +21,7 @@ class InducingFeatures(Module):
 
     @abstractmethod
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> InducingVariables:
         """The inducing variables for some rows and a kernel, at whose values a search starts.
 
@@ -34,12 +30,7 @@ class InducingFeatures(Module):
         """
 
     def renewed(
-        self,
-        variables: Any,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        share: float,
+        self, variables: Any, X: Inputs, weights: PerRow | None, kernel: LatentKernel, share: float
     ) -> InducingVariables | None:
         """The variables for another kernel; None where those that there are do as well.
 

@@ -11,7 +11,7 @@ from latentgp.modules import stored, stored_as
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.triangular import congruence, lower_product
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, Scalar
 
 
 class Statistics(NamedTuple):
@@ -27,7 +27,7 @@ class Statistics(NamedTuple):
 
     products: Float[Array, "Q M M"]
     linear: Float[Array, "Q M"]
-    loss: Float[Array, "Q"]
+    loss: Latents
 
     def add(
         self,
@@ -85,7 +85,7 @@ class WhiteSites(NamedTuple):
         white = vmap_latents(jnp.matmul, prior.inverse, blocks)
         return vmap_latents(sums, white, linear, precision)
 
-    def towards(self, other: "WhiteSites", share: Float[Array, ""]) -> "WhiteSites":
+    def towards(self, other: "WhiteSites", share: Scalar) -> "WhiteSites":
         """A convex combination of natural parameters."""
         return WhiteSites(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
 
@@ -155,10 +155,10 @@ class Memory(NamedTuple):
     """
 
     white: WhiteSites
-    constant: Float[Array, ""]
-    lost: Float[Array, ""]
+    constant: Scalar
+    lost: Scalar
 
-    def expected(self, mean: Float[Array, "Q M"], root: Float[Array, "Q M M"]) -> Float[Array, ""]:
+    def expected(self, mean: Float[Array, "Q M"], root: Float[Array, "Q M M"]) -> Scalar:
         """Mean log under N(mean, root' root), in nats."""
 
         def worth(sites, mean, root):
@@ -180,4 +180,4 @@ class ProjectedPrior(NamedTuple):
     """
 
     turn: Float[Array, "Q M earlier"]
-    loss: Float[Array, "Q"]
+    loss: Latents

@@ -21,7 +21,7 @@ from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.rows.spread import robust_spread
 from latentgp.rows.subsets import blocks_of_rows
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, Latents, PerRow
 
 
 class _Block(NamedTuple):
@@ -34,12 +34,10 @@ class _Block(NamedTuple):
     blocks: Float[Array, "#Q M B"]
     linear: Float[Array, "Q B"]
     precision: Float[Array, "Q B B"]
-    loss: Float[Array, "Q"]
+    loss: Latents
 
 
-def blocks_for(
-    X: Float[Array, "N D"], weights: Float[Array, "N"] | None, size: int
-) -> Int[np.ndarray, "blocks B"]:
+def blocks_for(X: Inputs, weights: PerRow | None, size: int) -> Int[np.ndarray, "blocks B"]:
     """Rows near each other, at most so many a block; N fills up short ones.
 
     Near is in inputs over their spreads. Rows of weight zero are in no block.
@@ -64,7 +62,7 @@ def condition(
     kernel: LatentKernel,
     points: Float[Array, "M D"],
     prior: Prior,
-    X: Float[Array, "N D"],
+    X: Inputs,
     sites: GaussianSites,
     rows: Int[Array, "blocks B"],
 ) -> Statistics:
@@ -98,10 +96,7 @@ class PulledBlocks(NamedTuple):
 
 
 def pull_back(
-    posterior: InducingPosterior,
-    X: Float[Array, "N D"],
-    sites: GaussianSites,
-    rows: Int[Array, "blocks B"],
+    posterior: InducingPosterior, X: Inputs, sites: GaussianSites, rows: Int[Array, "blocks B"]
 ) -> PulledBlocks:
     """Derivatives with the sums over rows held in what follows from them."""
     inverse, weights = posterior.prior_precision, posterior.mean_weights

@@ -31,7 +31,7 @@ from latentgp.representations.variables import (
     prior_variances,
     wholes_at,
 )
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 _SAFE_PIVOT = 0.95
 
@@ -65,10 +65,10 @@ class InducingPosterior(LatentPosterior):
     white_root: Float[Array, "Q M M"]
     mean_weights: Float[Array, "Q M"]
     reduction: Float[Array, "Q M M"]
-    log_evidence: Float[Array, ""]
-    kl: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    log_evidence: Scalar
+    kl: Scalar
+    jitter: Scalar
+    trace_term: Scalar
     signed: bool = eqx.field(static=True, default=False)
 
     @property
@@ -76,10 +76,10 @@ class InducingPosterior(LatentPosterior):
         centres = self.centres
         return centres.notes(self.kernel) if isinstance(centres, InducingVariables) else ()
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
 
-    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+    def marginals(self, X: Inputs) -> Marginals:
         return self.block_marginals(*kernel_blocks(self.kernel, self.centres, X))
 
     def block_marginals(
@@ -101,7 +101,7 @@ class InducingPosterior(LatentPosterior):
         top = jnp.inf if self.signed else prior
         return jnp.clip(prior - sum_over_first(product * block), 0.0, top)
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         cross = cross_covariance(self.kernel, self.centres, X)
         prior = prior_covariance(self.kernel, self.centres, X)
         return vmap_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
@@ -111,7 +111,7 @@ class InducingPosterior(LatentPosterior):
         """K_mm^-1."""
         return vmap_latents(Factor.inverse_of_product, self.factor)
 
-    def open_variances(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
         blocks = kernel_blocks(self.kernel, self.centres, X)
         return residuals(self.prior_precision, *blocks).T
 

@@ -28,7 +28,7 @@ from latentgp.representations.traits import Products, Traits
 from latentgp.representations.variables import Centres, InducingVariables
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RowLatents
 
 _AN_INPUT = 20  # distances along an input, in products of a row of M
 _COARSE_POINTS = 128
@@ -136,11 +136,7 @@ class Inducing(ByVariables):
             )
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Inducing":
         if self.remembered is not None:
             self.remembered.check_columns(X.shape[1])
@@ -169,11 +165,7 @@ class Inducing(ByVariables):
         return dataclasses.replace(self, number=len(points), points=points)
 
     def _with_variables(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Inducing":
         assert self.features is not None
         known = self.variables if self.remembered is None else self.remembered.centres
@@ -186,9 +178,7 @@ class Inducing(ByVariables):
             )
         return dataclasses.replace(self, variables=known)
 
-    def for_rows(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> "Inducing":
+    def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "Inducing":
         if self.approximation != "pitc":
             return self
         if self.blocks is not None and isinstance(X, Tracer):
@@ -197,11 +187,7 @@ class Inducing(ByVariables):
         return dataclasses.replace(self, blocks=found)
 
     def renewed(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        share: float = 1.0,
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, share: float = 1.0
     ) -> "Inducing | None":
         """As for any representation; at most so great a share of what is open is to be left so."""
         if self.features is None or self.remembered is not None or self.variables is None:
@@ -236,7 +222,7 @@ class Inducing(ByVariables):
         own = form if self.traits.one_gaussian else dataclasses.replace(form, power=1.0)
         return cast(Inducing, super().for_sites(own))
 
-    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowsOrBlocks:
+    def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> RowsOrBlocks:
         return X if self.approximation == "pitc" else super().kept(kernel, X, latents)
 
     def condition(
@@ -254,7 +240,7 @@ class Inducing(ByVariables):
         X: RowsOrBlocks,
         rows: Rows,
         sites: Sites,
-        offset: Float[Array, "N Q"],
+        offset: RowLatents,
         update: SiteUpdate,
     ) -> tuple[Sites, InducingPosterior | CoupledInducingPosterior, PyTree]:
         if self.approximation != "pitc" or isinstance(posterior, CoupledInducingPosterior):
@@ -264,10 +250,7 @@ class Inducing(ByVariables):
         return sites, self.condition(posterior.kernel, X, sites.about(offset)), other
 
     def pull_back(
-        self,
-        posterior: InducingPosterior | CoupledInducingPosterior,
-        X: Float[Array, "N D"],
-        sites: Sites,
+        self, posterior: InducingPosterior | CoupledInducingPosterior, X: Inputs, sites: Sites
     ) -> Pullback:
         if self.approximation != "pitc" or isinstance(posterior, CoupledInducingPosterior):
             return super().pull_back(posterior, X, sites)

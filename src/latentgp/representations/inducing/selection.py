@@ -14,7 +14,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.numerics.cholesky import cholesky
 from latentgp.representations.latent_axis import latent_diagonals, latent_grams, vmap_latents
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, Scalar
 
 Selection = Literal["k-means++", "greedy-variance", "k-dpp", "grid", "oips"]
 
@@ -124,11 +124,7 @@ def _novel(
 
 @partial(jax.jit, static_argnames=("most", "kept"))
 def _sift(
-    kernel: LatentKernel,
-    rows: Float[Array, "N D"],
-    resemblance: Float[Array, ""],
-    most: int,
-    kept: int,
+    kernel: LatentKernel, rows: Inputs, resemblance: Scalar, most: int, kept: int
 ) -> tuple[Int[Array, "M"], Int[Array, ""], Bool[Array, ""]]:
     """Indices of the first rows, which are kept, and of those that no point so far resembles.
 
@@ -155,7 +151,7 @@ def _sift(
 
 @jax.jit
 def _swapped(
-    kernel: LatentKernel, X: Float[Array, "N D"], chosen: Int[Array, "M"], key: Key[Array, ""]
+    kernel: LatentKernel, X: Inputs, chosen: Int[Array, "M"], key: Key[Array, ""]
 ) -> Int[Array, "M"]:
     """About a draw of a k-determinantal point process, by swaps (Burt et al. 2020, Alg. 1).
 
@@ -212,7 +208,7 @@ def _with_known_codes(
 
 
 @partial(jax.jit, static_argnames="number")
-def _greedy_variance(kernel: LatentKernel, X: Float[Array, "N D"], number: int) -> Int[Array, "M"]:
+def _greedy_variance(kernel: LatentKernel, X: Inputs, number: int) -> Int[Array, "M"]:
     """Pivots of a partial Cholesky factorisation of the Gram matrix (Fine & Scheinberg 2001).
 
     Where latent functions have kernels of their own, the pivot has the largest sum of what

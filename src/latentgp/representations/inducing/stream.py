@@ -14,7 +14,7 @@ from latentgp.representations.inducing.natural_parameters import Memory, Project
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.summary import DataSummary
 from latentgp.representations.variables import Centres, covariance_between, covariance_of
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class StreamingPrior(DataSummary):
@@ -34,7 +34,7 @@ class StreamingPrior(DataSummary):
     centres: Centres
     inverse: Float[Array, "#Q earlier earlier"]
     white: WhiteSites
-    constant: Float[Array, ""]
+    constant: Scalar
     signed: bool = eqx.field(static=True, default=False)
 
     @property

@@ -7,13 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from latentgp.likelihoods.base import AnyMarginals, Likelihood, Marginals
 from latentgp.representations.base import LatentPosterior
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Block, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents, Scalar
 
 
 class SiteRule(eqx.Module):
@@ -64,9 +64,7 @@ class SiteRule(eqx.Module):
         """Whether the objective is a lower bound on the log evidence, to rounding."""
         return self.is_variational
 
-    def terms(
-        self, sites: Any, target: Any, marginals: AnyMarginals, offset: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
+    def terms(self, sites: Any, target: Any, marginals: AnyMarginals, offset: RowLatents) -> PerRow:
         """Terms of the objective by row, in nats; E log p(y | f) unless overridden.
 
         Args:
@@ -77,7 +75,7 @@ class SiteRule(eqx.Module):
         """
         return target.expected(marginals.shifted(offset))
 
-    def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
+    def objective(self, terms: PerRow, posterior: LatentPosterior) -> Scalar:
         """Objective of the updates, in nats: the lower bound unless overridden.
 
         Args:
@@ -86,9 +84,7 @@ class SiteRule(eqx.Module):
         """
         return jnp.sum(terms) - posterior.kl
 
-    def merit(
-        self, objective: Float[Array, ""], squared_step: Float[Array, ""]
-    ) -> Float[Array, ""]:
+    def merit(self, objective: Scalar, squared_step: Scalar) -> Scalar:
         """Merit that no accepted update may lower; the objective unless overridden.
 
         Args:
@@ -97,9 +93,7 @@ class SiteRule(eqx.Module):
         """
         return objective
 
-    def change(
-        self, merit: Float[Array, ""], rise: Float[Array, ""], step_size: Float[Array, ""]
-    ) -> Float[Array, ""]:
+    def change(self, merit: Scalar, rise: Scalar, step_size: Scalar) -> Scalar:
         """Distance from the fixed point: the rise of a full step unless overridden.
 
         Args:

@@ -21,7 +21,7 @@ from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.rules.laplace import LaplaceRule
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents, Scalar
 
 _NARROWER = 1e-3  # than the marginal, a variance too small for the nodes to tell
 _FIRST_UPDATES = 10
@@ -144,9 +144,7 @@ class MomentRule(SiteRule):
         share = self._cavity_share(marginals.variance, cast(GaussianSites, current))
         return jnp.any(share < _rounding(share), axis=1)
 
-    def _cavity_share(
-        self, variance: Float[Array, "N Q"], current: GaussianSites
-    ) -> Float[Array, "N Q"]:
+    def _cavity_share(self, variance: RowLatents, current: GaussianSites) -> RowLatents:
         """Precision of the cavity as a share of the marginal's."""
         return 1 - self.power * current.precision * variance
 
@@ -154,27 +152,21 @@ class MomentRule(SiteRule):
     def is_variational(self) -> bool:
         return False
 
-    def terms(
-        self, sites: Any, target: Any, marginals: AnyMarginals, offset: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
+    def terms(self, sites: Any, target: Any, marginals: AnyMarginals, offset: RowLatents) -> PerRow:
         """Log constants of the sites, which the posterior's evidence leaves out."""
         own = sites.about(offset)
         terms = target.expected(marginals.shifted(offset)) + own.log_constant
         return terms - own.expected(marginals)
 
-    def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
+    def objective(self, terms: PerRow, posterior: LatentPosterior) -> Scalar:
         """The approximate log evidence."""
         return jnp.sum(terms) + posterior.log_evidence
 
-    def merit(
-        self, objective: Float[Array, ""], squared_step: Float[Array, ""]
-    ) -> Float[Array, ""]:
+    def merit(self, objective: Scalar, squared_step: Scalar) -> Scalar:
         """Less the squared size of the next update: the evidence is stationary, but no maximum."""
         return -squared_step
 
-    def change(
-        self, merit: Float[Array, ""], rise: Float[Array, ""], step_size: Float[Array, ""]
-    ) -> Float[Array, ""]:
+    def change(self, merit: Scalar, rise: Scalar, step_size: Scalar) -> Scalar:
         return merit
 
     @property
@@ -198,7 +190,7 @@ class MomentRule(SiteRule):
         return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)
 
 
-def _log_expected(sites: GaussianSites, marginals: Marginals) -> Float[Array, "N"]:
+def _log_expected(sites: GaussianSites, marginals: Marginals) -> PerRow:
     """Log E exp(linear f - precision f^2 / 2) under f ~ N(mean, diag(variance))."""
     mean, variance = marginals
     linear, precision, _ = sites
@@ -208,8 +200,8 @@ def _log_expected(sites: GaussianSites, marginals: Marginals) -> Float[Array, "N
 
 
 def _log_expected_jointly(
-    linear: Float[Array, "N Q"], precision: Float[Array, "N Q Q"], marginals: JointMarginals
-) -> Float[Array, "N"]:
+    linear: RowLatents, precision: Float[Array, "N Q Q"], marginals: JointMarginals
+) -> PerRow:
     """Log E exp(linear' f - f' precision f / 2), 1 + root' precision root positive."""
     mean, root = marginals.mean, marginals.root()
     turned_root = jnp.swapaxes(root, 1, 2)

@@ -23,7 +23,7 @@ from latentgp.representations.needs import Needs
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowLatents, Scalar
 
 
 class LaplaceRule(SiteRule):
@@ -71,14 +71,14 @@ class LaplaceRule(SiteRule):
         return False
 
     def terms(
-        self, sites: Sites, target: Any, marginals: AnyMarginals, offset: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
+        self, sites: Sites, target: Any, marginals: AnyMarginals, offset: RowLatents
+    ) -> PerRow:
         """The log density of y given the mean of f, and the row's part of that of the mean of g."""
         f = marginals.mean + offset
         terms = target.expected(type(marginals).known(f))
         return terms - 0.5 * jnp.sum(marginals.mean * sites.slope(f), axis=1)
 
-    def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
+    def objective(self, terms: PerRow, posterior: LatentPosterior) -> Scalar:
         """The log density of the latents, but for the constant of their prior."""
         return jnp.sum(terms)
 
@@ -107,11 +107,11 @@ class LaplaceRule(SiteRule):
 
 
 def derivatives(
-    likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"]
-) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q"]]:
+    likelihood: Likelihood, rows: Rows, f: RowLatents
+) -> tuple[PerRow, RowLatents, RowLatents]:
     """Log p(y | f), its gradient, and the diagonal of its second derivative in f."""
 
-    def of_row(y: Array, f: Float[Array, "Q"], side: SideInformation) -> tuple[Array, ...]:
+    def of_row(y: Array, f: Latents, side: SideInformation) -> tuple[Array, ...]:
         def value(f):
             return likelihood.log_prob(y, f, side)
 
@@ -126,11 +126,11 @@ def derivatives(
 
 
 def joint_derivatives(
-    likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"]
-) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q Q"]]:
+    likelihood: Likelihood, rows: Rows, f: RowLatents
+) -> tuple[PerRow, RowLatents, Float[Array, "N Q Q"]]:
     """Log p(y | f), its gradient, and its whole second derivative in the latents of a row."""
 
-    def of_row(y: Array, f: Float[Array, "Q"], side: SideInformation) -> tuple[Array, ...]:
+    def of_row(y: Array, f: Latents, side: SideInformation) -> tuple[Array, ...]:
         def value(f):
             return likelihood.log_prob(y, f, side)
 

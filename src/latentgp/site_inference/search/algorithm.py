@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Int, Key
 
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.models import LatentGP
@@ -29,7 +29,7 @@ from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.search.anderson import Update, residual_norm
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, RowLatents, Scalar
 
 # Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
 _FINAL_TOLERANCE = 1e-9
@@ -56,15 +56,15 @@ class SiteStep(NamedTuple):
     """
 
     posterior: LatentPosterior
-    bound: Float[Array, ""]
-    merit: Float[Array, ""]
+    bound: Scalar
+    merit: Scalar
     update: Update
 
 
 class SiteInfo(NamedTuple):
     """Information about an update: the bound of the posterior before it, in nats."""
 
-    bound: Float[Array, ""]
+    bound: Scalar
 
 
 class SiteInference(eqx.Module):
@@ -219,7 +219,7 @@ class SiteInference(eqx.Module):
         sites = jax.lax.fori_loop(0, rule.first_updates, update, none)
         return sites.weighted(rows.weights)
 
-    def no_sites(self, like: Float[Array, "N Q"]) -> Sites:
+    def no_sites(self, like: RowLatents) -> Sites:
         """Factors of one, of the rule's kind."""
         return CoupledSites.none(like) if self.rule.coupled else GaussianSites.none(like)
 
@@ -240,7 +240,7 @@ def rows_of(data: Data) -> Rows:
     return Rows(data.y, data.weights, data.side_information)
 
 
-def prior_mean(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
+def prior_mean(model: LatentGP, data: Data) -> RowLatents:
     """Prior means of f at the rows."""
     shape = (data.X.shape[0], model.likelihood.latent_size)
     return jnp.broadcast_to(model.mean(data.X), shape)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from latentgp.likelihoods.base import AnyMarginals
 from latentgp.sites.coupled import Sites
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 # Of many rows and latents fewer: the history is what takes most memory there.
 _UPDATES_KEPT, _UPDATES_KEPT_OF_MANY = 8, 2
@@ -58,7 +58,7 @@ class History(NamedTuple):
 
 
 def accelerated(
-    history: History, update: Update, step_size: float | Float[Array, ""], *, signed: bool = False
+    history: History, update: Update, step_size: float | Scalar, *, signed: bool = False
 ) -> Any:
     """Anderson-accelerated step: the secant with the smallest residual, then a step from there.
 
@@ -79,7 +79,7 @@ def accelerated(
     return moved if signed else moved.proper()
 
 
-def residual_norm(update: Update) -> Float[Array, ""]:
+def residual_norm(update: Update) -> Scalar:
     """Squared length of a plain update: about twice the KL divergence between its marginals."""
     return jnp.sum(update.sites.white(_residual(update), update.marginals) ** 2)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
@@ -16,7 +16,7 @@ from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import SiteInference, SiteStep, site_form
 from latentgp.site_inference.search.anderson import History, Update, accelerated
 from latentgp.sites.coupled import Sites
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 _SHORTEST_STEP = 0.02
 
@@ -33,8 +33,8 @@ class FixedPoint(NamedTuple):
     """
 
     best: SiteStep
-    step_size: Float[Array, ""]
-    change: Float[Array, ""]
+    step_size: Scalar
+    change: Scalar
     updates: Int[Array, ""]
 
     @property
@@ -69,7 +69,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     def at(sites: Sites) -> SiteStep:
         return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
 
-    def moved(history: History, update: Update, step_size: Float[Array, ""]) -> Sites:
+    def moved(history: History, update: Update, step_size: Scalar) -> Sites:
         if not rule.accelerates(likelihood):
             return update.sites.damped(update.target, step_size)
         return accelerated(history, update, step_size, signed=rule.signed(likelihood))

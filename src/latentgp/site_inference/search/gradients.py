@@ -17,7 +17,7 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 def slope_of_sites(
@@ -50,7 +50,7 @@ def slope_of_rows(
     """The derivative in a model of the sum over rows of terms of theirs."""
 
     def add_rows(in_model: LatentGP, rows: Any, real: Bool[Array, "B"]) -> tuple[LatentGP, None]:
-        def total(model: LatentGP) -> Float[Array, ""]:
+        def total(model: LatentGP) -> Scalar:
             return jnp.sum(jnp.where(real, terms(model, rows), 0.0))
 
         return jax.tree.map(jnp.add, in_model, jax.grad(total)(model)), None

@@ -21,7 +21,7 @@ from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, 
 from latentgp.site_inference.search.fixed_point import FixedPoint
 from latentgp.site_inference.search.gradients import slope_of_rows, with_kernel
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, RowLatents, Scalar
 
 _MISSED = 1e-6  # of a residual, relative
 
@@ -31,7 +31,7 @@ class Mode(NamedTuple):
 
     sites: Any
     posterior: LatentPosterior
-    evidence: Float[Array, ""]
+    evidence: Scalar
 
 
 @Program
@@ -56,7 +56,7 @@ def mode_of(
 
 def slope_at_mode(
     algorithm: SiteInference, rule: SiteRule, model: LatentGP, data: Data, ascended: FixedPoint
-) -> tuple[Float[Array, ""], LatentGP]:
+) -> tuple[Scalar, LatentGP]:
     """Laplace's evidence and its derivative, with the implicit term of the mode.
 
     The mode moves with the hyper-parameters as the posterior mean does while the sites are held,
@@ -74,7 +74,7 @@ def slope_at_mode(
     mean, variance = marginals  # covariances, where sites couple latents
     move = representation.linearised(mode.posterior, data.X, own)
 
-    def half_weighted_curvature(f: Float[Array, "N Q"]) -> Float[Array, ""]:
+    def half_weighted_curvature(f: RowLatents) -> Scalar:
         own = exact.new_sites(model, rows, type(marginals)(f, variance), mode.sites)
         return -0.5 * jnp.sum(own.precision * jax.lax.stop_gradient(variance))
 
@@ -85,7 +85,7 @@ def slope_at_mode(
     in_kernel, shift = move(along)
     through_kernel = jax.tree.map(jnp.add, pullback.kernel, in_kernel)
 
-    def pull(linear: Float[Array, "N Q"], mean: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def pull(linear: RowLatents, mean: RowLatents) -> RowLatents:
         return mode.sites._replace(linear=linear).slope(mean)
 
     held, moved = jax.jvp(pull, (mode.sites.linear, mean), (along, shift))
@@ -107,10 +107,10 @@ def _with_ties(
     model: LatentGP,
     rows: Rows,
     sites: Any,
-    mean: Float[Array, "N Q"],
-    move: Callable[[Float[Array, "N Q"]], Float[Array, "N Q"]],
-    along: Float[Array, "N Q"],
-) -> Float[Array, "N Q"]:
+    mean: RowLatents,
+    move: Callable[[RowLatents], RowLatents],
+    along: RowLatents,
+) -> RowLatents:
     """Direction of the linear terms where the likelihood couples the latents of a row.
 
     The mode then moves by (I + K H)^-1 with the whole second derivative -H of log p(y | f), while
@@ -118,16 +118,16 @@ def _with_ties(
     posterior covariance given the sites. Where iterations miss it the gradient is not a number.
     """
 
-    def slope(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def slope(f: RowLatents) -> RowLatents:
         linear, precision, _ = exact.new_sites(model, rows, Marginals(f, jnp.ones_like(f)), sites)
         return linear - precision * f
 
     _, curve = jax.linearize(slope, mean)
 
-    def by_covariance(_: Any, direction: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def by_covariance(_: Any, direction: RowLatents) -> RowLatents:
         return move(direction)
 
-    def untied(direction: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def untied(direction: RowLatents) -> RowLatents:
         # S is its own transpose, which representations that iterate cannot be asked for.
         moved = linear_call(by_covariance, by_covariance, (), direction)
         return direction - (curve(moved) + sites.precision * moved)

@@ -28,7 +28,7 @@ from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
 from latentgp.site_inference.search.laplace_evidence import mode_of, slope_at_mode
 from latentgp.sites.coupled import Sites
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class Evaluation(NamedTuple):
@@ -43,12 +43,12 @@ class Evaluation(NamedTuple):
         change: of the bound in the last update, relative.
     """
 
-    value: Float[Array, ""]
-    bound: Float[Array, ""]
+    value: Scalar
+    bound: Scalar
     gradient: Float[Array, "H"]
     sites: Sites
     updates: Int[Array, ""]
-    change: Float[Array, ""]
+    change: Scalar
 
 
 @Program
@@ -130,7 +130,7 @@ def _evaluate_ascended(
 
 def slope_at(
     algorithm: SiteInference, model: LatentGP, data: Data, ascended: FixedPoint
-) -> tuple[Float[Array, ""], LatentGP]:
+) -> tuple[Scalar, LatentGP]:
     """The bound where an ascent has ended, in nats, and its derivative in the model."""
     at_the_mode = algorithm.rule.at_the_mode()
     if at_the_mode is not None:
@@ -140,7 +140,7 @@ def slope_at(
 
 def _slope_at_fixed_point(
     algorithm: SiteInference, model: LatentGP, data: Data, ascended: FixedPoint
-) -> tuple[Float[Array, ""], LatentGP]:
+) -> tuple[Scalar, LatentGP]:
     """Gradient of the bound (or approximate evidence) where it is stationary in the sites."""
     posterior, bound, _, update = ascended.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
@@ -166,9 +166,9 @@ class ConvergedPosterior(NamedTuple):
 
     posterior: LatentPosterior
     sites: Sites
-    bound: Float[Array, ""]
+    bound: Scalar
     updates: Int[Array, ""]
-    change: Float[Array, ""]
+    change: Scalar
     improper_cavities: Int[Array, ""]
 
 
@@ -247,22 +247,22 @@ def _evaluate_sums(
 
 
 @Program
-def _slope_of_sums(sums: RowsAsSums, model: LatentGP) -> tuple[Float[Array, ""], LatentGP]:
+def _slope_of_sums(sums: RowsAsSums, model: LatentGP) -> tuple[Scalar, LatentGP]:
     """The bound from sums, and its derivative in the model."""
     return jax.value_and_grad(sums.evidence)(model)
 
 
 @Program
 def _with_prior(
-    space: ParameterSpace, vector: Float[Array, "H"], bound: Float[Array, ""], in_model: LatentGP
-) -> tuple[Float[Array, ""], Float[Array, "H"]]:
+    space: ParameterSpace, vector: Float[Array, "H"], bound: Scalar, in_model: LatentGP
+) -> tuple[Scalar, Float[Array, "H"]]:
     """Bound plus log prior, and its derivative in the unconstrained vector."""
     _, pull_model = jax.vjp(space.to_model, vector)
     log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
     return bound + log_prior, pull_model(in_model)[0] + in_prior
 
 
-def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
+def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Scalar:
     """The log evidence (or its collapsed bound) where sites are the likelihood itself, in nats."""
     return _exact(algorithm, model, data).bound
 
@@ -284,6 +284,6 @@ def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> ConvergedPo
     )
 
 
-def _one_update(bound: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+def _one_update(bound: Scalar) -> tuple[Int[Array, ""], Scalar]:
     """Number of updates and change in the last one, where sites are the likelihood itself."""
     return jnp.ones((), jnp.int32), jnp.zeros_like(bound)

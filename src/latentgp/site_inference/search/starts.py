@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from latentgp.likelihoods.base import JointMarginals, Marginals
 from latentgp.likelihoods.row_modes import is_concave, row_modes
@@ -28,7 +27,7 @@ from latentgp.site_inference.search.profiled_bound import (
     initial_sites,
 )
 from latentgp.sites.coupled import Sites
-from latentgp.typing import Array
+from latentgp.typing import RowLatents
 
 GAIN = 0.01  # nats, of another end that is taken
 
@@ -60,9 +59,7 @@ def raised(
     return other if is_higher(other.bound, reached.bound) else reached
 
 
-def best_latents(
-    algorithm: SiteInference, model: LatentGP, data: Data
-) -> Float[Array, "N Q"] | None:
+def best_latents(algorithm: SiteInference, model: LatentGP, data: Data) -> RowLatents | None:
     """Posterior means of f at the rows at an end above that from the first sites; None if none is.
 
     Where other methods than by sites start.
@@ -77,7 +74,7 @@ def best_latents(
 @Program
 def means_at_rows(
     algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
-) -> Float[Array, "N Q"]:
+) -> RowLatents:
     """Posterior means of f at the rows given sites."""
     offset = prior_mean(model, data)
     about = sites.about(offset)

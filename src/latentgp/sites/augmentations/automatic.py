@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Key, PyTree
 from numpyro.distributions import Distribution
 
 from latentgp.errors import InputError
@@ -24,7 +24,7 @@ from latentgp.likelihoods.scale_mixture import (
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.augmentations.base import Augmentation, augmentation_of
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents
 
 _RADII = np.logspace(-4, 4, 49)
 _ORDERS = 8
@@ -52,21 +52,17 @@ class Automatic(Augmentation[ScaleMixture]):
         value = form.log_constant + form.linear * mean[:, 0] + self.likelihood.log_phi(tilt)
         return GaussianSites.worth(value, sites.linear, sites.precision, marginals)
 
-    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
+    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> PyTree:
         return self.law(f).sample(key)
 
-    def conditional_sites(
-        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
-    ) -> GaussianSites:
+    def conditional_sites(self, auxiliary: PyTree, f: RowLatents, block: Block) -> GaussianSites:
         return _sites_given(self._form(), auxiliary)
 
-    def log_conditional(
-        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
-    ) -> Float[Array, "N"]:
+    def log_conditional(self, auxiliary: PyTree, f: RowLatents, block: Block) -> PerRow:
         tilt = squared_norm(self._form(), f[:, 0])
         return -tilt * auxiliary - self.likelihood.log_phi(tilt)
 
-    def law(self, f: Float[Array, "N Q"]) -> Distribution:
+    def law(self, f: RowLatents) -> Distribution:
         """P(w | y, f), N laws."""
         return self.likelihood.auxiliary_law(squared_norm(self._form(), f[:, 0]))
 
@@ -81,7 +77,7 @@ def _(likelihood: ScaleMixture) -> Augmentation:
     return Automatic()
 
 
-def _sites_given(form: Form, w: Float[Array, "N"]) -> GaussianSites:
+def _sites_given(form: Form, w: PerRow) -> GaussianSites:
     return GaussianSites(
         (form.linear + w * form.beta)[:, None],
         (2 * w * form.gamma)[:, None],

@@ -8,12 +8,12 @@ from functools import singledispatch
 from typing import Generic, TypeVar
 
 import equinox as eqx
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Key, PyTree
 
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.modules import Module
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents
 
 LikelihoodT = TypeVar("LikelihoodT", bound=Likelihood)
 AugmentationT = TypeVar("AugmentationT", bound="Augmentation")
@@ -47,13 +47,11 @@ class Augmentation(Module, Generic[LikelihoodT]):
         """
 
     @abstractmethod
-    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
+    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> PyTree:
         """Auxiliary variables of the block's conditional: one draw of p(w | y, f) a row."""
 
     @abstractmethod
-    def conditional_sites(
-        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
-    ) -> GaussianSites:
+    def conditional_sites(self, auxiliary: PyTree, f: RowLatents, block: Block) -> GaussianSites:
         """The rows as functions of the block's latents, given w and the other latents.
 
         Columns outside the block are zero. `log_constant` is such that the site is
@@ -61,9 +59,7 @@ class Augmentation(Module, Generic[LikelihoodT]):
         """
 
     @abstractmethod
-    def log_conditional(
-        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
-    ) -> Float[Array, "N"]:
+    def log_conditional(self, auxiliary: PyTree, f: RowLatents, block: Block) -> PerRow:
         """Log p(w | y, f) with respect to a measure on w that does not depend on f."""
 
     def fits(self, likelihood: Likelihood) -> bool:
@@ -74,7 +70,7 @@ class Augmentation(Module, Generic[LikelihoodT]):
         """Groups of latents updated together, in order; all at once unless overridden."""
         return (tuple(range(likelihood.latent_size)),)
 
-    def starting_variance(self, prior: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def starting_variance(self, prior: RowLatents) -> RowLatents:
         """Variance of f that the first sites are made for; the prior's unless overridden."""
         return prior
 

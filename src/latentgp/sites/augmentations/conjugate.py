@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Key, PyTree
 
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.least_squares import LeastSquares
 from latentgp.sites.augmentations.base import Augmentation, augmentation_of
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents
 
 
 class Conjugate(Augmentation[Gaussian | LeastSquares]):
@@ -33,17 +33,13 @@ class Conjugate(Augmentation[Gaussian | LeastSquares]):
         constants = -0.5 * (jnp.log(2 * jnp.pi * noise) + y**2 / noise)
         return GaussianSites(y / noise, 1 / noise, jnp.sum(constants, axis=1))
 
-    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
+    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> PyTree:
         return ()
 
-    def conditional_sites(
-        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
-    ) -> GaussianSites:
+    def conditional_sites(self, auxiliary: PyTree, f: RowLatents, block: Block) -> GaussianSites:
         return self.expected_sites(Marginals.known(f))
 
-    def log_conditional(
-        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
-    ) -> Float[Array, "N"]:
+    def log_conditional(self, auxiliary: PyTree, f: RowLatents, block: Block) -> PerRow:
         return jnp.zeros_like(self.rows.y)
 
     @property

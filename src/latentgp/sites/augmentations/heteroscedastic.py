@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln, xlogy
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Key, PyTree
 
 from latentgp.distributions import sample_poisson, sample_polya_gamma
 from latentgp.likelihoods.base import Likelihood, Marginals
@@ -28,7 +28,7 @@ from latentgp.sites.augmentations.polya_gamma import (
     logistic_bound,
 )
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents, Scalar
 
 _NOISE: Block = (1,)
 _SIGNAL: Block = (0,)
@@ -37,9 +37,9 @@ _SIGNAL: Block = (0,)
 class NoiseAuxiliary(NamedTuple):
     """Variables of the noise's block: precisions w, counts and Pólya-Gamma variables, (N,)."""
 
-    w: Float[Array, "N"]
-    counts: Float[Array, "N"]
-    polya_gamma: Float[Array, "N"]
+    w: PerRow
+    counts: PerRow
+    polya_gamma: PerRow
 
 
 class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
@@ -75,7 +75,7 @@ class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
         precision = jnp.stack([signal, noise], axis=1)
         return GaussianSites.worth(value, linear, precision, marginals)
 
-    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
+    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> PyTree:
         likelihood, rows = self.likelihood, self.rows
         key_w, key_counts, key_gamma = jax.random.split(key, 3)
         square = likelihood.maximal_precision * (rows.y - f[:, 0]) ** 2
@@ -86,9 +86,7 @@ class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
         counts = sample_poisson(key_counts, rate)
         return NoiseAuxiliary(w, counts, sample_polya_gamma(key_gamma, 0.5 + counts, f[:, 1]))
 
-    def conditional_sites(
-        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
-    ) -> GaussianSites:
+    def conditional_sites(self, auxiliary: PyTree, f: RowLatents, block: Block) -> GaussianSites:
         likelihood, rows = self.likelihood, self.rows
         none = jnp.zeros_like(rows.y)
         if block == _SIGNAL:
@@ -108,9 +106,7 @@ class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
             constant - (0.5 + counts) * jnp.log(2.0),
         )
 
-    def log_conditional(
-        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
-    ) -> Float[Array, "N"]:
+    def log_conditional(self, auxiliary: PyTree, f: RowLatents, block: Block) -> PerRow:
         likelihood, rows = self.likelihood, self.rows
         square, g = likelihood.maximal_precision * (rows.y - f[:, 0]) ** 2, f[:, 1]
         tilt = square * jax.nn.sigmoid(g)
@@ -130,6 +126,6 @@ def _(likelihood: Heteroscedastic) -> Augmentation:
     return HeteroscedasticAugmentation()
 
 
-def _log_scale(likelihood: Heteroscedastic) -> Float[Array, ""]:
+def _log_scale(likelihood: Heteroscedastic) -> Scalar:
     """Log of C times the root of the greatest precision."""
     return likelihood.log_density_at_zero() + 0.5 * jnp.log(likelihood.maximal_precision)

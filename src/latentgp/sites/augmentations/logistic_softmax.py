@@ -17,7 +17,7 @@ from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.multiclass import LogisticSoftmaxLikelihood
 from latentgp.sites.augmentations.base import Augmentation, augmentation_of
 from latentgp.sites.augmentations.polya_gamma import LogisticPowers, Powers
-from latentgp.typing import Array
+from latentgp.typing import Array, Latents, PerRow, RowLatents
 
 _NEWTON_STEPS = 12
 
@@ -37,19 +37,19 @@ class NegativeMultinomialPolyaGamma(LogisticPowers[LogisticSoftmaxLikelihood]):
             constant = constant + (1 - jnp.sum(chosen, axis=1)) * absent[1]
         return Powers(chosen, jnp.zeros_like(chosen), constant)
 
-    def log_generating(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def log_generating(self, rest: RowLatents) -> PerRow:
         return -jnp.log(self._no_count(rest))
 
-    def draw_counts(self, f: Float[Array, "N Q"], key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def draw_counts(self, f: RowLatents, key: Key[Array, ""]) -> RowLatents:
         chances, none = self._shares() * jax.nn.sigmoid(-f), self._no_count(jax.nn.sigmoid(f))
         return sample_negative_multinomial(key, jnp.ones_like(self.rows.y), chances, none)
 
-    def log_counts(self, counts: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def log_counts(self, counts: RowLatents) -> PerRow:
         """Not normalised: with D = 0 the counts have no proper law (as lambda has not)."""
         ways = gammaln(1 + jnp.sum(counts, axis=1)) - jnp.sum(gammaln(counts + 1), axis=1)
         return ways + jnp.sum(counts * jnp.log(self._shares()), axis=1)
 
-    def _theta(self) -> Float[Array, "Q"]:
+    def _theta(self) -> Latents:
         return jnp.asarray(self.likelihood.class_weights, self.rows.y.dtype)
 
     def _pinned(self) -> Float[Array, "*#N"]:
@@ -62,7 +62,7 @@ class NegativeMultinomialPolyaGamma(LogisticPowers[LogisticSoftmaxLikelihood]):
         theta = self._theta()
         return theta / (self._pinned()[..., None] + jnp.sum(theta))
 
-    def _no_count(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def _no_count(self, rest: RowLatents) -> PerRow:
         """1 - sum_j theta_j s_j / S, from rest = 1 - s: the chance of no further count."""
         theta, pinned = self._theta(), self._pinned()
         return (rest @ theta + pinned) / (pinned + jnp.sum(theta))
@@ -75,9 +75,7 @@ class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
     alpha = 1 + sum of their means is solved for by Newton's method, the inner loop.
     """
 
-    def expected_counts(
-        self, s: Float[Array, "N Q"], rest: Float[Array, "N Q"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N"]]:
+    def expected_counts(self, s: RowLatents, rest: RowLatents) -> tuple[RowLatents, PerRow]:
         chances, none = self._shares() * s, self._no_count(rest)
         total = jnp.sum(chances, axis=1)
         alpha = jax.lax.stop_gradient(_shape_of_lambda(total, none))
@@ -96,7 +94,7 @@ def _(likelihood: LogisticSoftmaxLikelihood) -> Augmentation:
     return NegativeMultinomialPolyaGamma()
 
 
-def _shape_of_lambda(total: Float[Array, "N"], none: Float[Array, "N"]) -> Float[Array, "N"]:
+def _shape_of_lambda(total: PerRow, none: PerRow) -> PerRow:
     """The alpha with alpha = 1 + total exp(digamma(alpha)), by Newton's method.
 
     exp(digamma(alpha)) is about alpha - 1/2, which gives the start; none = 1 - total.

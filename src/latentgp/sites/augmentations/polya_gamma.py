@@ -31,7 +31,7 @@ from latentgp.likelihoods.counts import (
 )
 from latentgp.sites.augmentations.base import Augmentation, LikelihoodT, augmentation_of
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents
 
 _TINY = 1e-30
 
@@ -45,16 +45,16 @@ class Powers(NamedTuple):
         log_constant: shape (N,).
     """
 
-    positive: Float[Array, "N Q"]
-    negative: Float[Array, "N Q"]
-    log_constant: Float[Array, "N"]
+    positive: RowLatents
+    negative: RowLatents
+    log_constant: PerRow
 
 
 class Auxiliary(NamedTuple):
     """Auxiliary variables: counts n, and Pólya-Gamma variables given them, shapes (N, Q)."""
 
-    counts: Float[Array, "N Q"]
-    polya_gamma: Float[Array, "N Q"]
+    counts: RowLatents
+    polya_gamma: RowLatents
 
 
 class LogisticPowers(Augmentation[LikelihoodT]):
@@ -70,20 +70,18 @@ class LogisticPowers(Augmentation[LikelihoodT]):
         """The known exponents."""
 
     @abstractmethod
-    def log_generating(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def log_generating(self, rest: RowLatents) -> PerRow:
         """Log E prod_q s_q^n_q of the counts, as a function of rest = 1 - s."""
 
     @abstractmethod
-    def draw_counts(self, f: Float[Array, "N Q"], key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def draw_counts(self, f: RowLatents, key: Key[Array, ""]) -> RowLatents:
         """Counts of their law given f: proportional to p(n) prod_q sigmoid(-f_q)^n_q."""
 
     @abstractmethod
-    def log_counts(self, counts: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def log_counts(self, counts: RowLatents) -> PerRow:
         """Log p(n) of the law that is not tilted."""
 
-    def expected_counts(
-        self, s: Float[Array, "N Q"], rest: Float[Array, "N Q"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N"]]:
+    def expected_counts(self, s: RowLatents, rest: RowLatents) -> tuple[RowLatents, PerRow]:
         """Mean counts under their optimal law, and the bound on the log generating function."""
 
         def total(rest):
@@ -93,7 +91,7 @@ class LogisticPowers(Augmentation[LikelihoodT]):
         slope, values = jax.grad(total, has_aux=True)(rest)
         return -s * slope, values
 
-    def starting_variance(self, prior: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def starting_variance(self, prior: RowLatents) -> RowLatents:
         """Zero: first sites made for a wide prior lead to a poor stationary point.
 
         There precisions are so small, E f^2 being large, that the data tell next to nothing.
@@ -111,16 +109,14 @@ class LogisticPowers(Augmentation[LikelihoodT]):
         precision = (positive + negative) * expected_polya_gamma(jnp.sqrt(mean**2 + variance))
         return GaussianSites.worth(value, linear, precision, marginals)
 
-    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> Auxiliary:
+    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> Auxiliary:
         key_counts, key_gamma = jax.random.split(key)
         powers = self.powers()
         counts = self.draw_counts(f, key_counts)
         shape = powers.positive + powers.negative + counts
         return Auxiliary(counts, sample_polya_gamma(key_gamma, shape, f))
 
-    def conditional_sites(
-        self, auxiliary: Auxiliary, f: Float[Array, "N Q"], block: Block
-    ) -> GaussianSites:
+    def conditional_sites(self, auxiliary: Auxiliary, f: RowLatents, block: Block) -> GaussianSites:
         counts, polya_gamma = auxiliary
         positive, negative, constant = self.powers()
         negative = negative + counts
@@ -128,9 +124,7 @@ class LogisticPowers(Augmentation[LikelihoodT]):
         constant = constant - jnp.log(2.0) * jnp.sum(positive + negative, axis=1)
         return GaussianSites(0.5 * (positive - negative), polya_gamma, constant)
 
-    def log_conditional(
-        self, auxiliary: Auxiliary, f: Float[Array, "N Q"], block: Block
-    ) -> Float[Array, "N"]:
+    def log_conditional(self, auxiliary: Auxiliary, f: RowLatents, block: Block) -> PerRow:
         """With respect to the counting measure times PG(a + b + n, 0), whose density cancels."""
         counts, polya_gamma = auxiliary
         positive, negative, _ = self.powers()
@@ -155,13 +149,13 @@ class PolyaGamma(LogisticPowers[Likelihood]):
     def powers(self) -> Powers:
         return known_powers(self.likelihood, self.rows)
 
-    def log_generating(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def log_generating(self, rest: RowLatents) -> PerRow:
         return jnp.zeros_like(self.rows.y)
 
-    def draw_counts(self, f: Float[Array, "N Q"], key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def draw_counts(self, f: RowLatents, key: Key[Array, ""]) -> RowLatents:
         return jnp.zeros_like(f)
 
-    def log_counts(self, counts: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def log_counts(self, counts: RowLatents) -> PerRow:
         return jnp.zeros_like(self.rows.y)
 
 
@@ -204,13 +198,13 @@ class PoissonPolyaGamma(LogisticPowers[ScaledLogisticPoisson]):
         constant = y * jnp.log(self.likelihood.maximal_rate) - gammaln(y + 1)
         return Powers(y[:, None], jnp.zeros_like(y)[:, None], constant)
 
-    def log_generating(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def log_generating(self, rest: RowLatents) -> PerRow:
         return -self.likelihood.maximal_rate * rest[:, 0]
 
-    def draw_counts(self, f: Float[Array, "N Q"], key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def draw_counts(self, f: RowLatents, key: Key[Array, ""]) -> RowLatents:
         return sample_poisson(key, self.likelihood.maximal_rate * jax.nn.sigmoid(-f))
 
-    def log_counts(self, counts: Float[Array, "N Q"]) -> Float[Array, "N"]:
+    def log_counts(self, counts: RowLatents) -> PerRow:
         rate, n = self.likelihood.maximal_rate, counts[:, 0]
         return n * jnp.log(rate) - rate - gammaln(n + 1)
 
@@ -249,9 +243,7 @@ def expected_sigmoids(
     return s, jnp.maximum((jnp.exp(-tilt) - jnp.expm1(-half)) / normaliser, _TINY)
 
 
-def logistic_bound(
-    positive: Float[Array, "N Q"], negative: Float[Array, "N Q"], marginals: Marginals
-) -> Float[Array, "N"]:
+def logistic_bound(positive: RowLatents, negative: RowLatents, marginals: Marginals) -> PerRow:
     """Bound on E sum_q a_q log sigmoid(f_q) + b_q log sigmoid(-f_q) (Jaakkola & Jordan 2000)."""
     mean, variance = marginals
     tilt = jnp.sqrt(mean**2 + variance)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Key
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.modules import Module
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 Optimiser = Literal["adagrad", "adam"]
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8  # Kingma & Ba 2015
@@ -63,7 +63,7 @@ class Ascent(Module):
 
     evidence: SolvedEvidence
     optimiser: Optimiser = eqx.field(static=True)
-    step_size: Float[Array, ""]
+    step_size: Scalar
     lower: Float[Array, "H"]
     upper: Float[Array, "H"]
 

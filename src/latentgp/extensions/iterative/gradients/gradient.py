@@ -32,7 +32,7 @@ from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, Scalar
 
 _FEATURES = 1024  # of a path
 _COPIES = 4  # of an unbiased solution: two pairs, whose difference tells their variance
@@ -80,8 +80,8 @@ class StandardisedTargets(NamedTuple):
     """
 
     system: System
-    target: Float[Array, "N"]
-    constant: Float[Array, ""]
+    target: PerRow
+    constant: Scalar
 
 
 class SolvedEvidence(Module):
@@ -128,7 +128,7 @@ class SolvedEvidence(Module):
         noise = draw(key_noise, (size, self.solves.probes), self.data.X.dtype)
         return Probes(noise, random_rows(key_rows, size, min(size, rank)), seed)
 
-    def _paths(self, vector: Float[Array, "H"], scale: Float[Array, "N"], probes: Probes) -> Array:
+    def _paths(self, vector: Float[Array, "H"], scale: PerRow, probes: Probes) -> Array:
         """Draws of the standardised targets, by random features that length-scales stretch."""
         model = self.space.to_model(vector)
 
@@ -245,7 +245,7 @@ class SolvedEvidence(Module):
 
 def _nystrom_forms(
     system: System, rows: Int[Array, "M"], t: Float[Array, "N S"]
-) -> tuple[Float[Array, "S"], Float[Array, ""]]:
+) -> tuple[Float[Array, "S"], Scalar]:
     """Forms t' P t of columns, and log |P|, of the Nyström preconditioner, differentiable."""
     factor = system.scale[:, None] * nystrom_factor(system.covariance, rows)
     inner = factor.T @ (factor / system.added[:, None]) + jnp.eye(factor.shape[1])

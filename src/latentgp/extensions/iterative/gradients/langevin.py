@@ -12,7 +12,7 @@ from latentgp.extensions.chains.loop import Draw, Transition
 from latentgp.extensions.chains.target import Coefficients
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 _FARTHEST = 1.0  # deviations of the metric that the drift of one step may go
 
@@ -36,8 +36,8 @@ class LangevinState(NamedTuple):
     solution: Float[Array, "N S"]
     iteration: Int[Array, ""]
     spread: Float[Array, "H H"]
-    ratio: Float[Array, ""]
-    step_size: Float[Array, ""]
+    ratio: Scalar
+    step_size: Scalar
     frozen: Bool[Array, ""]
 
 
@@ -66,12 +66,12 @@ class LangevinSampler(Transition):
     evidence: SolvedEvidence
     mode: Float[Array, "H"]
     root: Float[Array, "H H"]
-    scale: Float[Array, ""]
-    delay: Float[Array, ""]
-    power: Float[Array, ""]
+    scale: Scalar
+    delay: Scalar
+    power: Scalar
     redraw: Int[Array, ""]
     batch: Int[Array, ""]
-    threshold: Float[Array, ""]
+    threshold: Scalar
 
     def init(self, key: Key[Array, ""]) -> LangevinState:
         vector = self.mode + self.root @ jax.random.normal(key, self.mode.shape)

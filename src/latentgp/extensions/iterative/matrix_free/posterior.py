@@ -21,7 +21,7 @@ from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 # New inputs are right-hand sides of one solve, so many at a time.
 _AT_ONCE = 64
@@ -79,7 +79,7 @@ class MatrixFreePosterior(LatentPosterior):
     """
 
     kernel: LatentKernel
-    X: Float[Array, "N D"]
+    X: Inputs
     solves: MatrixFreeSolves
     root: Float[Array, "#Q N"]
     weights: Float[Array, "Q N"]
@@ -87,17 +87,17 @@ class MatrixFreePosterior(LatentPosterior):
     solved: Float[Array, "#Q N S"]
     near: Float[Array, "#Q N S"]
     report: Report
-    log_evidence: Float[Array, ""]
-    error: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    log_evidence: Scalar
+    error: Scalar
+    jitter: Scalar
+    trace_term: Scalar
 
     @property
-    def evidence_error(self) -> Float[Array, ""]:
+    def evidence_error(self) -> Scalar:
         return self.error
 
     @property
-    def kl(self) -> Float[Array, ""]:
+    def kl(self) -> Scalar:
         """Expected log sites less the log evidence; by N solves, when it is asked for."""
         variance = self.marginals(self.X).variance.T
         # Of B v = r: l m - w m^2 / 2 = m (l - w m) + w m^2 / 2, and l - w m are the weights.
@@ -113,14 +113,14 @@ class MatrixFreePosterior(LatentPosterior):
             return [(0, each[0], list(range(len(self.weights))))]
         return [(q, each[q % len(each)], [q]) for q in range(len(self.root))]
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         return _mean(self, X)
 
-    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+    def marginals(self, X: Inputs) -> Marginals:
         """Means, and variances by a solve for each input and system."""
         return _marginals(self, X)
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         return _covariance(self, X)
 
     def telling_parts(self, number: int) -> "MatrixFreePosterior":
@@ -201,7 +201,7 @@ class MatrixFreePosterior(LatentPosterior):
 
 # Compiled, so that calls outside other programs compile nothing twice.
 @jax.jit
-def _mean(posterior: MatrixFreePosterior, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+def _mean(posterior: MatrixFreePosterior, X: Inputs) -> RowLatents:
     def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, Array]:
         blocks = [kernel.gram(posterior.X, x) for _, kernel, _ in posterior.systems]
         return carry, _means(posterior, blocks)
@@ -210,7 +210,7 @@ def _mean(posterior: MatrixFreePosterior, X: Float[Array, "N D"]) -> Float[Array
 
 
 @jax.jit
-def _marginals(posterior: MatrixFreePosterior, X: Float[Array, "N D"]) -> Marginals:
+def _marginals(posterior: MatrixFreePosterior, X: Inputs) -> Marginals:
     solves, prepared = posterior.solves, _prepared(posterior)
 
     def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, Marginals]:
@@ -230,7 +230,7 @@ def _marginals(posterior: MatrixFreePosterior, X: Float[Array, "N D"]) -> Margin
 
 
 @jax.jit
-def _covariance(posterior: MatrixFreePosterior, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+def _covariance(posterior: MatrixFreePosterior, X: Inputs) -> Float[Array, "Q N N"]:
     solves, prepared = posterior.solves, _prepared(posterior)
 
     def of_system(number: Any, kernel: Kernel, system: Any, near: Any) -> Float[Array, "N N"]:

@@ -32,7 +32,7 @@ from latentgp.representations.needs import Needs
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
 
 
 class MatrixFree(Representation):
@@ -113,11 +113,7 @@ class MatrixFree(Representation):
         check_ranges(self, **least, tolerance="(0, 1)")
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "MatrixFree":
         Needs(any_inputs=True).check("MatrixFree", kernel=kernel)
         few = len(X) <= self.exact_up_to
@@ -142,20 +138,18 @@ class MatrixFree(Representation):
         return dataclasses.replace(self, shared=form.shared, means_only=form.means_alone)
 
     def condition(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+        self, kernel: LatentKernel, X: Inputs, sites: GaussianSites
     ) -> MatrixFreePosterior:
         return _condition(self, kernel, X, sites)
 
-    def marginals_at_rows(
-        self, posterior: MatrixFreePosterior, X: Float[Array, "N D"]
-    ) -> Marginals:
+    def marginals_at_rows(self, posterior: MatrixFreePosterior, X: Inputs) -> Marginals:
         """By N solves for the variances, unless only means are asked for."""
         if self.means_only:
             return Marginals(posterior.mean_at_rows.T, posterior.variance_at_rows().T)
         return posterior.marginals(X)
 
     def pull_back(
-        self, posterior: MatrixFreePosterior, X: Float[Array, "N D"], sites: GaussianSites
+        self, posterior: MatrixFreePosterior, X: Inputs, sites: GaussianSites
     ) -> Pullback:
         """Estimates by the probe vectors: of the derivative in K, and of the variances at rows.
 
@@ -175,15 +169,15 @@ class MatrixFree(Representation):
         return Pullback(in_kernel, None, marginals)
 
     def linearised(
-        self, posterior: MatrixFreePosterior, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> Callable[[Float[Array, "N Q"]], tuple[LatentKernel, Float[Array, "N Q"]]]:
+        self, posterior: MatrixFreePosterior, X: Inputs, sites: GaussianSites
+    ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """By one more solve: along s the weights move by s - W^1/2 B^-1 W^1/2 K s."""
         prepared = [
             posterior.solves.prepared(kernel, X, posterior.root[q])
             for q, kernel, _ in posterior.systems
         ]
 
-        def move(along: Float[Array, "N Q"]) -> tuple[LatentKernel, Float[Array, "N Q"]]:
+        def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             parts, means = [], jnp.zeros_like(posterior.weights)
             for (q, kernel, latents), (system, near) in zip(
                 posterior.systems, prepared, strict=True
@@ -223,7 +217,7 @@ class MatrixFree(Representation):
 # Compiled, so that calls outside other programs compile nothing twice.
 @jax.jit
 def _condition(
-    representation: MatrixFree, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+    representation: MatrixFree, kernel: LatentKernel, X: Inputs, sites: GaussianSites
 ) -> MatrixFreePosterior:
     solves, each = representation.solves, distinct_kernels(kernel)
     once = representation.shared and not isinstance(kernel, OwnKernels)
@@ -263,12 +257,12 @@ def _condition(
 def _conditioned(
     solves: MatrixFreeSolves,
     kernel: Any,
-    X: Float[Array, "N D"],
+    X: Inputs,
     linear: Float[Array, "Q N"],
-    root: Float[Array, "N"],
+    root: PerRow,
     number: int,
     means_only: bool,
-) -> tuple[Float[Array, "Q N"], Float[Array, "Q N"], Float[Array, ""], ProbeSolves]:
+) -> tuple[Float[Array, "Q N"], Float[Array, "Q N"], Scalar, ProbeSolves]:
     """Weights and means of latent functions that share B, what the evidence gains, and probes.
 
     With l = W^1/2 r + l_0, as `Dense` splits it, and h = r - W^1/2 K l_0, weights are l_0 + W^1/2 v

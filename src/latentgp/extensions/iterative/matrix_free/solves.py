@@ -43,7 +43,7 @@ from latentgp.extensions.iterative.solvers.solution import CONVERGED, STALLED, S
 from latentgp.extensions.iterative.solvers.structured import Grid
 from latentgp.kernels import Kernel
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RowLatents
 
 SolverName = Literal["block", "conjugate-gradients"]
 Precision = Literal["double", "single"]
@@ -98,7 +98,7 @@ class MatrixFreeSolves(eqx.Module):
     precision: Precision = eqx.field(static=True, default="double")
     exact: bool = eqx.field(static=True, default=False)
 
-    def covariance(self, kernel: Kernel, X: Float[Array, "N D"]) -> Covariance:
+    def covariance(self, kernel: Kernel, X: Inputs) -> Covariance:
         """The Gram matrix of rows as an operator."""
         if self.grid is not None:
             return self.grid.covariance(kernel, X)
@@ -110,20 +110,14 @@ class MatrixFreeSolves(eqx.Module):
         return RoundedCovariance(TiledCovariance(kernel, X), in_single_precision(whole))
 
     def slope(
-        self,
-        kernel: Kernel,
-        X: Float[Array, "N D"],
-        left: Float[Array, "N S"],
-        right: Float[Array, "N S"],
+        self, kernel: Kernel, X: Inputs, left: Float[Array, "N S"], right: Float[Array, "N S"]
     ) -> Kernel:
         """Derivative of the sum of left * (K right) in the kernel."""
         if self.grid is not None:
             return self.grid.slope(kernel, X, left, right)
         return TiledCovariance(kernel, X).slope(left, right)
 
-    def prepared(
-        self, kernel: Kernel, X: Float[Array, "N D"], root: Float[Array, "N"]
-    ) -> tuple[System, Preconditioner]:
+    def prepared(self, kernel: Kernel, X: Inputs, root: PerRow) -> tuple[System, Preconditioner]:
         """B of rows whose sites have precisions root^2, and what it is preconditioned by."""
         system = site_system(self.covariance(kernel, X), root**2)
         return system, self._preconditioner(system)
@@ -156,12 +150,8 @@ class MatrixFreeSolves(eqx.Module):
         )
 
     def with_probes(
-        self,
-        system: System,
-        preconditioner: Preconditioner,
-        right: Float[Array, "N Q"],
-        number: Any,
-    ) -> tuple[Float[Array, "N Q"], ProbeSolves]:
+        self, system: System, preconditioner: Preconditioner, right: RowLatents, number: Any
+    ) -> tuple[RowLatents, ProbeSolves]:
         """B^-1 right, and with the same products solves of probe vectors and the log-determinant.
 
         Args:

@@ -14,7 +14,7 @@ from latentgp.errors import InputError
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.traced import compiled, is_plain
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 _BINS = 512
 _NODES = 16  # of a bin, for the logarithm
@@ -27,8 +27,8 @@ _UPDATES = 3  # of the noise, which depends on the density
 class LogDeterminantPosterior(NamedTuple):
     """A posterior mean and standard deviation."""
 
-    mean: Float[Array, ""]
-    standard_deviation: Float[Array, ""]
+    mean: Scalar
+    standard_deviation: Scalar
 
 
 def bayesian_log_determinant(
@@ -213,7 +213,7 @@ def _features(number: int) -> tuple[Float[np.ndarray, "moments B"], float]:
     return np.concatenate([first, np.diff(np.sin(k * ends), axis=1) / k]), float(ends[1])
 
 
-def _logs(lower: Float[Array, ""], upper: Float[Array, ""]) -> Float[Array, "B"]:
+def _logs(lower: Scalar, upper: Scalar) -> Float[Array, "B"]:
     """Integrals of log(c + h cos t) over the bins."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     width = np.pi / _BINS

@@ -24,7 +24,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
 )
 from latentgp.extensions.iterative.solvers.solution import Solution
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, Scalar
 
 
 class EvidenceEstimate(NamedTuple):
@@ -38,8 +38,8 @@ class EvidenceEstimate(NamedTuple):
         solution: A^-1 y in the first column, and A^-1 z of the probe vectors.
     """
 
-    value: Float[Array, ""]
-    standard_error: Float[Array, ""]
+    value: Scalar
+    standard_error: Scalar
     gradient: PyTree
     gradient_standard_error: PyTree
     solution: Solution
@@ -49,7 +49,7 @@ class EvidenceEstimate(NamedTuple):
 def log_evidence_by_solves(
     system_of: Callable[[PyTree], LinearOperator],
     parameters: PyTree,
-    y: Float[Array, "N"],
+    y: PerRow,
     key: Key[Array, ""],
     *,
     preconditioner: Callable[[Any], Preconditioner] | None = None,

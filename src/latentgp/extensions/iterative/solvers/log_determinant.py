@@ -18,14 +18,14 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
 from latentgp.extensions.iterative.solvers.solution import Solution, certified, norms
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class Estimate(NamedTuple):
     """A mean over probe vectors, with its standard error."""
 
-    value: Float[Array, ""]
-    standard_error: Float[Array, ""]
+    value: Scalar
+    standard_error: Scalar
 
 
 class SolutionRecord(NamedTuple):

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, Scalar
 
 # A tile and what is made of it stay in a core's cache.
 _TILE = 256
@@ -46,7 +46,7 @@ class Covariance(LinearOperator):
     """The Gram matrix K of N rows, without noise."""
 
     @abstractmethod
-    def diagonal(self) -> Float[Array, "N"]:
+    def diagonal(self) -> PerRow:
         """The prior variance at every row."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class StoredCovariance(Covariance):
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self.matrix @ right
 
-    def diagonal(self) -> Float[Array, "N"]:
+    def diagonal(self) -> PerRow:
         return jnp.diagonal(self.matrix)
 
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
@@ -110,7 +110,7 @@ class TiledCovariance(Covariance):
     """
 
     kernel: Kernel
-    X: Float[Array, "N D"]
+    X: Inputs
     tile: int = eqx.field(static=True, default=_TILE)
 
     @property
@@ -135,7 +135,7 @@ class TiledCovariance(Covariance):
             total, _ = jax.lax.scan(jax.checkpoint(above), total, _pairs(tiles))
         return total.reshape(tiles * width, -1)[: self.size]
 
-    def diagonal(self) -> Float[Array, "N"]:
+    def diagonal(self) -> PerRow:
         return self.kernel.diagonal(self.X)
 
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
@@ -224,7 +224,7 @@ class RoundedCovariance(Covariance):
     def exactly_times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self.exact.times(right)
 
-    def diagonal(self) -> Float[Array, "N"]:
+    def diagonal(self) -> PerRow:
         return self.exact.diagonal()
 
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
@@ -249,8 +249,8 @@ class System(LinearOperator):
     """
 
     covariance: Covariance
-    scale: Float[Array, "N"]
-    added: Float[Array, "N"]
+    scale: PerRow
+    added: PerRow
 
     @property
     def size(self) -> int:
@@ -281,7 +281,7 @@ class ShiftedOperator(LinearOperator):
     """A + shift I."""
 
     operator: LinearOperator
-    shift: Float[Array, ""]
+    shift: Scalar
 
     @property
     def size(self) -> int:
@@ -291,9 +291,7 @@ class ShiftedOperator(LinearOperator):
         return self.operator.times(right) + self.shift * right
 
 
-def noisy_system(
-    covariance: Covariance, noise_variance: Float[Array, "N"] | Float[Array, ""] | float
-) -> System:
+def noisy_system(covariance: Covariance, noise_variance: PerRow | Scalar | float) -> System:
     """K + diag(noise variance), which regression solves with.
 
     Args:
@@ -314,7 +312,7 @@ def noisy_system(
     return System(covariance, jnp.ones_like(noise), noise)
 
 
-def site_system(covariance: Covariance, precision: Float[Array, "N"]) -> System:
+def site_system(covariance: Covariance, precision: PerRow) -> System:
     """B = I + W^1/2 K W^1/2 of sites with precisions W (Rasmussen & Williams 2006, eq. 3.26).
 
     Args:

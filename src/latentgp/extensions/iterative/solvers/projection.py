@@ -11,7 +11,7 @@ from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, c
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow
 
 
 class Projection(eqx.Module):
@@ -77,7 +77,7 @@ def projection(operator: LinearOperator, actions: Float[Array, "N R"]) -> Projec
 @eqx.filter_jit
 def directions_of(
     operator: LinearOperator,
-    right: Float[Array, "N"],
+    right: PerRow,
     number: int,
     *,
     preconditioner: Preconditioner | None = None,

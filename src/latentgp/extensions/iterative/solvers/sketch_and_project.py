@@ -21,7 +21,7 @@ from latentgp.extensions.iterative.solvers.solution import (
 )
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 _POWER_STEPS = 10
 # A residual so many times that of zero is no solve any more.
@@ -130,7 +130,7 @@ def _near(
     return low_rank(DiagonalRoot(jnp.sqrt(added + smallest)), factor)
 
 
-def _largest(A: Float[Array, "B B"], P: LowRank, key: Key[Array, ""]) -> Float[Array, ""]:
+def _largest(A: Float[Array, "B B"], P: LowRank, key: Key[Array, ""]) -> Scalar:
     """The largest eigenvalue of P^-1 A by power iterations, at least one."""
     v = jax.random.normal(key, (len(A), 1), A.dtype)
 

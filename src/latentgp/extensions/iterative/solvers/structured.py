@@ -22,7 +22,7 @@ from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, S
 from latentgp.kernels.stationary import RBF, Periodic, Stationary
 from latentgp.modules import stored
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, Scalar
 
 # Of a step: how far from its cell a row may be, as rounding leaves it.
 _OFF_THE_GRID = 1e-7
@@ -60,7 +60,7 @@ class OnGrid(Covariance):
         empty = jnp.zeros((self.number, right.shape[1]), right.dtype)
         return self.grid_times(empty.at[self.cells].add(right))[self.cells]
 
-    def diagonal(self) -> Float[Array, "N"]:
+    def diagonal(self) -> PerRow:
         return self.entries.diagonal()
 
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
@@ -118,7 +118,7 @@ class Grid(eqx.Module):
     """Where the cells of a grid are, whatever the kernel's parameters."""
 
     @abstractmethod
-    def covariance(self, kernel: Kernel, X: Float[Array, "N D"]) -> OnGrid:
+    def covariance(self, kernel: Kernel, X: Inputs) -> OnGrid:
         """The Gram matrix of rows that are on the grid."""
 
     @property
@@ -127,15 +127,11 @@ class Grid(eqx.Module):
         """Name of its operator, for the user."""
 
     def slope(
-        self,
-        kernel: Kernel,
-        X: Float[Array, "N D"],
-        left: Float[Array, "N S"],
-        right: Float[Array, "N S"],
+        self, kernel: Kernel, X: Inputs, left: Float[Array, "N S"], right: Float[Array, "N S"]
     ) -> Kernel:
         """Derivative of the sum of left * (K right) in the kernel."""
 
-        def form(kernel: Kernel) -> Float[Array, ""]:
+        def form(kernel: Kernel) -> Scalar:
             return jnp.sum(left * self.covariance(kernel, X).times(right))
 
         return jax.grad(form)(kernel)
@@ -161,7 +157,7 @@ class Lattice(Grid):
     step: Float[Array, "D"]
     counts: tuple[int, ...] = eqx.field(static=True)
 
-    def covariance(self, kernel: Kernel, X: Float[Array, "N D"]) -> Toeplitz:
+    def covariance(self, kernel: Kernel, X: Inputs) -> Toeplitz:
         step = jnp.asarray(self.step, X.dtype)
         places = jnp.round((X - jnp.asarray(self.low, X.dtype)) / step).astype(int)
         cells = jnp.ravel_multi_index(tuple(places.T), self.counts, mode="clip")
@@ -186,7 +182,7 @@ class Axes(Grid):
     points: tuple[Float[Array, "_ D"], ...]
     groups: Groups = eqx.field(static=True)
 
-    def covariance(self, kernel: Kernel, X: Float[Array, "N D"]) -> Kronecker:
+    def covariance(self, kernel: Kernel, X: Inputs) -> Kronecker:
         axes = [jnp.asarray(points, X.dtype) for points in self.points]
 
         def nearest(carry: Any, x: Float[Array, "B D"], real: Any) -> tuple[Any, Array]:

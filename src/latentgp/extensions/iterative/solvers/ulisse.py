@@ -16,7 +16,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import Identity,
 from latentgp.extensions.iterative.solvers.solution import first_residual, norms
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.modules import Module
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class ExponentialWeights(Module):
@@ -26,7 +26,7 @@ class ExponentialWeights(Module):
         rate: larger values stop earlier and vary more.
     """
 
-    rate: Float[Array, ""] | float
+    rate: Scalar | float
 
     def __call__(self, j: Int[Array, "S"]) -> Float[Array, "S"]:
         return jnp.exp(self.rate * j)

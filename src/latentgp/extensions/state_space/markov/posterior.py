@@ -47,7 +47,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.rows.data import Data, padded_size
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 _COLUMNS = 64  # of a joint covariance that are found together
 
@@ -72,22 +72,22 @@ class MarkovPosterior(LatentPosterior):
     """
 
     kernel: LatentKernel
-    X: Float[Array, "N D"]
+    X: Inputs
     series: Series
     sites: GaussianSites
     parts: tuple[ProcessPosterior, ...]
     at_all_rows: Marginals
-    log_evidence_of_sites: Float[Array, ""]
-    constant: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    log_evidence_of_sites: Scalar
+    constant: Scalar
+    jitter: Scalar
+    trace_term: Scalar
     truncation: Truncation = eqx.field(static=True)
     earlier: int = eqx.field(static=True)
     told_apart: int = eqx.field(static=True, default=0)
     rows: Data | None = None
 
     @property
-    def log_evidence(self) -> Float[Array, ""]:
+    def log_evidence(self) -> Scalar:
         return self.log_evidence_of_sites + self.constant
 
     @property
@@ -96,7 +96,7 @@ class MarkovPosterior(LatentPosterior):
         return Marginals(*(values[self.earlier :] for values in self.at_all_rows))
 
     @property
-    def kl(self) -> Float[Array, ""]:
+    def kl(self) -> Scalar:
         expected = self.sites.expected(self.at_all_rows) - self.sites.log_constant
         return jnp.sum(expected) - self.log_evidence_of_sites
 
@@ -158,10 +158,10 @@ class MarkovPosterior(LatentPosterior):
             return self
         return eqx.tree_at(lambda posterior: posterior.rows.y, self, self.rows.y + centre)
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         return self.marginals(X).mean
 
-    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+    def marginals(self, X: Inputs) -> Marginals:
         near = _Near.of(self.series, X, self._columns)
         readings = self._readings(X.T)
         pairs = zip(self.parts, readings or [None] * len(self.parts), strict=True)
@@ -173,7 +173,7 @@ class MarkovPosterior(LatentPosterior):
         prior = jnp.broadcast_to(latent_diagonals(kernel, X).T, variance.shape)
         return Marginals(mean, jnp.clip(variance, 0.0, prior))
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """By smoothing: Cov(f_i, f_j) is how a linear term at i moves the mean at j."""
         more, count = self._with_rows(X), len(X)
         latents = self.sites.linear.shape[1]
@@ -194,9 +194,7 @@ class MarkovPosterior(LatentPosterior):
         covariance = jnp.moveaxis(found, -1, 0)
         return 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2))
 
-    def draws(
-        self, key: Key[Array, ""], X: Float[Array, "N D"], number: int
-    ) -> Float[Array, "S N Q"]:
+    def draws(self, key: Key[Array, ""], X: Inputs, number: int) -> Float[Array, "S N Q"]:
         """Joint draws at new inputs by simulation; by their covariance where sites are signed."""
         if any(part.process.signed for part in self.parts):
             return super().draws(key, X, number)
@@ -217,7 +215,7 @@ class MarkovPosterior(LatentPosterior):
         )
         return jnp.moveaxis(drawn[-count:], 1, 0)
 
-    def _with_rows(self, X: Float[Array, "N D"]) -> Series:
+    def _with_rows(self, X: Inputs) -> Series:
         both = jnp.concatenate([self.X, X[:, : self.X.shape[1]]])
         columns = self._columns
         lanes = self.series.lanes.gap.shape[1]
@@ -234,7 +232,7 @@ class MarkovPosterior(LatentPosterior):
             measurements = [[part.process.space.measurement] for part in self.parts]
         return readings_of(measurements, rows[-self.told_apart :])
 
-    def _readings_in(self, series: Series, X: Float[Array, "N D"]) -> list[Matrix] | None:
+    def _readings_in(self, series: Series, X: Inputs) -> list[Matrix] | None:
         """The same for all rows in lanes, new ones behind."""
         if not self.told_apart:
             return None

@@ -27,7 +27,7 @@ from latentgp.extensions.state_space.markov.series import Series
 from latentgp.kernels import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.modules import stored_as
-from latentgp.typing import Array
+from latentgp.typing import Array, RowLatents
 
 
 @stored_as("Conditioned")
@@ -105,7 +105,7 @@ def means_given(
     groups: list[tuple[int, ...]],
     series: Series,
     linear: Float[Array, "N *S Q"],
-    precision: Float[Array, "N Q"],
+    precision: RowLatents,
     readings: list[Matrix] | None = None,
 ) -> Float[Array, "N *S Q"]:
     """Posterior means at the rows given sites: linear in their linear terms.

@@ -13,7 +13,7 @@ from latentgp.extensions import answer
 from latentgp.extensions.state_space.kernels import Columns, Truncation
 from latentgp.extensions.state_space.markov.beliefs import Starts
 from latentgp.representations.summary import DataSummary
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class RememberedRows(DataSummary):
@@ -30,7 +30,7 @@ class RememberedRows(DataSummary):
     centres: Float[Array, "earlier D"]
     linear: Float[Array, "earlier Q"]
     precision: Float[Array, "earlier Q"]
-    constant: Float[Array, ""]
+    constant: Scalar
     signed: bool = eqx.field(static=True, default=False)
     truncation: Truncation = eqx.field(static=True, default=Truncation())
     starts: tuple[Starts, ...] = ()

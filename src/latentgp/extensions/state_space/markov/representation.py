@@ -36,7 +36,7 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 _MOST_STATES_IN_LANES = 12
 _STRETCHES = 8  # of rows that are looked at first
@@ -94,11 +94,7 @@ class Markov(Representation):
                 )
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Markov":
         if self.remembered is not None:
             self.remembered.check_columns(X.shape[1])
@@ -107,9 +103,7 @@ class Markov(Representation):
             self.remembered.check(np.asarray(X), time_columns(kernel, X.shape[1])[0])
         return self
 
-    def for_rows(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> "Markov":
+    def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "Markov":
         if isinstance(X, Tracer):
             return dataclasses.replace(self, order=None, in_order=False)
         columns, _ = time_columns(kernel, X.shape[1])
@@ -142,7 +136,7 @@ class Markov(Representation):
     def streaming_prior(self) -> RememberedRows | None:
         return self.remembered
 
-    def _with_earlier(self, X: Float[Array, "N D"]) -> Float[Array, "M D"]:
+    def _with_earlier(self, X: Inputs) -> Float[Array, "M D"]:
         """The rows that are remembered before others."""
         return X if self.remembered is None else jnp.concatenate([self.remembered.centres, X])
 
@@ -176,7 +170,7 @@ class Markov(Representation):
             for space, own in zip(spaces, starts or [None] * len(spaces), strict=True)
         ]
 
-    def series(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Series:
+    def series(self, kernel: LatentKernel, X: Inputs) -> Series:
         """The rows in the order of time, in lanes."""
         lanes = self.lanes
         if lanes is None:
@@ -184,7 +178,7 @@ class Markov(Representation):
             lanes = usual_lanes(len(X)) if states <= _MOST_STATES_IN_LANES else 1
         return self._in_lanes(kernel, X, min(lanes, len(X)))
 
-    def _in_lanes(self, kernel: LatentKernel, X: Float[Array, "N D"], lanes: int) -> Series:
+    def _in_lanes(self, kernel: LatentKernel, X: Inputs, lanes: int) -> Series:
         """The rows in so many lanes, in the order that is known or else found."""
         columns, _ = time_columns(kernel, X.shape[1])
         order = self.order
@@ -193,9 +187,7 @@ class Markov(Representation):
         known = 0 if self.remembered is None else self.remembered.known
         return Series.of(X, columns, order, lanes, known)
 
-    def condition(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> MarkovPosterior:
+    def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> MarkovPosterior:
         rows, latents = sites.linear.shape
         groups = latents_of_groups(kernel, X.shape[1], latents)
         X, sites = self._with_earlier(X), self._sites_with_earlier(sites)
@@ -236,12 +228,10 @@ class Markov(Representation):
     def finished(self, posterior: MarkovPosterior, rows: Data | None = None) -> MarkovPosterior:
         return dataclasses.replace(posterior, rows=rows)
 
-    def marginals_at_rows(self, posterior: MarkovPosterior, X: Float[Array, "N D"]) -> Marginals:
+    def marginals_at_rows(self, posterior: MarkovPosterior, X: Inputs) -> Marginals:
         return posterior.at_rows
 
-    def pull_back(
-        self, posterior: MarkovPosterior, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> Pullback:
+    def pull_back(self, posterior: MarkovPosterior, X: Inputs, sites: GaussianSites) -> Pullback:
         groups = latents_of_groups(posterior.kernel, X.shape[1], sites.linear.shape[1])
         series, first = posterior.series, posterior.earlier
         precision = in_groups(series.to_lanes(posterior.sites.precision), groups)
@@ -255,7 +245,7 @@ class Markov(Representation):
         marginals = Marginals(together(means, groups)[first:], together(variances, groups)[first:])
         return Pullback(pull(slopes)[0], None, marginals)
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> MarkovWhitening:
+    def whitening(self, kernel: LatentKernel, X: Inputs) -> MarkovWhitening:
         """One coefficient a row: what is new of f there, given f at the rows before it."""
         process = [Filter(space, True) for space in spaces_of(kernel, X.shape[1], self.truncation)]
         prior = latent_diagonals(kernel, X)
@@ -271,9 +261,7 @@ class Markov(Representation):
             else None,
         )
 
-    def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
-    ) -> MarkovSampler:
+    def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> MarkovSampler:
         return MarkovSampler(
             centres=X,
             jitter=jnp.zeros((), X.dtype),

@@ -20,7 +20,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.representations.samplers import CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 
 class MarkovWhitening(Whitening):
@@ -34,9 +34,9 @@ class MarkovWhitening(Whitening):
         groups: latent functions of one structure; None where all share a kernel.
     """
 
-    centres: Float[Array, "N D"]
+    centres: Inputs
     residual: Float[Array, "#Q N"]
-    jitter: Float[Array, ""]
+    jitter: Scalar
     filters: list[Filter]
     series: Series
     groups: tuple[tuple[int, ...], ...] | None = eqx.field(static=True)
@@ -44,16 +44,14 @@ class MarkovWhitening(Whitening):
     def conditional(self, white: Float[Array, "Q N"]) -> Marginals:
         return Marginals.known(self._through(white.T, inverse=False)[0])
 
-    def white_of(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+    def white_of(self, g: RowLatents) -> Float[Array, "Q N"]:
         return self._through(g, inverse=True)[0].T
 
-    def log_determinant(self, latents: int) -> Float[Array, ""]:
+    def log_determinant(self, latents: int) -> Scalar:
         nothing = jnp.zeros((len(self.centres), latents), self.centres.dtype)
         return self._through(nothing, inverse=False)[1]
 
-    def _through(
-        self, values: Float[Array, "N Q"], inverse: bool
-    ) -> tuple[Float[Array, "N Q"], Float[Array, ""]]:
+    def _through(self, values: RowLatents, inverse: bool) -> tuple[RowLatents, Scalar]:
         """G of white coefficients, or the reverse, and the log-determinant of the map."""
         groups = [tuple(range(values.shape[1]))] if self.groups is None else list(self.groups)
         each = in_groups(self.series.to_lanes(values), groups)
@@ -103,8 +101,8 @@ class MarkovSampler(SiteSampler):
         whitening: of the prior at the rows.
     """
 
-    centres: Float[Array, "N D"]
-    jitter: Float[Array, ""]
+    centres: Inputs
+    jitter: Scalar
     filters: list[Filter]
     series: Series
     whitening: MarkovWhitening

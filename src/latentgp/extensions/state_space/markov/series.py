@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.state_space.kernels import Columns
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 _FEWEST_ROWS, _ROWS_A_LANE, _MOST_LANES = 2_048, 256, 4_096
 
@@ -82,18 +82,13 @@ class Series(eqx.Module):
 
     order: RowOrder | None
     lanes: Lanes
-    times: Float[Array, "N"]
-    label: Float[Array, "N"] | None
+    times: PerRow
+    label: PerRow | None
     rows: int = eqx.field(static=True)
 
     @classmethod
     def of(
-        cls,
-        X: Float[Array, "N D"],
-        columns: Columns,
-        order: RowOrder | None,
-        lanes: int,
-        known: int = 0,
+        cls, X: Inputs, columns: Columns, order: RowOrder | None, lanes: int, known: int = 0
     ) -> "Series":
         """Rows with inputs X in an order, in so many lanes; at the first `known` states are."""
         X, rows = jnp.asarray(X), len(X)

@@ -13,7 +13,7 @@ from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number
 from latentgp.extensions.state_space.markov.beliefs import Filter
 from latentgp.extensions.state_space.markov.processes import means_given, together
 from latentgp.extensions.state_space.markov.series import Series
-from latentgp.typing import Array
+from latentgp.typing import Array, RowLatents
 
 
 def prior_draw(
@@ -72,7 +72,7 @@ def perturbation(
     filters: list[Filter],
     groups: list[tuple[int, ...]],
     series: Series,
-    precision: Float[Array, "N Q"],
+    precision: RowLatents,
     key: Key[Array, ""],
     number: int,
     readings: list[Matrix] | None = None,
@@ -98,8 +98,8 @@ def posterior_draws(
     filters: list[Filter],
     groups: list[tuple[int, ...]],
     series: Series,
-    linear: Float[Array, "N Q"],
-    precision: Float[Array, "N Q"],
+    linear: RowLatents,
+    precision: RowLatents,
     key: Key[Array, ""],
     number: int,
     readings: list[Matrix] | None = None,

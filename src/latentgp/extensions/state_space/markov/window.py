@@ -27,7 +27,7 @@ from latentgp.extensions.state_space.markov.series import Series, order_of
 from latentgp.kernels import LatentKernel
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array
+from latentgp.typing import Scalar
 
 
 class Window(NamedTuple):
@@ -128,7 +128,7 @@ def _table(M: Matrix) -> Float[np.ndarray, "*S rows columns"]:
 @Program
 def _log_evidence(
     kernel: LatentKernel, filters: list[Filter], remembered: RememberedRows
-) -> Float[Array, ""]:
+) -> Scalar:
     """Log evidence of the sites of remembered rows, given the states."""
     X, inputs = remembered.centres, remembered.centres.shape[1]
     columns, _ = time_columns(kernel, inputs)

@@ -42,7 +42,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.projected import ProjectedSites, row_marginals
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 _COLUMNS = 64  # of a joint covariance that are found together
 
@@ -90,9 +90,9 @@ class SpaceTimePosterior(LatentPosterior):
     slots: Slots
     sites: GaussianSites
     starts: tuple[Beliefs, ...]
-    log_evidence: Float[Array, ""]
-    jitter: Float[Array, ""]
-    trace_term: Float[Array, ""]
+    log_evidence: Scalar
+    jitter: Scalar
+    trace_term: Scalar
     time: int = eqx.field(static=True)
     truncation: Truncation = eqx.field(static=True)
     signed: bool = eqx.field(static=True)
@@ -151,7 +151,7 @@ class SpaceTimePosterior(LatentPosterior):
         return RowArrays.of(self.prior, self.slots, self.kernel, self.sites.linear.shape[1])
 
     @property
-    def kl(self) -> Float[Array, ""]:
+    def kl(self) -> Scalar:
         known = self.prepared
         projected = self._projected(known)
         mean, variance = (values.T for values in self.of_states(known))
@@ -179,10 +179,10 @@ class SpaceTimePosterior(LatentPosterior):
     def telling_parts(self, number: int) -> "SpaceTimePosterior":
         return dataclasses.replace(self, told_apart=number)
 
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+    def mean(self, X: Inputs) -> RowLatents:
         return self.marginals(X).mean
 
-    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+    def marginals(self, X: Inputs) -> Marginals:
         """By one more pass over the steps, whatever the number of rows."""
         X = jnp.asarray(X)
         order = jnp.argsort(X[:, self.time])
@@ -205,7 +205,7 @@ class SpaceTimePosterior(LatentPosterior):
         top = jnp.inf if self.signed else latent_diagonals(kernel, X).T
         return Marginals(mean.T, jnp.clip(variance, 0.0, top))
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """By smoothing: Cov(f_i, f_j) is how a linear term at i moves the mean at j."""
         X = jnp.asarray(X)
         inputs, count = X[:, : self.points.shape[1]], len(X)
@@ -289,7 +289,7 @@ class SpaceTimePosterior(LatentPosterior):
         onward = Moments(following, following - t, jnp.zeros_like(fresh))
         return Moments(t, gap, fresh), onward, after
 
-    def _shares(self, group: LatentGroup, X: Float[Array, "N D"]) -> Float[Array, "N parts"]:
+    def _shares(self, group: LatentGroup, X: Inputs) -> Float[Array, "N parts"]:
         """Coefficients of each term at new inputs."""
         part = self.prior.part_of_terms(group.one)
         if not self.told_apart:

@@ -31,7 +31,7 @@ from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 
 class SpaceTime(Representation):
@@ -89,11 +89,7 @@ class SpaceTime(Representation):
                 raise InputError(f"SpaceTime.{name} must be a whole number from 1, got {value!r}.")
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "SpaceTime":
         for own in distinct_kernels(kernel):
             for term in separable_terms(own, X.shape[1], self.time):
@@ -113,9 +109,7 @@ class SpaceTime(Representation):
             )
         return dataclasses.replace(self, number=len(points), points=points)
 
-    def for_rows(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> "SpaceTime":
+    def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "SpaceTime":
         if isinstance(X, Tracer):
             return dataclasses.replace(self, slots=Slots.one_a_row(X, self.time))
         X = np.asarray(X)
@@ -154,17 +148,15 @@ class SpaceTime(Representation):
         return dataclasses.replace(self, signed=form.signed, power=form.power)
 
     def condition(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+        self, kernel: LatentKernel, X: Inputs, sites: GaussianSites
     ) -> SpaceTimePosterior:
         settings = {"signed": self.signed, "power": self.power}
         return SpaceTimePosterior.given(kernel, self.prior, self._slots(X), sites, **settings)
 
-    def marginals_at_rows(self, posterior: SpaceTimePosterior, X: Float[Array, "N D"]) -> Marginals:
+    def marginals_at_rows(self, posterior: SpaceTimePosterior, X: Inputs) -> Marginals:
         return posterior.at_rows
 
-    def pull_back(
-        self, posterior: SpaceTimePosterior, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> Pullback:
+    def pull_back(self, posterior: SpaceTimePosterior, X: Inputs, sites: GaussianSites) -> Pullback:
         numbers, rest = eqx.partition(self, eqx.is_inexact_array)
         linear, precision, _ = posterior.sites
 
@@ -199,7 +191,7 @@ class SpaceTime(Representation):
         in_kernel, in_numbers = pull((in_priors, pull_left(in_sites)[0]))
         return Pullback(in_kernel, in_numbers, posterior.with_left(known, of_states))
 
-    def _slots(self, X: Float[Array, "N D"]) -> Slots:
+    def _slots(self, X: Inputs) -> Slots:
         if self.slots is not None and len(self.slots.slot) == len(X):
             return self.slots
         return Slots.one_a_row(jnp.asarray(X), self.time)

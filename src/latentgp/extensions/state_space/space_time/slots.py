@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from latentgp.extensions.state_space.space_time.stacked import segments_for
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 _WIDEST = 128
 _A_STEP = 6  # slots that take as long as a step without any
@@ -58,7 +58,7 @@ class Slots(eqx.Module):
         )
 
     @classmethod
-    def one_a_row(cls, X: Float[Array, "N D"], time: int) -> "Slots":
+    def one_a_row(cls, X: Inputs, time: int) -> "Slots":
         """A step for each of rows that may be traced."""
         none = jnp.zeros((0, 1), int)
         return cls(X[:0, time], X[:0], none, none[:, 0]).with_rows(X, time)

@@ -23,7 +23,7 @@ from latentgp.modules import stored
 from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.devices import one_after_another
 from latentgp.representations.latent_axis import split_linear
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 Blocks = tuple[Array, ...]  # of each process, shape (*steps, states, states)
 
@@ -396,11 +396,11 @@ def _shifted_back(values: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(flat[:1]), flat[:-1]]).reshape(values.shape)
 
 
-def _inverse(A: Float[Array, "B B"]) -> tuple[Float[Array, "B B"], Float[Array, ""]]:
+def _inverse(A: Float[Array, "B B"]) -> tuple[Float[Array, "B B"], Scalar]:
     """A^-1 and log |det A| of a matrix that need not be symmetric."""
 
     @one_after_another
-    def found(A: Float[Array, "B B"]) -> tuple[Float[Array, "B B"], Float[Array, ""]]:
+    def found(A: Float[Array, "B B"]) -> tuple[Float[Array, "B B"], Scalar]:
         return jnp.linalg.inv(A), jnp.linalg.slogdet(A)[1]
 
     return found(A)

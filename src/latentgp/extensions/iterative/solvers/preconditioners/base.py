@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class Preconditioner(eqx.Module):
@@ -37,7 +37,7 @@ class Preconditioner(eqx.Module):
         """P^-1 right, and the number of products that an iteration inside took."""
         return self.solve(right), jnp.asarray(0)
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         """The logarithm of |P|."""
         raise self._lacks("log-determinant")
 
@@ -64,7 +64,7 @@ class Identity(Preconditioner):
     def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return right
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return jnp.zeros(())
 
     def solve_root(

@@ -8,7 +8,7 @@ from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.preconditioners.roots import BlockRoot, block_root
 from latentgp.modules import Module
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class BlockJacobi(Module):
@@ -33,7 +33,7 @@ class BlockDiagonal(Preconditioner):
     def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self.blocks.solve(self.blocks.solve(right), transposed=True)
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return self.blocks.log_determinant()
 
     def solve_root(

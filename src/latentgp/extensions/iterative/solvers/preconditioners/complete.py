@@ -8,7 +8,7 @@ from jaxtyping import Float
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.numerics.cholesky import Factor, cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class Complete(Preconditioner):
@@ -35,7 +35,7 @@ class Complete(Preconditioner):
     def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self.factor.inverse.T @ (self.factor.inverse @ right)
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return 2 * self.factor.half_log_determinant
 
     def solve_root(

@@ -22,7 +22,7 @@ from latentgp.extensions.iterative.solvers.structured import (
 )
 from latentgp.kernels.base import Kernel
 from latentgp.modules import Module
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 
 class Interpolation(Module):
@@ -91,7 +91,7 @@ class InterpolatedCovariance(Covariance):
         on_grid = toeplitz_times(self.spectrum, self.grid, onto)
         return jnp.sum(self.weights[:, :, None] * on_grid[self.points], axis=1)
 
-    def diagonal(self) -> Float[Array, "N"]:
+    def diagonal(self) -> PerRow:
         return jax.lax.map(lambda row: self.columns(row[None])[row, 0], jnp.arange(self.size))
 
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
@@ -106,7 +106,7 @@ class InterpolatedCovariance(Covariance):
 
 
 def interpolated(
-    kernel: Kernel, X: Float[Array, "N D"], grid: tuple[int, ...], *, nearest: bool
+    kernel: Kernel, X: Inputs, grid: tuple[int, ...], *, nearest: bool
 ) -> InterpolatedCovariance:
     """The interpolated covariance of rows on a grid that spans them."""
     counts = jnp.asarray(grid)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.preconditioners.roots import DiagonalRoot, Root
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, Scalar
 
 
 class LowRank(Preconditioner):
@@ -30,7 +30,7 @@ class LowRank(Preconditioner):
         inner = self._scaled(1 / (1 + self.excess), self.rest.solve(right))
         return self.rest.solve(inner, transposed=True)
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return self.rest.log_determinant() + jnp.sum(jnp.log1p(self.excess))
 
     def solve_root(
@@ -65,7 +65,7 @@ def low_rank(rest: Root, factor: Float[Array, "N R"]) -> LowRank:
 
 
 def with_diagonal(
-    system: System, factor: Float[Array, "N R"], left_out: Float[Array, "N"] | None = None
+    system: System, factor: Float[Array, "N R"], left_out: PerRow | None = None
 ) -> LowRank:
     """S (Phi Phi' + diag(left out)) S + D near a system's S K S + D.
 

@@ -11,7 +11,7 @@ from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_
 from latentgp.extensions.iterative.solvers.operators import LinearOperator, ShiftedOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.modules import Module
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class Regularised(Module):
@@ -23,7 +23,7 @@ class Regularised(Module):
         max_steps: the most products of the inner iteration.
     """
 
-    shift: Float[Array, ""] | float
+    shift: Scalar | float
     tolerance: float = 1e-2
     max_steps: int = 100
 

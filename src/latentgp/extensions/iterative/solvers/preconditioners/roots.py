@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, Scalar
 
 
 class Root(eqx.Module):
@@ -27,14 +27,14 @@ class Root(eqx.Module):
         """T^-1 right, or T^-T right."""
 
     @abstractmethod
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         """The logarithm of |D|."""
 
 
 class DiagonalRoot(Root):
     """Standard deviations: the root of a diagonal."""
 
-    std: Float[Array, "N"]
+    std: PerRow
 
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self.std[:, None] * right
@@ -42,7 +42,7 @@ class DiagonalRoot(Root):
     def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
         return right / self.std[:, None]
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return 2 * jnp.sum(jnp.log(self.std))
 
 
@@ -63,7 +63,7 @@ class BlockRoot(Root):
     def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
         return self._blockwise(lambda L, b: solve_lower(L, b, transposed=transposed), right)
 
-    def log_determinant(self) -> Float[Array, ""]:
+    def log_determinant(self) -> Scalar:
         return 2 * jnp.sum(jnp.log(jnp.diagonal(self.lower, axis1=1, axis2=2)))
 
     def _blockwise(self, function, right: Float[Array, "N S"]) -> Float[Array, "N S"]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.errors import InputError
 from latentgp.extensions.iterative.solvers.operators import System, TiledCovariance
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import LowRank, with_diagonal
 from latentgp.kernels.features import random_features
 from latentgp.modules import Module
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs
 
 
 class Spectral(Module):
@@ -34,6 +34,6 @@ class Spectral(Module):
                 f"Spectral has no features of a {type(covariance).__name__} covariance: give "
                 "TiledCovariance, which knows its kernel"
             )
-        X: Float[Array, "N D"] = covariance.X
+        X: Inputs = covariance.X
         features = random_features(covariance.kernel, self.key, X.shape[1], self.number)
         return with_diagonal(system, features(X))
