@@ -21,12 +21,13 @@ else:
 
 __all__ = ["Array", "in_double_precision"]
 
-# In signatures that many classes share: of one row, of N rows, and elementwise.
+# In signatures that many classes share: of one row, of N rows, S vectors as columns, elementwise.
 Scalar: TypeAlias = Float[Array, ""]
 Latents: TypeAlias = Float[Array, "Q"]
 PerRow: TypeAlias = Float[Array, "N"]
 Inputs: TypeAlias = Float[Array, "N D"]
 RowLatents: TypeAlias = Float[Array, "N Q"]
+Vectors: TypeAlias = Float[Array, "N S"]
 PerClass: TypeAlias = Float[Array, "N K"]
 RowMoments: TypeAlias = tuple[PerRow, PerRow]
 Values: TypeAlias = Float[Array, "*N"]

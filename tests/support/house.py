@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(90_675, 79_000),
-    "lines of core": Limit(35_587, 32_000),
+    "lines of src": Limit(90_160, 79_000),
+    "lines of core": Limit(35_259, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(19_519),
     "files of src": Limit(),
@@ -62,7 +62,7 @@ LIMITS = {
     "circles of imports": Limit(0, 0),
     "modules in circles": Limit(0, 0),
     "imports upward": Limit(0, 0),
-    "lines loaded by import": Limit(34_381, 30_000),
+    "lines loaded by import": Limit(34_044, 30_000),
     "calls from fit to Pólya-Gamma": Limit(22, 20),
     "files entered until then": Limit(65),
     "functions entered by SiteMethod.run": Limit(304),

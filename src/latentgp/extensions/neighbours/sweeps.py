@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from latentgp.extensions.neighbours.search import NOBODY
 from latentgp.modules import stored
-from latentgp.typing import Array
+from latentgp.typing import Array, Vectors
 
 _WIDTH = 64  # rows of a step: steps of fewer are padded
 _FAN_IN = 32  # terms of a sum; longer ones are sums of sums
@@ -168,11 +168,11 @@ class Swept(NamedTuple):
         flat = jnp.concatenate([weights.ravel(), jnp.array([1.0, 0.0], weights.dtype)])
         return cls(sweep, flat[jnp.asarray(sweep.places)])
 
-    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors) -> Vectors:
         """B^-1 right, or that of the transpose."""
         return self._run(right, solved=True)
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         """B right, or that of the transpose."""
         return self._run(right, solved=False)
 

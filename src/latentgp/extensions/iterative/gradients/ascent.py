@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Key
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.modules import Module
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Scalar, Vectors
 
 Optimiser = Literal["adagrad", "adam"]
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8  # Kingma & Ba 2015
@@ -34,7 +34,7 @@ class AscentState(NamedTuple):
     vector: Float[Array, "H"]
     mean: Float[Array, "H"]
     square: Float[Array, "H"]
-    solution: Float[Array, "N S"]
+    solution: Vectors
     probes: Probes
     iteration: Int[Array, ""]
 

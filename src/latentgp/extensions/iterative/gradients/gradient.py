@@ -32,7 +32,7 @@ from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, PerRow, Scalar
+from latentgp.typing import Array, PerRow, Scalar, Vectors
 
 _FEATURES = 1024  # of a path
 _COPIES = 4  # of an unbiased solution: two pairs, whose difference tells their variance
@@ -48,7 +48,7 @@ class Probes(NamedTuple):
         seed: bits of the key of the paths, shape (B,).
     """
 
-    noise: Float[Array, "N S"]
+    noise: Vectors
     rows: Int[Array, "M"]
     seed: UInt32[Array, "B"]
 
@@ -67,7 +67,7 @@ class Slope(NamedTuple):
 
     gradient: Float[Array, "H"]
     covariance: Float[Array, "H H"]
-    solution: Float[Array, "N S"]
+    solution: Vectors
     steps: Int[Array, ""]
     solved: Bool[Array, ""]
 
@@ -148,16 +148,12 @@ class SolvedEvidence(Module):
         paths = jax.lax.map(one, jax.random.split(key, self.solves.probes))
         return scale[:, None] * paths.T + probes.noise
 
-    def no_solution(self) -> Float[Array, "N S"]:
+    def no_solution(self) -> Vectors:
         """Where solves start that know of no earlier ones."""
         return jnp.zeros((len(self.data.X), 1 + self.solves.probes), self.data.X.dtype)
 
     def slope(
-        self,
-        vector: Float[Array, "H"],
-        probes: Probes,
-        start: Float[Array, "N S"],
-        key: Key[Array, ""],
+        self, vector: Float[Array, "H"], probes: Probes, start: Vectors, key: Key[Array, ""]
     ) -> Slope:
         """Estimate of the gradient of log evidence plus log prior.
 
@@ -244,7 +240,7 @@ class SolvedEvidence(Module):
 
 
 def _nystrom_forms(
-    system: System, rows: Int[Array, "M"], t: Float[Array, "N S"]
+    system: System, rows: Int[Array, "M"], t: Vectors
 ) -> tuple[Float[Array, "S"], Scalar]:
     """Forms t' P t of columns, and log |P|, of the Nyström preconditioner, differentiable."""
     factor = system.scale[:, None] * nystrom_factor(system.covariance, rows)

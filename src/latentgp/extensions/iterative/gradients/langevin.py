@@ -12,7 +12,7 @@ from latentgp.extensions.chains.loop import Draw, Transition
 from latentgp.extensions.chains.target import Coefficients
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Scalar, Vectors
 
 _FARTHEST = 1.0  # deviations of the metric that the drift of one step may go
 
@@ -33,7 +33,7 @@ class LangevinState(NamedTuple):
 
     vector: Float[Array, "H"]
     probes: Probes
-    solution: Float[Array, "N S"]
+    solution: Vectors
     iteration: Int[Array, ""]
     spread: Float[Array, "H H"]
     ratio: Scalar

@@ -43,7 +43,7 @@ from latentgp.extensions.iterative.solvers.solution import CONVERGED, STALLED, S
 from latentgp.extensions.iterative.solvers.structured import Grid
 from latentgp.kernels import Kernel
 from latentgp.modules import stored
-from latentgp.typing import Array, Inputs, PerRow, RowLatents
+from latentgp.typing import Array, Inputs, PerRow, RowLatents, Vectors
 
 SolverName = Literal["block", "conjugate-gradients"]
 Precision = Literal["double", "single"]
@@ -69,8 +69,8 @@ class ProbeSolves(NamedTuple):
         solution: of the probe vectors, and of right-hand sides solved with them.
     """
 
-    solved: Float[Array, "N S"]
-    near: Float[Array, "N S"]
+    solved: Vectors
+    near: Vectors
     log_determinant: Estimate
     solution: Solution
 
@@ -109,9 +109,7 @@ class MatrixFreeSolves(eqx.Module):
             return whole
         return RoundedCovariance(TiledCovariance(kernel, X), in_single_precision(whole))
 
-    def slope(
-        self, kernel: Kernel, X: Inputs, left: Float[Array, "N S"], right: Float[Array, "N S"]
-    ) -> Kernel:
+    def slope(self, kernel: Kernel, X: Inputs, left: Vectors, right: Vectors) -> Kernel:
         """Derivative of the sum of left * (K right) in the kernel."""
         if self.grid is not None:
             return self.grid.slope(kernel, X, left, right)
@@ -122,9 +120,7 @@ class MatrixFreeSolves(eqx.Module):
         system = site_system(self.covariance(kernel, X), root**2)
         return system, self._preconditioner(system)
 
-    def solve(
-        self, system: System, preconditioner: Preconditioner, right: Float[Array, "N S"]
-    ) -> Solution:
+    def solve(self, system: System, preconditioner: Preconditioner, right: Vectors) -> Solution:
         """B^-1 right; right-hand sides share their directions where that is the solver."""
         if self.exact or self.solver != "block" or right.shape[1] == 1:
             return self.solve_apart(system, preconditioner, right)
@@ -138,7 +134,7 @@ class MatrixFreeSolves(eqx.Module):
         return self._corrected(system, preconditioner, right, found)
 
     def solve_apart(
-        self, system: System, preconditioner: Preconditioner, right: Float[Array, "N S"]
+        self, system: System, preconditioner: Preconditioner, right: Vectors
     ) -> Solution:
         """B^-1 right with directions of each right-hand side's own, which can be vectorised."""
         return conjugate_gradients(
@@ -178,7 +174,7 @@ class MatrixFreeSolves(eqx.Module):
         return own, ProbeSolves(solved, preconditioner.solve(z), estimate, solution)
 
     def _recorded(
-        self, system: System, preconditioner: Preconditioner, every: Float[Array, "N S"]
+        self, system: System, preconditioner: Preconditioner, every: Vectors
     ) -> tuple[Solution, Float[Array, "S"]]:
         """B^-1 of right-hand sides, and the forms by which their iteration knows |P^-1 B|."""
         size, columns = every.shape

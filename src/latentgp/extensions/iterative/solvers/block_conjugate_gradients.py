@@ -25,7 +25,7 @@ from latentgp.extensions.iterative.solvers.split import SplitOperator
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, Vectors
 
 # What is left of a column is rounding below so many times the precision.
 _ROUNDING = 10
@@ -36,10 +36,10 @@ _PROGRESS = 0.5
 class State(NamedTuple):
     """An iteration: right-hand sides with their directions in common."""
 
-    value: Float[Array, "N S"]
-    basis: Float[Array, "N S"]  # orthonormal, or zero; the residual is basis @ coordinates
+    value: Vectors
+    basis: Vectors  # orthonormal, or zero; the residual is basis @ coordinates
     coordinates: Float[Array, "S S"]
-    directions: Float[Array, "N S"]
+    directions: Vectors
     broken: Bool[Array, ""]
     active: Bool[Array, ""]
     steps: Int[Array, ""]
@@ -50,10 +50,10 @@ class State(NamedTuple):
 @compiled("tolerance", "max_steps")
 def block_conjugate_gradients(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     *,
     preconditioner: Preconditioner | None = None,
-    start: Float[Array, "N S"] | None = None,
+    start: Vectors | None = None,
     tolerance: Any = 1e-6,
     max_steps: Any = 1000,
 ) -> Solution:
@@ -116,7 +116,7 @@ def block_conjugate_gradients(
 def gone_on(
     found: Solution,
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     preconditioner: Preconditioner,
     tolerance: Any,
     max_steps: Any,
@@ -139,8 +139,8 @@ def gone_on(
 
 
 def orthonormal(
-    columns: Float[Array, "N S"], rounding: Float[Array, "S"]
-) -> tuple[Float[Array, "N S"], Float[Array, "S S"]]:
+    columns: Vectors, rounding: Float[Array, "S"]
+) -> tuple[Vectors, Float[Array, "S S"]]:
     """Q and R with Q R the columns, Q orthonormal but zero where a column depends on those before.
 
     Classical Gram-Schmidt, twice (Giraud, Langou & Rozlozník 2005): reflections would fill Q up
@@ -171,9 +171,7 @@ def orthonormal(
     return jax.lax.fori_loop(0, size, one, nothing)
 
 
-def start_block(
-    split: SplitOperator, residual: Float[Array, "N S"], goal: Float[Array, "S"]
-) -> State:
+def start_block(split: SplitOperator, residual: Vectors, goal: Float[Array, "S"]) -> State:
     """The state before the first step, at a residual of A."""
     white = split.preconditioner.solve_root(residual)
     length = norms(white)
@@ -195,7 +193,7 @@ def start_block(
     )
 
 
-def _filled_up(basis: Float[Array, "N S"], rounding: Float[Array, "S"]) -> Float[Array, "N S"]:
+def _filled_up(basis: Vectors, rounding: Float[Array, "S"]) -> Vectors:
     """The basis with random directions in place of zeros: a step with more of them goes farther."""
     gone = jnp.all(basis == 0, axis=0)
     order = jnp.argsort(gone)  # so that nothing is made orthogonal to what is random
@@ -239,8 +237,8 @@ def advance_block(state: State, split: SplitOperator, goal: Float[Array, "S"]) -
 
 def solution_of(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
-    start: Float[Array, "N S"],
+    right: Vectors,
+    start: Vectors,
     preconditioner: Preconditioner,
     end: State,
     tolerance: Any,
@@ -258,10 +256,7 @@ def solution_of(
 
 
 def _unfinished(
-    split: SplitOperator,
-    basis: Float[Array, "N S"],
-    coordinates: Float[Array, "S S"],
-    goal: Float[Array, "S"],
+    split: SplitOperator, basis: Vectors, coordinates: Float[Array, "S S"], goal: Float[Array, "S"]
 ) -> Bool[Array, ""]:
     """Whether a column has not converged, and there is a direction left to go."""
     residual = norms(split.preconditioner.times_root(basis @ coordinates))

@@ -18,7 +18,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import Precondit
 from latentgp.extensions.iterative.solvers.solution import Solution, norms
 from latentgp.extensions.iterative.solvers.split import SplitOperator
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.typing import Array
+from latentgp.typing import Array, Vectors
 
 # The quadrature's band matrix has as many blocks as there were steps, rounded up to one of a few
 # numbers, but at most so many rows.
@@ -48,7 +48,7 @@ class RecordedBlock(NamedTuple):
 
 def recorded_block_conjugate_gradients(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     preconditioner: Preconditioner,
     tolerance: Any,
     max_steps: int,

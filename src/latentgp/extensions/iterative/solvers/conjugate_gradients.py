@@ -20,7 +20,7 @@ from latentgp.extensions.iterative.solvers.solution import (
     relative,
 )
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.typing import Array
+from latentgp.typing import Array, Vectors
 
 # A restart that leaves more than this part of a residual was stopped by rounding.
 _PROGRESS = 0.5
@@ -29,9 +29,9 @@ _PROGRESS = 0.5
 class State(NamedTuple):
     """An iteration: of each right-hand side its own, with a product in common."""
 
-    value: Float[Array, "N S"]
-    residual: Float[Array, "N S"]
-    direction: Float[Array, "N S"]
+    value: Vectors
+    residual: Vectors
+    direction: Vectors
     inner: Float[Array, "S"]  # residual' P^-1 residual
     active: Bool[Array, "S"]
     broken: Bool[Array, "S"]
@@ -40,10 +40,7 @@ class State(NamedTuple):
 
 
 def start_at(
-    residual: Float[Array, "N S"],
-    value: Float[Array, "N S"],
-    preconditioner: Preconditioner,
-    goal: Float[Array, "S"],
+    residual: Vectors, value: Vectors, preconditioner: Preconditioner, goal: Float[Array, "S"]
 ) -> State:
     """The state before the first step, from a value and its residual."""
     direction = preconditioner.solve(residual)
@@ -94,8 +91,8 @@ def advance(
 class _Cycle(NamedTuple):
     """State kept from one restart to the next."""
 
-    value: Float[Array, "N S"]
-    residual: Float[Array, "N S"]
+    value: Vectors
+    residual: Vectors
     relative: Float[Array, "S"]
     broken: Bool[Array, "S"]
     stalled: Bool[Array, "S"]
@@ -115,10 +112,10 @@ def check_fixed(preconditioner: Preconditioner) -> None:
 @in_units_of_columns
 def conjugate_gradients(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     *,
     preconditioner: Preconditioner | None = None,
-    start: Float[Array, "N S"] | None = None,
+    start: Vectors | None = None,
     tolerance: Any = 1e-6,
     max_steps: Any = 1000,
 ) -> Solution:

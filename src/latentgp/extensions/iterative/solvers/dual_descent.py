@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.nystrom import random_rows
 from latentgp.extensions.iterative.solvers.solution import Solution, certified
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.typing import Array
+from latentgp.typing import Array, Vectors
 
 _MOMENTUM, _AVERAGED = 0.9, 100.0
 
@@ -20,13 +20,13 @@ _MOMENTUM, _AVERAGED = 0.9, 100.0
 @compiled("step_size", "steps", "tolerance")
 def dual_descent(
     system: System,
-    right: Float[Array, "N S"],
+    right: Vectors,
     key: Key[Array, ""],
     *,
     step_size: Any,
     block: int,
     steps: Any,
-    start: Float[Array, "N S"] | None = None,
+    start: Vectors | None = None,
     tolerance: Any = 1e-2,
 ) -> Solution:
     """Solutions of A x = b by stochastic dual descent (Lin et al. 2024, alg. 1).

@@ -18,14 +18,14 @@ from latentgp.extensions.iterative.solvers.solution import (
     norms,
 )
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.typing import Array
+from latentgp.typing import Array, Vectors
 
 _PROGRESS = 0.5
 
 
 class _State(NamedTuple):
-    value: Float[Array, "N S"]
-    residual: Float[Array, "N S"]
+    value: Vectors
+    residual: Vectors
     directions: Float[Array, "kept N S"]  # the latest ones, in turns
     products: Float[Array, "kept N S"]
     curvatures: Float[Array, "kept S"]  # zero where there is none
@@ -40,10 +40,10 @@ class _State(NamedTuple):
 @in_units_of_columns
 def flexible_conjugate_gradients(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     *,
     preconditioner: Preconditioner,
-    start: Float[Array, "N S"] | None = None,
+    start: Vectors | None = None,
     tolerance: Any = 1e-6,
     max_steps: Any = 1000,
     kept: int = 20,

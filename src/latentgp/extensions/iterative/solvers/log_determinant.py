@@ -18,7 +18,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
 from latentgp.extensions.iterative.solvers.solution import Solution, certified, norms
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Scalar, Vectors
 
 
 class Estimate(NamedTuple):
@@ -90,7 +90,7 @@ def log_determinant(
 
 def recorded_conjugate_gradients(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     preconditioner: Preconditioner,
     tolerance: Any,
     max_steps: int,

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
-from latentgp.typing import Array, Inputs, PerRow, Scalar
+from latentgp.typing import Array, Inputs, PerRow, Scalar, Vectors
 
 # A tile and what is made of it stay in a core's cache.
 _TILE = 256
@@ -29,10 +29,10 @@ class LinearOperator(eqx.Module):
         """The number of rows, N."""
 
     @abstractmethod
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         """A right."""
 
-    def exactly_times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def exactly_times(self, right: Vectors) -> Vectors:
         """A right in the precision of its columns, where `times` may round more."""
         return self.times(right)
 
@@ -58,7 +58,7 @@ class Covariance(LinearOperator):
         """Covariances of some rows with each other."""
 
     @abstractmethod
-    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
         """Some rows of K right."""
 
 
@@ -76,7 +76,7 @@ class StoredCovariance(Covariance):
     def size(self) -> int:
         return len(self.matrix)
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         return self.matrix @ right
 
     def diagonal(self) -> PerRow:
@@ -88,7 +88,7 @@ class StoredCovariance(Covariance):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return jnp.asarray(self.matrix)[rows][:, rows]
 
-    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
         return jnp.asarray(self.matrix)[rows] @ right
 
 
@@ -117,7 +117,7 @@ class TiledCovariance(Covariance):
     def size(self) -> int:
         return len(self.X)
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         X, V = self._in_tiles(right)
         tiles, width = X.shape[:2]
 
@@ -145,7 +145,7 @@ class TiledCovariance(Covariance):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return self.kernel.symmetric_gram(self._at(rows))
 
-    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
         def add(total: Array, tile: tuple[Array, Array]) -> tuple[Array, None]:
             K = jax.lax.optimization_barrier(self.kernel.gram(self._at(rows), tile[0]))
             return total + K @ tile[1], None
@@ -156,7 +156,7 @@ class TiledCovariance(Covariance):
         own = jax.vmap(lambda x: self.kernel.gram(x[None], x[None])[0, 0])(self._at(rows))
         return total + (self.diagonal()[rows] - own)[:, None] * right[rows]
 
-    def slope(self, left: Float[Array, "N S"], right: Float[Array, "N S"]) -> Kernel:
+    def slope(self, left: Vectors, right: Vectors) -> Kernel:
         """Derivative of the sum of left * (K right) in the kernel, by one more pass over tiles.
 
         Whatever the number of parameters: a tile's own derivative is pulled back at once.
@@ -187,7 +187,7 @@ class TiledCovariance(Covariance):
         return jnp.asarray(self.X)[rows]  # NumPy knows no traced rows
 
     def _in_tiles(
-        self, right: Float[Array, "N S"]
+        self, right: Vectors
     ) -> tuple[Float[Array, "tiles B D"], Float[Array, "tiles B S"]]:
         """Inputs and columns in tiles; rows that fill up the last one have zeros on the right."""
         tiles = max(1, -(-self.size // self.tile))
@@ -218,10 +218,10 @@ class RoundedCovariance(Covariance):
     def size(self) -> int:
         return self.exact.size
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         return self.single.times(right.astype(jnp.float32)).astype(right.dtype)
 
-    def exactly_times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def exactly_times(self, right: Vectors) -> Vectors:
         return self.exact.times(right)
 
     def diagonal(self) -> PerRow:
@@ -233,7 +233,7 @@ class RoundedCovariance(Covariance):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return self.exact.block(rows)
 
-    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
         return self.exact.rows_times(rows, right)
 
 
@@ -256,13 +256,13 @@ class System(LinearOperator):
     def size(self) -> int:
         return self.covariance.size
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         return self._around(self.covariance.times, right)
 
-    def exactly_times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def exactly_times(self, right: Vectors) -> Vectors:
         return self._around(self.covariance.exactly_times, right)
 
-    def _around(self, times: Any, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def _around(self, times: Any, right: Vectors) -> Vectors:
         inner = times(self.scale[:, None] * right)
         return self.scale[:, None] * inner + self.added[:, None] * right
 
@@ -271,7 +271,7 @@ class System(LinearOperator):
         scale = self.scale[rows]
         return scale[:, None] * self.covariance.block(rows) * scale + jnp.diag(self.added[rows])
 
-    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
         """Some rows of A right."""
         inner = self.covariance.rows_times(rows, self.scale[:, None] * right)
         return self.scale[rows, None] * inner + self.added[rows, None] * right[rows]
@@ -287,7 +287,7 @@ class ShiftedOperator(LinearOperator):
     def size(self) -> int:
         return self.operator.size
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         return self.operator.times(right) + self.shift * right
 
 

@@ -11,7 +11,7 @@ from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, c
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array, PerRow
+from latentgp.typing import Array, PerRow, Vectors
 
 
 class Projection(eqx.Module):
@@ -26,7 +26,7 @@ class Projection(eqx.Module):
 
     root: Float[Array, "N R"]
 
-    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors) -> Vectors:
         """C right: the representer weights where right is y."""
         return self.root @ (self.root.T @ right)
 

@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, PyTree
+from jaxtyping import Bool, PyTree
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
@@ -21,7 +21,7 @@ from latentgp.extensions.iterative.solvers.solution import (
     relative,
 )
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.typing import Array
+from latentgp.typing import Array, Vectors
 
 # What single precision can be asked for at once, and the least that a correction must give.
 _INNER_TOLERANCE, _PROGRESS = 1e-3, 0.5
@@ -30,10 +30,10 @@ _INNER_TOLERANCE, _PROGRESS = 1e-3, 0.5
 @compiled("tolerance", "max_steps")
 def refined_conjugate_gradients(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     *,
     preconditioner: Preconditioner | None = None,
-    start: Float[Array, "N S"] | None = None,
+    start: Vectors | None = None,
     tolerance: Any = 1e-8,
     max_steps: Any = 1000,
 ) -> Solution:

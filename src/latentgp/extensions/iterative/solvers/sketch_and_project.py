@@ -21,7 +21,7 @@ from latentgp.extensions.iterative.solvers.solution import (
 )
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Scalar, Vectors
 
 _POWER_STEPS = 10
 # A residual so many times that of zero is no solve any more.
@@ -31,12 +31,12 @@ _DIVERGED = 1e6
 @compiled("tolerance", "max_passes")
 def sketch_and_project(
     system: System,
-    right: Float[Array, "N S"],
+    right: Vectors,
     key: Key[Array, ""],
     *,
     block: int,
     rank: int,
-    start: Float[Array, "N S"] | None = None,
+    start: Vectors | None = None,
     tolerance: Any = 1e-2,
     max_passes: Any = 100,
 ) -> Solution:

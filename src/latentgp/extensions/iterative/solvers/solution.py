@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import warn_user
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
-from latentgp.typing import Array
+from latentgp.typing import Array, Vectors
 
 Solver = TypeVar("Solver", bound=Callable[..., Any])
 
@@ -38,7 +38,7 @@ class Solution(eqx.Module):
         inner_steps: products with a matrix that the preconditioner's own solves made.
     """
 
-    value: Float[Array, "N S"]
+    value: Vectors
     relative_residual: Float[Array, "S"]
     code: Int[Array, "S"]
     steps: Int[Array, ""]
@@ -86,15 +86,15 @@ def _warn(what: str, residual: Any, code: Any) -> None:
 
 
 def first_residual(
-    operator: LinearOperator, right: Float[Array, "N S"], start: Float[Array, "N S"] | None
-) -> tuple[Float[Array, "N S"], Float[Array, "N S"]]:
+    operator: LinearOperator, right: Vectors, start: Vectors | None
+) -> tuple[Vectors, Vectors]:
     """Where an iteration starts, zero unless given, and the residual there."""
     if start is None:
         return jnp.zeros_like(right), right
     return start, right - operator.exactly_times(start)
 
 
-def norms(columns: Float[Array, "N S"]) -> Float[Array, "S"]:
+def norms(columns: Vectors) -> Float[Array, "S"]:
     """Euclidean norm of every column, whose squares may be too small or large to be numbers."""
     largest = jnp.max(jnp.abs(columns), axis=0)
     unit = jnp.where(largest > 0, largest, 1.0)
@@ -115,7 +115,7 @@ def in_units_of_columns(solver: Solver) -> Solver:
     return solve  # pyright: ignore
 
 
-def relative(residual: Float[Array, "N S"], right: Float[Array, "N S"]) -> Float[Array, "S"]:
+def relative(residual: Vectors, right: Vectors) -> Float[Array, "S"]:
     """||residual|| / ||right|| of every column; zero for zero of zero."""
     size, whole = norms(residual), norms(right)
     return jnp.where(size == 0, 0.0, size / whole)
@@ -123,8 +123,8 @@ def relative(residual: Float[Array, "N S"], right: Float[Array, "N S"]) -> Float
 
 def certified(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
-    value: Float[Array, "N S"],
+    right: Vectors,
+    value: Vectors,
     *,
     tolerance: Any,
     broken: Any,

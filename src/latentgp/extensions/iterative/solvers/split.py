@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, start_at
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
@@ -18,7 +17,7 @@ from latentgp.extensions.iterative.solvers.solution import (
     norms,
 )
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.typing import Array
+from latentgp.typing import Vectors
 
 
 class SplitOperator(LinearOperator):
@@ -31,7 +30,7 @@ class SplitOperator(LinearOperator):
     def size(self) -> int:
         return self.operator.size
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         outer = self.preconditioner.solve_root(right, transposed=True)
         return self.preconditioner.solve_root(self.operator.times(outer))
 
@@ -40,7 +39,7 @@ class SplitOperator(LinearOperator):
 @in_units_of_columns
 def split_conjugate_gradients(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     *,
     preconditioner: Preconditioner,
     tolerance: Any = 1e-6,

@@ -22,7 +22,7 @@ from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, S
 from latentgp.kernels.stationary import RBF, Periodic, Stationary
 from latentgp.modules import stored
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, PerRow, Scalar
+from latentgp.typing import Array, Inputs, PerRow, Scalar, Vectors
 
 # Of a step: how far from its cell a row may be, as rounding leaves it.
 _OFF_THE_GRID = 1e-7
@@ -56,7 +56,7 @@ class OnGrid(Covariance):
     def size(self) -> int:
         return self.entries.size
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         empty = jnp.zeros((self.number, right.shape[1]), right.dtype)
         return self.grid_times(empty.at[self.cells].add(right))[self.cells]
 
@@ -69,7 +69,7 @@ class OnGrid(Covariance):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return self.entries.block(rows)
 
-    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
         return self.entries.rows_times(rows, right)
 
 
@@ -126,9 +126,7 @@ class Grid(eqx.Module):
     def words(self) -> str:
         """Name of its operator, for the user."""
 
-    def slope(
-        self, kernel: Kernel, X: Inputs, left: Float[Array, "N S"], right: Float[Array, "N S"]
-    ) -> Kernel:
+    def slope(self, kernel: Kernel, X: Inputs, left: Vectors, right: Vectors) -> Kernel:
         """Derivative of the sum of left * (K right) in the kernel."""
 
         def form(kernel: Kernel) -> Scalar:

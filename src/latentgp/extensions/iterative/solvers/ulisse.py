@@ -16,7 +16,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import Identity,
 from latentgp.extensions.iterative.solvers.solution import first_residual, norms
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.modules import Module
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Scalar, Vectors
 
 
 class ExponentialWeights(Module):
@@ -55,13 +55,13 @@ class TruncatedSolution(eqx.Module):
 @compiled("threshold", "tolerance", "max_steps")
 def ulisse(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     key: Key[Array, ""],
     *,
     threshold: Any,
     weights: Callable[[Array], Array] | None = None,
     preconditioner: Preconditioner | None = None,
-    start: Float[Array, "N S"] | None = None,
+    start: Vectors | None = None,
     tolerance: Any = 1e-8,
     max_steps: Any = 1000,
     copies: int = 2,
@@ -144,15 +144,15 @@ def ulisse(
 @compiled("threshold", "tolerance", "max_steps")
 def truncation_variance(
     operator: LinearOperator,
-    right: Float[Array, "N S"],
+    right: Vectors,
     *,
     threshold: Any,
     weights: Callable[[Array], Array] | None = None,
     preconditioner: Preconditioner | None = None,
-    start: Float[Array, "N S"] | None = None,
+    start: Vectors | None = None,
     tolerance: Any = 1e-8,
     max_steps: Any = 1000,
-) -> Float[Array, "N S"]:
+) -> Vectors:
     """The variance of every number of an estimate of `ulisse`, by two runs to the end.
 
     With c_j = w_0 ... w_j the estimate takes c_j d_j with probability 1 / c_j, and never d_k for
@@ -166,7 +166,7 @@ def truncation_variance(
     value, residual = first_residual(operator, right, start)
     state = start_at(residual, value, P, goal)
 
-    def run(whole: Float[Array, "N S"]) -> tuple[Array, Array]:
+    def run(whole: Vectors) -> tuple[Array, Array]:
         def step(now: Any) -> Any:
             before, total, factor, late, steps = now
             after = advance(before, operator, P, goal)

@@ -8,10 +8,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Int, Key
 
 from latentgp.errors import InputError
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Scalar, Vectors
 
 
 class Preconditioner(eqx.Module):
@@ -28,12 +28,10 @@ class Preconditioner(eqx.Module):
         return True
 
     @abstractmethod
-    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors) -> Vectors:
         """P^-1 right."""
 
-    def counted_solve(
-        self, right: Float[Array, "N S"]
-    ) -> tuple[Float[Array, "N S"], Int[Array, ""]]:
+    def counted_solve(self, right: Vectors) -> tuple[Vectors, Int[Array, ""]]:
         """P^-1 right, and the number of products that an iteration inside took."""
         return self.solve(right), jnp.asarray(0)
 
@@ -41,13 +39,11 @@ class Preconditioner(eqx.Module):
         """The logarithm of |P|."""
         raise self._lacks("log-determinant")
 
-    def solve_root(
-        self, right: Float[Array, "N S"], *, transposed: bool = False
-    ) -> Float[Array, "N S"]:
+    def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         """R^-1 right, or R^-T right."""
         raise self._lacks("root")
 
-    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times_root(self, right: Vectors) -> Vectors:
         """R right: a draw from N(0, P) where right is one from N(0, I)."""
         raise self._lacks("root")
 
@@ -61,24 +57,22 @@ class Preconditioner(eqx.Module):
 class Identity(Preconditioner):
     """P = I: no preconditioner."""
 
-    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors) -> Vectors:
         return right
 
     def log_determinant(self) -> Scalar:
         return jnp.zeros(())
 
-    def solve_root(
-        self, right: Float[Array, "N S"], *, transposed: bool = False
-    ) -> Float[Array, "N S"]:
+    def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         return right
 
-    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times_root(self, right: Vectors) -> Vectors:
         return right
 
 
 def draws(
     preconditioner: Preconditioner, key: Key[Array, ""], size: int, number: int, dtype: Any = None
-) -> Float[Array, "N S"]:
+) -> Vectors:
     """Draws from N(0, P) of so many rows, one a column.
 
     Example:

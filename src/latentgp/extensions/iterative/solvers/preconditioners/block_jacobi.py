@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.preconditioners.roots import BlockRoot, block_root
 from latentgp.modules import Module
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Scalar, Vectors
 
 
 class BlockJacobi(Module):
@@ -30,16 +30,14 @@ class BlockDiagonal(Preconditioner):
 
     blocks: BlockRoot
 
-    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors) -> Vectors:
         return self.blocks.solve(self.blocks.solve(right), transposed=True)
 
     def log_determinant(self) -> Scalar:
         return self.blocks.log_determinant()
 
-    def solve_root(
-        self, right: Float[Array, "N S"], *, transposed: bool = False
-    ) -> Float[Array, "N S"]:
+    def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         return self.blocks.solve(right, transposed=transposed)
 
-    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times_root(self, right: Vectors) -> Vectors:
         return self.blocks.times(right)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.numerics.cholesky import Factor, cholesky
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Scalar, Vectors
 
 
 class Complete(Preconditioner):
@@ -32,16 +31,14 @@ class Complete(Preconditioner):
         whole = system.exactly_times(jnp.eye(system.size, dtype=system.added.dtype))
         return cls(cholesky(0.5 * (whole + whole.T)))
 
-    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors) -> Vectors:
         return self.factor.inverse.T @ (self.factor.inverse @ right)
 
     def log_determinant(self) -> Scalar:
         return 2 * self.factor.half_log_determinant
 
-    def solve_root(
-        self, right: Float[Array, "N S"], *, transposed: bool = False
-    ) -> Float[Array, "N S"]:
+    def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         return (self.factor.inverse.T if transposed else self.factor.inverse) @ right
 
-    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times_root(self, right: Vectors) -> Vectors:
         return self.factor.lower @ right

@@ -22,7 +22,7 @@ from latentgp.extensions.iterative.solvers.structured import (
 )
 from latentgp.kernels.base import Kernel
 from latentgp.modules import Module
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Array, Inputs, PerRow, Vectors
 
 
 class Interpolation(Module):
@@ -85,7 +85,7 @@ class InterpolatedCovariance(Covariance):
     def size(self) -> int:
         return len(self.points)
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         spread = self.weights[:, :, None] * right[:, None, :]
         onto = jnp.zeros((prod(self.grid), right.shape[1]), right.dtype).at[self.points].add(spread)
         on_grid = toeplitz_times(self.spectrum, self.grid, onto)
@@ -101,7 +101,7 @@ class InterpolatedCovariance(Covariance):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return self.columns(rows)[rows]
 
-    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
         return self.times(right)[rows]
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.preconditioners.roots import DiagonalRoot, Root
-from latentgp.typing import Array, PerRow, Scalar
+from latentgp.typing import Array, PerRow, Scalar, Vectors
 
 
 class LowRank(Preconditioner):
@@ -26,25 +26,23 @@ class LowRank(Preconditioner):
     basis: Float[Array, "N R"]
     excess: Float[Array, "R"]
 
-    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors) -> Vectors:
         inner = self._scaled(1 / (1 + self.excess), self.rest.solve(right))
         return self.rest.solve(inner, transposed=True)
 
     def log_determinant(self) -> Scalar:
         return self.rest.log_determinant() + jnp.sum(jnp.log1p(self.excess))
 
-    def solve_root(
-        self, right: Float[Array, "N S"], *, transposed: bool = False
-    ) -> Float[Array, "N S"]:
+    def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         by = 1 / jnp.sqrt(1 + self.excess)
         if transposed:
             return self.rest.solve(self._scaled(by, right), transposed=True)
         return self._scaled(by, self.rest.solve(right))
 
-    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times_root(self, right: Vectors) -> Vectors:
         return self.rest.times(self._scaled(jnp.sqrt(1 + self.excess), right))
 
-    def _scaled(self, by: Float[Array, "R"], right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def _scaled(self, by: Float[Array, "R"], right: Vectors) -> Vectors:
         """(I + Q diag(by - 1) Q') right."""
         return right + self.basis @ ((by - 1)[:, None] * (self.basis.T @ right))
 

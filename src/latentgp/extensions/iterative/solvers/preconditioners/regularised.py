@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.operators import LinearOperator, ShiftedOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.modules import Module
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Scalar, Vectors
 
 
 class Regularised(Module):
@@ -50,12 +50,10 @@ class IterativePreconditioner(Preconditioner):
     def is_fixed(self) -> bool:
         return False
 
-    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors) -> Vectors:
         return self.counted_solve(right)[0]
 
-    def counted_solve(
-        self, right: Float[Array, "N S"]
-    ) -> tuple[Float[Array, "N S"], Int[Array, ""]]:
+    def counted_solve(self, right: Vectors) -> tuple[Vectors, Int[Array, ""]]:
         found = conjugate_gradients(
             self.operator, right, tolerance=self.tolerance, max_steps=self.max_steps
         )

@@ -12,18 +12,18 @@ from jaxtyping import Float, Int
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array, PerRow, Scalar
+from latentgp.typing import Array, PerRow, Scalar, Vectors
 
 
 class Root(eqx.Module):
     """A square root T of a positive definite matrix D = T T'."""
 
     @abstractmethod
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         """T right."""
 
     @abstractmethod
-    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         """T^-1 right, or T^-T right."""
 
     @abstractmethod
@@ -36,10 +36,10 @@ class DiagonalRoot(Root):
 
     std: PerRow
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         return self.std[:, None] * right
 
-    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         return right / self.std[:, None]
 
     def log_determinant(self) -> Scalar:
@@ -57,16 +57,16 @@ class BlockRoot(Root):
     rows: Int[Array, "blocks B"]
     lower: Float[Array, "blocks B B"]
 
-    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def times(self, right: Vectors) -> Vectors:
         return self._blockwise(lambda L, b: L @ b, right)
 
-    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
+    def solve(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         return self._blockwise(lambda L, b: solve_lower(L, b, transposed=transposed), right)
 
     def log_determinant(self) -> Scalar:
         return 2 * jnp.sum(jnp.log(jnp.diagonal(self.lower, axis1=1, axis2=2)))
 
-    def _blockwise(self, function, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    def _blockwise(self, function, right: Vectors) -> Vectors:
         parts = right.at[self.rows].get(mode="fill", fill_value=0)
         made = jax.lax.map(lambda pair: function(*pair), (self.lower, parts))
         return jnp.zeros_like(right).at[self.rows].set(made, mode="drop")
