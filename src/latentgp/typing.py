@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
 if TYPE_CHECKING:
     # The stubs of NumPy and JAX share no type; shapes and dtypes are checked when tests run.
@@ -32,6 +32,10 @@ PerClass: TypeAlias = Float[Array, "N K"]
 RowMoments: TypeAlias = tuple[PerRow, PerRow]
 Values: TypeAlias = Float[Array, "*N"]
 Draws: TypeAlias = Float[Array, "..."]
+# Coefficients of the latent functions, unconstrained hyper-parameters, one random key.
+Coefs: TypeAlias = Float[Array, "Q M"]
+HyperVector: TypeAlias = Float[Array, "H"]
+RandomKey: TypeAlias = Key[Array, ""]
 
 
 def in_double_precision(value: Any) -> Any:

@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 EXTENSION = Extension(
     __name__,
-    names={
-        "method": "Stochastic",
-        "step_sizes": "Adaptive RobbinsMonro Schedule",
-    },
+    names={"method": "Stochastic", "step_sizes": "Adaptive RobbinsMonro Schedule"},
     offers={"batches": f"{__name__}.offers:in_batches"},
     apart="Adaptive RobbinsMonro Schedule",
 )

@@ -47,11 +47,7 @@ class BatchReader:
     """
 
     def __init__(
-        self,
-        inference: TwoPartInference,
-        source: RowSource,
-        batch_size: int,
-        seed: tuple[int, ...],
+        self, inference: TwoPartInference, source: RowSource, batch_size: int, seed: tuple[int, ...]
     ):
         # Without JAX's arrays, which are unpacked in single precision.
         self.inference = _on_host(inference)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.extensions.batches.natural_gradient import (
@@ -39,7 +39,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean
 from latentgp.sites.augmentations.polya_gamma import expected_sigmoids, logistic_bound
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 
 class ClassesState(NamedTuple):
@@ -59,7 +59,7 @@ class ClassesState(NamedTuple):
     mean_weights: Float[Array, "K M"]
 
     @property
-    def vector(self) -> Float[Array, "H"]:
+    def vector(self) -> HyperVector:
         """Hyper-parameters, unconstrained."""
         return self.looked_at.vector
 
@@ -80,13 +80,13 @@ class SomeClassesInference(SparseInference):
 
     inference: StochasticInference
     model: LatentGP
-    key: Key[Array, ""]
+    key: RandomKey
 
     def representation(self, state: ClassesState) -> ByVariables:
         """Through the inducing variables of a state."""
         return self.inference.representation(state.looked_at)
 
-    def init(self, vector: Float[Array, "H"], posterior: InducingPosterior) -> ClassesState:
+    def init(self, vector: HyperVector, posterior: InducingPosterior) -> ClassesState:
         """The state in which a posterior of the classes looked at is that of every class."""
         looked_at = self.inference.init(vector, posterior)
         classes = self.model.likelihood.latent_size
@@ -98,7 +98,7 @@ class SomeClassesInference(SparseInference):
         return ClassesState(looked_at, *jax.tree.map(of_all, of_some))
 
     def step(
-        self, state: ClassesState, batch: Data, weight: Float[Array, ""]
+        self, state: ClassesState, batch: Data, weight: Scalar
     ) -> tuple[ClassesState, BatchInfo]:
         before = state.looked_at
         classes, some = len(state.inverse), len(before.white.linear)
@@ -200,7 +200,7 @@ def prior_of_some(algorithm: SiteInference, model: LatentGP) -> InducingPosterio
 
 
 def some_classes(
-    inference: StochasticInference, model: LatentGP, key: Key[Array, ""]
+    inference: StochasticInference, model: LatentGP, key: RandomKey
 ) -> SomeClassesInference:
     """The algorithm that draws classes, from that of the classes drawn and the full model."""
     every, some = model.likelihood.latent_size, inference.space.model.likelihood.latent_size

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import ProcessLost, check_finite
 from latentgp.extensions.batches.asynchronous import ParameterServer, Rounds
@@ -33,7 +33,7 @@ from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import Run, RunControl, RunProgress
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 _FEW_BATCHES, _MANY_BATCHES = 8, 100
 _FEW_NUMBERS, _MANY_NUMBERS = 2_000_000, 10_000_000
@@ -101,13 +101,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        rows: int,
-        batch_size: int,
-        epochs: int,
-        tolerance: float,
-        patience: int,
-        columns: int,
+        cls, rows: int, batch_size: int, epochs: int, tolerance: float, patience: int, columns: int
     ) -> "Plan":
         """Batches of nearly equal size, at most about as large as asked for.
 
@@ -178,7 +172,7 @@ class BatchSearch(Algorithm[Any]):
         source: RowSource,
         plan: Plan,
         *,
-        key: Key[Array, ""],
+        key: RandomKey,
         control: RunControl,
         view: Callable[[Any], Any] | None = None,
         held_out: Callable[[Any], float] | None = None,

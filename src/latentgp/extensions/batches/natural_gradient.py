@@ -39,7 +39,7 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, Scalar
 
 _LEAST_SHARE = 1e-9
 _USUAL = 5.0
@@ -61,7 +61,7 @@ class BatchState(NamedTuple):
         steps: number of steps so far.
     """
 
-    vector: Float[Array, "H"]
+    vector: HyperVector
     centres: Centres
     prior: Prior
     white: WhiteSites
@@ -80,8 +80,8 @@ class BatchInfo(NamedTuple):
         held: whether hyper-parameters, and points, could not move.
     """
 
-    bound: Float[Array, ""]
-    share: Float[Array, ""]
+    bound: Scalar
+    share: Scalar
     held: Bool[Array, ""]
 
 
@@ -95,8 +95,8 @@ class BatchRead(NamedTuple):
         white: natural parameters of the rows' factor of v.
     """
 
-    bound: Float[Array, ""]
-    gradient: Float[Array, "H"]
+    bound: Scalar
+    gradient: HyperVector
     in_centres: Centres
     white: WhiteSites
 
@@ -105,7 +105,7 @@ class BatchInference(eqx.Module):
     """Interface of an algorithm for the batch loop; its states have `vector` and `steps`."""
 
     @abstractmethod
-    def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
+    def step(self, state: Any, batch: Data, weight: Scalar) -> tuple[Any, BatchInfo]:
         """One step on a batch of some weight; rows of weight zero do not count."""
 
 
@@ -116,7 +116,7 @@ class TwoPartInference(BatchInference):
     states have coordinates of their own overrides `restated`.
     """
 
-    def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
+    def step(self, state: Any, batch: Data, weight: Scalar) -> tuple[Any, BatchInfo]:
         return self.moved(state, self.estimate(self.seen(state), batch, weight))
 
     @abstractmethod
@@ -124,7 +124,7 @@ class TwoPartInference(BatchInference):
         """Part of a state that `estimate` reads."""
 
     @abstractmethod
-    def estimate(self, seen: Any, batch: Data, weight: Float[Array, ""]) -> Any:
+    def estimate(self, seen: Any, batch: Data, weight: Scalar) -> Any:
         """Estimate from a batch, weighted to count as all rows."""
 
     @abstractmethod
@@ -140,7 +140,7 @@ class SparseInference(BatchInference):
     """Interface of such an algorithm with a posterior of inducing variables."""
 
     @abstractmethod
-    def init(self, vector: Float[Array, "H"], posterior: InducingPosterior) -> Any:
+    def init(self, vector: HyperVector, posterior: InducingPosterior) -> Any:
         """Initial state, from a posterior at some hyper-parameters."""
 
     @abstractmethod
@@ -172,17 +172,17 @@ class StochasticInference(SparseInference, TwoPartInference):
     algorithm: SiteInference
     space: ParameterSpace
     schedule: Schedule
-    learning_rate: Float[Array, ""]
-    decay: Float[Array, ""]
+    learning_rate: Scalar
+    decay: Scalar
     point_scale: Float[Array, "D"] | None
-    total_weight: Float[Array, ""]
-    batches: Float[Array, ""]
+    total_weight: Scalar
+    batches: Scalar
     copies: float = 1.0
 
     def representation(self, state: BatchState) -> ByVariables:
         return cast(ByVariables, self.algorithm.representation).at(state.centres)
 
-    def init(self, vector: Float[Array, "H"], posterior: InducingPosterior) -> BatchState:
+    def init(self, vector: HyperVector, posterior: InducingPosterior) -> BatchState:
         white = posterior.white_sites()
         jitter = jnp.broadcast_to(posterior.jitter, posterior.factor.lower.shape[:1])
         return BatchState(
@@ -199,16 +199,14 @@ class StochasticInference(SparseInference, TwoPartInference):
     def seen(self, state: BatchState) -> BatchState:
         return state._replace(schedule=None, adam=None)
 
-    def estimate(
-        self, seen: BatchState, batch: Data, weight: Float[Array, ""]
-    ) -> tuple[BatchRead, Float[Array, ""]]:
+    def estimate(self, seen: BatchState, batch: Data, weight: Scalar) -> tuple[BatchRead, Scalar]:
         """Estimate from a batch, and its weight, one on average."""
         assert batch.weights is not None
         whole = batch.reweighted(batch.weights * (self.total_weight / weight))
         return self.read(seen, whole), weight * self.batches / self.total_weight
 
     def moved(
-        self, state: BatchState, read: tuple[BatchRead, Float[Array, ""]]
+        self, state: BatchState, read: tuple[BatchRead, Scalar]
     ) -> tuple[BatchState, BatchInfo]:
         said, part = read
         in_centres = jax.tree.map(lambda slope: part * slope, said.in_centres)
@@ -228,8 +226,8 @@ class StochasticInference(SparseInference, TwoPartInference):
         return after, BatchInfo(said.bound, share, held)
 
     def restated(
-        self, read: tuple[BatchRead, Float[Array, ""]], seen: BatchState, state: BatchState
-    ) -> tuple[BatchRead, Float[Array, ""]]:
+        self, read: tuple[BatchRead, Scalar], seen: BatchState, state: BatchState
+    ) -> tuple[BatchRead, Scalar]:
         """White coordinates are the prior's, which moves with hyper-parameters and points."""
         said, part = read
         white = self._carried(said.white, seen, state)
@@ -272,12 +270,7 @@ class StochasticInference(SparseInference, TwoPartInference):
         bound = terms - self.copies * posterior.kl
         return BatchRead(bound, gradient, in_centres, read.white)
 
-    def carried(
-        self,
-        state: BatchState,
-        vector: Float[Array, "H"],
-        centres: Centres,
-    ) -> BatchState:
+    def carried(self, state: BatchState, vector: HyperVector, centres: Centres) -> BatchState:
         """The state at other hyper-parameters and variables, the rows' factor of g held fixed.
 
         The Cholesky factor is that of the old state.
@@ -299,7 +292,7 @@ class StochasticInference(SparseInference, TwoPartInference):
         """Whether hyper-parameters or inducing variables are learned."""
         return bool(state.vector.size) or self.point_scale is not None
 
-    def _learned(self, vector: Float[Array, "H"], centres: Centres) -> Any:
+    def _learned(self, vector: HyperVector, centres: Centres) -> Any:
         """Parameters updated by gradients: hyper-parameters, and inducing variables if learned."""
         return vector, None if self.point_scale is None else centres
 
@@ -307,10 +300,10 @@ class StochasticInference(SparseInference, TwoPartInference):
         self,
         state: BatchState,
         batch: WhiteSites,
-        share: Float[Array, ""],
-        rate: Float[Array, ""],
-        ways: tuple[Float[Array, "H"], Centres | None],
-    ) -> tuple[BatchState, Float[Array, ""], Bool[Array, ""]]:
+        share: Scalar,
+        rate: Scalar,
+        ways: tuple[HyperVector, Centres | None],
+    ) -> tuple[BatchState, Scalar, Bool[Array, ""]]:
         """The state after a step, the step size used, and whether hyper-parameters stayed.
 
         If rounding, or negative precisions, would make the posterior improper, hyper-parameters
@@ -400,9 +393,7 @@ def _tamed(slopes: Any, adam: Any) -> Any:
 
 
 @jax.jit
-def begun(
-    inference: SparseInference, vector: Float[Array, "H"], posterior: InducingPosterior
-) -> Any:
+def begun(inference: SparseInference, vector: HyperVector, posterior: InducingPosterior) -> Any:
     """`init`, compiled."""
     return inference.init(vector, posterior)
 
@@ -430,7 +421,7 @@ def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any
 @jax.jit
 def bound_of_rows(
     algorithm: SiteInference, model: LatentGP, posterior: InducingPosterior, data: Data
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Scalar, Scalar]:
     """Contributions of rows to the bound of a posterior and to its trace term, in nats."""
     precision = posterior.prior_precision
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, PyTree
+from jaxtyping import Int, PyTree
 
 from latentgp.errors import check_ranges
 from latentgp.modules import Module
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class Schedule(Module):
@@ -23,7 +23,7 @@ class Schedule(Module):
         """Initial state of the schedule, given natural parameters of the right shapes."""
 
     @abstractmethod
-    def share(self, state: Any, difference: PyTree) -> tuple[Float[Array, ""], Any]:
+    def share(self, state: Any, difference: PyTree) -> tuple[Scalar, Any]:
         """The share of a batch, and the state after it.
 
         Args:
@@ -52,9 +52,7 @@ class RobbinsMonro(Schedule):
     def init(self, like: PyTree) -> Int[Array, ""]:
         return jnp.zeros((), jnp.int32)
 
-    def share(
-        self, state: Int[Array, ""], difference: PyTree
-    ) -> tuple[Float[Array, ""], Int[Array, ""]]:
+    def share(self, state: Int[Array, ""], difference: PyTree) -> tuple[Scalar, Int[Array, ""]]:
         dtype = jax.tree.leaves(difference)[0].dtype
         return (state.astype(dtype) + self.delay) ** -self.power, state + 1
 
@@ -63,8 +61,8 @@ class AdaptiveState(NamedTuple):
     """Running means of differences and of their squared lengths, over a window of steps."""
 
     difference: PyTree
-    square: Float[Array, ""]
-    window: Float[Array, ""]
+    square: Scalar
+    window: Scalar
 
 
 class Adaptive(Schedule):
@@ -90,9 +88,7 @@ class Adaptive(Schedule):
         dtype = jax.tree.leaves(like)[0].dtype
         return AdaptiveState(zero, jnp.zeros((), dtype), jnp.ones((), dtype))
 
-    def share(
-        self, state: AdaptiveState, difference: PyTree
-    ) -> tuple[Float[Array, ""], AdaptiveState]:
+    def share(self, state: AdaptiveState, difference: PyTree) -> tuple[Scalar, AdaptiveState]:
         part = 1 / state.window
         mean = jax.tree.map(lambda a, b: a + part * (b - a), state.difference, difference)
         square = state.square + part * (_dot(difference, difference) - state.square)
@@ -104,6 +100,6 @@ class Adaptive(Schedule):
         return share, AdaptiveState(mean, square, window)
 
 
-def _dot(one: PyTree, other: PyTree) -> Float[Array, ""]:
+def _dot(one: PyTree, other: PyTree) -> Scalar:
     products = jax.tree.map(lambda a, b: jnp.sum(a * b), one, other)
     return sum(jax.tree.leaves(products), start=jnp.zeros(()))

@@ -12,13 +12,11 @@ _METHODS = {
         f"{__name__}.method:BlackBoxVI",
         "values of log p(y given f) alone, a mixture of Gaussians",
         "all that are positive, external functions and programs among them",
-    ),
+    )
 }
 EXTENSION = Extension(
     __name__,
-    names={
-        "method": "BlackBoxVI",
-    },
+    names={"method": "BlackBoxVI"},
     methods=_METHODS,
     offers={"values": f"{__name__}.offers:values_alone"},
 )

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.diagnostics import Diagnostics, about_jitter, mean_prior_variances
 from latentgp.errors import InputError, check_choices, check_finite, check_ranges
@@ -31,7 +31,7 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.runtime.progress import RunControl
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 _FEW_FAILED = 0.05
 _OPENING_STEPS = 50  # from each start
@@ -199,11 +199,7 @@ class BlackBoxVI(Method):
         return self._result(problem, bound, found, key_end)
 
     def _begin(
-        self,
-        bound: MixtureBound,
-        found: SearchState,
-        starts: list[GaussianMixture],
-        key: Key[Array, ""],
+        self, bound: MixtureBound, found: SearchState, starts: list[GaussianMixture], key: RandomKey
     ) -> None:
         """Start steps along slopes: where log p is not concave, at the best ends of a few steps.
 
@@ -229,7 +225,7 @@ class BlackBoxVI(Method):
         found.steps = 0
 
     def _walked(
-        self, bound: MixtureBound, found: SearchState, control: RunControl, key: Key[Array, ""]
+        self, bound: MixtureBound, found: SearchState, control: RunControl, key: RandomKey
     ) -> MixtureBound:
         """Gives the bound through the points at the end."""
         # Optax takes long to import.
@@ -258,7 +254,7 @@ class BlackBoxVI(Method):
         found: SearchState,
         tolerance: float,
         control: RunControl,
-        key: Key[Array, ""],
+        key: RandomKey,
     ) -> MixtureBound:
         """Gives the bound through the points at the end."""
         from latentgp.extensions.black_box.mixtures.gradient import ascend, freed
@@ -280,7 +276,7 @@ class BlackBoxVI(Method):
         return Needs(positive=True, gradient=self.estimator == "reparameterised")
 
     def _result(
-        self, problem: Problem, bound: MixtureBound, found: SearchState, key: Key[Array, ""]
+        self, problem: Problem, bound: MixtureBound, found: SearchState, key: RandomKey
     ) -> Fit:
         model = jax.tree.map(np.asarray, bound.space.to_model(jnp.asarray(found.vector)))
         terms = terms_of(bound, jnp.asarray(found.vector), found.mixture, key)

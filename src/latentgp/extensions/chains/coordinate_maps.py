@@ -18,7 +18,7 @@ from latentgp.models import LatentGP
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.whitening import DenseWhitening, Whitening, WhiteningBySolves
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RowLatents, Scalar
 
 
 class Coordinates(eqx.Module):
@@ -35,28 +35,26 @@ class Coordinates(eqx.Module):
     """
 
     whitening: eqx.AbstractVar[Any]
-    centre: eqx.AbstractVar[Float[Array, "N Q"]]
-    precision: eqx.AbstractVar[Float[Array, "N Q"]]
-    log_evidence: eqx.AbstractVar[Float[Array, ""]]
-    decrement: eqx.AbstractVar[Float[Array, ""]]
-    factorisations: eqx.AbstractVar[Float[Array, ""]]
+    centre: eqx.AbstractVar[RowLatents]
+    precision: eqx.AbstractVar[RowLatents]
+    log_evidence: eqx.AbstractVar[Scalar]
+    decrement: eqx.AbstractVar[Scalar]
+    factorisations: eqx.AbstractVar[Scalar]
 
     @abstractmethod
-    def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
+    def shift(self, eps: Coefs) -> RowLatents:
         """F eps."""
 
     @abstractmethod
-    def residual(
-        self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
-    ) -> Float[Array, ""]:
+    def residual(self, target: WhiteTarget, model: LatentGP, eps: Coefs) -> Scalar:
         """r: log density of the coordinates relative to the standard normal, in nats."""
 
     @abstractmethod
-    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def white(self, eps: Coefs) -> Coefs:
         """Prior white coefficients v at coordinates."""
 
     @abstractmethod
-    def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def of_white(self, white: Coefs) -> Coefs:
         """Coordinates of prior white coefficients."""
 
     def attached(self, target: WhiteTarget) -> "Coordinates":
@@ -72,9 +70,7 @@ class Coordinates(eqx.Module):
         """Entries of the matrix that a step of every chain multiplies, if there is one."""
         return 0
 
-    def log_likelihood(
-        self, target: WhiteTarget, model: LatentGP, f: Float[Array, "N Q"]
-    ) -> Float[Array, ""]:
+    def log_likelihood(self, target: WhiteTarget, model: LatentGP, f: RowLatents) -> Scalar:
         """Log p(y | f), or its expectation over what the coefficients leave open, in nats."""
         variance = jnp.broadcast_to(self.whitening.residual.T, f.shape)
         return target.log_likelihood_of(model, Marginals(f, variance))
@@ -84,29 +80,27 @@ class WhiteCoordinates(Coordinates):
     """Prior white coefficients themselves, of any map to the rows."""
 
     whitening: Whitening
-    centre: Float[Array, "N Q"]
-    precision: Float[Array, "N Q"]
-    log_evidence: Float[Array, ""]
-    decrement: Float[Array, ""]
-    factorisations: Float[Array, ""]
+    centre: RowLatents
+    precision: RowLatents
+    log_evidence: Scalar
+    decrement: Scalar
+    factorisations: Scalar
 
     def attached(self, target: WhiteTarget) -> "WhiteCoordinates":
         whitening = self.whitening.attached(target.representation)
         return dataclasses.replace(self, whitening=whitening)
 
-    def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
+    def shift(self, eps: Coefs) -> RowLatents:
         return self.whitening.conditional(eps).mean
 
-    def residual(
-        self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
-    ) -> Float[Array, ""]:
+    def residual(self, target: WhiteTarget, model: LatentGP, eps: Coefs) -> Scalar:
         there = self.log_likelihood(target, model, self.centre + self.shift(eps))
         return there - self.log_evidence
 
-    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def white(self, eps: Coefs) -> Coefs:
         return eps
 
-    def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def of_white(self, white: Coefs) -> Coefs:
         return white
 
 
@@ -125,35 +119,33 @@ class SparseCoordinates(Coordinates):
     """
 
     whitening: WhiteningBySolves
-    centre: Float[Array, "N Q"]
+    centre: RowLatents
     root: Any
     white_centre: Float[Array, "Q N"]
-    at_centre: Float[Array, ""]
-    precision: Float[Array, "N Q"]
-    log_evidence: Float[Array, ""]
-    decrement: Float[Array, ""]
-    factorisations: Float[Array, ""]
+    at_centre: Scalar
+    precision: RowLatents
+    log_evidence: Scalar
+    decrement: Scalar
+    factorisations: Scalar
 
     def attached(self, target: WhiteTarget) -> "SparseCoordinates":
         whitening: Any = self.whitening.attached(target.representation)
         root = whitening.attached_root(self.root)
         return dataclasses.replace(self, whitening=whitening, root=root)
 
-    def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
+    def shift(self, eps: Coefs) -> RowLatents:
         return self.root.times(eps)
 
-    def residual(
-        self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
-    ) -> Float[Array, ""]:
+    def residual(self, target: WhiteTarget, model: LatentGP, eps: Coefs) -> Scalar:
         shift = self.shift(eps)
         gain = self.log_likelihood(target, model, self.centre + shift) - self.at_centre
         moved = self.whitening.white_of(shift)
         return gain + 0.5 * jnp.sum(eps**2 - moved**2) - jnp.sum(self.white_centre * moved)
 
-    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def white(self, eps: Coefs) -> Coefs:
         return self.white_centre + self.whitening.white_of(self.shift(eps))
 
-    def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def of_white(self, white: Coefs) -> Coefs:
         return self.root.inverse(self.whitening.conditional(white - self.white_centre).mean)
 
 
@@ -167,27 +159,25 @@ class DenseCoordinates(Coordinates):
     """
 
     whitening: DenseWhitening
-    centre: Float[Array, "N Q"]
+    centre: RowLatents
     factor: Float[Array, "Q N M"]
     root: Float[Array, "Q M M"]
-    slope: Float[Array, "N Q"]
-    precision: Float[Array, "N Q"]
-    log_evidence: Float[Array, ""]
-    decrement: Float[Array, ""]
-    factorisations: Float[Array, ""]
+    slope: RowLatents
+    precision: RowLatents
+    log_evidence: Scalar
+    decrement: Scalar
+    factorisations: Scalar
 
-    def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
+    def shift(self, eps: Coefs) -> RowLatents:
         return vmap_latents(lambda factor, e: factor @ e, self.factor, eps).T
 
-    def residual(
-        self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
-    ) -> Float[Array, ""]:
+    def residual(self, target: WhiteTarget, model: LatentGP, eps: Coefs) -> Scalar:
         shift = self.shift(eps)
         gain = self.log_likelihood(target, model, self.centre + shift)
         gain = gain - self.reference(target, model)
         return gain + jnp.sum(shift * (0.5 * self.precision * shift - self.slope))
 
-    def reference(self, target: WhiteTarget, model: LatentGP) -> Float[Array, ""]:
+    def reference(self, target: WhiteTarget, model: LatentGP) -> Scalar:
         """Log likelihood at the centre, in nats."""
         return self.log_likelihood(target, model, self.centre)
 
@@ -198,14 +188,14 @@ class DenseCoordinates(Coordinates):
     def numbers(self) -> int:
         return self.factor.size
 
-    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def white(self, eps: Coefs) -> Coefs:
         def from_sites(features, lower, slope, root, e):
             return features @ slope + solve_lower(lower, root @ e)
 
         known = self.whitening.features, self.whitening.lower
         return vmap_latents(from_sites, *known, self.slope.T, self.root, eps)
 
-    def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def of_white(self, white: Coefs) -> Coefs:
         def to_sites(features, lower, slope, root, v):
             return solve_lower(root, lower @ (v - features @ slope))
 
@@ -222,9 +212,9 @@ class HeldCoordinates(DenseCoordinates):
         at_centre: log likelihood at the centre, in nats.
     """
 
-    white_centre: Float[Array, "Q M"]
+    white_centre: Coefs
     back: Float[Array, "Q M M"]
-    at_centre: Float[Array, ""]
+    at_centre: Scalar
 
     @classmethod
     def of(cls, coordinates: DenseCoordinates, target: WhiteTarget) -> "HeldCoordinates":
@@ -235,8 +225,8 @@ class HeldCoordinates(DenseCoordinates):
         value = coordinates.reference(target, target.space.model)
         return cls(**known, white_centre=centre, back=back, at_centre=value)
 
-    def reference(self, target: WhiteTarget, model: LatentGP) -> Float[Array, ""]:
+    def reference(self, target: WhiteTarget, model: LatentGP) -> Scalar:
         return self.at_centre
 
-    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def white(self, eps: Coefs) -> Coefs:
         return self.white_centre + vmap_latents(lambda back, e: back @ e, self.back, eps)

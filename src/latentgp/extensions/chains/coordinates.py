@@ -34,7 +34,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinate_maps import (
     Coordinates,
@@ -53,7 +53,7 @@ from latentgp.representations.whitening import DenseWhitening, Whitening, Whiten
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, RowLatents, Scalar
 
 Kind = Literal["sites", "partial", "whitened"]
 
@@ -72,7 +72,7 @@ def coordinates_at(
     target: WhiteTarget,
     model: LatentGP,
     coupling: Kind,
-    anchor: Float[Array, "N Q"],
+    anchor: RowLatents,
     *,
     differentiable: bool = False,
 ) -> Coordinates:
@@ -123,16 +123,14 @@ class _Mode(NamedTuple):
 
     model: LatentGP
     whitening: Any
-    offset: Float[Array, "N Q"]
-    mode: Float[Array, "N Q"]
-    blur: Float[Array, "N Q"] | None
-    decrement: Float[Array, ""]
-    steps: Float[Array, ""]
+    offset: RowLatents
+    mode: RowLatents
+    blur: RowLatents | None
+    decrement: Scalar
+    steps: Scalar
 
 
-def _sites_about(
-    target: WhiteTarget, about: _Mode
-) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+def _sites_about(target: WhiteTarget, about: _Mode) -> tuple[RowLatents, RowLatents]:
     model, whitening, offset, mode, blur, *_ = about
     return sites_at(target, model, whitening, offset, mode, blur)
 
@@ -152,7 +150,7 @@ def _around(target: WhiteTarget, about: _Mode) -> Coordinates:
 
 
 def _prior_coordinates(
-    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: Float[Array, "N Q"]
+    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: RowLatents
 ) -> Coordinates:
     """Prior white coordinates: what `coordinates_of_sites` gives for none, without its work."""
     zeros, zero = jnp.zeros_like(offset), jnp.zeros((), offset.dtype)
@@ -173,8 +171,8 @@ def coordinates_of_sites(
     target: WhiteTarget,
     model: LatentGP,
     whitening: DenseWhitening,
-    linear: Float[Array, "N Q"],
-    precision: Float[Array, "N Q"],
+    linear: RowLatents,
+    precision: RowLatents,
 ) -> DenseCoordinates:
     """Coordinates by given sites, functions of g."""
     g, precision_root = _condition(whitening, linear, precision)
@@ -202,8 +200,8 @@ def _sparse_coordinates(
     target: WhiteTarget,
     model: LatentGP,
     whitening: WhiteningBySolves,
-    linear: Float[Array, "N Q"],
-    precision: Float[Array, "N Q"],
+    linear: RowLatents,
+    precision: RowLatents,
 ) -> SparseCoordinates:
     """Coordinates by sparse roots, given sites as functions of g."""
     root, g = whitening.posterior(linear, precision, _ROUGHLY)
@@ -227,8 +225,8 @@ def _sparse_coordinates(
 
 
 def _condition(
-    whitening: DenseWhitening, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]
-) -> tuple[Float[Array, "N Q"], Float[Array, "Q M M"]]:
+    whitening: DenseWhitening, linear: RowLatents, precision: RowLatents
+) -> tuple[RowLatents, Float[Array, "Q M M"]]:
     """Mean of g given sites, and C."""
 
     def condition(features, linear, precision):
@@ -292,10 +290,10 @@ def sites_at(
     target: WhiteTarget,
     model: LatentGP,
     whitening: Whitening,
-    offset: Float[Array, "N Q"],
-    f: Float[Array, "N Q"],
-    blur: Float[Array, "N Q"] | None = None,
-) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    offset: RowLatents,
+    f: RowLatents,
+    blur: RowLatents | None = None,
+) -> tuple[RowLatents, RowLatents]:
     """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset.
 
     With a `blur` those of its expectation over f of these variances.
@@ -305,7 +303,7 @@ def sites_at(
         return slope + precision * (f - offset), precision
     variance = jnp.broadcast_to(whitening.residual.T, f.shape)
 
-    def slope_of(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def slope_of(f: RowLatents) -> RowLatents:
         return jax.grad(lambda f: target.log_likelihood_of(model, Marginals(f, variance)))(f)
 
     slope, bend = jax.linearize(slope_of, f)
@@ -320,10 +318,10 @@ def _expected_sites(
     target: WhiteTarget,
     model: LatentGP,
     whitening: DenseWhitening,
-    offset: Float[Array, "N Q"],
-    linear: Float[Array, "N Q"],
-    precision: Float[Array, "N Q"],
-) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    offset: RowLatents,
+    linear: RowLatents,
+    precision: RowLatents,
+) -> tuple[RowLatents, RowLatents]:
     """One variational update of sites: slope and curvature expected under their posterior.
 
     Its variance v is shrunk to 2 v / (v + 2), in units of a logit or a log rate squared: sites of
@@ -342,9 +340,9 @@ def _posterior(
     target: WhiteTarget,
     model: LatentGP,
     whitening: DenseWhitening,
-    linear: Float[Array, "N Q"],
-    precision: Float[Array, "N Q"],
-) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    linear: RowLatents,
+    precision: RowLatents,
+) -> tuple[RowLatents, RowLatents]:
     """Mean of g and variances of f that expectations are taken over, given sites."""
     g, root = _condition(whitening, linear, precision)
 
@@ -355,7 +353,7 @@ def _posterior(
     return g, _shrunk(model, variances)
 
 
-def _shrunk(model: LatentGP, variances: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+def _shrunk(model: LatentGP, variances: RowLatents) -> RowLatents:
     """Variances over which a likelihood is expected: less than 2, where f has no unit."""
     unitless = np.isfinite(np.asarray(model.likelihood.latent_scale(np.inf), float))
     shrunk = _WIDEST * variances / (_WIDEST + variances)
@@ -364,15 +362,15 @@ def _shrunk(model: LatentGP, variances: Float[Array, "N Q"]) -> Float[Array, "N 
 
 def _expected_slopes(
     target: WhiteTarget, model: LatentGP, marginals: Marginals
-) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+) -> tuple[RowLatents, RowLatents]:
     """Slope and curvature of E log p(y | f) in the mean of f, the latter not below zero."""
     slopes = jax.grad(lambda marginals: target.expected_log_likelihood(model, marginals))(marginals)
     return slopes.mean, jnp.maximum(-2 * slopes.variance, 0.0)
 
 
 def _blur(
-    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: Float[Array, "N Q"]
-) -> Float[Array, "N Q"] | None:
+    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: RowLatents
+) -> RowLatents | None:
     """Variances of the prior over which a likelihood with kinks is expected; None without any."""
     if model.likelihood.is_smooth or not model.likelihood.is_continuous:
         return None
@@ -384,8 +382,8 @@ def _mode(
     target: WhiteTarget,
     model: LatentGP,
     whitening: Whitening,
-    offset: Float[Array, "N Q"],
-    anchor: Float[Array, "N Q"],
+    offset: RowLatents,
+    anchor: RowLatents,
 ) -> _Mode:
     """Mode of p(f | y) from an anchor."""
     zero, blur = jnp.zeros_like(offset), _blur(target, model, whitening, offset)
@@ -418,11 +416,11 @@ def _height(
     target: WhiteTarget,
     model: LatentGP,
     whitening: Whitening,
-    offset: Float[Array, "N Q"],
-    blur: Float[Array, "N Q"] | None,
-    g: Float[Array, "N Q"],
-    norm: Float[Array, ""],
-) -> Float[Array, ""]:
+    offset: RowLatents,
+    blur: RowLatents | None,
+    g: RowLatents,
+    norm: Scalar,
+) -> Scalar:
     """Log density of g whose white coefficients have a squared norm, up to a constant."""
     if blur is None:
         variance = jnp.broadcast_to(whitening.residual.T, offset.shape)
@@ -437,10 +435,10 @@ def _newton(
     target: WhiteTarget,
     model: LatentGP,
     whitening: Whitening,
-    offset: Float[Array, "N Q"],
-    start: tuple[Float[Array, "N Q"], Float[Array, ""]],
-    blur: Float[Array, "N Q"] | None,
-) -> tuple[Float[Array, "N Q"], Float[Array, ""], Any]:
+    offset: RowLatents,
+    start: tuple[RowLatents, Scalar],
+    blur: RowLatents | None,
+) -> tuple[RowLatents, Scalar, Any]:
     """Newton's method, of whose step the first share that gains enough is taken.
 
     Args:
@@ -493,7 +491,7 @@ def _newton(
     return g, jnp.abs(decrement), count + 0.0
 
 
-def starting_point(target: WhiteTarget, key: Key[Array, ""]) -> Position:
+def starting_point(target: WhiteTarget, key: RandomKey) -> Position:
     """A start over-dispersed to the target: hyper-parameters around those of the space's model.
 
     Latent functions are drawn from the Gaussian approximation about the mode, whose scale no draw
@@ -544,7 +542,7 @@ def _start(target: WhiteTarget, start: Position) -> "_Mode | None":
     return found._replace(mode=jnp.where(left < _ARRIVED, offset + g, found.mode))
 
 
-def likely(target: WhiteTarget, offset: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+def likely(target: WhiteTarget, offset: RowLatents) -> RowLatents:
     """Where Newton's method starts first: likely latents, else the prior mean."""
     data, likelihood = target.data, target.space.model.likelihood
     first = likelihood.latent_start(data.y, dict(data.side_information))

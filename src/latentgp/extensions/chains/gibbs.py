@@ -30,7 +30,7 @@ from latentgp.site_inference.search.algorithm import prior_mean, rows_of
 from latentgp.sites.augmentations import Automatic
 from latentgp.sites.copies import Copies, copies_of
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
 
 _SLICE_WIDTH = 1.5
 _TARGET_ACCEPTANCE = 0.3
@@ -50,16 +50,16 @@ class GibbsState(NamedTuple):
         log_scale: log of the step size of the hyper-parameters' random walk.
     """
 
-    vector: Float[Array, "H"]
-    f: Float[Array, "N Q"]
-    coefficients: Float[Array, "Q M"]
-    log_scale: Float[Array, ""]
+    vector: HyperVector
+    f: RowLatents
+    coefficients: Coefs
+    log_scale: Scalar
 
 
 class GibbsInfo(NamedTuple):
     """Information about a sweep: the acceptance rate of its accept-reject steps."""
 
-    acceptance: Float[Array, ""]
+    acceptance: Scalar
 
 
 class Gibbs(eqx.Module):
@@ -91,11 +91,7 @@ class Gibbs(eqx.Module):
     slow_rows: int = eqx.field(static=True, default=0)
 
     def init(
-        self,
-        data: Data,
-        sampler: SiteSampler | None,
-        centre: Float[Array, "H"],
-        key: Key[Array, ""],
+        self, data: Data, sampler: SiteSampler | None, centre: HyperVector, key: RandomKey
     ) -> GibbsState:
         """A state with hyper-parameters drawn around a centre, latents about the mode there."""
         key_start, key_f, key_rows = jax.random.split(key, 3)
@@ -121,7 +117,7 @@ class Gibbs(eqx.Module):
         copies: Copies,
         sampler: SiteSampler | None,
         adapt: Any,
-        key: Key[Array, ""],
+        key: RandomKey,
         slow: Int[Array, "slow"] | None = None,
     ) -> tuple[GibbsState, GibbsInfo]:
         """One sweep.
@@ -228,13 +224,13 @@ class Gibbs(eqx.Module):
     def _move(
         self,
         density: Any,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         mask: np.ndarray,
         number: int,
-        log_scale: Float[Array, ""],
-        key: Key[Array, ""],
+        log_scale: Scalar,
+        key: RandomKey,
         accepted: list[Any],
-    ) -> Float[Array, "H"]:
+    ) -> HyperVector:
         def move(index: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
             vector, count = carry
             own = jax.random.fold_in(key, index)
@@ -249,46 +245,29 @@ class Gibbs(eqx.Module):
             accepted.append(count / number)
         return vector
 
-    def _given_f(
-        self, copies: Copies, f: Float[Array, "N Q"], vector: Float[Array, "H"]
-    ) -> Float[Array, ""]:
+    def _given_f(self, copies: Copies, f: RowLatents, vector: HyperVector) -> Scalar:
         likelihood, rows = self.space.to_model(vector).likelihood, copies.rows
         terms = jax.vmap(likelihood.log_prob)(rows.y, copies.spread(f), dict(rows.side))
         return jnp.sum(terms) + self.space.log_prior(vector)
 
-    def _given_sites(
-        self, data: Data, sites: GaussianSites, vector: Float[Array, "H"]
-    ) -> Float[Array, ""]:
+    def _given_sites(self, data: Data, sites: GaussianSites, vector: HyperVector) -> Scalar:
         model = self.space.to_model(vector)
         about = sites.about(prior_mean(model, data))
         evidence = self.representation.condition(model.kernel, data.X, about).log_evidence
         return evidence + jnp.sum(about.log_constant) + self.space.log_prior(vector)
 
-    def _given_white(
-        self,
-        data: Data,
-        copies: Copies,
-        white: Float[Array, "Q M"],
-        vector: Float[Array, "H"],
-    ) -> Float[Array, ""]:
+    def _given_white(self, data: Data, copies: Copies, white: Coefs, vector: HyperVector) -> Scalar:
         model = self.space.to_model(vector)
         g, _ = self._coefficients.whitening(model.kernel, data.X).conditional(white)
         return self._given_f(copies, prior_mean(model, data) + g, vector)
 
-    def _white(
-        self, vector: Float[Array, "H"], data: Data, coefficients: Float[Array, "Q M"]
-    ) -> Float[Array, "Q M"]:
+    def _white(self, vector: HyperVector, data: Data, coefficients: Coefs) -> Coefs:
         kernel = self.space.to_model(vector).kernel
         return self._coefficients.sampler(kernel, data.X, self.power).white(coefficients)
 
     def _carry(
-        self,
-        old: Float[Array, "H"],
-        new: Float[Array, "H"],
-        data: Data,
-        f: Float[Array, "N Q"],
-        coefficients: Float[Array, "Q M"],
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "Q M"]]:
+        self, old: HyperVector, new: HyperVector, data: Data, f: RowLatents, coefficients: Coefs
+    ) -> tuple[RowLatents, Coefs]:
         """Latents of the same white coefficients under other hyper-parameters."""
         model = self.space.to_model(new)
         white = self._white(old, data, coefficients)
@@ -326,7 +305,7 @@ class GibbsSampler(Transition):
     data: Data
     copies: Copies
     known: SiteSampler | None
-    centre: Float[Array, "H"]
+    centre: HyperVector
     slow: Int[Array, "slow"] | None
     adapt: float = 0.0
     counts: bool = False
@@ -340,11 +319,11 @@ class GibbsSampler(Transition):
         slow = algorithm.first_slow_rows(copies, data.size)
         return cls(algorithm, data, copies, known, centre, slow)
 
-    def init(self, key: Key[Array, ""]) -> GibbsChain:
+    def init(self, key: RandomKey) -> GibbsChain:
         state = self.algorithm.init(self.data, self.known, self.centre, key)
         return GibbsChain(state, jnp.zeros((3, *state.f.shape), state.f.dtype))
 
-    def step(self, state: GibbsChain, key: Key[Array, ""]) -> tuple[GibbsChain, dict[str, Array]]:
+    def step(self, state: GibbsChain, key: RandomKey) -> tuple[GibbsChain, dict[str, Array]]:
         before, moments = state
         after, info = self.algorithm.step(
             before, self.data, self.copies, self.known, self.adapt, key, self.slow
@@ -364,10 +343,10 @@ class GibbsSampler(Transition):
         adapt = 1 / (1 + piece) ** 0.5 if warming else 0.0
         return dataclasses.replace(self, slow=slow, adapt=adapt, counts=half <= piece and warming)
 
-    def keys(self, key: Key[Array, ""], thin: int) -> tuple[Key[Array, "T"], Key[Array, ""]]:
+    def keys(self, key: RandomKey, thin: int) -> tuple[Key[Array, "T"], RandomKey]:
         return jax.random.split(key, thin), key  # nothing is random in a draw
 
-    def record(self, state: GibbsChain, key: Key[Array, ""], watched: Int[Array, "W"]) -> Draw:
+    def record(self, state: GibbsChain, key: RandomKey, watched: Int[Array, "W"]) -> Draw:
         own = state.state
         coefficients = own.coefficients
         if self.known is None:

@@ -12,12 +12,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from latentgp.extensions.chains.joint import JointPosition, JointSampler, JointState
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 Tuning = Literal["windows", "jumps"]
 
@@ -37,10 +37,10 @@ class HMCSampler(JointSampler):
     steps: int = eqx.field(static=True)
     tuning: Tuning = eqx.field(static=True)
 
-    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
+    def adapted(self, start: JointPosition, key: RandomKey) -> JointState:
         import blackjax
 
-        def log_density(at: JointPosition) -> Float[Array, ""]:
+        def log_density(at: JointPosition) -> Scalar:
             return self.log_density(at)
 
         if self.tuning == "jumps":
@@ -55,7 +55,7 @@ class HMCSampler(JointSampler):
         known = {name: settings[name] for name in ("step_size", "inverse_mass_matrix")}
         return JointState(state, known | {"longest": jnp.asarray(self.steps)})
 
-    def step(self, state: JointState, key: Key[Array, ""]) -> tuple[JointState, dict[str, Array]]:
+    def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
         hmc, info = self._moved(state.hmc, state.settings, key)
         statistics = {
             "acceptance_rate": info.acceptance_rate,
@@ -74,7 +74,7 @@ class HMCSampler(JointSampler):
             "n_steps": jnp.sum(steps["n_steps"]),
         }
 
-    def _moved(self, hmc: Any, settings: dict[str, Any], key: Key[Array, ""]) -> tuple[Any, Any]:
+    def _moved(self, hmc: Any, settings: dict[str, Any], key: RandomKey) -> tuple[Any, Any]:
         """One trajectory, accepted or not."""
         import blackjax
 
@@ -90,7 +90,7 @@ class HMCSampler(JointSampler):
             number,
         )
 
-    def _tuned_by_jumps(self, hmc: Any, key: Key[Array, ""]) -> JointState:
+    def _tuned_by_jumps(self, hmc: Any, key: RandomKey) -> JointState:
         """Step size and longest trajectory with the largest squared jump for their cost.
 
         The mean squared jump of 30 trajectories over the root of the longest is a trial's figure
@@ -113,7 +113,7 @@ class HMCSampler(JointSampler):
             place = jnp.where(index == 0, grid.middle, jnp.argmax(mean + _OPTIMISM * deviation))
             settings = settings_of(place)
 
-            def jump(hmc: Any, key: Key[Array, ""]) -> tuple[Any, Array]:
+            def jump(hmc: Any, key: RandomKey) -> tuple[Any, Array]:
                 there, _ = self._moved(hmc, settings, key)
                 pairs = zip(there.position, hmc.position, strict=True)
                 return there, jnp.asarray(sum(jnp.sum((a - b) ** 2) for a, b in pairs))

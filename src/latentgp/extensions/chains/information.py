@@ -25,7 +25,7 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.whitening import DenseWhitening
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, HyperVector, RowLatents
 
 
 class Information(NamedTuple):
@@ -42,7 +42,7 @@ class Information(NamedTuple):
 
 
 def with_prior(
-    target: WhiteTarget, vector: Float[Array, "H"], fisher: Float[Array, "H H"]
+    target: WhiteTarget, vector: HyperVector, fisher: Float[Array, "H H"]
 ) -> Information:
     """With the negative second derivatives of the log prior, where these are positive."""
     bends = -jnp.diagonal(jax.hessian(target.space.log_prior)(vector))
@@ -52,7 +52,7 @@ def with_prior(
 
 
 def information_of_targets(
-    target: WhiteTarget, vector: Float[Array, "H"], precision: Float[Array, "N Q"]
+    target: WhiteTarget, vector: HyperVector, precision: RowLatents
 ) -> Float[Array, "H H"]:
     """That of Gaussian targets of given precisions, whose means are the latent functions.
 
@@ -81,7 +81,7 @@ def information_of_targets(
     return jnp.sum(vmap_latents(halves, features, precision.T, *by_latent), axis=0)
 
 
-def information_of_latents(target: WhiteTarget, vector: Float[Array, "H"]) -> Float[Array, "H H"]:
+def information_of_latents(target: WhiteTarget, vector: HyperVector) -> Float[Array, "H H"]:
     """That of f itself at the rows, one coefficient a row."""
     (features, _), slopes = _slopes(target, vector)
 
@@ -97,7 +97,7 @@ def information_of_latents(target: WhiteTarget, vector: Float[Array, "H"]) -> Fl
 
 
 def information_of_map(
-    target: WhiteTarget, vector: Float[Array, "H"], white: Float[Array, "Q M"]
+    target: WhiteTarget, vector: HyperVector, white: Coefs
 ) -> Float[Array, "H H"]:
     """That of the targets about f = m + A'v with v held: J' W J, J the derivative of f.
 
@@ -114,7 +114,7 @@ def information_of_map(
 
 
 def _slopes(
-    target: WhiteTarget, vector: Float[Array, "H"]
+    target: WhiteTarget, vector: HyperVector
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """A and m, shapes (#Q, M, N) and (N, Q), and their derivatives, a first axis H more."""
 

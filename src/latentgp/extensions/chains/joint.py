@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinates import (
     Coordinates,
@@ -23,7 +23,7 @@ from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.sites.augmentations import Automatic
 from latentgp.sites.copies import Copies
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
 
 
 class JointPosition(NamedTuple):
@@ -35,8 +35,8 @@ class JointPosition(NamedTuple):
         log_auxiliary: logs of auxiliary variables, shape (auxiliaries,); none unless augmented.
     """
 
-    vector: Float[Array, "H"]
-    eps: Float[Array, "Q M"]
+    vector: HyperVector
+    eps: Coefs
     log_auxiliary: Float[Array, "auxiliaries"]
 
 
@@ -62,7 +62,7 @@ class JointDensity(eqx.Module):
     target: WhiteTarget
     copies: Copies | None
     coupling: Kind = eqx.field(static=True)
-    anchor: Float[Array, "N Q"]
+    anchor: RowLatents
     fixed: Coordinates | None
 
     @classmethod
@@ -83,13 +83,13 @@ class JointDensity(eqx.Module):
             return Position(vector, eps)
         return Position(vector, self.coordinates(vector).white(eps))
 
-    def eps_of(self, position: Position) -> Float[Array, "Q M"]:
+    def eps_of(self, position: Position) -> Coefs:
         """Coordinates of a position in white coefficients."""
         if self.coupling == "whitened":
             return position.white
         return self.coordinates(position.vector).of_white(position.white)
 
-    def coordinates(self, vector: Float[Array, "H"], differentiable: bool = False) -> Coordinates:
+    def coordinates(self, vector: HyperVector, differentiable: bool = False) -> Coordinates:
         """The coordinates of the latent functions under hyper-parameters."""
         if self.fixed is not None:
             return self.fixed
@@ -98,7 +98,7 @@ class JointDensity(eqx.Module):
             self.target, model, self.coupling, self.anchor, differentiable=differentiable
         )
 
-    def log_density(self, position: JointPosition) -> Float[Array, ""]:
+    def log_density(self, position: JointPosition) -> Scalar:
         """Log density of coordinates, hyper-parameters and auxiliary variables."""
         vector, eps, _ = position
         if self.coupling != "whitened":
@@ -131,7 +131,7 @@ class JointSampler(JointDensity, Sampler):
     warmup: int = eqx.field(static=True)
     target_acceptance: float = eqx.field(static=True)
 
-    def init(self, key: Key[Array, ""]) -> JointState:
+    def init(self, key: RandomKey) -> JointState:
         key_start, key_w, key_run = jax.random.split(key, 3)
         vector, white = starting_point(self.target, key_start)
         rows = 0 if self.copies is None else len(self.copies.rows.y)
@@ -140,7 +140,7 @@ class JointSampler(JointDensity, Sampler):
         return self.adapted(start, key_run)
 
     @abstractmethod
-    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
+    def adapted(self, start: JointPosition, key: RandomKey) -> JointState:
         """The state after the warm-up."""
 
     def position(self, state: JointState) -> Position:

@@ -24,7 +24,7 @@ from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.runtime.threads import cores, on_all_cores
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, RowLatents
 
 _REPORTED = "acceptance_rate", "step_size", "lp", "diverging"
 _DRAWS_OF_R_HAT = 500  # of each chain, that progress is judged by
@@ -199,15 +199,15 @@ class Transition(eqx.Module):
         return False
 
     @abstractmethod
-    def init(self, key: Key[Array, ""]) -> Any:
+    def init(self, key: RandomKey) -> Any:
         """Initial state, over-dispersed to the target, after any adaptation by a chain alone."""
 
     @abstractmethod
-    def step(self, state: Any, key: Key[Array, ""]) -> tuple[Any, dict[str, Array]]:
+    def step(self, state: Any, key: RandomKey) -> tuple[Any, dict[str, Array]]:
         """The next state, and statistics of the step by ArviZ's names."""
 
     @abstractmethod
-    def record(self, state: Any, key: Key[Array, ""], watched: Int[Array, "W"]) -> Any:
+    def record(self, state: Any, key: RandomKey, watched: Int[Array, "W"]) -> Any:
         """Record of a state within the loop, of which a draw is made."""
 
     @abstractmethod
@@ -225,7 +225,7 @@ class Transition(eqx.Module):
         """
         return self
 
-    def keys(self, key: Key[Array, ""], thin: int) -> tuple[Key[Array, "T"], Key[Array, ""]]:
+    def keys(self, key: RandomKey, thin: int) -> tuple[Key[Array, "T"], RandomKey]:
         """Keys of the steps between two draws, and of what is random in the draw."""
         key_steps, key_draw = jax.random.split(key)
         return jax.random.split(key_steps, thin), key_draw
@@ -262,11 +262,11 @@ class Sampler(Transition):
     def moved(self, state: Any, position: Position) -> Any:
         """State at another position, or under a changed target, with its adaptation kept."""
 
-    def f_at_rows(self, state: Any, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def f_at_rows(self, state: Any, key: RandomKey) -> RowLatents:
         """A draw of f at the rows given a state."""
         return self.target.latents(self.position(state), key)
 
-    def record(self, state: Any, key: Key[Array, ""], watched: Int[Array, "W"]) -> Any:
+    def record(self, state: Any, key: RandomKey, watched: Int[Array, "W"]) -> Any:
         """The draw, unless overridden."""
         position = self.position(state)
         return Draw(position.vector, position.white, self.f_at_rows(state, key)[watched])
@@ -283,7 +283,7 @@ def run_chains(
     draws: int,
     thin: int,
     watched: Int[np.ndarray, "W"],
-    key: Key[Array, ""],
+    key: RandomKey,
     control: RunControl,
 ) -> Chains:
     """Run chains of a sampler side by side.
@@ -345,9 +345,7 @@ def run_chains(
 
 
 @partial(Program, static_argnums=(2,))
-def divide_chains(
-    states: Any, key: Key[Array, ""], groups: int
-) -> list[tuple[Any, Key[Array, "C"]]]:
+def divide_chains(states: Any, key: RandomKey, groups: int) -> list[tuple[Any, Key[Array, "C"]]]:
     """States of the chains of each group, and a key for each of them."""
     chains = len(jax.tree.leaves(states)[0])
     parts = states, jax.random.split(key, chains)
@@ -383,12 +381,12 @@ def _piece(
     """Steps of some chains in one loop; keeps every `thin`-th state."""
     number, thin = counts
 
-    def keep(state: Any, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def keep(state: Any, key: RandomKey) -> tuple[Any, Any]:
         step_keys, key_f = sampler.keys(key, thin)
         state, steps = jax.lax.scan(lambda s, k: sampler.step(s, k), state, step_keys)
         return state, (sampler.record(state, key_f, watched), sampler.told(steps))
 
-    def chain(state: Any, key: Key[Array, ""]) -> tuple[Any, Any, Any]:
+    def chain(state: Any, key: RandomKey) -> tuple[Any, Any, Any]:
         state, (records, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
         return state, records, told
 

@@ -9,21 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Key, Shaped
+from jaxtyping import Shaped
 
 from latentgp.extensions.chains.joint import JointPosition, JointSampler, JointState
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 
 class NUTSSampler(JointSampler):
     """Hamiltonian trajectories that end where they would turn back; see `JointSampler`."""
 
-    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
+    def adapted(self, start: JointPosition, key: RandomKey) -> JointState:
         return warmed_up(
             lambda at: self.log_density(at), start, key, self.warmup, self.target_acceptance
         )
 
-    def step(self, state: JointState, key: Key[Array, ""]) -> tuple[JointState, dict[str, Array]]:
+    def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
         return no_u_turn(lambda at: self.log_density(at), state, key)
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
@@ -33,7 +33,7 @@ class NUTSSampler(JointSampler):
 def warmed_up(
     log_density: Callable[[Any], Array],
     start: Any,
-    key: Key[Array, ""],
+    key: RandomKey,
     warmup: int,
     target_acceptance: float,
 ) -> JointState:
@@ -48,7 +48,7 @@ def warmed_up(
 
 
 def no_u_turn(
-    log_density: Callable[[Any], Array], state: JointState, key: Key[Array, ""]
+    log_density: Callable[[Any], Array], state: JointState, key: RandomKey
 ) -> tuple[JointState, dict[str, Array]]:
     """The state after a trajectory, and its statistics."""
     import blackjax

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key, Shaped
+from jaxtyping import Float, Int, Shaped
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
@@ -19,18 +19,14 @@ from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import from_groups
 from latentgp.posteriors.components import DrawnComponents, Draws, Gaussians
-from latentgp.posteriors.hyperparameters import (
-    HyperparameterMarginal,
-    marginals_of,
-    stacked_models,
-)
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of, stacked_models
 from latentgp.posteriors.inference_data import inference_data, log_likelihoods, replicates
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
 from latentgp.representations.protocols import HoldsRows
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 _MODELS = 500  # draws that predictions average over, at most, if each has its own model
 
@@ -117,12 +113,12 @@ class SampledPosterior(Posterior):
         return log_likelihoods(self.model, self._drawn_likelihood(), self.f, self.rows)
 
     @double_precision
-    def sample_watched(self, *, key: Key[Array, ""]) -> Shaped[np.ndarray, "C S W *P"]:
+    def sample_watched(self, *, key: RandomKey) -> Shaped[np.ndarray, "C S W *P"]:
         """A draw of y at every watched row from every draw of f: replicates of the data."""
         return replicates(self.model, self._drawn_likelihood(), self.f, self.rows, key)
 
     def to_arviz(
-        self, data: Data | None = None, *, key: Key[Array, ""] | None = None, draws: int = 1000
+        self, data: Data | None = None, *, key: RandomKey | None = None, draws: int = 1000
     ) -> Any:
         """The chains as ArviZ's InferenceData, for `az.summary`, `az.loo`, `az.plot_ppc`.
 

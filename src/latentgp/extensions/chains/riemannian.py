@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _MOST_ITERATIONS = 40
 _SOLVED, _RETURNED = 0.6, 0.4  # powers of the rounding error that a change may have
@@ -45,15 +45,15 @@ class Proposal(NamedTuple):
     """
 
     place: Float[Array, "size"]
-    log_ratio: Float[Array, ""]
+    log_ratio: Scalar
     failed: Bool[Array, ""]
-    evaluations: Float[Array, ""]
+    evaluations: Scalar
 
 
 class _There(NamedTuple):
     """Values at a place: energy without momenta, its gradient, the metric's root."""
 
-    energy: Float[Array, ""]
+    energy: Scalar
     slope: Float[Array, "size"]
     root: Float[Array, "size size"]
     pull: Any  # from derivatives in the metric to those in the coordinates
@@ -63,9 +63,9 @@ def explicit_trajectory(
     potential: Callable[[Array], Array],
     root: Float[Array, "size size"],
     start: Float[Array, "size"],
-    scale: Float[Array, ""],
+    scale: Scalar,
     steps: Int[Array, ""],
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> Proposal:
     """Leapfrog steps under a constant metric with the lower factor `root`."""
     slope_at = jax.grad(potential)
@@ -89,9 +89,9 @@ def implicit_trajectory(
     potential: Callable[[Array], Array],
     metric: Callable[[Array], Array],
     start: Float[Array, "size"],
-    scale: Float[Array, ""],
+    scale: Scalar,
     steps: Int[Array, ""],
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> Proposal:
     """Generalised leapfrog steps under a metric that depends on the place, there and back."""
 
@@ -149,7 +149,7 @@ def implicit_trajectory(
 
 def _solved(
     function: Callable[[Array], Array], start: Float[Array, "size"]
-) -> tuple[Float[Array, "size"], Float[Array, ""], Bool[Array, ""]]:
+) -> tuple[Float[Array, "size"], Scalar, Bool[Array, ""]]:
     """Fixed point of a function by iteration, how many it took, and whether it was found."""
     tolerance = float(jnp.finfo(start.dtype).eps) ** _SOLVED
 
@@ -168,7 +168,7 @@ def _solved(
     return point, jnp.asarray(count, start.dtype), change <= tolerance
 
 
-def _change(new: Float[Array, "size"], old: Float[Array, "size"]) -> Float[Array, ""]:
+def _change(new: Float[Array, "size"], old: Float[Array, "size"]) -> Scalar:
     return jnp.max(jnp.abs(new - old) / (1 + jnp.abs(old)))
 
 
@@ -177,5 +177,5 @@ def _velocity(root: Float[Array, "size size"], p: Float[Array, "size"]) -> Float
     return solve_lower(root, solve_lower(root, p), transposed=True)
 
 
-def _kinetic(root: Float[Array, "size size"], p: Float[Array, "size"]) -> Float[Array, ""]:
+def _kinetic(root: Float[Array, "size size"], p: Float[Array, "size"]) -> Scalar:
     return 0.5 * jnp.sum(solve_lower(root, p) ** 2)

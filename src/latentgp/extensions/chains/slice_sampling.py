@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _SHRINKS = 50
 
-LogDensity = Callable[[Float[Array, "size"]], Float[Array, ""]]
+LogDensity = Callable[[Float[Array, "size"]], Scalar]
 
 
 class Update(NamedTuple):
@@ -24,20 +24,20 @@ class Update(NamedTuple):
 
 
 class _Slice(NamedTuple):
-    low: Float[Array, ""]
-    high: Float[Array, ""]
-    place: Float[Array, ""]
-    level: Float[Array, ""]
+    low: Scalar
+    high: Scalar
+    place: Scalar
+    level: Scalar
     found: Bool[Array, ""]
     count: Int[Array, ""]
-    key: Key[Array, ""]
+    key: RandomKey
 
 
 def slice_update(
     log_density: LogDensity,
     vector: Float[Array, "size"],
     scale: Float[Array, "size"] | float,
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> Update:
     """Slice sampling along a random direction, by shrinking alone (Neal 2003, 4 and 5.1).
 
@@ -56,7 +56,7 @@ def slice_update(
     low = -jax.random.uniform(key_place, (), vector.dtype)
     drop = -jax.random.exponential(key_level, (), vector.dtype)
 
-    def value(place: Float[Array, ""]) -> Float[Array, ""]:
+    def value(place: Scalar) -> Scalar:
         density = log_density(vector + place * direction)
         return jnp.where(jnp.isfinite(density), density, -jnp.inf)
 
@@ -85,7 +85,7 @@ def metropolis_update(
     log_density: LogDensity,
     vector: Float[Array, "size"],
     scale: Float[Array, "size"] | float,
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> Update:
     """A Gaussian random-walk step, accepted or not (Metropolis et al. 1953).
 

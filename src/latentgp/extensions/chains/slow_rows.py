@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -19,7 +19,7 @@ from latentgp.representations.samplers import CoefficientDraw
 from latentgp.sites.augmentations import Augmentation
 from latentgp.sites.copies import Copies
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, RowLatents
 
 _ROUNDS = 10
 
@@ -28,11 +28,11 @@ def update_some_rows(
     augmentation: Augmentation,
     drawn: CoefficientDraw,
     sites: GaussianSites,
-    f: Float[Array, "N Q"],
-    offset: Float[Array, "N Q"],
+    f: RowLatents,
+    offset: RowLatents,
     some: Int[Array, "slow"],
     block: Block,
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> Float[Array, "functions N"]:
     """The zero-mean part of a block after ten rounds of Gibbs sampling of some rows.
 

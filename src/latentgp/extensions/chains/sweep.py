@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from latentgp.extensions.chains.coordinates import (
     Coordinates,
@@ -31,7 +31,7 @@ from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
 
 _LARGE = 100_000  # numbers of a matrix that no cache of a core holds
 _FIRST_SPREAD = 0.2  # of hyper-parameters, until their covariance is seen
@@ -55,7 +55,7 @@ class Adaptation(NamedTuple):
     """
 
     log_scale: Float[Array, "2"]
-    mean: Float[Array, "H"]
+    mean: HyperVector
     covariance: Float[Array, "H H"]
     seen: WarmupHistory
     vectors: Float[Array, "T H"]
@@ -94,7 +94,7 @@ class SweepSampler(Sampler):
     repeats: int = eqx.field(static=True)
     warmup: Int[Array, ""]
     chains: int = eqx.field(static=True)
-    anchor: Float[Array, "N Q"]
+    anchor: RowLatents
     fixed: Coordinates | None
     variances: ConjugateVariances | None = None
 
@@ -112,7 +112,7 @@ class SweepSampler(Sampler):
     def shares_work(self) -> bool:
         return self.fixed is not None and self.fixed.numbers > _LARGE
 
-    def init(self, key: Key[Array, ""]) -> SweepState:
+    def init(self, key: RandomKey) -> SweepState:
         start = starting_point(self.target, key)
         size, dtype = len(start.vector), start.white.dtype
         covariance = _FIRST_SPREAD**2 * jnp.eye(size, dtype=dtype)
@@ -136,7 +136,7 @@ class SweepSampler(Sampler):
         others = self.couplings[-1].others(eps, jax.random.fold_in(key, 1))
         return self._state(Place(start.vector, eps, coordinates, others), own)
 
-    def step(self, state: SweepState, key: Key[Array, ""]) -> tuple[SweepState, dict[str, Array]]:
+    def step(self, state: SweepState, key: RandomKey) -> tuple[SweepState, dict[str, Array]]:
         at, own = self._place(state), state.adaptation
         scales, dtype = jnp.exp(own.log_scale), at.eps.dtype
         hyper_acceptance, factorisations = jnp.ones((), dtype), jnp.zeros((), dtype)
@@ -169,14 +169,14 @@ class SweepSampler(Sampler):
             statistics["evidence_error"] = self._evidence_error(at)
         return SweepState(self._kept(at), own, self._carried(carried)), statistics
 
-    def _log_joint(self, at: Place, moved: Any) -> Float[Array, ""]:
+    def _log_joint(self, at: Place, moved: Any) -> Scalar:
         """That of the place, whose residual the move knows."""
         if len(at.others):
             return log_joint(self.target, at)
         log_prior = self.target.space.log_prior(at.vector)
         return log_prior + at.coordinates.log_evidence + moved.value
 
-    def _evidence_error(self, at: Place) -> Float[Array, ""]:
+    def _evidence_error(self, at: Place) -> Scalar:
         """Relative standard error of the evidence's estimate, by its own samples, in [0, 1]."""
         model, log_weights = self.target.space.to_model(at.vector), at.log_weights
         if log_weights is None:
@@ -201,18 +201,16 @@ class SweepSampler(Sampler):
         at = Place(position.vector, eps, coordinates, state.at.others)
         return self._state(at, state.adaptation)
 
-    def f_at_rows(self, state: SweepState, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def f_at_rows(self, state: SweepState, key: RandomKey) -> RowLatents:
         at = self._place(state)
         return self._f(at.coordinates, at.eps, key)
 
-    def _f(
-        self, coordinates: Coordinates, eps: Float[Array, "Q M"], key: Key[Array, ""]
-    ) -> Float[Array, "N Q"]:
+    def _f(self, coordinates: Coordinates, eps: Coefs, key: RandomKey) -> RowLatents:
         f = coordinates.centre + coordinates.shift(eps)
         variance = jnp.broadcast_to(coordinates.whitening.residual.T, f.shape)
         return self.target.latents_of(Marginals(f, variance), key)
 
-    def record(self, state: SweepState, key: Key[Array, ""], watched: Int[Array, "W"]) -> Any:
+    def record(self, state: SweepState, key: RandomKey, watched: Int[Array, "W"]) -> Any:
         if self.fixed is None:
             return super().record(state, key, watched)
         return state.at.vector, state.at.eps, key
@@ -244,7 +242,7 @@ class SweepSampler(Sampler):
         model = self.target.space.to_model(at.vector)
         return lambda eps: at.coordinates.residual(self.target, model, eps)
 
-    def _coordinates(self, vector: Float[Array, "H"]) -> Coordinates:
+    def _coordinates(self, vector: HyperVector) -> Coordinates:
         return self.couplings[-1].coordinates(self.target, vector, self.anchor)
 
     def _place(self, state: SweepState) -> Place:
@@ -267,9 +265,9 @@ class SweepSampler(Sampler):
         coupling: Coupling,
         at: Place,
         own: Adaptation,
-        scale: Float[Array, ""],
+        scale: Scalar,
         number: int,
-        key: Key[Array, ""],
+        key: RandomKey,
     ) -> tuple[Place, HyperMoved]:
         """Hyper-parameters by one coupling; the place in the coordinates of the last."""
         key_held, key_move, key_select = jax.random.split(jax.random.fold_in(key, number), 3)
@@ -295,7 +293,7 @@ class SweepSampler(Sampler):
         place = coupling.selected(self.target, place, key_select)
         return place, moved
 
-    def _noted(self, own: Adaptation, vector: Float[Array, "H"], there: Place) -> Adaptation:
+    def _noted(self, own: Adaptation, vector: HyperVector, there: Place) -> Adaptation:
         """With a proposal among those that an emulator will be fitted to."""
         if not own.values.size:
             return own
@@ -314,7 +312,7 @@ class SweepSampler(Sampler):
         return states._replace(adaptation=_pooled(self, states.adaptation))
 
     def _move_latents(
-        self, at: Place, carried: Any, scale: Float[Array, ""], key: Key[Array, ""]
+        self, at: Place, carried: Any, scale: Scalar, key: RandomKey
     ) -> tuple[Place, Any, Info]:
         """The place after all moves; their mean acceptance, evaluations, and whether any failed."""
         residual, move = self._residual(at), self._move(at)
@@ -328,11 +326,7 @@ class SweepSampler(Sampler):
         return at._replace(eps=end.eps), end, told
 
     def _adapted(
-        self,
-        own: Adaptation,
-        vector: Float[Array, "H"],
-        acceptance: Float[Array, ""],
-        hyper_acceptance: Float[Array, ""],
+        self, own: Adaptation, vector: HyperVector, acceptance: Scalar, hyper_acceptance: Scalar
     ) -> Adaptation:
         """Scales towards the acceptance asked for, and the covariance seen; held after warm-up."""
         begun = jnp.maximum(own.count - (_FORGETS * self.warmup).astype(int), 0)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
@@ -20,7 +19,7 @@ from latentgp.representations.whitening import Whitening
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.typing import Array
+from latentgp.typing import Coefs, HyperVector, PerRow, RandomKey, RowLatents, Scalar
 
 _SPREAD = 0.3  # of starts, on the unconstrained scale
 
@@ -34,8 +33,8 @@ class Position(NamedTuple):
             their layers.
     """
 
-    vector: Float[Array, "H"]
-    white: Float[Array, "Q M"]
+    vector: HyperVector
+    white: Coefs
 
 
 class Coefficients(NamedTuple):
@@ -47,14 +46,14 @@ class Coefficients(NamedTuple):
     """
 
     centres: Any
-    jitter: Float[Array, ""]
+    jitter: Scalar
 
 
 class Target(eqx.Module):
     """Density that chains draw from."""
 
     @abstractmethod
-    def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def latents(self, position: Position, key: RandomKey) -> RowLatents:
         """A draw of f at the rows given a position."""
 
     @abstractmethod
@@ -81,7 +80,7 @@ class WhiteTarget(Target):
     space: ParameterSpace
     representation: Representation
     data: Data
-    centre: Float[Array, "H"]
+    centre: HyperVector
     fixed: Whitening | None
 
     @classmethod
@@ -93,7 +92,7 @@ class WhiteTarget(Target):
             return target
         return dataclasses.replace(target, fixed=_whitening_at_rows(target))
 
-    def __call__(self, position: Position) -> Float[Array, ""]:
+    def __call__(self, position: Position) -> Scalar:
         model = self.space.to_model(position.vector)
         prior = self.space.log_prior(position.vector) - 0.5 * jnp.sum(position.white**2)
         return prior + self.log_likelihood(model, position.white)
@@ -108,30 +107,30 @@ class WhiteTarget(Target):
             return self.fixed
         return coefficients_of(self.representation).whitening(model.kernel, self.data.X)
 
-    def conditional(self, model: LatentGP, white: Float[Array, "Q M"]) -> Marginals:
+    def conditional(self, model: LatentGP, white: Coefs) -> Marginals:
         """Conditional marginals of f at the rows given the coefficients."""
         return self.whitening(model).conditional(white).shifted(prior_mean(model, self.data))
 
-    def log_likelihood(self, model: LatentGP, white: Float[Array, "Q M"]) -> Float[Array, ""]:
+    def log_likelihood(self, model: LatentGP, white: Coefs) -> Scalar:
         """Log p(y | v) in nats; through inducing points E log p(y | f) given v."""
         return self.log_likelihood_of(model, self.conditional(model, white))
 
-    def log_likelihood_of(self, model: LatentGP, marginals: Marginals) -> Float[Array, ""]:
+    def log_likelihood_of(self, model: LatentGP, marginals: Marginals) -> Scalar:
         """Log p(y | f) in nats; through inducing points E log p(y | f) under the marginals."""
         if not self.representation.traits.one_coefficient_a_row:
             return self.expected_log_likelihood(model, marginals)
         return log_likelihood_of_rows(model, self.data, marginals.mean)
 
-    def expected_log_likelihood(self, model: LatentGP, marginals: Marginals) -> Float[Array, ""]:
+    def expected_log_likelihood(self, model: LatentGP, marginals: Marginals) -> Scalar:
         """E log p(y | f) in nats."""
         y, side = self.data.y, dict(self.data.side_information)
         return _sum(model.likelihood.expected_log_prob(y, marginals, side), self.data)
 
-    def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def latents(self, position: Position, key: RandomKey) -> RowLatents:
         model = self.space.to_model(position.vector)
         return self.latents_of(self.conditional(model, position.white), key)
 
-    def latents_of(self, marginals: Marginals, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def latents_of(self, marginals: Marginals, key: RandomKey) -> RowLatents:
         """A draw of f at the rows given its conditional marginals."""
         mean, variance = marginals
         if self.representation.traits.one_coefficient_a_row:
@@ -139,13 +138,13 @@ class WhiteTarget(Target):
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
 
 
-def log_likelihood_of_rows(model: LatentGP, data: Data, f: Float[Array, "N Q"]) -> Float[Array, ""]:
+def log_likelihood_of_rows(model: LatentGP, data: Data, f: RowLatents) -> Scalar:
     """Log p(y | f) of the rows by their weights, in nats."""
     side = dict(data.side_information)
     return _sum(jax.vmap(model.likelihood.log_prob)(data.y, f, side), data)
 
 
-def _sum(terms: Float[Array, "N"], data: Data) -> Float[Array, ""]:
+def _sum(terms: PerRow, data: Data) -> Scalar:
     return jnp.sum(terms) if data.weights is None else terms @ data.weights
 
 
@@ -154,12 +153,12 @@ def _whitening_at_rows(target: WhiteTarget) -> Whitening:
     return target.whitening(target.space.model)
 
 
-def around(centre: Float[Array, "H"], key: Key[Array, ""]) -> Float[Array, "H"]:
+def around(centre: HyperVector, key: RandomKey) -> HyperVector:
     """Unconstrained hyper-parameters where a chain starts, around some."""
     return centre + _SPREAD * jax.random.normal(key, centre.shape, centre.dtype)
 
 
-def from_prior(target: WhiteTarget, key: Key[Array, ""]) -> Position:
+def from_prior(target: WhiteTarget, key: RandomKey) -> Position:
     """Hyper-parameters around those of the space's model, white coefficients from the prior."""
     key_vector, key_white = jax.random.split(key)
     vector = around(target.centre, key_vector)

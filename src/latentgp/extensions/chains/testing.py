@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import LogNormal, Normal
 
 from latentgp.extensions.chains.loop import Sampler
@@ -34,7 +34,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.exact import ExactGP
 from latentgp.testing.numerics import require
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RandomKey
 
 _LIMIT = 5.0  # standard errors
 _CHAINS, _TURNS = 96, 60
@@ -199,13 +199,13 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
     sampler = method.sampler(target)
     centre = jnp.asarray(space.to_vector())
 
-    def observe(position: Position, key: Key[Array, ""]) -> Float[Array, "N"]:
+    def observe(position: Position, key: RandomKey) -> PerRow:
         key_f, key_y = jax.random.split(key)
         f, likelihood = target.latents(position, key_f), space.to_model(position.vector).likelihood
         keys = jax.random.split(key_y, len(X))
         return jax.vmap(lambda key, f: likelihood.sample(key, f, {}))(keys, f)
 
-    def joint(key: Key[Array, ""]) -> tuple[Position, Array]:
+    def joint(key: RandomKey) -> tuple[Position, Array]:
         key_vector, key_white, key_y = jax.random.split(key, 3)
         vector = centre + _SPREAD * jax.random.normal(key_vector, centre.shape)
         position = Position(vector, jax.random.normal(key_white, (1, len(X))))
@@ -220,16 +220,16 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
         return eqx.tree_at(lambda s: s.target.data.y, sampler, y)
 
     @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-    def differences(key: Key[Array, ""]) -> Float[Array, "C figures"]:
+    def differences(key: RandomKey) -> Float[Array, "C figures"]:
         key_adapt, key_y, key_chains = jax.random.split(key, 3)
         adapted = seeing(joint(key_y)[1]).init(key_adapt)
 
-        def chain(key: Key[Array, ""]) -> Float[Array, "figures"]:
+        def chain(key: RandomKey) -> Float[Array, "figures"]:
             key_prior, key_turns = jax.random.split(key)
             drawn = jax.vmap(joint)(jax.random.split(key_prior, _TURNS + 1))
             independent = jax.vmap(figures)(*jax.tree.map(lambda a: a[1:], drawn))
 
-            def turn(carry: Any, key: Key[Array, ""]) -> tuple[Any, Array]:
+            def turn(carry: Any, key: RandomKey) -> tuple[Any, Array]:
                 position, y = carry
                 key_step, key_y = jax.random.split(key)
                 own = seeing(y)

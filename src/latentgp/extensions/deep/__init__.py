@@ -40,11 +40,7 @@ EXTENSION = Extension(
         "layers": f"{__name__}.offers:of_layers",
         "hidden layers": f"{__name__}.initial_model:deepened",
     },
-    requires=(
-        "batches",
-        "chains",
-        "iterative",
-    ),
+    requires=("batches", "chains", "iterative"),
     apart="DeepMCMC RandomFeatureVI DeepGP Layer",
 )
 __getattr__ = EXTENSION.attribute

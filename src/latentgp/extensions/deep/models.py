@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.deep.random_features import FeatureWeights
@@ -21,7 +21,7 @@ from latentgp.modules import Module, stored
 from latentgp.numerics.cholesky import jittered_lower
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RandomKey
 
 
 class Layer(Module):
@@ -167,7 +167,7 @@ class LastLayer(NamedTuple):
 
         return Marginals(self.means(blocks), vmap_latents(variance, blocks, self.root).T)
 
-    def draw(self, key: Key[Array, ""], blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
+    def draw(self, key: RandomKey, blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
         """Latent functions by a draw of the weights."""
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
 
@@ -216,23 +216,21 @@ class Layout(eqx.Module):
         fed = self.centre if self.feed_inputs or not place else self.centre[:0]
         return np.concatenate([np.zeros(columns - len(fed)), fed])[None].astype(self.centre.dtype)
 
-    def standardised(self, X: Float[Array, "N D"]) -> Float[Array, "N D"]:
+    def standardised(self, X: Inputs) -> Inputs:
         """Inputs in standard deviations, about their mean: prior means of hidden functions."""
         return (X - self.centre) / self.spread
 
-    def seen(self, functions: Float[Array, "N width"], inputs: Float[Array, "N D"]) -> Array:
+    def seen(self, functions: Float[Array, "N width"], inputs: Inputs) -> Array:
         """Inputs of the layer above, from a layer's functions and the inputs."""
         return jnp.concatenate([functions, inputs], axis=1) if self.feed_inputs else functions
 
-    def at_prior_mean(self, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+    def at_prior_mean(self, X: Inputs) -> Float[Array, "N E"]:
         """Inputs of the last layer if all hidden functions are their prior means."""
         if not self.skips:
             return X
         return self.seen(reduce(jnp.matmul, self.skips, self.standardised(X)), X)
 
-    def from_prior(
-        self, model: DeepGP, X: Float[Array, "N D"], key: Key[Array, ""]
-    ) -> Float[Array, "N E"]:
+    def from_prior(self, model: DeepGP, X: Inputs, key: RandomKey) -> Float[Array, "N E"]:
         """Inputs of the last layer for a joint draw of the hidden processes at the rows."""
         below, seen = self.standardised(X), X
         for place, (layer, skip) in enumerate(zip(model.layers, self.skips, strict=True)):
@@ -244,7 +242,7 @@ class Layout(eqx.Module):
         return seen
 
     def under_last(
-        self, model: DeepGP, draws: Sequence[LayerDraw], X: Float[Array, "N D"]
+        self, model: DeepGP, draws: Sequence[LayerDraw], X: Inputs
     ) -> Float[Array, "N E"]:
         """Inputs of the last layer, given draws of the hidden ones."""
 

@@ -21,7 +21,7 @@ from latentgp.modules import stored
 from latentgp.posteriors.components import DrawnComponents, Spread, over_draws, taken
 from latentgp.representations.base import LatentPosterior
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
 
 class LayeredComponents(DrawnComponents):
@@ -45,7 +45,7 @@ class LayeredComponents(DrawnComponents):
         """The components of so many other draws."""
 
     @abstractmethod
-    def last_at(self, model: Any, parts: Any, X: Float[Array, "N D"]) -> Any:
+    def last_at(self, model: Any, parts: Any, X: Inputs) -> Any:
         """The last layer at X given a draw, less its prior mean: its `means`, `marginals`, `draw`.
 
         Args:
@@ -62,24 +62,24 @@ class LayeredComponents(DrawnComponents):
     def units(self) -> Float[Array, "D"]:
         return self.layout.spread
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+    def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         found = self._of_draws(X, lambda last, _: tuple(last.marginals()))
         mean, variance = (jnp.moveaxis(part, 0, 1) for part in found)
         return mean + self._prior_means(X), variance
 
-    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
+    def means(self, X: Inputs) -> Float[Array, "N K Q"]:
         means = self._of_draws(X, lambda last, _: last.means())
         return jnp.moveaxis(means, 0, 1) + self._prior_means(X)
 
     def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
+        self, X: Float[np.ndarray, "N D"], key: RandomKey, number: int
     ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
         key_pick, key_f = jax.random.split(key)
         picked = self.pick(key_pick, number)
         drawn = self.of_draws(picked, taken(self.models, picked) if self.own else self.models)
         return np.asarray(_joint(drawn, X, jax.random.split(key_f, number))), picked
 
-    def functions(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+    def functions(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         """A joint draw of f at X given each of the draws."""
         drawn = self._of_draws(X, lambda last, key: last.draw(key), keys)
         return drawn + jnp.moveaxis(self._prior_means(X), 1, 0)
@@ -87,12 +87,12 @@ class LayeredComponents(DrawnComponents):
     def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> Any:
         return self.with_parts(taken(self.parts, kept), models, len(kept))
 
-    def _prior_means(self, X: Float[Array, "N D"]) -> Float[Array, "N #K #Q"]:
+    def _prior_means(self, X: Inputs) -> Float[Array, "N #K #Q"]:
         if not self.own:
             return self.models.mean(X)[:, None]
         return jnp.moveaxis(jax.vmap(lambda model: model.mean(X))(self.models), 0, 1)
 
-    def _of_draws(self, X: Float[Array, "N D"], function: Any, keys: Any = None) -> Any:
+    def _of_draws(self, X: Inputs, function: Any, keys: Any = None) -> Any:
         """A function of each draw's last layer at X, and of its key."""
 
         def one(draw: Any) -> Any:
@@ -137,7 +137,7 @@ class DeepComponents(LayeredComponents):
             self, models=models, hidden=hidden, features=features, last=last, number=number
         )
 
-    def last_at(self, model: Any, parts: Any, X: Float[Array, "N D"]) -> "WeightsAt":
+    def last_at(self, model: Any, parts: Any, X: Inputs) -> "WeightsAt":
         hidden, features, last = parts
         seen = self.layout.under_last(model, hidden, X)
         return WeightsAt(last, features.cross_covariance(model.kernel, seen))
@@ -149,7 +149,7 @@ class WeightsAt(NamedTuple):
     last: LastLayer
     blocks: Float[Array, "#Q R N"]
 
-    def means(self) -> Float[Array, "N Q"]:
+    def means(self) -> RowLatents:
         """Means of the latent functions."""
         return self.last.means(self.blocks)
 
@@ -157,7 +157,7 @@ class WeightsAt(NamedTuple):
         """Means and variances."""
         return self.last.marginals(self.blocks)
 
-    def draw(self, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def draw(self, key: RandomKey) -> RowLatents:
         """A joint draw."""
         return self.last.draw(key, self.blocks)
 
@@ -173,7 +173,7 @@ class ProcessComponents(LayeredComponents):
         keys: data of the random keys by which they go on elsewhere, shape (S, words).
     """
 
-    X: Float[Array, "N D"]
+    X: Inputs
     sites: GaussianSites
     hidden: Float[Array, "S N width"]
     keys: UInt32[Array, "S words"]
@@ -195,7 +195,7 @@ class ProcessComponents(LayeredComponents):
     ) -> "ProcessComponents":
         return dataclasses.replace(self, models=models, hidden=parts[0], keys=parts[1])
 
-    def last_at(self, model: DeepGP, parts: Any, X: Float[Array, "N D"]) -> "ProcessAt":
+    def last_at(self, model: DeepGP, parts: Any, X: Inputs) -> "ProcessAt":
         hidden, data = parts
         layers = ProcessLayers(self.layout, self.X, self.sites)
         elsewhere = layers.hidden_elsewhere(model, hidden, jax.random.wrap_key_data(data), X)
@@ -208,7 +208,7 @@ class ProcessAt(NamedTuple):
     posterior: LatentPosterior
     seen: Float[Array, "N E"]
 
-    def means(self) -> Float[Array, "N Q"]:
+    def means(self) -> RowLatents:
         """Means of the latent functions."""
         return self.posterior.mean(self.seen)
 
@@ -216,13 +216,11 @@ class ProcessAt(NamedTuple):
         """Means and variances."""
         return Marginals(*self.posterior.marginals(self.seen))
 
-    def draw(self, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def draw(self, key: RandomKey) -> RowLatents:
         """A joint draw."""
         return self.posterior.draws(key, self.seen, 1)[0]
 
 
 @jax.jit
-def _joint(
-    drawn: LayeredComponents, X: Float[Array, "N D"], keys: Key[Array, "S"]
-) -> Float[Array, "S N Q"]:
+def _joint(drawn: LayeredComponents, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
     return drawn.functions(X, keys)

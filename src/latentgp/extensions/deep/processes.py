@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import equinox as eqx
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.deep.models import DeepGP, Layout
 from latentgp.numerics.cholesky import jittered_cholesky
@@ -13,7 +13,7 @@ from latentgp.representations.dense import Dense, DensePosterior
 from latentgp.representations.latent_axis import block_means, latent_grams
 from latentgp.representations.prior_paths import prior_paths
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RandomKey
 
 PATH_FEATURES = 1024
 
@@ -28,7 +28,7 @@ class ProcessLayers(eqx.Module):
     """
 
     layout: Layout
-    X: Float[Array, "N D"]
+    X: Inputs
     sites: GaussianSites
 
     def hidden_mean(self, X: Float[Array, "B D"]) -> Float[Array, "B width"]:
@@ -45,11 +45,7 @@ class ProcessLayers(eqx.Module):
         return cast(DensePosterior, posterior)
 
     def hidden_elsewhere(
-        self,
-        model: DeepGP,
-        hidden: Float[Array, "N width"],
-        key: Key[Array, ""],
-        X: Float[Array, "B D"],
+        self, model: DeepGP, hidden: Float[Array, "N width"], key: RandomKey, X: Float[Array, "B D"]
     ) -> Float[Array, "B width"]:
         """A draw of the hidden functions given those at the rows, the same function for one key.
 

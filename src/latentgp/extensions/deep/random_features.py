@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError, check_choices
 from latentgp.kernels import Kernel, LatentKernel
@@ -25,7 +25,7 @@ from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Products, Traits
 from latentgp.representations.variables import Centres, InducingVariables
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow, RandomKey
 
 _PLACES = 64  # rows at which the covariances of features are compared with the kernel's
 _STRUCTURED_FROM = 256  # input columns
@@ -84,9 +84,7 @@ class FeatureWeights(InducingVariables):
         """Weights of the same features are the same, whatever the hyper-parameters."""
         return self.covariance(kernel)
 
-    def cross_covariance(
-        self, kernel: LatentKernel, X: Float[Array, "N D"]
-    ) -> Float[Array, "#Q M N"]:
+    def cross_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q M N"]:
         def features(kernel: Kernel, group: int) -> Float[Array, "M N"]:
             values = self.features(kernel, group)(X).astype(self.dtype)
             return jnp.pad(values, ((0, 0), (0, self.number - values.shape[1]))).T
@@ -100,12 +98,10 @@ class FeatureWeights(InducingVariables):
         ]
         return in_latent_order([group.latents for group in groups], values)
 
-    def prior_variances(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
+    def prior_variances(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q N"]:
         return jnp.sum(self.cross_covariance(kernel, X) ** 2, axis=1)
 
-    def prior_covariance(
-        self, kernel: LatentKernel, X: Float[Array, "N D"]
-    ) -> Float[Array, "#Q N N"]:
+    def prior_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q N N"]:
         features = self.cross_covariance(kernel, X)
         return jnp.swapaxes(features, 1, 2) @ features
 
@@ -170,11 +166,7 @@ class RandomFeatures(ByVariables):
         return remembered is not None and isinstance(remembered.centres, FeatureWeights)
 
     def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "RandomFeatures":
         if self.remembered is not None:
             earlier = self.remembered.centres

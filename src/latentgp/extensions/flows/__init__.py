@@ -40,7 +40,7 @@ _METHODS = {
         "a Gaussian approximation of the log density of coordinates, by particles that flow",
         "all that are differentiable",
         "latentgp.choosing.registry:for_samplers",
-    ),
+    )
 }
 EXTENSION = Extension(
     __name__,

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Approximation, Gaussian, LogDensity, Outcome, Start
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import cholesky, lower_cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _SPREAD = 2.0  # of Pathfinder's start, in deviations
 
@@ -34,10 +34,10 @@ class LaplaceApproximation(Approximation):
     def __check_init__(self) -> None:
         check_ranges(self, steps="at least 1")
 
-    def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
+    def run(self, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
         import optax
 
-        def energy(z: Float[Array, "D"]) -> Float[Array, ""]:
+        def energy(z: Float[Array, "D"]) -> Scalar:
             return target.energy(start.mean + start.scale * z, key)
 
         search = optax.lbfgs()
@@ -99,10 +99,10 @@ class Pathfinder(Approximation):
     def __check_init__(self) -> None:
         check_ranges(self, steps="at least 1", memory="at least 1", samples="at least 1")
 
-    def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
+    def run(self, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
         from blackjax.vi import pathfinder
 
-        def log_density(z: Float[Array, "D"]) -> Float[Array, ""]:
+        def log_density(z: Float[Array, "D"]) -> Scalar:
             return -target.energy(start.mean + start.scale * z, key)
 
         # A random start, as of several paths: at a mode there would be no path.
@@ -114,7 +114,7 @@ class Pathfinder(Approximation):
         path = info.path
         normal = jax.random.normal(key_draws, (self.samples, len(z)), z.dtype)
 
-        def free_energy(state: Any) -> Float[Array, ""]:
+        def free_energy(state: Any) -> Scalar:
             centre, half, root = _gaussian_of(state)
             energies = jax.vmap(lambda u: -log_density(centre + root(u)))(normal)
             return jnp.mean(energies) - half
@@ -139,7 +139,7 @@ class Pathfinder(Approximation):
         )
 
 
-def _gaussian_of(state: Any) -> tuple[Float[Array, "D"], Float[Array, ""], Any]:
+def _gaussian_of(state: Any) -> tuple[Float[Array, "D"], Scalar, Any]:
     """Mean, half the log-determinant and product with a root, from a state of L-BFGS.
 
     The covariance is its inverse Hessian H = diag(a) + b c b', the mean x - H g with the gradient g

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.extensions import answer
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
 from latentgp.numerics.finite import all_finite
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 
 class LogDensity(Module):
@@ -29,17 +29,17 @@ class LogDensity(Module):
     function: Callable[..., Any]
     stochastic: bool = eqx.field(static=True, default=False)
 
-    def energy(self, x: Float[Array, "D"], key: Key[Array, ""]) -> Float[Array, ""]:
+    def energy(self, x: Float[Array, "D"], key: RandomKey) -> Scalar:
         """Phi(x) in nats."""
         value = self.function(x, key) if self.stochastic else self.function(x)
         return -jnp.asarray(value, x.dtype)
 
-    def energies(self, points: Float[Array, "S D"], key: Key[Array, ""]) -> Float[Array, "S"]:
+    def energies(self, points: Float[Array, "S D"], key: RandomKey) -> Float[Array, "S"]:
         """Phi at several points, which see the same batch."""
         return jax.vmap(lambda x: self.energy(x, key))(points)
 
     def gradients(
-        self, points: Float[Array, "S D"], key: Key[Array, ""]
+        self, points: Float[Array, "S D"], key: RandomKey
     ) -> tuple[Float[Array, "S"], Float[Array, "S D"]]:
         """Phi and its gradients at several points, which see the same batch."""
         return jax.vmap(jax.value_and_grad(lambda x: self.energy(x, key)))(points)
@@ -73,8 +73,8 @@ class StepReport(NamedTuple):
         change: how far the step was from standing still, without units; NaN where that is noise.
     """
 
-    free_energy: Float[Array, ""]
-    change: Float[Array, ""]
+    free_energy: Scalar
+    change: Scalar
 
 
 class Outcome(NamedTuple):
@@ -132,7 +132,7 @@ class Approximation(Module):
     needs_exact: ClassVar[bool] = False
 
     @abstractmethod
-    def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
+    def run(self, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
         """Approximate; a pure function."""
 
     def check(self, dimension: int, stochastic: bool) -> None:
@@ -158,14 +158,14 @@ class Stepwise(Approximation):
     steps: eqx.AbstractVar[int]
 
     @abstractmethod
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Any:
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> Any:
         """The first state."""
 
     @abstractmethod
-    def step(self, target: LogDensity, state: Any, key: Key[Array, ""]) -> tuple[Any, StepReport]:
+    def step(self, target: LogDensity, state: Any, key: RandomKey) -> tuple[Any, StepReport]:
         """The next state, and what the step says."""
 
-    def has_settled(self, change: Float[Array, ""]) -> Any:
+    def has_settled(self, change: Scalar) -> Any:
         """Whether the loop ends after a step of this change; never, unless overridden."""
         return jnp.zeros((), bool)
 
@@ -177,11 +177,11 @@ class Stepwise(Approximation):
     def gradients_a_step(self, dimension: int) -> int:
         """Evaluations of the gradient that a step makes."""
 
-    def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
+    def run(self, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
         begun = self.begun(target, start, key)
         return self.outcome(self.advanced(target, begun, key, self.steps))
 
-    def begun(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Loop:
+    def begun(self, target: LogDensity, start: Start, key: RandomKey) -> Loop:
         """The loop before its first step."""
         return Loop(
             self.init(target, start, jax.random.split(key)[0]),
@@ -191,7 +191,7 @@ class Stepwise(Approximation):
             finite=jnp.ones((), bool),
         )
 
-    def advanced(self, target: LogDensity, loop: Loop, key: Key[Array, ""], until: Any) -> Loop:
+    def advanced(self, target: LogDensity, loop: Loop, key: RandomKey, until: Any) -> Loop:
         """The loop after so many steps in all, or where it ends before.
 
         Where it is cut makes no difference to its bits.

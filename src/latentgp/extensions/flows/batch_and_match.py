@@ -7,13 +7,13 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 
 class BatchAndMatch(Stepwise):
@@ -69,12 +69,12 @@ class BatchAndMatch(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples
 
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> "MatchState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "MatchState":
         half = jnp.sum(jnp.log(start.scale))
         return MatchState(start.mean, jnp.diag(start.scale), half, jnp.zeros((), int))
 
     def step(
-        self, target: LogDensity, state: "MatchState", key: Key[Array, ""]
+        self, target: LogDensity, state: "MatchState", key: RandomKey
     ) -> tuple["MatchState", StepReport]:
         mean, root, half, number = state
         normal = jax.random.normal(key, (self.samples, len(mean)), mean.dtype)
@@ -95,7 +95,7 @@ class BatchAndMatch(Stepwise):
         state: "MatchState",
         points: Float[Array, "S D"],
         scores: Float[Array, "S D"],
-        rate: Float[Array, ""],
+        rate: Scalar,
     ) -> "MatchState":
         """The next Gaussian, given the scores of some draws."""
         share, number = rate / (1 + rate), len(points)
@@ -114,7 +114,7 @@ class BatchAndMatch(Stepwise):
         mean = (1 - share) * state.mean + share * (root @ (root.T @ score) + centre)
         return MatchState(mean, root, half, state.number + 1)
 
-    def has_settled(self, change: Float[Array, ""]) -> Any:
+    def has_settled(self, change: Scalar) -> Any:
         return change < self.tolerance
 
     def gaussian(self, state: "MatchState") -> Gaussian:
@@ -126,5 +126,5 @@ class MatchState(NamedTuple):
 
     mean: Float[Array, "D"]
     root: Float[Array, "D D"]
-    half_log_determinant: Float[Array, ""]
+    half_log_determinant: Scalar
     number: Int[Array, ""]

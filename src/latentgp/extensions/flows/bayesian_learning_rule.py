@@ -7,14 +7,14 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import falling_share
 from latentgp.numerics.cholesky import cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 
 class BayesianLearningRule(Stepwise):
@@ -51,11 +51,11 @@ class BayesianLearningRule(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples * (1 + self.hessian * dimension)
 
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> "PrecisionState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "PrecisionState":
         return PrecisionState(start.mean, jnp.diag(start.scale**-2.0), jnp.zeros((), int))
 
     def step(
-        self, target: LogDensity, state: "PrecisionState", key: Key[Array, ""]
+        self, target: LogDensity, state: "PrecisionState", key: RandomKey
     ) -> tuple["PrecisionState", StepReport]:
         mean, precision, number = state
         key_draws, key_batch = jax.random.split(key)

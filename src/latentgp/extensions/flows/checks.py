@@ -14,10 +14,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _DRAWS = 512
 _NEAR, _FAR = 1e3, 1e4  # deviations, between which tails are looked at
@@ -47,14 +47,14 @@ class Moments(NamedTuple):
     slope_error: Float[Array, "D"]
     spread: Float[Array, "D"]
     spread_error: Float[Array, "D"]
-    total: Float[Array, ""]
-    total_error: Float[Array, ""]
+    total: Scalar
+    total_error: Scalar
     energies: Float[Array, "S"]
     draws: Float[Array, "S D"]
 
 
 def complaints_of(
-    target: LogDensity, gaussian: Gaussian, start: Start, key: Key[Array, ""]
+    target: LogDensity, gaussian: Gaussian, start: Start, key: RandomKey
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether a Gaussian can be what the density asks for, and sentences on where it is not.
 
@@ -78,10 +78,7 @@ def complaints_of(
 
 
 def _by_gradients(
-    target: LogDensity,
-    gaussian: Gaussian,
-    deviations: Float[np.ndarray, "D"],
-    key: Key[Array, ""],
+    target: LogDensity, gaussian: Gaussian, deviations: Float[np.ndarray, "D"], key: RandomKey
 ) -> tuple[bool, tuple[str, ...]]:
     found: Any = jax.tree.map(lambda a: np.asarray(a, float), _moments(target, gaussian, key))
     covariance, size = gaussian.covariance, len(deviations)
@@ -144,7 +141,7 @@ def _clear(off: Any, error: Any) -> Any:
 
 
 @eqx.filter_jit
-def _moments(target: LogDensity, gaussian: Gaussian, key: Key[Array, ""]) -> Moments:
+def _moments(target: LogDensity, gaussian: Gaussian, key: RandomKey) -> Moments:
     """By draws and their opposites."""
     key_draws, key_batch = jax.random.split(key)
     half = gaussian.covariance.draw(key_draws, _DRAWS // 2)
@@ -168,10 +165,7 @@ def _moments(target: LogDensity, gaussian: Gaussian, key: Key[Array, ""]) -> Mom
 
 
 def _by_tails(
-    target: LogDensity,
-    gaussian: Gaussian,
-    deviations: Float[np.ndarray, "D"],
-    key: Key[Array, ""],
+    target: LogDensity, gaussian: Gaussian, deviations: Float[np.ndarray, "D"], key: RandomKey
 ) -> tuple[bool, tuple[str, ...]]:
     widest = np.argsort(-deviations)[:_LINES]
     lines = np.zeros((len(widest), len(deviations)))
@@ -208,7 +202,7 @@ def _by_tails(
 
 @eqx.filter_jit
 def _energies_along(
-    target: LogDensity, gaussian: Gaussian, lines: Float[Array, "lines D"], key: Key[Array, ""]
+    target: LogDensity, gaussian: Gaussian, lines: Float[Array, "lines D"], key: RandomKey
 ) -> tuple[Float[Array, "lines"], Float[Array, "lines"]]:
     """Phi near and far on lines through a draw: through the mean a line can be a ridge's."""
     key_draw, key_batch = jax.random.split(key)

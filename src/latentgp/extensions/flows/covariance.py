@@ -10,12 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -101,7 +101,7 @@ class Covariance(Module):
         return jnp.where(same, self.factor @ self.factor.T, 0.0) + jnp.diag(self.diagonal)
 
     @in_its_precision
-    def draw(self, key: Key[Array, ""], number: int) -> Float[Array, "S D"]:
+    def draw(self, key: RandomKey, number: int) -> Float[Array, "S D"]:
         """Draws from N(0, F F' + diag(d)), without a factorisation.
 
         x_d = sum_r F_dr xi_br + sqrt(d_d) e_d, with scalars xi_br ~ N(0, 1) for every block b and
@@ -138,7 +138,7 @@ class Covariance(Module):
 
 
 def _log_normal(
-    square: Float[Array, "S"], lower: Float[Array, "R R"], rest: Float[Array, ""], size: int
+    square: Float[Array, "S"], lower: Float[Array, "R R"], rest: Scalar, size: int
 ) -> Float[Array, "S"]:
     """Log density from squared standard lengths, and half a log-determinant in two parts."""
     half_log_determinant = jnp.sum(jnp.log(jnp.diagonal(lower))) + rest

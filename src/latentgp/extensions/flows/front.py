@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.flows.base import Approximation, Gaussian, LogDensity, Outcome, Start
@@ -20,7 +20,7 @@ from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.particle_flow import GaussianParticleFlow
 from latentgp.extensions.flows.result import GaussianApproximation
 from latentgp.modules import Module
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _MOST_CURVATURES = 1000  # dimensions
 _EXTREME = 1e3  # ratio of deviations by curvature to those of the start
@@ -34,7 +34,7 @@ def gaussian_approximation(
     dimension: int,
     method: Any = None,
     *,
-    key: Key[Array, ""],
+    key: RandomKey,
     start: Any = None,
     start_std: Any = 1.0,
     stochastic: bool = False,
@@ -114,11 +114,11 @@ class RescaledDensity(Module):
     centre: Float[Array, "D"]
     units: Float[Array, "D"]
 
-    def __call__(self, z: Float[Array, "D"]) -> Float[Array, ""]:
+    def __call__(self, z: Float[Array, "D"]) -> Scalar:
         return self.function(self.centre + self.units * z)
 
 
-def _units(target: LogDensity, start: Start, key: Key[Array, ""]) -> Float[Array, "D"] | None:
+def _units(target: LogDensity, start: Start, key: RandomKey) -> Float[Array, "D"] | None:
     """Deviations by the curvature at the start, if they differ extremely from those of the start.
 
     Steps have one size in all dimensions, or lose small ones to rounding beside large ones. What
@@ -136,11 +136,11 @@ def _units(target: LogDensity, start: Start, key: Key[Array, ""]) -> Float[Array
 
 
 @eqx.filter_jit
-def _by_curvature(target: LogDensity, start: Start, key: Key[Array, ""]) -> Float[Array, "D"]:
+def _by_curvature(target: LogDensity, start: Start, key: RandomKey) -> Float[Array, "D"]:
     energy = partial(target.energy, key=key)
     axes = jnp.eye(len(start.mean), dtype=start.mean.dtype)
 
-    def along(axis: Float[Array, "D"]) -> Float[Array, ""]:
+    def along(axis: Float[Array, "D"]) -> Scalar:
         return axis @ jax.jvp(jax.grad(energy), (start.mean,), (axis,))[1]
 
     unit = 1 / jnp.sqrt(jax.vmap(along)(axes))
@@ -151,9 +151,7 @@ def _by_curvature(target: LogDensity, start: Start, key: Key[Array, ""]) -> Floa
 
 
 def _in_given_units(
-    found: GaussianApproximation,
-    centre: Float[np.ndarray, "D"],
-    units: Float[np.ndarray, "D"],
+    found: GaussianApproximation, centre: Float[np.ndarray, "D"], units: Float[np.ndarray, "D"]
 ) -> GaussianApproximation:
     """A result in the units of the user's density."""
     covariance = Covariance(
@@ -181,16 +179,12 @@ def _checked(
     gaussian = Gaussian(found.mean, found.covariance, None)
     sound, said = complaints_of(target, gaussian, start, jax.random.key(0))
     return dataclasses.replace(
-        found,
-        converged=found.converged and sound,
-        verdict=" ".join([found.verdict, *said]),
+        found, converged=found.converged and sound, verdict=" ".join([found.verdict, *said])
     )
 
 
 @eqx.filter_jit
-def approximate(
-    method: Approximation, target: LogDensity, start: Start, key: Key[Array, ""]
-) -> Outcome:
+def approximate(method: Approximation, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
     """The method's run, compiled."""
     return method.run(target, start, key)
 
@@ -310,7 +304,7 @@ def _start(dimension: int, start: Any, start_std: Any) -> Start:
     return Start(mean, jnp.broadcast_to(jnp.asarray(scale, mean.dtype), mean.shape))
 
 
-def _check_start(target: LogDensity, start: Start, key: Key[Array, ""]) -> None:
+def _check_start(target: LogDensity, start: Start, key: RandomKey) -> None:
     """Raise InputError unless the log density is a finite number at the start."""
     try:
         energy, gradient = _at_start(target, start.mean, key)
@@ -330,7 +324,7 @@ def _check_start(target: LogDensity, start: Start, key: Key[Array, ""]) -> None:
 
 
 @eqx.filter_jit
-def _at_start(target: LogDensity, mean: Float[Array, "D"], key: Key[Array, ""]) -> Any:
+def _at_start(target: LogDensity, mean: Float[Array, "D"], key: RandomKey) -> Any:
     """Energy and gradient; the checks are made when it is traced."""
     value = target.function(mean, key) if target.stochastic else target.function(mean)
     if getattr(value, "shape", None) != ():

@@ -7,13 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.flows.base import Gaussian, Start
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
 from latentgp.extensions.flows.reparameterised import Reparameterised
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 
 class FullRank(Reparameterised):
@@ -34,16 +34,16 @@ class FullRank(Reparameterised):
     optimiser: Optimiser = Adam()
     steps: int = eqx.field(static=True, default=5000)
 
-    def parameters(self, start: Start, key: Key[Array, ""]) -> Any:
+    def parameters(self, start: Start, key: RandomKey) -> Any:
         size = len(start.mean)
         return start.mean, jnp.log(start.scale), jnp.zeros((size, size), start.mean.dtype)
 
-    def draws(self, parameters: Any, key: Key[Array, ""]) -> Float[Array, "S D"]:
+    def draws(self, parameters: Any, key: RandomKey) -> Float[Array, "S D"]:
         mean, *_ = parameters
         normal = jax.random.normal(key, (self.samples, len(mean)), mean.dtype)
         return mean + normal @ _lower(parameters).T
 
-    def half_log_determinant(self, parameters: Any) -> Float[Array, ""]:
+    def half_log_determinant(self, parameters: Any) -> Scalar:
         return jnp.sum(parameters[1])
 
     def of_parameters(self, parameters: Any) -> Gaussian:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 
 class GaussianFlow(Stepwise):
@@ -59,7 +59,7 @@ class GaussianFlow(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples
 
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> "RootState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "RootState":
         mean, scale = start
         if self.structure == "mean-field":
             root = scale
@@ -72,7 +72,7 @@ class GaussianFlow(Stepwise):
         return RootState(mean, root, memory)
 
     def step(
-        self, target: LogDensity, state: "RootState", key: Key[Array, ""]
+        self, target: LogDensity, state: "RootState", key: RandomKey
     ) -> tuple["RootState", StepReport]:
         mean, root, memory = state
         key_draws, key_batch = jax.random.split(key)

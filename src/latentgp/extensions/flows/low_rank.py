@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.flows.base import Gaussian, Start
@@ -16,7 +16,7 @@ from latentgp.extensions.flows.optimisers import Adam, Optimiser
 from latentgp.extensions.flows.reparameterised import Reparameterised
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _FIRST = 0.1  # size of the first low rank, relative to the deviations at the start
 
@@ -46,16 +46,16 @@ class LowRankPlusDiagonal(Reparameterised):
     def weight(self) -> float:
         """Weight of the low rank."""
 
-    def parameters(self, start: Start, key: Key[Array, ""]) -> Any:
+    def parameters(self, start: Start, key: RandomKey) -> Any:
         mean, scale = start
         draws = jax.random.normal(key, (len(mean), self.rank), mean.dtype)
         return mean, jnp.log(scale), _FIRST * scale[:, None] * draws
 
-    def draws(self, parameters: Any, key: Key[Array, ""]) -> Float[Array, "S D"]:
+    def draws(self, parameters: Any, key: RandomKey) -> Float[Array, "S D"]:
         mean, *_ = parameters
         return mean + self._covariance(parameters).draw(key, self.samples)
 
-    def half_log_determinant(self, parameters: Any) -> Float[Array, ""]:
+    def half_log_determinant(self, parameters: Any) -> Scalar:
         """By the matrix determinant lemma."""
         _, log_std, _ = parameters
         _, _, lower = self._inner(parameters)

@@ -20,11 +20,7 @@ from latentgp.extensions.chains.joint import JointDensity, JointPosition
 from latentgp.extensions.chains.loop import Draw
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.extensions.flows import (
-    Approximation,
-    GaussianApproximation,
-    GaussianParticleFlow,
-)
+from latentgp.extensions.flows import Approximation, GaussianApproximation, GaussianParticleFlow
 from latentgp.extensions.flows.base import LogDensity, Start
 from latentgp.extensions.flows.front import finished
 from latentgp.extensions.flows.pieces import approximate_in_pieces
@@ -39,7 +35,7 @@ from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.starts import best_latents
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RandomKey, RowLatents, Scalar
 
 _WHITE_STD, _HYPER_STD = 0.3, 0.3  # of the start
 _FULL = 256  # numbers, up to which the usual covariance couples all
@@ -107,7 +103,7 @@ class DensityApproximation(SamplingMethod):
         space: ParameterSpace,
         data: Data,
         watched: Int[np.ndarray, "W"],
-        key: Key[Array, ""],
+        key: RandomKey,
         control: RunControl,
     ) -> Chains:
         started = time.perf_counter()
@@ -139,11 +135,7 @@ class DensityApproximation(SamplingMethod):
         return Chains(
             *made.draw,
             centres=jax.tree.map(np.asarray, whitening.centres),
-            statistics={
-                "acceptance_rate": ones,
-                "diverging": ones < 0,
-                "lp": made.log_density,
-            },
+            statistics={"acceptance_rate": ones, "diverging": ones < 0, "lp": made.log_density},
             jitter=float(whitening.jitter),
             seconds=time.perf_counter() - started,
             notes=notes,
@@ -173,7 +165,7 @@ def _from_best_end(
 
 
 @Program
-def _coordinates(target: WhiteTarget, latents: Float[Array, "N Q"]) -> Coordinates:
+def _coordinates(target: WhiteTarget, latents: RowLatents) -> Coordinates:
     """Those by sites at the mode next to some latents, under the space's model."""
     return coordinates_at(target, target.space.model, "sites", latents)
 
@@ -191,7 +183,7 @@ class FlatDensity(eqx.Module):
     hyperparameters: int = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "D"]) -> Float[Array, ""]:
+    def __call__(self, x: Float[Array, "D"]) -> Scalar:
         return self.density.log_density(self.position(x))
 
     def position(self, x: Float[Array, "D"]) -> JointPosition:
@@ -201,7 +193,7 @@ class FlatDensity(eqx.Module):
 
 
 @Program
-def _white_start(target: WhiteTarget, key: Key[Array, ""]) -> Float[Array, "Q M"]:
+def _white_start(target: WhiteTarget, key: RandomKey) -> Coefs:
     """White coefficients where the posterior is; coordinates by sites start at their centre."""
     return starting_point(target, key).white
 
@@ -237,8 +229,8 @@ def _draws(
     flat: FlatDensity,
     sizes: tuple[int, int],
     watched: Int[np.ndarray, "W"],
-    key_points: Key[Array, ""],
-    key_f: Key[Array, ""],
+    key_points: RandomKey,
+    key_f: RandomKey,
 ) -> GaussianDraws:
     """Draws, again and again until the log density is finite at each, as it is not far out."""
 

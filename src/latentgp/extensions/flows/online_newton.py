@@ -7,13 +7,13 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import falling_share
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 
 class VariationalOnlineNewton(Stepwise):
@@ -68,12 +68,12 @@ class VariationalOnlineNewton(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples
 
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> "NewtonState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "NewtonState":
         nothing = jnp.zeros_like(start.mean)
         return NewtonState(start.mean, start.scale**-2.0, nothing, jnp.zeros((), int))
 
     def step(
-        self, target: LogDensity, state: "NewtonState", key: Key[Array, ""]
+        self, target: LogDensity, state: "NewtonState", key: RandomKey
     ) -> tuple["NewtonState", StepReport]:
         mean, precision, slope, number = state
         key_draws, key_batch = jax.random.split(key)

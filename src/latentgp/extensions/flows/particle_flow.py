@@ -7,21 +7,16 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
-from latentgp.extensions.flows.blocks import (
-    block_sizes,
-    check_blocks,
-    check_structure,
-    slices_of,
-)
+from latentgp.extensions.flows.blocks import block_sizes, check_blocks, check_structure, slices_of
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _METRICS = "none", "mean", "full"
 _MOST_PARTICLES = 1001  # that are taken unasked
@@ -88,16 +83,14 @@ class GaussianParticleFlow(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self._number(dimension)
 
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> "FlowState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "FlowState":
         number = self._number(len(start.mean))
         particles = start.mean + start.scale * standard_particles(
             key, number, block_sizes(self.structure, len(start.mean)), start.mean.dtype
         )
         return self.at(target, particles, key)
 
-    def at(
-        self, target: LogDensity, particles: Float[Array, "S D"], key: Key[Array, ""]
-    ) -> "FlowState":
+    def at(self, target: LogDensity, particles: Float[Array, "S D"], key: RandomKey) -> "FlowState":
         """The state of given particles."""
         energies, gradients = target.gradients(particles, key)
         one = jnp.ones((), particles.dtype)
@@ -111,7 +104,7 @@ class GaussianParticleFlow(Stepwise):
         )
 
     def step(
-        self, target: LogDensity, state: "FlowState", key: Key[Array, ""]
+        self, target: LogDensity, state: "FlowState", key: RandomKey
     ) -> tuple["FlowState", StepReport]:
         optimiser = self._chosen(target)
         if optimiser is None:
@@ -125,7 +118,7 @@ class GaussianParticleFlow(Stepwise):
         after = FlowState(state.particles + update, energies, gradients, memory)
         return after, StepReport(self.free_energy(state.particles, energies), change)
 
-    def has_settled(self, change: Float[Array, ""]) -> Any:
+    def has_settled(self, change: Scalar) -> Any:
         return change < self.tolerance
 
     def gaussian(self, state: "FlowState") -> Gaussian:
@@ -153,16 +146,14 @@ class GaussianParticleFlow(Stepwise):
             flow = Flow(*(jnp.concatenate(fields, axis=-1) for fields in zip(*parts, strict=True)))
         return flow
 
-    def change(self, flow: "Flow", particles: Float[Array, "S D"]) -> Float[Array, ""]:
+    def change(self, flow: "Flow", particles: Float[Array, "S D"]) -> Scalar:
         """Root mean square of a flow in standard deviations, so that units do not matter."""
         size = jnp.sqrt(jnp.mean(_moments(particles)[1] ** 2, axis=0))
         scale = jnp.where(size > 0, size, 1)
         along = jnp.mean((flow.spread / scale) ** 2) + jnp.mean((flow.covered / scale) ** 2)
         return jnp.sqrt(along + jnp.mean((flow.rest * scale) ** 2))
 
-    def free_energy(
-        self, particles: Float[Array, "S D"], energies: Float[Array, "S"]
-    ) -> Float[Array, ""]:
+    def free_energy(self, particles: Float[Array, "S D"], energies: Float[Array, "S"]) -> Scalar:
         """-log|C| / 2 + E phi, of the eigenvalues of C above zero where N <= D, in nats.
 
         By the Gram matrix of the particles: R = Z'Z/N + J/N has the determinant of the product of
@@ -185,7 +176,7 @@ class GaussianParticleFlow(Stepwise):
         return RMSProp() if self.optimiser is None and target.stochastic else self.optimiser
 
     def _searched(
-        self, target: LogDensity, state: "FlowState", key: Key[Array, ""]
+        self, target: LogDensity, state: "FlowState", key: RandomKey
     ) -> tuple["FlowState", StepReport]:
         """A step of the size found so far, if it lowers the free energy; the next one is larger."""
         size, rest_size, last, last_gradients, lowest, idle = state.memory
@@ -244,11 +235,11 @@ class Memory(NamedTuple):
         idle: steps since it last fell by more than rounding.
     """
 
-    size: Float[Array, ""]
-    rest_size: Float[Array, ""]
+    size: Scalar
+    rest_size: Scalar
     particles: Float[Array, "S D"]
     gradients: Float[Array, "S D"]
-    lowest: Float[Array, ""]
+    lowest: Scalar
     idle: Int[Array, ""]
 
 
@@ -262,7 +253,7 @@ class FlowState(NamedTuple):
 
 
 def standard_particles(
-    key: Key[Array, ""], number: int, sizes: tuple[int, ...], dtype: Any
+    key: RandomKey, number: int, sizes: tuple[int, ...], dtype: Any
 ) -> Float[Array, "S D"]:
     """Particles of mean zero whose covariance in each block is I, or a projection of it.
 
@@ -281,7 +272,7 @@ def standard_particles(
     return jnp.concatenate(parts, axis=1)
 
 
-def _standard(key: Key[Array, ""], number: int, size: int, dtype: Any) -> Float[Array, "S D"]:
+def _standard(key: RandomKey, number: int, size: int, dtype: Any) -> Float[Array, "S D"]:
     key_left, key_right = jax.random.split(key)
     rank = min(number - 1, size)
     draws = jax.random.normal(key_left, (number, rank), dtype)
@@ -292,9 +283,7 @@ def _standard(key: Key[Array, ""], number: int, size: int, dtype: Any) -> Float[
     return left @ right.T * jnp.sqrt(number)
 
 
-def _moments(
-    particles: Float[Array, "S D"],
-) -> tuple[Float[Array, "D"], Float[Array, "S D"]]:
+def _moments(particles: Float[Array, "S D"]) -> tuple[Float[Array, "D"], Float[Array, "S D"]]:
     mean = jnp.mean(particles, axis=0)
     return mean, particles - mean
 
@@ -357,14 +346,14 @@ def _outside(centred: Float[Array, "S D"], vectors: Float[Array, "B D"]) -> Floa
     return vectors - inner.T @ centred
 
 
-def _gram(centred: Float[Array, "S D"]) -> tuple[Float[Array, "S S"], Float[Array, ""]]:
+def _gram(centred: Float[Array, "S D"]) -> tuple[Float[Array, "S S"], Scalar]:
     """Z'Z / (N s) + J / N, and s, their mean diagonal: centred particles have no part along J."""
     products = centred @ centred.T / len(centred)
     scale = jnp.mean(jnp.diagonal(products))
     return products / scale + 1 / len(centred), scale
 
 
-def _half_log_determinant(centred: Float[Array, "S D"]) -> Float[Array, ""]:
+def _half_log_determinant(centred: Float[Array, "S D"]) -> Scalar:
     """Half the sum of the logs of the eigenvalues of C above zero; -inf or NaN if too few are."""
     number, size = centred.shape
     if number > size + 1:
@@ -375,9 +364,7 @@ def _half_log_determinant(centred: Float[Array, "S D"]) -> Float[Array, ""]:
     return jnp.sum(jnp.log(pivots)) + 0.5 * (number - 1) * jnp.log(scale)
 
 
-def _secant_size(
-    moved: Float[Array, "S D"], bent: Float[Array, "S D"], last: Float[Array, ""]
-) -> Float[Array, ""]:
+def _secant_size(moved: Float[Array, "S D"], bent: Float[Array, "S D"], last: Scalar) -> Scalar:
     """The step size of Barzilai & Borwein (1988) by the change of gradients; the last one if none.
 
     The lesser of their two: s'y / y'y.

@@ -10,24 +10,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int, Key
+from jaxtyping import Int
 
 from latentgp.extensions.flows.base import Approximation, LogDensity, Loop, Outcome, Start, Stepwise
 from latentgp.extensions.flows.front import approximate
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 _PIECE = 20  # steps in a compiled call
 
 
 def approximate_in_pieces(
-    method: Approximation,
-    target: LogDensity,
-    start: Start,
-    key: Key[Array, ""],
-    control: RunControl,
+    method: Approximation, target: LogDensity, start: Start, key: RandomKey, control: RunControl
 ) -> tuple[Outcome, str | None]:
     """The outcome of `approximate`, and why it ended if a callback or a limit ended it.
 
@@ -48,7 +44,7 @@ class _ApproximationLoop(Algorithm[Loop]):
     method: Stepwise
     target: LogDensity
     start: Start
-    key: Key[Array, ""]
+    key: RandomKey
 
     def init(self) -> Loop:
         return _begun(self.method, self.target, self.start, self.key)
@@ -77,13 +73,13 @@ class _ApproximationLoop(Algorithm[Loop]):
 
 
 @eqx.filter_jit
-def _begun(method: Stepwise, target: LogDensity, start: Start, key: Key[Array, ""]) -> Loop:
+def _begun(method: Stepwise, target: LogDensity, start: Start, key: RandomKey) -> Loop:
     return method.begun(target, start, key)
 
 
 @eqx.filter_jit
 def _advanced(
-    method: Stepwise, target: LogDensity, loop: Loop, key: Key[Array, ""], until: Int[Array, ""]
+    method: Stepwise, target: LogDensity, loop: Loop, key: RandomKey, until: Int[Array, ""]
 ) -> Loop:
     return method.advanced(target, loop, key, until)
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.optimisers import Optimiser
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 
 class Reparameterised(Stepwise):
@@ -35,15 +35,15 @@ class Reparameterised(Stepwise):
         check_ranges(self, samples="at least 1", steps="at least 1")
 
     @abstractmethod
-    def parameters(self, start: Start, key: Key[Array, ""]) -> Any:
+    def parameters(self, start: Start, key: RandomKey) -> Any:
         """The first parameters."""
 
     @abstractmethod
-    def draws(self, parameters: Any, key: Key[Array, ""]) -> Float[Array, "S D"]:
+    def draws(self, parameters: Any, key: RandomKey) -> Float[Array, "S D"]:
         """Draws of the Gaussian, differentiable in its parameters."""
 
     @abstractmethod
-    def half_log_determinant(self, parameters: Any) -> Float[Array, ""]:
+    def half_log_determinant(self, parameters: Any) -> Scalar:
         """Half the log-determinant of the covariance."""
 
     def half_square(self, parameters: Any, points: Float[Array, "S D"]) -> Float[Array, "S"]:
@@ -57,13 +57,13 @@ class Reparameterised(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples
 
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> "ParameterState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "ParameterState":
         parameters = self.parameters(start, key)
         memory = self.optimiser.transformation(self.steps).init(parameters)
         return ParameterState(parameters, memory)
 
     def step(
-        self, target: LogDensity, state: "ParameterState", key: Key[Array, ""]
+        self, target: LogDensity, state: "ParameterState", key: RandomKey
     ) -> tuple["ParameterState", StepReport]:
         key_draws, key_batch = jax.random.split(key)
 

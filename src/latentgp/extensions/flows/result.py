@@ -6,13 +6,13 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.flows.base import Approximation
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 
 class GaussianApproximation(Module):
@@ -54,7 +54,7 @@ class GaussianApproximation(Module):
         """Standard deviations of each dimension."""
         return np.sqrt(np.asarray(self.covariance.variances))
 
-    def sample(self, key: Key[Array, ""], number: int) -> Float[np.ndarray, "S D"]:
+    def sample(self, key: RandomKey, number: int) -> Float[np.ndarray, "S D"]:
         """Draws, without a factorisation of the covariance.
 
         Args:

@@ -7,13 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 
 class SteinVariational(Stepwise):
@@ -45,7 +45,7 @@ class SteinVariational(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.particles
 
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Any:
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> Any:
         from blackjax.vi import svgd
 
         mean, scale = start
@@ -55,7 +55,7 @@ class SteinVariational(Stepwise):
         optimiser = self.optimiser.transformation(self.steps)
         return self._tuned(svgd.init(mean + scale * draws, parameters, optimiser))
 
-    def step(self, target: LogDensity, state: Any, key: Key[Array, ""]) -> tuple[Any, StepReport]:
+    def step(self, target: LogDensity, state: Any, key: RandomKey) -> tuple[Any, StepReport]:
         from blackjax.vi import svgd
 
         kernel = svgd.rbf_kernel if self.kernel == "squared-exponential" else _linear
@@ -81,5 +81,5 @@ class SteinVariational(Stepwise):
         return svgd.update_median_heuristic(state) if state.kernel_parameters else state
 
 
-def _linear(x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+def _linear(x: Float[Array, "D"], z: Float[Array, "D"]) -> Scalar:
     return x @ z + 1

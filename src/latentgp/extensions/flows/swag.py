@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Descent, Optimiser
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 
 class SWAG(Stepwise):
@@ -48,7 +48,7 @@ class SWAG(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return 1
 
-    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> "PathState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "PathState":
         nothing = jnp.zeros_like(start.mean)
         deviations = jnp.zeros((self.rank, len(nothing)), nothing.dtype)
         memory = self.optimiser.transformation(self.steps).init(start.mean)
@@ -56,7 +56,7 @@ class SWAG(Stepwise):
         return PathState(start.mean, memory, nothing, nothing, deviations, zero, zero)
 
     def step(
-        self, target: LogDensity, state: "PathState", key: Key[Array, ""]
+        self, target: LogDensity, state: "PathState", key: RandomKey
     ) -> tuple["PathState", StepReport]:
         position, memory, mean, spread, deviations, number, collected = state
         energy, slope = jax.value_and_grad(target.energy)(position, key)

@@ -10,10 +10,7 @@ if TYPE_CHECKING:
 
 EXTENSION = Extension(
     __name__,
-    names={
-        "method": "Integrated",
-        "posterior": "IntegratedPosterior",
-    },
+    names={"method": "Integrated", "posterior": "IntegratedPosterior"},
     offers={"integrate": f"{__name__}.offers:integrating"},
     verbs={"hyperparameter_marginals": f"{__name__}.at_optimum:marginals_at_optimum"},
     apart="IntegratedPosterior",

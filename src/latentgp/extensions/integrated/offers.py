@@ -6,11 +6,7 @@ from typing import Any
 
 from latentgp.choosing.choice import Choice
 from latentgp.errors import InputError
-from latentgp.extensions.integrated.method import (
-    NOTHING_TO_INTEGRATE,
-    Integrated,
-    check_integrable,
-)
+from latentgp.extensions.integrated.method import NOTHING_TO_INTEGRATE, Integrated, check_integrable
 
 
 def integrating(choice: Choice, learned: bool) -> Choice:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.black_box.mixtures.expectations import Expectations, ExpectedLogLikelihoods
 from latentgp.extensions.black_box.mixtures.family import (
@@ -28,7 +28,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.site_inference.search.algorithm import rows_of
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, PerRow, RandomKey, RowLatents, Scalar
 
 
 class Terms(NamedTuple):
@@ -42,14 +42,14 @@ class Terms(NamedTuple):
         failed: number of values of log p that were not finite.
     """
 
-    entropy: Float[Array, ""]
-    cross: Float[Array, ""]
-    expected: Float[Array, ""]
-    error: Float[Array, ""]
-    failed: Float[Array, ""]
+    entropy: Scalar
+    cross: Scalar
+    expected: Scalar
+    error: Scalar
+    failed: Scalar
 
     @property
-    def bound(self) -> Float[Array, ""]:
+    def bound(self) -> Scalar:
         """The evidence lower bound."""
         return self.entropy + self.cross + self.expected
 
@@ -103,7 +103,7 @@ class MixtureBound(Module):
         return rows_of(self.data)
 
     @property
-    def counts(self) -> Float[Array, "N"]:
+    def counts(self) -> PerRow:
         """Number of rows that each row counts for."""
         weights = self.data.weights
         return jnp.ones_like(self.data.X[:, 0]) if weights is None else weights
@@ -119,7 +119,7 @@ class MixtureBound(Module):
         return Basis.of(self.representation, model, self.data, self.coordinates)
 
     def evaluated(
-        self, likelihood: Likelihood, basis: Basis, mixture: GaussianMixture, key: Key[Array, ""]
+        self, likelihood: Likelihood, basis: Basis, mixture: GaussianMixture, key: RandomKey
     ) -> MixtureEvaluation:
         """The bound and its derivatives in the mixture."""
         known = mixture.factorised()
@@ -132,12 +132,12 @@ class MixtureBound(Module):
         likelihood: Likelihood,
         means: Float[Array, "K N Q"],
         variances: Float[Array, "K N Q"],
-        key: Key[Array, ""],
+        key: RandomKey,
     ) -> ExpectedLogLikelihoods:
         """Expected log likelihoods under each component, one after another."""
         keys = jax.random.split(key, len(means))
 
-        def one(part: tuple[Array, Array, Key[Array, ""]]) -> ExpectedLogLikelihoods:
+        def one(part: tuple[Array, Array, RandomKey]) -> ExpectedLogLikelihoods:
             mean, variance, own = part
             return self.expectations(likelihood, self.rows, Marginals(mean, variance), own)
 
@@ -153,7 +153,7 @@ class MixtureBound(Module):
         mixture, weights = known.mixture, known.mixture.weights
         own = mixture.log_weights, mixture.mean, known.covariance
 
-        def entropy_of(log_weights: Array, mean: Array, covariance: Array) -> Float[Array, ""]:
+        def entropy_of(log_weights: Array, mean: Array, covariance: Array) -> Scalar:
             half = known.half_log_determinant
             return entropy(log_weights, mean, covariance, half)
 
@@ -172,7 +172,7 @@ class MixtureBound(Module):
         )
         return self._terms(value, cross, weights, expected), slopes
 
-    def terms(self, model: LatentGP, mixture: GaussianMixture, key: Key[Array, ""]) -> Terms:
+    def terms(self, model: LatentGP, mixture: GaussianMixture, key: RandomKey) -> Terms:
         """The bound's terms alone: with fewer points than rows, of a chunk of rows at a time."""
         known = mixture.factorised()
 
@@ -195,7 +195,7 @@ class MixtureBound(Module):
 
     def _terms(
         self,
-        spread: Float[Array, ""],
+        spread: Scalar,
         cross: Float[Array, "K"],
         weights: Float[Array, "K"],
         expected: ExpectedLogLikelihoods,
@@ -209,10 +209,7 @@ class MixtureBound(Module):
         )
 
     def _by_rows(
-        self,
-        mixture: GaussianMixture,
-        basis: Basis,
-        expected: ExpectedLogLikelihoods,
+        self, mixture: GaussianMixture, basis: Basis, expected: ExpectedLogLikelihoods
     ) -> tuple[Float[Array, "K Q M"], Float[Array, "K Q M *M"]]:
         """Derivatives of expected log likelihood and cross-entropy in means and covariances."""
 
@@ -239,7 +236,7 @@ class MixtureBound(Module):
         The second derivative of E log p(y | f) in the mean of f is twice that in its variance.
         """
 
-        def one(in_variance: Float[Array, "N Q"]) -> Float[Array, "Q M M"]:
+        def one(in_variance: RowLatents) -> Float[Array, "Q M M"]:
             bend = self.counts * jnp.maximum(-2 * in_variance, 0.0).T
             return vmap_latents(
                 lambda A, P, w: P + (A * w) @ A.T, basis.features, basis.precision, bend
@@ -249,11 +246,11 @@ class MixtureBound(Module):
 
     def worth(
         self,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         known: FactorisedMixture,
         expected: ExpectedLogLikelihoods,
-        key: Key[Array, ""],
-    ) -> Float[Array, ""]:
+        key: RandomKey,
+    ) -> Scalar:
         """Function with the bound's derivative in hyper-parameters, the mixture held."""
         model = self.space.to_model(vector)
         return self.without_entropy(model, self.basis(model), known, expected, key)
@@ -264,8 +261,8 @@ class MixtureBound(Module):
         basis: Basis,
         known: FactorisedMixture,
         expected: ExpectedLogLikelihoods,
-        key: Key[Array, ""],
-    ) -> Float[Array, ""]:
+        key: RandomKey,
+    ) -> Scalar:
         """The bound but for the entropy, with its derivatives in model and mixture.
 
         Expected log likelihoods depend on kernel and mixture through means and variances of f
@@ -288,7 +285,7 @@ class MixtureBound(Module):
         likelihood: Likelihood,
         means: Float[Array, "K N Q"],
         variances: Float[Array, "K N Q"],
-        key: Key[Array, ""],
+        key: RandomKey,
     ) -> Float[Array, "K N"]:
         """Values of `expected`, differentiable in the likelihood's parameters."""
         keys = jax.random.split(key, len(means))

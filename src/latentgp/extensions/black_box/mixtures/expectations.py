@@ -15,14 +15,14 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.modules import Module
 from latentgp.numerics.quadrature import lowest_where_unknown, spread_of, training_nodes
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RandomKey, RowLatents
 
 Estimator = Literal["quadrature", "score", "reparameterised"]
 
@@ -38,11 +38,11 @@ class ExpectedLogLikelihoods(NamedTuple):
         failed: values of log p that were not finite, counted as the lowest of their row, (N,).
     """
 
-    value: Float[Array, "N"]
-    in_mean: Float[Array, "N Q"]
-    in_variance: Float[Array, "N Q"]
-    error: Float[Array, "N"]
-    failed: Float[Array, "N"]
+    value: PerRow
+    in_mean: RowLatents
+    in_variance: RowLatents
+    error: PerRow
+    failed: PerRow
 
 
 class Expectations(Module):
@@ -67,7 +67,7 @@ class Expectations(Module):
         return self.estimator != "quadrature"
 
     def __call__(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: Key[Array, ""]
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: RandomKey
     ) -> ExpectedLogLikelihoods:
         """Expectations of all rows, some rows at a time."""
         size, latents = marginals.mean.shape
@@ -83,8 +83,8 @@ class Expectations(Module):
         return scan_rows(chunk, None, parts, columns=numbers, in_cache=True)[1]
 
     def worth(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: Key[Array, ""]
-    ) -> Float[Array, "N"]:
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: RandomKey
+    ) -> PerRow:
         """The values alone, differentiable in the likelihood's parameters."""
         size, latents = marginals.mean.shape
         noise = self._noise(key, size, latents, marginals.mean.dtype)
@@ -95,7 +95,7 @@ class Expectations(Module):
         return jnp.mean(likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)(f), axis=1)
 
     def _noise(
-        self, key: Key[Array, ""], size: int, latents: int, dtype: Any
+        self, key: RandomKey, size: int, latents: int, dtype: Any
     ) -> Float[Array, "N S Q"] | None:
         """Standard normal draws, and then their opposites in the same order."""
         if not self.is_random:
@@ -144,7 +144,7 @@ def by_score(
     failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
     values = lowest_where_unknown(values)
 
-    def slope(score: Float[Array, "N S Q"]) -> Float[Array, "N Q"]:
+    def slope(score: Float[Array, "N S Q"]) -> RowLatents:
         worth = values[:, :, None]
         if control:
             above, among = (_of_others(part) for part in (score**2 * worth, score**2))
@@ -164,7 +164,7 @@ def _of_others(parts: Float[Array, "N S Q"]) -> Float[Array, "N S Q"]:
     return jnp.sum(parts, axis=1, keepdims=True) - parts - opposite
 
 
-def _error(values: Float[Array, "N S"]) -> Float[Array, "N"]:
+def _error(values: Float[Array, "N S"]) -> PerRow:
     """Variance of a mean over draws and their opposites."""
     pairs = values.reshape(len(values), 2, -1).mean(axis=1)
     return jnp.var(pairs, axis=1) / max(pairs.shape[1] - 1, 1)

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.black_box.mixtures.own_points import OwnPoints, whitening_of
 from latentgp.models import LatentGP
@@ -17,7 +17,7 @@ from latentgp.representations import Representation
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.rows.data import Data
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RandomKey, RowLatents, Scalar
 
 Covariance = Literal["full", "diagonal", "linear"]
 Coordinates = Literal["white", "values"]
@@ -43,7 +43,7 @@ class Basis(NamedTuple):
     residual: Float[Array, "#Q N"]
     precision: Float[Array, "#Q M M"]
     log_determinant: Float[Array, "#Q"]
-    offset: Float[Array, "N Q"]
+    offset: RowLatents
     lower: Float[Array, "#Q M M"]
 
     @classmethod
@@ -127,7 +127,7 @@ class FactorisedMixture(NamedTuple):
         """Means and variances of f at the rows under each component."""
         mean, spread = self.mixture.mean, self.covariance if self.root is None else self.root
 
-        def one(mean: Float[Array, "Q M"], spread: Array) -> tuple[Array, Array]:
+        def one(mean: Coefs, spread: Array) -> tuple[Array, Array]:
             means = vmap_latents(lambda A, m: m @ A, basis.features, mean)
 
             def variance(A: Array, residual: Array, spread: Array) -> Array:
@@ -143,7 +143,7 @@ class FactorisedMixture(NamedTuple):
     def cross_entropies(self, basis: Basis) -> Float[Array, "K"]:
         """E log p(c) under each component, in nats (eq. 19)."""
 
-        def one(mean: Float[Array, "Q M"], covariance: Array) -> Float[Array, ""]:
+        def one(mean: Coefs, covariance: Array) -> Scalar:
             def of_latent(P: Array, logs: Array, mean: Array, covariance: Array) -> Array:
                 trace = (
                     jnp.sum(jnp.diagonal(P) * covariance)
@@ -157,7 +157,7 @@ class FactorisedMixture(NamedTuple):
 
         return jax.vmap(one)(self.mixture.mean, self.covariance)
 
-    def draws(self, key: Key[Array, ""], number: int) -> Float[Array, "K S Q M"]:
+    def draws(self, key: RandomKey, number: int) -> Float[Array, "K S Q M"]:
         """Draws of each component."""
         mean = self.mixture.mean
         noise = jax.random.normal(key, (len(mean), number, *mean.shape[1:]), mean.dtype)
@@ -190,7 +190,7 @@ def entropy(
     mean: Float[Array, "K Q M"],
     covariance: Float[Array, "K Q M *M"],
     half_log_determinant: Float[Array, "K Q"],
-) -> Float[Array, ""]:
+) -> Scalar:
     """The lower bound on the entropy of a mixture, or that of one Gaussian, in nats.
 
     Of several components -sum_k pi_k log sum_l pi_l N(m_k; m_l, S_k + S_l) (Huber et al. 2008; eq.
@@ -200,14 +200,14 @@ def entropy(
     if number == 1:
         return jnp.sum(half_log_determinant) + 0.5 * latents * size * (1 + _LOG_TWO_PI)
 
-    def overlap(k: int, other: int) -> Float[Array, ""]:
+    def overlap(k: int, other: int) -> Scalar:
         """Log N(m_k; m_l, S_k + S_l)."""
         apart, both = mean[k] - mean[other], covariance[k] + covariance[other]
         if both.ndim == 2:
             terms = apart**2 / both + jnp.log(both)
             return -0.5 * (jnp.sum(terms) + latents * size * _LOG_TWO_PI)
 
-        def of_latent(apart: Float[Array, "M"], both: Float[Array, "M M"]) -> Float[Array, ""]:
+        def of_latent(apart: Float[Array, "M"], both: Float[Array, "M M"]) -> Scalar:
             lower = lower_cholesky(both)
             half = solve_lower(lower, apart[:, None])[:, 0]
             logs = jnp.sum(jnp.log(jnp.diagonal(lower)))

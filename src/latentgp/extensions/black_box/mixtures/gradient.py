@@ -36,7 +36,7 @@ from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Run, RunControl
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _PIECE, _ITERATIONS, _ROUNDS = 20, 20, 200
 _ADADELTA: Any = optax.adadelta(learning_rate=1.0, rho=0.95, eps=1e-6)  # Hensman et al. 2013
@@ -58,7 +58,7 @@ class Free(NamedTuple):
     logits: Float[Array, "K"]
     mean: Float[Array, "K Q M"]
     spread: Float[Array, "K Q *M"]
-    vector: Float[Array, "H"]
+    vector: HyperVector
     points: Float[Array, "*Q M D"] | None
 
 
@@ -128,7 +128,7 @@ def _of_sites(sites: Float[Array, "Q N"], basis: Basis) -> tuple[Array, Array]:
     return vmap_latents(one, basis.features, basis.precision, sites)
 
 
-def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Array, ""]:
+def objective(bound: MixtureBound, free: Free, key: RandomKey) -> Scalar:
     """Bound plus log prior, whose derivatives need values of log p(y | f) alone."""
     bound, held = bound.with_points(free.points), jax.lax.stop_gradient
     model = bound.space.to_model(free.vector)
@@ -146,11 +146,11 @@ def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Arr
 
 @Program
 def _value_and_gradient(
-    bound: MixtureBound, free: Free, part: dict[str, Array], key: Key[Array, ""]
-) -> tuple[Float[Array, ""], dict[str, Array]]:
+    bound: MixtureBound, free: Free, part: dict[str, Array], key: RandomKey
+) -> tuple[Scalar, dict[str, Array]]:
     """With its derivatives in a part of what is free alone, which takes a part of the time."""
 
-    def of_part(part: dict[str, Array]) -> Float[Array, ""]:
+    def of_part(part: dict[str, Array]) -> Scalar:
         return objective(bound, free._replace(**part), key)
 
     return jax.value_and_grad(of_part)(part)
@@ -158,10 +158,7 @@ def _value_and_gradient(
 
 @Program
 def _adadelta(
-    bound: MixtureBound,
-    state: Ascent,
-    places: Int[Array, "T B"] | None,
-    keys: Key[Array, "T"],
+    bound: MixtureBound, state: Ascent, places: Int[Array, "T B"] | None, keys: Key[Array, "T"]
 ) -> tuple[Ascent, Float[Array, "T"]]:
     """Steps of Adadelta (Zeiler 2012)."""
 
@@ -204,7 +201,7 @@ def ascend(
     batch_size: int | None,
     tolerance: float,
     control: RunControl,
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> MixtureBound:
     """Gradient ascent of all parameters; gives the bound through the points at the end.
 

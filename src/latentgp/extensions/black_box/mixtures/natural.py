@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound, MixtureEvaluation
 from latentgp.extensions.black_box.mixtures.family import Basis, GaussianMixture
 from latentgp.likelihoods.base import Likelihood
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _SHORTEST, _LONGER = 1e-6, 1.5
 
@@ -28,14 +28,14 @@ class Climb(NamedTuple):
     """
 
     at: MixtureEvaluation
-    share: Float[Array, ""]
-    rise: Float[Array, ""]
+    share: Scalar
+    rise: Scalar
     steps: Int[Array, ""]
 
 
 def stepped(
     at: MixtureEvaluation,
-    share: Float[Array, ""],
+    share: Scalar,
     *,
     safely: bool,
     curvature: Float[Array, "K Q M M"] | None = None,
@@ -86,9 +86,9 @@ def climb(
     likelihood: Likelihood,
     basis: Basis,
     start: GaussianMixture,
-    enough: Float[Array, ""],
+    enough: Scalar,
     at_most: Int[Array, ""],
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> Climb:
     """Steps that raise the bound until one gains next to nothing; for expectations without noise.
 
@@ -128,18 +128,18 @@ class ProfiledMixture(NamedTuple):
     """
 
     climb: Climb
-    value: Float[Array, ""]
-    gradient: Float[Array, "H"]
+    value: Scalar
+    gradient: HyperVector
 
 
 @Program
 def profiled(
     bound: MixtureBound,
-    vector: Float[Array, "H"],
+    vector: HyperVector,
     start: GaussianMixture,
-    enough: Float[Array, ""],
+    enough: Scalar,
     at_most: Int[Array, ""],
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> ProfiledMixture:
     """Climb at some hyper-parameters; the mixture's own change has no part in the derivative."""
     model = bound.space.to_model(vector)
@@ -147,7 +147,7 @@ def profiled(
     end = climb(bound, model.likelihood, basis, start, enough, at_most, key)
     known = end.at.mixture.factorised()
 
-    def worth(vector: Float[Array, "H"]) -> Float[Array, ""]:
+    def worth(vector: HyperVector) -> Scalar:
         own = bound.worth(vector, known, end.at.expected, key)
         return own + bound.space.log_prior(vector)
 

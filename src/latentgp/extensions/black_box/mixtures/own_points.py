@@ -17,7 +17,7 @@ from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.representations.protocols import coefficients_of
 from latentgp.representations.traits import Traits
 from latentgp.representations.whitening import whitening_from
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, Inputs, Scalar
 
 
 class OwnWhitening(NamedTuple):
@@ -35,7 +35,7 @@ class OwnWhitening(NamedTuple):
     lower: Float[Array, "Q M M"]
     features: Float[Array, "Q M N"]
     residual: Float[Array, "Q N"]
-    jitter: Float[Array, ""]
+    jitter: Scalar
 
 
 class OwnPoints(Module):
@@ -66,7 +66,7 @@ class OwnPoints(Module):
             )
         return cls(points)
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> OwnWhitening:
+    def whitening(self, kernel: LatentKernel, X: Inputs) -> OwnWhitening:
         """The map to f at some rows, latent function by latent function."""
         kernels = distinct_kernels(kernel)
         kernels = kernels * (len(self.points) // len(kernels))
@@ -88,7 +88,7 @@ class OwnPoints(Module):
 
 
 def whitening_of(
-    representation: Representation | OwnPoints, kernel: LatentKernel, X: Float[Array, "N D"]
+    representation: Representation | OwnPoints, kernel: LatentKernel, X: Inputs
 ) -> Any:
     """The map from white coefficients to f at some rows."""
     own = (
@@ -101,7 +101,7 @@ def among_all(
     own: Float[Array, "Q M M"],
     lower: Float[Array, "#Q points points"],
     places: Int[Array, "Q M"],
-    mean: Float[Array, "Q M"],
+    mean: Coefs,
     precision: Float[Array, "Q M M"],
 ) -> tuple[Float[Array, "Q points"], Float[Array, "Q points points"]]:
     """Natural parameters of white coefficients at all points: v' S^-1, and S^-1.

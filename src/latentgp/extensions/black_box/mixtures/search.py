@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
@@ -17,7 +17,7 @@ from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 _MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
 
@@ -156,7 +156,7 @@ class ProfiledSearch:
         tolerance: float,
         at_most: int,
         control: RunControl,
-        key: Key[Array, ""],
+        key: RandomKey,
     ):
         self.bound, self.found, self.key = bound, found, key
         self._limits, self._tolerance = limits, tolerance

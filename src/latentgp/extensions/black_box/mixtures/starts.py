@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
@@ -23,7 +23,7 @@ from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RandomKey
 
 _NEAR = 0.5  # deviations by which components that are one and the same are moved apart
 _SAME = 0.1  # nats between them
@@ -35,7 +35,7 @@ _End = tuple[float, GaussianMixture]  # of an ascent: bound and mixture
 
 
 def started(
-    method: Any, bound: MixtureBound, model: LatentGP, key: Key[Array, ""]
+    method: Any, bound: MixtureBound, model: LatentGP, key: RandomKey
 ) -> list[GaussianMixture]:
     """Single components at their starts: the prior mean, and draws of the prior.
 
@@ -86,7 +86,7 @@ def _opened(
     bound: MixtureBound,
     model: LatentGP,
     start: GaussianMixture,
-    likely: Float[Array, "N"] | None,
+    likely: PerRow | None,
     modes: Marginals | None,
 ) -> GaussianMixture:
     """After a whole step from where the latents of every row are likely to be.
@@ -160,7 +160,7 @@ def best_of(
     bound: MixtureBound,
     found: SearchState,
     starts: Sequence[GaussianMixture],
-    key: Key[Array, ""],
+    key: RandomKey,
     most: int = _MOST_STEPS,
 ) -> None:
     """Start a search at the best of single Gaussians, from a few starts."""
@@ -170,11 +170,7 @@ def best_of(
 
 
 def _climbed(
-    bound: MixtureBound,
-    found: SearchState,
-    start: GaussianMixture,
-    key: Key[Array, ""],
-    at_most: int,
+    bound: MixtureBound, found: SearchState, start: GaussianMixture, key: RandomKey, at_most: int
 ) -> _End:
     """Bound and mixture at the end of an ascent; minus infinity if it is not finite."""
     vector, enough, most = jnp.asarray(found.vector), jnp.asarray(1e-3), jnp.asarray(at_most)
@@ -189,7 +185,7 @@ def several(
     found: SearchState,
     starts: Sequence[GaussianMixture],
     number: int,
-    key: Key[Array, ""],
+    key: RandomKey,
     most: int = _MOST_STEPS,
 ) -> None:
     """Find further components from their starts, and mix so many of them by their bounds.
@@ -229,7 +225,7 @@ def _apart(one: GaussianMixture, other: GaussianMixture) -> float:
     return float(0.5 * jnp.einsum("qi,qij,qj->", apart, one.precision[0], apart))
 
 
-def _moved(one: GaussianMixture, key: Key[Array, ""]) -> GaussianMixture:
+def _moved(one: GaussianMixture, key: RandomKey) -> GaussianMixture:
     known = one.factorised()
     draw = known.draws(key, 1)[:, 0]
     size = draw[0].size

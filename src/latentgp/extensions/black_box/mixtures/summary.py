@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.diagnostics import Finding
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound, Terms
@@ -18,15 +18,11 @@ from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.triangular import inverse_of_lower, solve_lower
-from latentgp.representations.inducing.posterior import (
-    InducingPosterior,
-    Prior,
-    posterior_of_white,
-)
+from latentgp.representations.inducing.posterior import InducingPosterior, Prior, posterior_of_white
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.whitening import whitening_from
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey
 
 _DRAWS, _FINER = 512, 4
 
@@ -89,7 +85,7 @@ class MixtureTerms(Finding):
 
 
 def terms_of(
-    bound: MixtureBound, vector: Float[Array, "H"], mixture: GaussianMixture, key: Key[Array, ""]
+    bound: MixtureBound, vector: HyperVector, mixture: GaussianMixture, key: RandomKey
 ) -> MixtureTerms:
     """The bound's terms on all rows; expectations by draws with four times as many of them."""
     own = bound.expectations
@@ -116,7 +112,7 @@ def terms_of(
 
 @Program
 def _terms(
-    bound: MixtureBound, vector: Float[Array, "H"], mixture: GaussianMixture, key: Key[Array, ""]
+    bound: MixtureBound, vector: HyperVector, mixture: GaussianMixture, key: RandomKey
 ) -> tuple[Terms, Float[Array, "K S"]]:
     """The bound, and minus the log density of the mixture at draws of each component."""
     model = bound.space.to_model(vector)
@@ -146,7 +142,7 @@ def posteriors_of(
 def _posterior(
     bound: MixtureBound,
     model: LatentGP,
-    mean: Float[Array, "Q M"],
+    mean: Coefs,
     precision: Float[Array, "Q M *M"],
     united: tuple[Float[Array, "points D"], Int[Array, "Q M"]] | None,
 ) -> InducingPosterior:
@@ -168,11 +164,5 @@ def _posterior(
     prior = Prior(Factor(lower, inverse), jnp.broadcast_to(whitening.jitter, (len(lower),)))
     factor = jax.vmap(cholesky)(precision)
     return posterior_of_white(
-        model.kernel,
-        whitening.centres,
-        prior,
-        linear,
-        factor,
-        signed=True,
-        covariance="full",
+        model.kernel, whitening.centres, prior, linear, factor, signed=True, covariance="full"
     )

@@ -25,7 +25,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Run, RunControl
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _PIECE = 20  # steps in a compiled call
 
@@ -40,9 +40,9 @@ class StepLengths(NamedTuple):
         unit: in which points move, one an input.
     """
 
-    delay: Float[Array, ""]
-    power: Float[Array, ""]
-    rate: Float[Array, ""]
+    delay: Scalar
+    power: Scalar
+    rate: Scalar
     unit: Float[Array, "D"]
 
 
@@ -58,7 +58,7 @@ class Walk(NamedTuple):
         passed_over: those that changed nothing, as they were not finite.
     """
 
-    vector: Float[Array, "H"]
+    vector: HyperVector
     points: Float[Array, "*Q M D"] | None
     mixture: GaussianMixture
     adam: Any
@@ -67,10 +67,7 @@ class Walk(NamedTuple):
 
     @classmethod
     def begun(
-        cls,
-        vector: Float[Array, "H"],
-        points: Float[Array, "*Q M D"] | None,
-        mixture: GaussianMixture,
+        cls, vector: HyperVector, points: Float[Array, "*Q M D"] | None, mixture: GaussianMixture
     ) -> "Walk":
         """Before the first step."""
         nothing = jnp.zeros((), jnp.int32)
@@ -107,7 +104,7 @@ def walked(
     """Steps along estimated slopes, on batches of rows or on all of them."""
     space = bound.space
 
-    def step(state: Walk, part: tuple[Any, Key[Array, ""]]) -> tuple[Walk, MixtureStep]:
+    def step(state: Walk, part: tuple[Any, RandomKey]) -> tuple[Walk, MixtureStep]:
         rows, key = part
         own = bound.with_points(state.points)
         if rows is not None:
@@ -121,7 +118,7 @@ def walked(
         if space.size or points is not None:
             known = state.mixture.factorised()
 
-            def worth(free: tuple[Array, Array | None]) -> Float[Array, ""]:
+            def worth(free: tuple[Array, Array | None]) -> Scalar:
                 moved = own.with_points(free[1]).worth(free[0], known, at.expected, key)
                 return moved + space.log_prior(free[0])
 
@@ -152,7 +149,7 @@ def walk(
     steps: int,
     batch_size: int | None,
     control: RunControl,
-    key: Key[Array, ""],
+    key: RandomKey,
 ) -> MixtureBound:
     """Steps along estimated slopes, of all that is learned together; gives the bound at their end.
 
@@ -191,7 +188,7 @@ class _WalkSearch(SlopeSearch):
 
 
 def batches(
-    rows: int, size: int | None, key: Key[Array, ""], drawn: int
+    rows: int, size: int | None, key: RandomKey, drawn: int
 ) -> Callable[[int], np.ndarray] | None:
     """Places of the rows of so many batches, shuffled anew every pass; None for all rows.
 

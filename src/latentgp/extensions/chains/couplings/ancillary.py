@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint
 from latentgp.extensions.chains.information import information_of_map
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, RowLatents, Scalar
 
 
 class Sites(Coupling):
@@ -21,32 +21,24 @@ class Sites(Coupling):
 
     kind: ClassVar[Kind] = "sites"
 
-    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:
+    def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> Place:
         return at
 
     def here(
-        self,
-        target: WhiteTarget,
-        at: Place,
-        held: Place,
-        anchor: Float[Array, "N Q"],
-        differentiable: bool,
-    ) -> tuple[Float[Array, ""], Place]:
+        self, target: WhiteTarget, at: Place, held: Place, anchor: RowLatents, differentiable: bool
+    ) -> tuple[Scalar, Place]:
         return log_joint(target, at), at
 
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         held: Place,
-        anchor: Float[Array, "N Q"],
+        anchor: RowLatents,
         differentiable: bool,
-    ) -> tuple[Float[Array, ""], Place]:
+    ) -> tuple[Scalar, Place]:
         there = Place(
-            vector,
-            held.eps,
-            self.coordinates(target, vector, anchor, differentiable),
-            held.others,
+            vector, held.eps, self.coordinates(target, vector, anchor, differentiable), held.others
         )
         return log_joint(target, there), there
 

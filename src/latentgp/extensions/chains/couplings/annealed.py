@@ -8,14 +8,14 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.couplings.base import Coupling, Place
 from latentgp.extensions.chains.latents.base import Residual
 from latentgp.extensions.chains.latents.langevin import Langevin, ResidualGradient
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
 
 
 class Runs(NamedTuple):
@@ -27,7 +27,7 @@ class Runs(NamedTuple):
     """
 
     at: Place
-    key: Key[Array, ""]
+    key: RandomKey
 
 
 class Annealed(Coupling):
@@ -53,7 +53,7 @@ class Annealed(Coupling):
     samples: int = eqx.field(static=True, default=8)
     temperatures: int = eqx.field(static=True, default=8)
 
-    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Runs:
+    def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> Runs:
         key_back, key_others, key_choice, key_fresh = jax.random.split(key, 4)
         residual = self._residual(target, at)
         _, own = annealed_run(residual, at.eps, self._powers()[::-1], key_back)
@@ -64,23 +64,18 @@ class Annealed(Coupling):
         return Runs(at._replace(eps=chosen, log_weights=log_weights), key_fresh)
 
     def here(
-        self,
-        target: WhiteTarget,
-        at: Place,
-        held: Runs,
-        anchor: Float[Array, "N Q"],
-        differentiable: bool,
-    ) -> tuple[Float[Array, ""], Place]:
+        self, target: WhiteTarget, at: Place, held: Runs, anchor: RowLatents, differentiable: bool
+    ) -> tuple[Scalar, Place]:
         return self._value(target, held.at), held.at
 
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         held: Runs,
-        anchor: Float[Array, "N Q"],
+        anchor: RowLatents,
         differentiable: bool,
-    ) -> tuple[Float[Array, ""], Place]:
+    ) -> tuple[Scalar, Place]:
         key_runs, key_choice = jax.random.split(held.key)
         coordinates = self.coordinates(target, vector, anchor, differentiable)
         there = held.at._replace(vector=vector, coordinates=coordinates)
@@ -98,7 +93,7 @@ class Annealed(Coupling):
         return lambda eps: at.coordinates.residual(target, model, eps)
 
     def _fresh(
-        self, residual: Residual, like: Float[Array, "Q M"], number: int, key: Key[Array, ""]
+        self, residual: Residual, like: Coefs, number: int, key: RandomKey
     ) -> tuple[Float[Array, "S Q M"], Float[Array, "S"]]:
         """Runs from draws of the approximation: where they end, and their log weights."""
         key_start, key_run = jax.random.split(key)
@@ -107,7 +102,7 @@ class Annealed(Coupling):
         run = jax.vmap(lambda eps, key: annealed_run(residual, eps, self._powers(), key))
         return run(starts, keys)
 
-    def _value(self, target: WhiteTarget, at: Place) -> Float[Array, ""]:
+    def _value(self, target: WhiteTarget, at: Place) -> Scalar:
         """Log prior and log of the estimate, in nats."""
         assert at.log_weights is not None
         gain = jax.scipy.special.logsumexp(at.log_weights) - math.log(self.samples)
@@ -116,8 +111,8 @@ class Annealed(Coupling):
 
 
 def annealed_run(
-    residual: Residual, eps: Float[Array, "Q M"], powers: Float[Array, "T"], key: Key[Array, ""]
-) -> tuple[Float[Array, "Q M"], Float[Array, ""]]:
+    residual: Residual, eps: Coefs, powers: Float[Array, "T"], key: RandomKey
+) -> tuple[Coefs, Scalar]:
     """Moves under N(eps | 0, I) exp(power r), one a power: their end, and the log weight.
 
     The weight is exp(mean of r) over all points that are visited. From a draw of N(0, I) along
@@ -133,7 +128,7 @@ def annealed_run(
 
     def move(
         state: ResidualGradient, power_and_key: tuple[Array, Array]
-    ) -> tuple[ResidualGradient, Float[Array, ""]]:
+    ) -> tuple[ResidualGradient, Scalar]:
         power, key = power_and_key
         tempered = ResidualGradient(state.eps, power * state.value, power * state.slope)
         end, _ = langevin.step(lambda e: power * residual(e), tempered, scale, key)

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinates import Coordinates, Kind, coordinates_at
 from latentgp.extensions.chains.information import information_of_targets
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
 
 
 class Place(NamedTuple):
@@ -31,8 +31,8 @@ class Place(NamedTuple):
             the approximate evidence, shape (S,); None where they follow from the coordinates.
     """
 
-    vector: Float[Array, "H"]
-    eps: Float[Array, "Q M"]
+    vector: HyperVector
+    eps: Coefs
     coordinates: Coordinates
     others: Float[Array, "S Q M"]
     log_weights: Float[Array, "S"] | None = None
@@ -47,26 +47,21 @@ class Coupling(eqx.Module):
 
     kind: ClassVar[Kind] = "whitened"
 
-    def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "S Q M"]:
+    def others(self, eps: Coefs, key: RandomKey) -> Float[Array, "S Q M"]:
         """Further coordinates that a chain starts with."""
         return no_others(eps)
 
-    def selected(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:
+    def selected(self, target: WhiteTarget, at: Place, key: RandomKey) -> Place:
         """The place with a draw of f given hyper-parameters as its coordinates."""
         return at
 
     @abstractmethod
-    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Any:
+    def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> Any:
         """Held coordinates, drawn from their law given the place where they are random."""
 
     def here(
-        self,
-        target: WhiteTarget,
-        at: Place,
-        held: Any,
-        anchor: Float[Array, "N Q"],
-        differentiable: bool,
-    ) -> tuple[Float[Array, ""], Place]:
+        self, target: WhiteTarget, at: Place, held: Any, anchor: RowLatents, differentiable: bool
+    ) -> tuple[Scalar, Place]:
         """Value of `density` at the present hyper-parameters."""
         return self.density(target, at.vector, held, anchor, differentiable)
 
@@ -74,11 +69,11 @@ class Coupling(eqx.Module):
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         held: Any,
-        anchor: Float[Array, "N Q"],
+        anchor: RowLatents,
         differentiable: bool,
-    ) -> tuple[Float[Array, ""], Place]:
+    ) -> tuple[Scalar, Place]:
         """Log density of hyper-parameters given what is held, in nats, and the place there."""
 
     def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
@@ -91,8 +86,8 @@ class Coupling(eqx.Module):
     def coordinates(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "H"],
-        anchor: Float[Array, "N Q"],
+        vector: HyperVector,
+        anchor: RowLatents,
         differentiable: bool = False,
     ) -> Coordinates:
         """The coordinates in which the latent functions move."""
@@ -100,12 +95,12 @@ class Coupling(eqx.Module):
         return coordinates_at(target, model, self.kind, anchor, differentiable=differentiable)
 
 
-def no_others(eps: Float[Array, "Q M"]) -> Float[Array, "0 Q M"]:
+def no_others(eps: Coefs) -> Float[Array, "0 Q M"]:
     """No further coordinates."""
     return jnp.zeros((0, *eps.shape), eps.dtype)
 
 
-def log_joint(target: WhiteTarget, at: Place) -> Float[Array, ""]:
+def log_joint(target: WhiteTarget, at: Place) -> Scalar:
     """Log density of hyper-parameters and coordinates, with respect to N(eps | 0, I), in nats.
 
     With further coordinates the average of their densities.

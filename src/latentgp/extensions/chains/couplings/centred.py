@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.couplings.base import Coupling, Place, no_others
 from latentgp.extensions.chains.information import information_of_latents
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, RowLatents, Scalar
 
 
 class Centred(Coupling):
     """f at the rows is held (sufficient augmentation; Filippone et al. 2013, 2.1)."""
 
-    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> RowLatents:
         return at.coordinates.centre + at.coordinates.shift(at.eps)
 
     def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
@@ -26,11 +26,11 @@ class Centred(Coupling):
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "H"],
-        held: Float[Array, "N Q"],
-        anchor: Float[Array, "N Q"],
+        vector: HyperVector,
+        held: RowLatents,
+        anchor: RowLatents,
         differentiable: bool,
-    ) -> tuple[Float[Array, ""], Place]:
+    ) -> tuple[Scalar, Place]:
         model = target.space.to_model(vector)
         coordinates = self.coordinates(target, vector, anchor, differentiable)
         whitening = coordinates.whitening

@@ -5,12 +5,12 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.couplings.ancillary import Sites
 from latentgp.extensions.chains.couplings.base import Place, residuals
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RandomKey
 
 
 class PseudoMarginal(Sites):
@@ -31,17 +31,17 @@ class PseudoMarginal(Sites):
     samples: int = eqx.field(static=True, default=8)
     correlation: float = eqx.field(static=True, default=0.0)
 
-    def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "S Q M"]:
+    def others(self, eps: Coefs, key: RandomKey) -> Float[Array, "S Q M"]:
         return jax.random.normal(key, (self.samples - 1, *eps.shape), eps.dtype)
 
-    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:
+    def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> Place:
         fresh = jax.random.normal(key, (self.samples, *at.eps.shape), at.eps.dtype)
         share = (1 - self.correlation**2) ** 0.5
         eps = self.correlation * at.eps + share * fresh[0]
         others = self.correlation * at.others + share * fresh[1:]
         return at._replace(eps=eps, others=others)
 
-    def selected(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:
+    def selected(self, target: WhiteTarget, at: Place, key: RandomKey) -> Place:
         model = target.space.to_model(at.vector)
         chosen = jax.random.categorical(key, residuals(target, model, at))
         everything = jnp.concatenate([at.eps[None], at.others])

@@ -7,14 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinates import Coordinates, coordinates_of_sites, sites_at
 from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint, no_others
 from latentgp.extensions.chains.information import information_of_targets
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
 
 _LEAST_PRECISION = 1e-6
 
@@ -26,9 +26,7 @@ class Surrogate(Coupling):
     about f about what the targets do.
     """
 
-    def held(
-        self, target: WhiteTarget, at: Place, key: Key[Array, ""]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "Q M"]]:
+    def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> tuple[RowLatents, Coefs]:
         f = at.coordinates.centre + at.coordinates.shift(at.eps)
         precision = self._precision(target, at.vector, at.coordinates)
         surrogate = f + jax.random.normal(key, f.shape, f.dtype) / jnp.sqrt(precision)
@@ -38,11 +36,11 @@ class Surrogate(Coupling):
     def density(
         self,
         target: WhiteTarget,
-        vector: Float[Array, "H"],
-        held: tuple[Float[Array, "N Q"], Float[Array, "Q M"]],
-        anchor: Float[Array, "N Q"],
+        vector: HyperVector,
+        held: tuple[RowLatents, Coefs],
+        anchor: RowLatents,
         differentiable: bool,
-    ) -> tuple[Float[Array, ""], Place]:
+    ) -> tuple[Scalar, Place]:
         surrogate, eta = held
         white = self.coordinates(target, vector, anchor, differentiable)
         own = self._given(target, vector, white, surrogate)
@@ -58,19 +56,15 @@ class Surrogate(Coupling):
         return information_of_targets(target, at.vector, precision)
 
     def _precision(
-        self, target: WhiteTarget, vector: Float[Array, "H"], white: Coordinates
-    ) -> Float[Array, "N Q"]:
+        self, target: WhiteTarget, vector: HyperVector, white: Coordinates
+    ) -> RowLatents:
         model = target.space.to_model(vector)
         offset = prior_mean(model, target.data)
         _, precision = sites_at(target, model, white.whitening, offset, offset)
         return jnp.maximum(precision, _LEAST_PRECISION)
 
     def _given(
-        self,
-        target: WhiteTarget,
-        vector: Float[Array, "H"],
-        white: Coordinates,
-        surrogate: Float[Array, "N Q"],
+        self, target: WhiteTarget, vector: HyperVector, white: Coordinates, surrogate: RowLatents
     ) -> Coordinates:
         """Coordinates of f given the surrogate data."""
         model = target.space.to_model(vector)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 
 from latentgp.extensions.chains.information import Information
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 
 class HyperLaw(NamedTuple):
@@ -36,11 +36,11 @@ class WarmupHistory(NamedTuple):
         emulator: of their approximate log density; None unless the move asks for it.
     """
 
-    mean: Float[Array, "H"]
+    mean: HyperVector
     root: Float[Array, "H H"]
     emulator: Any = None
 
-    def standardised(self, vector: Float[Array, "H"]) -> Float[Array, "H"]:
+    def standardised(self, vector: HyperVector) -> HyperVector:
         """Distance from the mean in standard deviations."""
         return solve_lower(self.root, vector - self.mean)
 
@@ -57,11 +57,11 @@ class HyperMoved(NamedTuple):
         failed: whether a trajectory diverged, or its implicit steps could not be solved.
     """
 
-    vector: Float[Array, "H"]
+    vector: HyperVector
     worked_out: Any
-    acceptance: Float[Array, ""]
-    evaluations: Float[Array, ""]
-    proposed: tuple[Float[Array, "H"], Any]
+    acceptance: Scalar
+    evaluations: Scalar
+    proposed: tuple[HyperVector, Any]
     failed: Bool[Array, ""] | bool = False
 
 
@@ -89,11 +89,11 @@ class HyperMove(eqx.Module):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         here: tuple[Any, Any],
         seen: WarmupHistory,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        scale: Scalar,
+        key: RandomKey,
     ) -> HyperMoved:
         """One move.
 

@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
 from numpyro.distributions import InverseGamma
 
 from latentgp.errors import InputError
@@ -17,7 +16,7 @@ from latentgp.extensions.chains.couplings.base import Place
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.representations.latent_axis import latent_grams
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _ROWS = 20  # on which it is seen whether a parameter scales a kernel
 
@@ -37,8 +36,8 @@ class ConjugateVariances(eqx.Module):
 
     entries: tuple[int, ...] = eqx.field(static=True)
     latents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
-    shapes: tuple[Float[Array, ""], ...]
-    scales: tuple[Float[Array, ""], ...]
+    shapes: tuple[Scalar, ...]
+    scales: tuple[Scalar, ...]
 
     @classmethod
     def of(cls, target: WhiteTarget) -> "ConjugateVariances":
@@ -59,10 +58,7 @@ class ConjugateVariances(eqx.Module):
         return cls(*(tuple(column) for column in zip(*found, strict=True)))
 
     def moved(
-        self,
-        at: Place,
-        coordinates: Callable[[Array], Coordinates],
-        key: Key[Array, ""],
+        self, at: Place, coordinates: Callable[[Array], Coordinates], key: RandomKey
     ) -> Place:
         """The place with new variances and the same latent functions.
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.hyperparameters.base import (
     HyperLaw,
@@ -15,7 +14,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
     WarmupHistory,
 )
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
-from latentgp.typing import Array
+from latentgp.typing import HyperVector, RandomKey, Scalar
 
 _FREEDOM = 5.0  # degrees, of the law that proposals leave as it is
 
@@ -36,11 +35,11 @@ class HyperCrankNicolson(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         here: tuple[Any, Any],
         seen: WarmupHistory,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        scale: Scalar,
+        key: RandomKey,
     ) -> HyperMoved:
         key_step, key_accept = jax.random.split(key)
         z = seen.standardised(vector)
@@ -51,9 +50,7 @@ class HyperCrankNicolson(HyperMove):
         return metropolis((vector, here[1]), (at, worked_out), log_ratio, key_accept)
 
 
-def proposed(
-    z: Float[Array, "H"], scale: Float[Array, ""], key: Key[Array, ""]
-) -> Float[Array, "H"]:
+def proposed(z: HyperVector, scale: Scalar, key: RandomKey) -> HyperVector:
     """A proposal of standardised hyper-parameters, reversible under `log_student`."""
     key_size, key_step = jax.random.split(key)
     shape = jnp.asarray(0.5 * (_FREEDOM + len(z)), z.dtype)
@@ -63,6 +60,6 @@ def proposed(
     return jnp.sqrt(1 - share**2) * z + share * jnp.sqrt(spread) * noise
 
 
-def log_student(z: Float[Array, "H"]) -> Float[Array, ""]:
+def log_student(z: HyperVector) -> Scalar:
     """Log density of the Student-t law, up to a constant."""
     return -0.5 * (_FREEDOM + len(z)) * jnp.log1p(jnp.sum(z**2) / _FREEDOM)

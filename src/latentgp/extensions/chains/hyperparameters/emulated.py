@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.hyperparameters.base import (
     HyperLaw,
@@ -19,7 +19,7 @@ from latentgp.extensions.chains.hyperparameters.crank_nicolson import log_studen
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _LENGTHSCALES = (0.7, 1.0, 1.5, 2.5, 4.0)  # times sqrt(P), in standard deviations
 _WALKS = 0.25  # share of the moves that are a random walk's
@@ -45,17 +45,17 @@ class Emulator(NamedTuple):
 
     points: Float[Array, "T H"]
     coefficients: Float[Array, "T"]
-    lengthscale: Float[Array, ""]
+    lengthscale: Scalar
     fitted: Array
 
-    def __call__(self, z: Float[Array, "H"]) -> Float[Array, ""]:
+    def __call__(self, z: HyperVector) -> Scalar:
         """Log density at standardised hyper-parameters, up to a constant."""
         squared = jnp.sum((self.points - z) ** 2, axis=1)
         features = jnp.exp(-0.5 * squared / self.lengthscale**2)
         return log_student(z) + features @ self.coefficients
 
     @classmethod
-    def none(cls, size: int, like: Float[Array, "H"]) -> "Emulator":
+    def none(cls, size: int, like: HyperVector) -> "Emulator":
         """Before anything was evaluated."""
         points = jnp.zeros((size, len(like)), like.dtype)
         one = jnp.ones((), like.dtype)
@@ -120,11 +120,11 @@ class HyperEmulated(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         here: tuple[Any, Any],
         seen: WarmupHistory,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        scale: Scalar,
+        key: RandomKey,
     ) -> HyperMoved:
         emulator = seen.emulator
         key_kind, key_walk, key_number, key_run, key_accept = jax.random.split(key, 5)
@@ -140,8 +140,8 @@ class HyperEmulated(HyperMove):
         return metropolis((vector, here[1]), (there, worked_out), log_ratio, key_accept)
 
     def _end(
-        self, emulator: Emulator, start: Float[Array, "H"], number: Array, key: Key[Array, ""]
-    ) -> Float[Array, "H"]:
+        self, emulator: Emulator, start: HyperVector, number: Array, key: RandomKey
+    ) -> HyperVector:
         """The end of so many trajectories, each accepted under the emulator."""
         import blackjax
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.hyperparameters.base import (
     HyperLaw,
@@ -15,7 +14,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
     HyperMoved,
     WarmupHistory,
 )
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 
 class HyperHamiltonian(HyperMove):
@@ -33,11 +32,11 @@ class HyperHamiltonian(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         here: tuple[Any, Any],
         seen: WarmupHistory,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        scale: Scalar,
+        key: RandomKey,
     ) -> HyperMoved:
         import blackjax
 

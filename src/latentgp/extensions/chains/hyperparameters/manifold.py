@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.hyperparameters.base import (
     HyperLaw,
@@ -17,7 +17,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _RIDGE = 1e-3  # of the precision seen: where the law tells nothing proposals stay within reason
 
@@ -25,10 +25,10 @@ _RIDGE = 1e-3  # of the precision seen: where the law tells nothing proposals st
 class _Point(NamedTuple):
     """Hyper-parameters, what the density gives there, and the law of what is proposed."""
 
-    vector: Float[Array, "H"]
-    value: Float[Array, ""]
+    vector: HyperVector
+    value: Scalar
     worked_out: Any
-    mean: Float[Array, "H"]
+    mean: HyperVector
     root: Float[Array, "H H"]  # lower factor of G
 
 
@@ -47,11 +47,11 @@ class HyperManifoldMALA(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         here: tuple[Any, Any],
         seen: WarmupHistory,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        scale: Scalar,
+        key: RandomKey,
     ) -> HyperMoved:
         spread = 1 / jnp.sum(seen.root**2, axis=1)
 
@@ -62,7 +62,7 @@ class HyperManifoldMALA(HyperMove):
             drift = solve_lower(root, solve_lower(root, slope), transposed=True)
             return _Point(vector, value, worked_out, vector + 0.5 * scale**2 * drift, root)
 
-        def log_density_of_step(start: _Point, end: Array) -> Float[Array, ""]:
+        def log_density_of_step(start: _Point, end: Array) -> Scalar:
             off = start.root.T @ (end - start.mean) / scale
             return jnp.sum(jnp.log(jnp.diagonal(start.root))) - 0.5 * jnp.sum(off**2)
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.hyperparameters.base import (
     HyperLaw,
@@ -15,7 +14,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
     WarmupHistory,
 )
 from latentgp.extensions.chains.latents.base import accepted
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 
 class HyperRandomWalk(HyperMove):
@@ -26,11 +25,11 @@ class HyperRandomWalk(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         here: tuple[Any, Any],
         seen: WarmupHistory,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        scale: Scalar,
+        key: RandomKey,
     ) -> HyperMoved:
         key_step, key_accept = jax.random.split(key)
         noise = jax.random.normal(key_step, vector.shape, vector.dtype)
@@ -40,7 +39,7 @@ class HyperRandomWalk(HyperMove):
 
 
 def metropolis(
-    here: tuple[Array, Any], there: tuple[Array, Any], log_ratio: Array, key: Key[Array, ""]
+    here: tuple[Array, Any], there: tuple[Array, Any], log_ratio: Array, key: RandomKey
 ) -> HyperMoved:
     """The proposal or the present hyper-parameters, each with what was worked out there."""
     (vector, worked_out), chance = accepted(here, there, log_ratio, key)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.hyperparameters.base import (
     HyperLaw,
@@ -17,7 +17,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
 )
 from latentgp.extensions.chains.latents.base import accepted
 from latentgp.extensions.chains.riemannian import explicit_trajectory, implicit_trajectory
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _RIDGE = 1e-3  # of what neither the prior of f nor that of hyper-parameters says anything about
 
@@ -44,19 +44,19 @@ class HyperRiemannian(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         here: tuple[Any, Any],
         seen: WarmupHistory,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        scale: Scalar,
+        key: RandomKey,
     ) -> HyperMoved:
         key_number, key_momentum, key_accept = jax.random.split(key, 3)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
 
-        def potential(vector: Float[Array, "H"]) -> Float[Array, ""]:
+        def potential(vector: HyperVector) -> Scalar:
             return -law.density(vector)[0]
 
-        def metric(vector: Float[Array, "H"]) -> Float[Array, "H H"]:
+        def metric(vector: HyperVector) -> Float[Array, "H H"]:
             matrix, _ = law.information(vector, law.density(vector)[1])
             return matrix + _RIDGE * jnp.eye(len(vector), dtype=vector.dtype)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.hyperparameters.base import (
     HyperLaw,
@@ -14,7 +13,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
     WarmupHistory,
 )
 from latentgp.extensions.chains.slice_sampling import slice_update
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _WIDTH = 3.0  # standard deviations
 
@@ -25,11 +24,11 @@ class HyperSlice(HyperMove):
     def step(
         self,
         law: HyperLaw,
-        vector: Float[Array, "H"],
+        vector: HyperVector,
         here: tuple[Any, Any],
         seen: WarmupHistory,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        scale: Scalar,
+        key: RandomKey,
     ) -> HyperMoved:
         def along(noise: Array) -> Array:
             return law.density(vector + seen.root @ noise)[0]

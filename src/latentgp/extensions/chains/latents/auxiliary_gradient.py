@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinates import Coordinates, DenseCoordinates
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
@@ -15,7 +15,7 @@ from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
 from latentgp.numerics.eigen import eigenvectors
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RandomKey, Scalar
 
 
 class AuxiliaryGradient(LatentMove):
@@ -39,15 +39,11 @@ class AuxiliaryGradient(LatentMove):
         )
         return _Along(jnp.maximum(values, 0.0), vectors)
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualGradient:
+    def init(self, residual: Residual, eps: Coefs) -> ResidualGradient:
         return ResidualGradient(eps, *jax.value_and_grad(residual)(eps))
 
     def step(
-        self,
-        residual: Residual,
-        state: ResidualGradient,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualGradient, Info]:
         raise NotImplementedError("AuxiliaryGradient moves within coordinates, see `within`.")
 
@@ -60,7 +56,7 @@ class _Along(AuxiliaryGradient):
         vectors: eigenvectors in columns, shape (Q, M, M).
     """
 
-    values: Float[Array, "Q M"]
+    values: Coefs
     vectors: Float[Array, "Q M M"]
 
     def within(
@@ -69,20 +65,16 @@ class _Along(AuxiliaryGradient):
         return self
 
     def step(
-        self,
-        residual: Residual,
-        state: ResidualGradient,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualGradient, Info]:
         key_noise, key_accept = jax.random.split(key)
         beta = 2 * self.values / (2 * self.values + scale)
         noise = jax.random.normal(key_noise, beta.shape, beta.dtype)
 
-        def rotated(eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        def rotated(eps: Coefs) -> Coefs:
             return vmap_latents(lambda vectors, e: e @ vectors, self.vectors, eps)
 
-        def forward(start: Array, slope: Array, end: Array) -> Float[Array, ""]:
+        def forward(start: Array, slope: Array, end: Array) -> Scalar:
             """Log density of a step over that of the same step without a slope."""
             off = end - beta * start - 0.5 * (1 - beta) * slope
             return jnp.sum(off * slope / (1 + beta))

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool
 
 from latentgp.extensions.chains.coordinates import Coordinates
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RandomKey, Scalar
 
 Residual = Callable[[Array], Array]
 
@@ -29,8 +29,8 @@ class Info(NamedTuple):
         failed: whether a trajectory diverged, or its implicit steps could not be solved.
     """
 
-    acceptance: Float[Array, ""]
-    evaluations: Float[Array, ""]
+    acceptance: Scalar
+    evaluations: Scalar
     failed: Bool[Array, ""] | bool = False
 
 
@@ -56,17 +56,17 @@ class LatentMove(eqx.Module):
         """The move as it is made within some coordinates; the same in all unless overridden."""
         return self
 
-    def wanted_acceptance(self, scale: Float[Array, ""]) -> Float[Array, ""] | float | None:
+    def wanted_acceptance(self, scale: Scalar) -> Scalar | float | None:
         """Acceptance rate that the warm-up aims at; None if nothing is tuned."""
         return self.target_acceptance
 
     @abstractmethod
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Any:
+    def init(self, residual: Residual, eps: Coefs) -> Any:
         """State at some coordinates."""
 
     @abstractmethod
     def step(
-        self, residual: Residual, state: Any, scale: Float[Array, ""], key: Key[Array, ""]
+        self, residual: Residual, state: Any, scale: Scalar, key: RandomKey
     ) -> tuple[Any, Info]:
         """One move."""
 
@@ -74,18 +74,16 @@ class LatentMove(eqx.Module):
 class ResidualValue(NamedTuple):
     """Coordinates and the residual there."""
 
-    eps: Float[Array, "Q M"]
-    value: Float[Array, ""]
+    eps: Coefs
+    value: Scalar
 
     @classmethod
-    def at(cls, residual: Residual, eps: Float[Array, "Q M"]) -> "ResidualValue":
+    def at(cls, residual: Residual, eps: Coefs) -> "ResidualValue":
         """With the residual evaluated."""
         return cls(eps, residual(eps))
 
 
-def accepted(
-    state: Any, there: Any, log_ratio: Float[Array, ""], key: Key[Array, ""]
-) -> tuple[Any, Float[Array, ""]]:
+def accepted(state: Any, there: Any, log_ratio: Scalar, key: RandomKey) -> tuple[Any, Scalar]:
     """The proposal or the present state by a log ratio, and the chance of the proposal."""
     chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(1.0, jnp.exp(log_ratio)), 0.0)
     taken = jax.random.uniform(key, dtype=chance.dtype) < chance

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.latents.base import (
     Info,
@@ -15,7 +14,7 @@ from latentgp.extensions.chains.latents.base import (
     ResidualValue,
     accepted,
 )
-from latentgp.typing import Array
+from latentgp.typing import Coefs, RandomKey, Scalar
 
 
 class CrankNicolson(LatentMove):
@@ -27,11 +26,11 @@ class CrankNicolson(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.25
     first_scale: ClassVar[float] = 0.3
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualValue:
+    def init(self, residual: Residual, eps: Coefs) -> ResidualValue:
         return ResidualValue.at(residual, eps)
 
     def step(
-        self, residual: Residual, state: ResidualValue, scale: Float[Array, ""], key: Key[Array, ""]
+        self, residual: Residual, state: ResidualValue, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualValue, Info]:
         key_noise, key_accept = jax.random.split(key)
         share = scale / jnp.sqrt(1 + scale**2)
@@ -47,11 +46,11 @@ class RandomWalk(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.25
     first_scale: ClassVar[float] = 0.1
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualValue:
+    def init(self, residual: Residual, eps: Coefs) -> ResidualValue:
         return ResidualValue.at(residual, eps)
 
     def step(
-        self, residual: Residual, state: ResidualValue, scale: Float[Array, ""], key: Key[Array, ""]
+        self, residual: Residual, state: ResidualValue, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualValue, Info]:
         key_noise, key_accept = jax.random.split(key)
         noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)

@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, ResidualValue
 from latentgp.extensions.chains.loop import Sampler
 from latentgp.extensions.chains.target import Position
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RandomKey, Scalar
 
 _MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
 
@@ -23,11 +23,11 @@ class EllipticalSlice(LatentMove):
     Murray, Adams & MacKay (2010, Fig. 2). Nothing is tuned, and nothing is rejected.
     """
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualValue:
+    def init(self, residual: Residual, eps: Coefs) -> ResidualValue:
         return ResidualValue.at(residual, eps)
 
     def step(
-        self, residual: Residual, state: ResidualValue, scale: Float[Array, ""], key: Key[Array, ""]
+        self, residual: Residual, state: ResidualValue, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualValue, Info]:
         key_prior, key_level, key_angle, key_shrink = jax.random.split(key, 4)
         eps, dtype = state.eps, state.eps.dtype
@@ -60,19 +60,17 @@ class EllipticalSampler(Sampler):
     """Chains of white coefficients at fixed hyper-parameters."""
 
     @abstractmethod
-    def start(self, key: Key[Array, ""]) -> Float[Array, "functions M"]:
+    def start(self, key: RandomKey) -> Float[Array, "functions M"]:
         """White coefficients where a chain starts."""
 
     @abstractmethod
-    def log_likelihood(self, white: Float[Array, "functions M"]) -> Float[Array, ""]:
+    def log_likelihood(self, white: Float[Array, "functions M"]) -> Scalar:
         """Log likelihood of white coefficients, in nats."""
 
-    def init(self, key: Key[Array, ""]) -> ResidualValue:
+    def init(self, key: RandomKey) -> ResidualValue:
         return ResidualValue.at(self.log_likelihood, self.start(key))
 
-    def step(
-        self, state: ResidualValue, key: Key[Array, ""]
-    ) -> tuple[ResidualValue, dict[str, Array]]:
+    def step(self, state: ResidualValue, key: RandomKey) -> tuple[ResidualValue, dict[str, Array]]:
         one = jnp.ones((), state.eps.dtype)
         after, info = EllipticalSlice().step(self.log_likelihood, state, one, key)
         statistics = {

@@ -7,20 +7,19 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual
-from latentgp.typing import Array
+from latentgp.typing import Coefs, RandomKey, Scalar
 
 
 class Trajectory(NamedTuple):
     """Coordinates, and BlackJAX's state there."""
 
-    eps: Float[Array, "Q M"]
+    eps: Coefs
     hmc: Any
 
     @property
-    def value(self) -> Float[Array, ""]:
+    def value(self) -> Scalar:
         """The residual there."""
         return self.hmc.logdensity + 0.5 * jnp.sum(self.eps**2)
 
@@ -40,13 +39,13 @@ class Hamiltonian(LatentMove):
 
     steps: int = eqx.field(static=True, default=10)
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Trajectory:
+    def init(self, residual: Residual, eps: Coefs) -> Trajectory:
         import blackjax
 
         return Trajectory(eps, blackjax.hmc.init(eps, _log_density(residual)))
 
     def step(
-        self, residual: Residual, state: Trajectory, scale: Float[Array, ""], key: Key[Array, ""]
+        self, residual: Residual, state: Trajectory, scale: Scalar, key: RandomKey
     ) -> tuple[Trajectory, Info]:
         import blackjax
 

@@ -6,18 +6,17 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
-from latentgp.typing import Array
+from latentgp.typing import Coefs, RandomKey, Scalar
 
 
 class ResidualGradient(NamedTuple):
     """Coordinates, the residual there, and its gradient."""
 
-    eps: Float[Array, "Q M"]
-    value: Float[Array, ""]
-    slope: Float[Array, "Q M"]
+    eps: Coefs
+    value: Scalar
+    slope: Coefs
 
 
 class Langevin(LatentMove):
@@ -31,15 +30,11 @@ class Langevin(LatentMove):
     first_scale: ClassVar[float] = 2.0
     largest_scale: ClassVar[float] = 100.0
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualGradient:
+    def init(self, residual: Residual, eps: Coefs) -> ResidualGradient:
         return ResidualGradient(eps, *jax.value_and_grad(residual)(eps))
 
     def step(
-        self,
-        residual: Residual,
-        state: ResidualGradient,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualGradient, Info]:
         key_noise, key_accept = jax.random.split(key)
         beta, eps = 2 / (2 + scale), state.eps
@@ -47,7 +42,7 @@ class Langevin(LatentMove):
         drift = beta * eps + (1 - beta) * state.slope
         there = self.init(residual, drift + jnp.sqrt(1 - beta**2) * noise)
 
-        def forward(start: ResidualGradient, end: ResidualGradient) -> Float[Array, ""]:
+        def forward(start: ResidualGradient, end: ResidualGradient) -> Scalar:
             """Log density of a step over that of the same step without a slope."""
             off = end.eps - beta * start.eps - 0.5 * (1 - beta) * start.slope
             return jnp.sum(off * start.slope) / (1 + beta)

@@ -6,11 +6,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
 from latentgp.extensions.chains.latents.langevin import ResidualGradient
-from latentgp.typing import Array
+from latentgp.typing import Coefs, RandomKey, Scalar
 
 
 class MALA(LatentMove):
@@ -24,22 +23,18 @@ class MALA(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.574
     first_scale: ClassVar[float] = 0.5
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualGradient:
+    def init(self, residual: Residual, eps: Coefs) -> ResidualGradient:
         return ResidualGradient(
             eps, *jax.value_and_grad(lambda e: residual(e) - 0.5 * jnp.sum(e**2))(eps)
         )
 
     def step(
-        self,
-        residual: Residual,
-        state: ResidualGradient,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualGradient, Info]:
         key_noise, key_accept = jax.random.split(key)
         noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
 
-        def ahead(state: ResidualGradient) -> Float[Array, "Q M"]:
+        def ahead(state: ResidualGradient) -> Coefs:
             return state.eps + 0.5 * scale**2 * state.slope
 
         there = self.init(residual, ahead(state) + scale * noise)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinates import Coordinates, DenseCoordinates
 from latentgp.extensions.chains.latents.base import (
@@ -23,7 +23,7 @@ from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RandomKey, RowLatents, Scalar
 
 _NEWTON_STEPS, _LONGEST_STEP, _RIDGE = 25, 2.0, 1e-6
 
@@ -65,17 +65,17 @@ class RiemannianHamiltonian(LatentMove):
             tensor = jax.scipy.linalg.block_diag(*(root.T @ root for root in coordinates.root))
         return dataclasses.replace(self, root=lower_cholesky(tensor))
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualValue:
+    def init(self, residual: Residual, eps: Coefs) -> ResidualValue:
         return ResidualValue.at(residual, eps)
 
     def step(
-        self, residual: Residual, state: ResidualValue, scale: Float[Array, ""], key: Key[Array, ""]
+        self, residual: Residual, state: ResidualValue, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualValue, Info]:
         key_number, key_momentum, key_accept = jax.random.split(key, 3)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
         shape, start = state.eps.shape, state.eps.ravel()
 
-        def potential(q: Float[Array, "size"]) -> Float[Array, ""]:
+        def potential(q: Float[Array, "size"]) -> Scalar:
             return 0.5 * jnp.sum(q**2) - residual(q.reshape(shape))
 
         if self.root is not None:
@@ -95,7 +95,7 @@ class RiemannianHamiltonian(LatentMove):
 
 
 def curvature_metric(
-    target: WhiteTarget, model: LatentGP, coordinates: Coordinates, f: Float[Array, "N Q"]
+    target: WhiteTarget, model: LatentGP, coordinates: Coordinates, f: RowLatents
 ) -> Float[Array, "size size"]:
     """K^-1 + W(f) in the coordinates: I + F'(W(f) - W) F with the precision W of their sites.
 
@@ -103,7 +103,7 @@ def curvature_metric(
     (Filippone et al. 2012, 3).
     """
 
-    def slope(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    def slope(f: RowLatents) -> RowLatents:
         return jax.grad(lambda f: coordinates.log_likelihood(target, model, f))(f)
 
     # Rows do not depend on each other, so one direction a latent function gives all blocks.
@@ -126,7 +126,7 @@ def homogeneous_metric(
     """
     shape, dtype = coordinates.centre.shape, coordinates.centre.dtype
 
-    def total(f: Float[Array, "Q"]) -> Float[Array, ""]:
+    def total(f: Float[Array, "Q"]) -> Scalar:
         value = coordinates.log_likelihood(target, model, jnp.broadcast_to(f, shape))
         return value - 0.5 * _RIDGE * jnp.sum(f**2)
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
 from latentgp.extensions.chains.latents.langevin import ResidualGradient
-from latentgp.typing import Array
+from latentgp.typing import Array, Coefs, RandomKey, Scalar
 
 _QUARTER = math.pi / 2
 _SHORTEST = 0.8  # share of an angle that the steps of a trajectory of several have at least
@@ -42,24 +42,20 @@ class Rotations(LatentMove):
 
     steps: int = eqx.field(static=True, default=32)
 
-    def wanted_acceptance(self, scale: Float[Array, ""]) -> Float[Array, ""]:
+    def wanted_acceptance(self, scale: Scalar) -> Scalar:
         return _acceptance(_step(self._number(scale), scale), scale)
 
-    def _number(self, scale: Float[Array, ""]) -> Float[Array, ""]:
+    def _number(self, scale: Scalar) -> Scalar:
         """Steps of the trajectory that gives most a step, refusals counted twice."""
         numbers = jnp.arange(1, self.steps + 1).astype(scale.dtype)
         chance = _acceptance(_QUARTER / numbers, scale)
         return numbers[jnp.argmax(chance**2 / ((2 - chance) * numbers))]
 
-    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> ResidualGradient:
+    def init(self, residual: Residual, eps: Coefs) -> ResidualGradient:
         return ResidualGradient(eps, *jax.value_and_grad(residual)(eps))
 
     def step(
-        self,
-        residual: Residual,
-        state: ResidualGradient,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
+        self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualGradient, Info]:
         key_momentum, key_angle, key_accept = jax.random.split(key, 3)
         momentum = jax.random.normal(key_momentum, state.eps.shape, state.eps.dtype)
@@ -83,12 +79,12 @@ class Rotations(LatentMove):
         return state, Info(chance, number)
 
 
-def _step(number: Float[Array, ""], scale: Float[Array, ""]) -> Float[Array, ""]:
+def _step(number: Scalar, scale: Scalar) -> Scalar:
     """The angle of a step: a quarter's share, if the error of the energy is a nat at most."""
     return jnp.minimum(_QUARTER / number, scale)
 
 
-def _acceptance(angle: Float[Array, "*S"], scale: Float[Array, ""]) -> Float[Array, "*S"]:
+def _acceptance(angle: Float[Array, "*S"], scale: Scalar) -> Float[Array, "*S"]:
     """Mean acceptance of normal errors of the energy whose mean is half their variance.
 
     Roberts, Gelman & Gilks 1997: 2 Phi(-deviation / 2).

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import equinox as eqx
-from jaxtyping import Float, Key
 
 from latentgp.extensions.chains.coordinates import starting_point
 from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
@@ -15,7 +14,7 @@ from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
-from latentgp.typing import Array
+from latentgp.typing import Coefs, RandomKey, Scalar
 
 
 class EllipticalSlice(SamplingMethod):
@@ -71,8 +70,8 @@ class EllipticalSliceSampler(EllipticalSampler):
 
     target: WhiteTarget
 
-    def start(self, key: Key[Array, ""]) -> Float[Array, "Q M"]:
+    def start(self, key: RandomKey) -> Coefs:
         return starting_point(self.target, key).white
 
-    def log_likelihood(self, white: Float[Array, "Q M"]) -> Float[Array, ""]:
+    def log_likelihood(self, white: Coefs) -> Scalar:
         return self.target.log_likelihood(self.target.space.model, white)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Int, Key
+from jaxtyping import Int
 
 from latentgp.diagnostics import mean_prior_variances
 from latentgp.errors import check_ranges
@@ -30,7 +30,7 @@ from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.progress import RunControl
 from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 
 class SamplingMethod(Method):
@@ -86,7 +86,7 @@ class SamplingMethod(Method):
         space: ParameterSpace,
         data: Data,
         watched: Int[np.ndarray, "W"],
-        key: Key[Array, ""],
+        key: RandomKey,
         control: RunControl,
     ) -> Chains:
         """Draw the chains, starting around the hyper-parameters of the space's model.

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.deep.inference.weights import (
     Factors,
@@ -33,7 +33,7 @@ from latentgp.extensions.deep.models import (
 from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.directions import DirectionKind
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 Frequencies = Literal["fixed", "variational", "resampled"]
 Hidden = Literal["factorised", "matrix-normal"]
@@ -52,13 +52,13 @@ class DeepParameters(NamedTuple):
         last: of the weights of the last layer, shape (Q, R); None where natural parameters are.
     """
 
-    vector: Float[Array, "H"]
-    spread: Float[Array, "H"] | None
+    vector: HyperVector
+    spread: HyperVector | None
     hidden: tuple[Factors | MatrixNormal, ...]
     directions: tuple[Factors, ...] | None
     last: Factors | None
 
-    def kl(self) -> Float[Array, ""]:
+    def kl(self) -> Scalar:
         """KL divergence of weights and directions from their prior, in nats."""
         parts = (*self.hidden, *(self.directions or ()))
         if self.last is not None:
@@ -88,7 +88,7 @@ class Architecture(eqx.Module):
         number: int,
         kind: DirectionKind | None,
         frequencies: Frequencies,
-        key: Key[Array, ""],
+        key: RandomKey,
     ) -> "Architecture":
         """With directions drawn for a model of some rows' inputs."""
         layout = Layout.of(model, X)
@@ -112,7 +112,7 @@ class Architecture(eqx.Module):
         self,
         model: DeepGP,
         vector: Any,
-        key: Key[Array, ""],
+        key: RandomKey,
         *,
         natural: bool,
         factorised: bool = True,
@@ -147,7 +147,7 @@ class Architecture(eqx.Module):
         log = jnp.full_like(vector, np.log(_OF_HYPERPARAMETERS)) if spread else None
         return DeepParameters(vector, log, tuple(hidden), directions, last)
 
-    def drawn(self, learned: DeepParameters, key: Key[Array, ""]) -> tuple[FeatureWeights, ...]:
+    def drawn(self, learned: DeepParameters, key: RandomKey) -> tuple[FeatureWeights, ...]:
         """Features of every layer: directions by the fixed noise, or by fresh noise."""
         if learned.directions is None:
             return self.features
@@ -167,7 +167,7 @@ class Architecture(eqx.Module):
         learned: DeepParameters,
         features: tuple[FeatureWeights, ...],
         X: Float[Array, "B D"],
-        key: Key[Array, ""],
+        key: RandomKey,
     ) -> Float[Array, "B E"]:
         """A draw of what the last layer sees at each row, each row's by noise of its own.
 
@@ -189,7 +189,7 @@ class Architecture(eqx.Module):
         return through_layers(step, (layout.standardised(X), X), tuple(parts))[1]
 
     def layers_drawn(
-        self, learned: DeepParameters, key: Key[Array, ""]
+        self, learned: DeepParameters, key: RandomKey
     ) -> tuple[tuple[LayerDraw, ...], FeatureWeights]:
         """A draw of the hidden functions as functions, and the features of the last layer."""
         key_features, key_weights = jax.random.split(key)
@@ -197,7 +197,7 @@ class Architecture(eqx.Module):
         return self.hidden_drawn(learned, features, key_weights), features[-1]
 
     def hidden_drawn(
-        self, learned: DeepParameters, features: tuple[FeatureWeights, ...], key: Key[Array, ""]
+        self, learned: DeepParameters, features: tuple[FeatureWeights, ...], key: RandomKey
     ) -> tuple[LayerDraw, ...]:
         """The hidden functions given features."""
         return tuple(

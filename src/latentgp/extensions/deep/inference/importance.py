@@ -7,7 +7,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
 
 from latentgp.extensions.deep.inference.family import DeepParameters
 from latentgp.extensions.deep.inference.steps import DeepInference, DeepState
@@ -17,7 +16,7 @@ from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.rows.data import Data
 from latentgp.site_inference.search.algorithm import prior_mean, rows_of
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 
 class ImportanceWeighted(DeepInference):
@@ -34,8 +33,8 @@ class ImportanceWeighted(DeepInference):
     number: int = eqx.field(static=True, kw_only=True)
 
     def read_at(
-        self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
-    ) -> tuple[Float[Array, ""], DeepParameters, WhiteSites | None]:
+        self, state: DeepState, batch: Data, key: RandomKey, draws: int
+    ) -> tuple[Scalar, DeepParameters, WhiteSites | None]:
         return jax.lax.cond(
             state.steps < self.late,
             lambda: DeepInference.read_at(self, state, batch, key, draws),
@@ -43,11 +42,11 @@ class ImportanceWeighted(DeepInference):
         )
 
     def read_several(
-        self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
-    ) -> tuple[Float[Array, ""], DeepParameters, None]:
+        self, state: DeepState, batch: Data, key: RandomKey, draws: int
+    ) -> tuple[Scalar, DeepParameters, None]:
         """The same of the bound by several draws."""
 
-        def bound(learned: DeepParameters) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        def bound(learned: DeepParameters) -> tuple[Scalar, Scalar]:
             keys = jax.random.split(key, draws)
             slopes, values = jax.lax.map(lambda key: self._estimate(learned, batch, key), keys)
             divergence = _kl_of_directions(learned)
@@ -57,17 +56,15 @@ class ImportanceWeighted(DeepInference):
         in_prior = jax.grad(self.space.log_prior)(state.vector)
         return value, slopes._replace(vector=slopes.vector + in_prior), None
 
-    def bound_of(
-        self, state: DeepState, block: Data, key: Key[Array, ""], number: Any = 0
-    ) -> Float[Array, ""]:
+    def bound_of(self, state: DeepState, block: Data, key: RandomKey, number: Any = 0) -> Scalar:
         return self._estimate(self.at_draw(state.learned, key), block, key)[1]
 
-    def kl_of_weights(self, state: DeepState) -> Float[Array, ""]:
+    def kl_of_weights(self, state: DeepState) -> Scalar:
         return _kl_of_directions(state.learned)
 
     def _estimate(
-        self, learned: DeepParameters, rows: Data, key: Key[Array, ""]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        self, learned: DeepParameters, rows: Data, key: RandomKey
+    ) -> tuple[Scalar, Scalar]:
         """Function with the estimate of the gradient, and log of the mean weight of K draws.
 
         Doubly reparameterised (Tucker et al. 2019, eq. 8): a weight's density under q has no slope
@@ -81,7 +78,7 @@ class ImportanceWeighted(DeepInference):
         held_hidden, held_last = jax.lax.stop_gradient((learned.hidden, learned.last))
         architecture = self.architecture
 
-        def log_weight(key: Key[Array, ""], share: Float[Array, ""]) -> Float[Array, ""]:
+        def log_weight(key: RandomKey, share: Scalar) -> Scalar:
             key_hidden, key_last = jax.random.split(key)
             draws = architecture.hidden_drawn(learned, features, key_hidden)
             assert learned.last is not None
@@ -106,7 +103,7 @@ class ImportanceWeighted(DeepInference):
         return shares @ again, jax.nn.logsumexp(logs) - jnp.log(self.number)
 
 
-def _slowed(draws: Any, share: Float[Array, ""]) -> Any:
+def _slowed(draws: Any, share: Scalar) -> Any:
     """The same with a share of its slopes."""
 
     def of(w: Array) -> Array:
@@ -116,5 +113,5 @@ def _slowed(draws: Any, share: Float[Array, ""]) -> Any:
     return jax.tree.map(of, draws)
 
 
-def _kl_of_directions(learned: DeepParameters) -> Float[Array, ""]:
+def _kl_of_directions(learned: DeepParameters) -> Scalar:
     return total([own.kl() for own in learned.directions or ()])

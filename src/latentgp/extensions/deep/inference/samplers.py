@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from latentgp.extensions.chains.joint import JointState
 from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
@@ -15,7 +15,7 @@ from latentgp.extensions.chains.loop import Draw, Sampler
 from latentgp.extensions.chains.nuts import no_u_turn, of_trajectories, warmed_up
 from latentgp.extensions.chains.target import Position, around
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey, Scalar
 
 _LEAST = 1e-16  # average squared gradient
 _FROM_BATCHES = 0.5  # of the noise, at most
@@ -26,14 +26,14 @@ class WeightSampler(Sampler):
 
     target: WeightTarget
 
-    def start(self, key: Key[Array, ""]) -> Position:
+    def start(self, key: RandomKey) -> Position:
         """Hyper-parameters around those of the space's model, weights from the prior."""
         key_vector, key_white = jax.random.split(key)
         shape, dtype = (1, self.target.size), self.target.data.X.dtype
         vector = around(self.target.centre, key_vector)
         return Position(vector, jax.random.normal(key_white, shape, dtype))
 
-    def record(self, state: Any, key: Key[Array, ""], watched: Int[Array, "W"]) -> Draw:
+    def record(self, state: Any, key: RandomKey, watched: Int[Array, "W"]) -> Draw:
         return self.target.draw(self.position(state), key, watched)
 
 
@@ -51,14 +51,14 @@ class WeightNUTS(WeightSampler):
     warmup: int = eqx.field(static=True)
     target_acceptance: float = eqx.field(static=True)
 
-    def init(self, key: Key[Array, ""]) -> JointState:
+    def init(self, key: RandomKey) -> JointState:
         key_start, key_run = jax.random.split(key)
         steps, acceptance = self.warmup, self.target_acceptance
         return warmed_up(
             lambda at: self.target(at), self.start(key_start), key_run, steps, acceptance
         )
 
-    def step(self, state: JointState, key: Key[Array, ""]) -> tuple[JointState, dict[str, Array]]:
+    def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
         return no_u_turn(lambda at: self.target(at), state, key)
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
@@ -113,16 +113,16 @@ class ScaledSGHMC(WeightSampler):
     target: WeightTarget
     batch_size: int = eqx.field(static=True)
     warmup: int
-    step_size: Float[Array, ""]
-    friction: Float[Array, ""]
+    step_size: Scalar
+    friction: Scalar
 
-    def init(self, key: Key[Array, ""]) -> ScaledState:
+    def init(self, key: RandomKey) -> ScaledState:
         start = self.start(key)
         place = jnp.concatenate([start.vector, start.white[0]])
         zero = jnp.zeros_like(place)
         return ScaledState(place, zero, jnp.ones_like(place), zero, zero, jnp.zeros((), jnp.int32))
 
-    def step(self, state: ScaledState, key: Key[Array, ""]) -> tuple[ScaledState, dict[str, Array]]:
+    def step(self, state: ScaledState, key: RandomKey) -> tuple[ScaledState, dict[str, Array]]:
         key_rows, key_noise = jax.random.split(key)
         slope = jax.grad(self.energy)(state.place, key_rows)
         share = 1 / (state.memory + 1)
@@ -158,7 +158,7 @@ class ScaledSGHMC(WeightSampler):
         """Whether gradients have no noise."""
         return self.batch_size >= self.target.data.size
 
-    def energy(self, place: Float[Array, "D"], key: Key[Array, ""]) -> Float[Array, ""]:
+    def energy(self, place: Float[Array, "D"], key: RandomKey) -> Scalar:
         """Minus the log density, its likelihood estimated from a batch."""
         at, data, scale = self._at(place), self.target.data, 1.0
         if not self.sees_all_rows:
@@ -183,10 +183,10 @@ class HiddenSlices(EllipticalSampler):
 
     target: ProcessTarget
 
-    def start(self, key: Key[Array, ""]) -> Float[Array, "functions N"]:
+    def start(self, key: RandomKey) -> Float[Array, "functions N"]:
         target = self.target
         shape = (target.space.model.layers[0].width, target.data.size)
         return jax.random.normal(key, shape, target.data.X.dtype)
 
-    def log_likelihood(self, white: Float[Array, "functions N"]) -> Float[Array, ""]:
+    def log_likelihood(self, white: Float[Array, "functions N"]) -> Scalar:
         return self.target.log_likelihood(white)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInference
 from latentgp.extensions.batches.step_sizes import Schedule
@@ -25,7 +25,7 @@ from latentgp.rows.data import Data
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.site_inference.search.gradients import slope_of_sites
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _ADAM = optax.scale_by_adam()
 _OF_HYPERPARAMETERS = 1 << 20  # folded into the key of a step for their noise
@@ -51,7 +51,7 @@ class DeepState(NamedTuple):
     steps: Int[Array, ""]
 
     @property
-    def vector(self) -> Float[Array, "H"]:
+    def vector(self) -> HyperVector:
         """Hyper-parameters, unconstrained."""
         return self.learned.vector
 
@@ -80,10 +80,10 @@ class DeepRead(NamedTuple):
         part: weight of the batch, one on average.
     """
 
-    bound: Float[Array, ""]
+    bound: Scalar
     slopes: DeepParameters
     white: WhiteSites | None
-    part: Float[Array, ""]
+    part: Scalar
 
 
 class DeepInference(TwoPartInference):
@@ -109,15 +109,15 @@ class DeepInference(TwoPartInference):
     algorithm: SiteInference
     space: ParameterSpace
     schedule: Schedule
-    learning_rate: Float[Array, ""]
-    decay: Float[Array, ""]
-    total_weight: Float[Array, ""]
-    batches: Float[Array, ""]
+    learning_rate: Scalar
+    decay: Scalar
+    total_weight: Scalar
+    batches: Scalar
     draws: tuple[int, int] = eqx.field(static=True)
     late: Int[Array, ""]
     held: Int[Array, ""]
     of_kernels: Bool[Array, "H"]
-    key: Key[Array, ""]
+    key: RandomKey
 
     def begin(
         self, learned: DeepParameters, model: DeepGP, last: WhiteSites | None = None
@@ -139,7 +139,7 @@ class DeepInference(TwoPartInference):
     def seen(self, state: DeepState) -> DeepState:
         return state._replace(schedule=None, adam=None)
 
-    def estimate(self, seen: DeepState, batch: Data, weight: Float[Array, ""]) -> DeepRead:
+    def estimate(self, seen: DeepState, batch: Data, weight: Scalar) -> DeepRead:
         assert batch.weights is not None
         part = weight * self.batches / self.total_weight
         whole = batch.reweighted(batch.weights * (self.total_weight / weight))
@@ -183,8 +183,8 @@ class DeepInference(TwoPartInference):
         return after, BatchInfo(bound, share, jnp.zeros((), bool))
 
     def read(
-        self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
-    ) -> tuple[Float[Array, ""], DeepParameters, WhiteSites | None]:
+        self, state: DeepState, batch: Data, key: RandomKey, draws: int
+    ) -> tuple[Scalar, DeepParameters, WhiteSites | None]:
         """Bound, its gradient, and natural parameters, from a batch weighted as all rows."""
         if state.learned.spread is None:
             return self.read_at(state, batch, key, draws)
@@ -195,7 +195,7 @@ class DeepInference(TwoPartInference):
         slopes = slopes._replace(spread=slopes.spread + in_spread)
         return bound + own + self.space.log_prior(drawn.vector), slopes, white
 
-    def at_draw(self, learned: DeepParameters, key: Key[Array, ""]) -> DeepParameters:
+    def at_draw(self, learned: DeepParameters, key: RandomKey) -> DeepParameters:
         """The same at a draw of the hyper-parameters, if they have a posterior."""
         if learned.spread is None:
             return learned
@@ -204,14 +204,14 @@ class DeepInference(TwoPartInference):
         return learned._replace(vector=learned.vector + jnp.exp(learned.spread) * noise)
 
     def read_at(
-        self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
-    ) -> tuple[Float[Array, ""], DeepParameters, WhiteSites | None]:
+        self, state: DeepState, batch: Data, key: RandomKey, draws: int
+    ) -> tuple[Scalar, DeepParameters, WhiteSites | None]:
         """The same at one value of the hyper-parameters."""
         model, pull_model = jax.vjp(self.space.to_model, state.vector)
         rows, held = rows_of(batch), jax.lax.stop_gradient(state.last)
         offset, pull_offset = jax.vjp(lambda model: prior_mean(model, batch), model)
 
-        def of_draw(key: Key[Array, ""]) -> tuple[Any, ...]:
+        def of_draw(key: RandomKey) -> tuple[Any, ...]:
             def forward(learned: DeepParameters) -> tuple[Marginals, Array]:
                 blocks = self.blocks(learned, batch.X, key)
                 last = state._replace(learned=learned).last if learned.last is not None else held
@@ -246,7 +246,7 @@ class DeepInference(TwoPartInference):
         return terms - divergence - self.kl_of_last(state), slopes, white
 
     def blocks(
-        self, learned: DeepParameters, X: Float[Array, "B D"], key: Key[Array, ""]
+        self, learned: DeepParameters, X: Float[Array, "B D"], key: RandomKey
     ) -> Float[Array, "#Q R B"]:
         """Features of the last layer at rows, for a draw of the hidden ones."""
         key_features, key_layers = jax.random.split(key)
@@ -255,7 +255,7 @@ class DeepInference(TwoPartInference):
         seen = self.architecture.under_last(model, learned, features, X, key_layers)
         return features[-1].cross_covariance(model.kernel, seen)
 
-    def kl(self, state: DeepState, key: Key[Array, ""]) -> Float[Array, ""]:
+    def kl(self, state: DeepState, key: RandomKey) -> Scalar:
         """Nats subtracted from `bound_of` all rows, at one draw of the hyper-parameters."""
         found, spread = self.kl_of_weights(state), state.learned.spread
         if spread is None:
@@ -264,11 +264,11 @@ class DeepInference(TwoPartInference):
             found - entropy(spread) - self.space.log_prior(self.at_draw(state.learned, key).vector)
         )
 
-    def kl_of_weights(self, state: DeepState) -> Float[Array, ""]:
+    def kl_of_weights(self, state: DeepState) -> Scalar:
         """KL divergence of weights and directions, in nats."""
         return state.learned.kl() + self.kl_of_last(state)
 
-    def kl_of_last(self, state: DeepState) -> Float[Array, ""]:
+    def kl_of_last(self, state: DeepState) -> Scalar:
         """KL divergence of the last layer's weights with natural parameters, in nats."""
         if state.white is None:
             return jnp.zeros(())
@@ -277,9 +277,7 @@ class DeepInference(TwoPartInference):
         logs = jnp.sum(jnp.log(jnp.diagonal(state.factor.lower, axis1=1, axis2=2)))
         return 0.5 * (jnp.sum(root**2) - mean.size + jnp.sum(mean**2)) + logs
 
-    def bound_of(
-        self, state: DeepState, block: Data, key: Key[Array, ""], number: Any = 0
-    ) -> Float[Array, ""]:
+    def bound_of(self, state: DeepState, block: Data, key: RandomKey, number: Any = 0) -> Scalar:
         """Expected log likelihood of a block of rows under a draw of the hidden layers, in nats.
 
         Args:

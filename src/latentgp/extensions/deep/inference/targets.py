@@ -8,15 +8,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.extensions.chains.loop import Draw
-from latentgp.extensions.chains.target import (
-    Coefficients,
-    Position,
-    Target,
-    log_likelihood_of_rows,
-)
+from latentgp.extensions.chains.target import Coefficients, Position, Target, log_likelihood_of_rows
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
 from latentgp.extensions.deep.processes import ProcessLayers
@@ -29,7 +24,7 @@ from latentgp.rows.data import Data
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import prior_mean, rows_of
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, RowLatents, Scalar
 
 
 class LayerTarget(Target):
@@ -62,7 +57,7 @@ class WeightTarget(LayerTarget):
     """
 
     architecture: Architecture
-    centre: Float[Array, "H"]
+    centre: HyperVector
     integrates: bool = eqx.field(static=True)
 
     @classmethod
@@ -87,7 +82,7 @@ class WeightTarget(LayerTarget):
         """Number of these weights."""
         return sum(rows * columns for rows, columns in self.shapes)
 
-    def __call__(self, position: Position) -> Float[Array, ""]:
+    def __call__(self, position: Position) -> Scalar:
         model = self.space.to_model(position.vector)
         if not self.integrates:
             return self.log_prior(position) + self.log_likelihood(position, self.data)
@@ -96,11 +91,11 @@ class WeightTarget(LayerTarget):
         of_latents = vmap_latents(log_evidence, blocks, sites.linear.T, sites.precision.T)
         return self.log_prior(position) + jnp.sum(of_latents) + jnp.sum(sites.log_constant)
 
-    def log_prior(self, position: Position) -> Float[Array, ""]:
+    def log_prior(self, position: Position) -> Scalar:
         """Log prior of weights and hyper-parameters, in nats up to a constant."""
         return self.space.log_prior(position.vector) - 0.5 * jnp.sum(position.white**2)
 
-    def log_likelihood(self, position: Position, rows: Data) -> Float[Array, ""]:
+    def log_likelihood(self, position: Position, rows: Data) -> Scalar:
         """Log likelihood of some rows given all weights, in nats."""
         model = self.space.to_model(position.vector)
         *hidden, last = self.layers(position.white)
@@ -115,10 +110,10 @@ class WeightTarget(LayerTarget):
         spans = zip(ends, ends[1:], self.shapes, strict=False)
         return [white[0, start:stop].reshape(shape) for start, stop, shape in spans]
 
-    def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def latents(self, position: Position, key: RandomKey) -> RowLatents:
         return self.draw(position, key, jnp.arange(self.data.size)).f
 
-    def draw(self, position: Position, key: Key[Array, ""], watched: Int[Array, "W"]) -> Draw:
+    def draw(self, position: Position, key: RandomKey, watched: Int[Array, "W"]) -> Draw:
         """Draw at a position: weights of all layers, and f at the watched rows."""
         model = self.space.to_model(position.vector)
         weights = self.layers(position.white)
@@ -167,7 +162,7 @@ class ProcessTarget(LayerTarget):
 
     layers: ProcessLayers
     root: Float[Array, "N N"]
-    jitter: Float[Array, ""]
+    jitter: Scalar
 
     @classmethod
     def of(cls, space: ParameterSpace, layout: Layout, data: Data) -> "ProcessTarget":
@@ -181,11 +176,11 @@ class ProcessTarget(LayerTarget):
         """Hidden functions at the rows."""
         return self.layers.hidden_mean(self.data.X) + self.root @ white.T
 
-    def log_likelihood(self, white: Float[Array, "width N"]) -> Float[Array, ""]:
+    def log_likelihood(self, white: Float[Array, "width N"]) -> Scalar:
         """Log p(y | hidden functions), in nats up to a constant."""
         return self.layers.last_given(self.space.model, self.hidden(white)).log_evidence
 
-    def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+    def latents(self, position: Position, key: RandomKey) -> RowLatents:
         model, hidden = self.space.model, self.hidden(position.white)
         seen = self.layers.seen(hidden, self.data.X)
         drawn = self.layers.last_given(model, hidden).draws(key, seen, 1)[0]
@@ -206,7 +201,7 @@ def known_sites(model: DeepGP, data: Data) -> GaussianSites:
 @jax.custom_vjp
 def log_evidence(
     block: Float[Array, "R B"], linear: Float[Array, "B"], precision: Float[Array, "B"]
-) -> Float[Array, ""]:
+) -> Scalar:
     """Log of E exp(sum_n linear_n g_n - precision_n g_n^2 / 2), g = phi'w, w ~ N(0, I)."""
     return _with_derivatives(block, linear, precision)[0]
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.numerics.sums import sum_over_first
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _LOG_2PI = 1.8378770664093453
 
@@ -25,7 +25,7 @@ class Factors(NamedTuple):
     mean: Any
     log_deviation: Any
 
-    def kl(self) -> Float[Array, ""]:
+    def kl(self) -> Scalar:
         """KL divergence from standard normal laws, in nats."""
 
         def of(mean: Array, log: Array) -> Array:
@@ -33,14 +33,14 @@ class Factors(NamedTuple):
 
         return total(jax.tree.map(of, self.mean, self.log_deviation))
 
-    def draw(self, key: Key[Array, ""]) -> Any:
+    def draw(self, key: RandomKey) -> Any:
         """One draw of each."""
         noise = standard_noise(key, self.mean)
         return jax.tree.map(
             lambda m, log, e: m + jnp.exp(log) * e, self.mean, self.log_deviation, noise
         )
 
-    def log_ratio(self, drawn: Any) -> Float[Array, ""]:
+    def log_ratio(self, drawn: Any) -> Scalar:
         """Log density of a draw under the prior less that under this law, in nats."""
 
         def of(mean: Array, log: Array, w: Array) -> Array:
@@ -48,7 +48,7 @@ class Factors(NamedTuple):
 
         return total(jax.tree.map(of, self.mean, self.log_deviation, drawn))
 
-    def functions(self, phi: Float[Array, "B R"], key: Key[Array, ""]) -> Float[Array, "B width"]:
+    def functions(self, phi: Float[Array, "B R"], key: RandomKey) -> Float[Array, "B width"]:
         """A draw of the functions phi' w, each row's by noise of its own."""
         mean, variance = phi @ self.mean, phi**2 @ jnp.exp(2 * self.log_deviation)
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
@@ -70,19 +70,19 @@ class MatrixNormal(NamedTuple):
     features: Float[Array, "R R"]
     between: Float[Array, "width width"]
 
-    def kl(self) -> Float[Array, ""]:
+    def kl(self) -> Scalar:
         """KL divergence from standard normal laws, in nats."""
         size, width = self.mean.shape
         spread = jnp.sum(_factor(self.features) ** 2) * jnp.sum(_factor(self.between) ** 2)
         logs = width * jnp.trace(self.features) + size * jnp.trace(self.between)
         return 0.5 * (spread + jnp.sum(self.mean**2) - self.mean.size) - logs
 
-    def draw(self, key: Key[Array, ""]) -> Float[Array, "R width"]:
+    def draw(self, key: RandomKey) -> Float[Array, "R width"]:
         """One draw."""
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         return self.mean + _factor(self.features) @ noise @ _factor(self.between).T
 
-    def log_ratio(self, drawn: Float[Array, "R width"]) -> Float[Array, ""]:
+    def log_ratio(self, drawn: Float[Array, "R width"]) -> Scalar:
         """Log density of a draw under the prior less that under this law, in nats."""
         half = _solve(self.features, drawn - self.mean)
         noise = _solve(self.between, half.T)
@@ -90,7 +90,7 @@ class MatrixNormal(NamedTuple):
         logs = width * jnp.trace(self.features) + size * jnp.trace(self.between)
         return 0.5 * (jnp.sum(noise**2) - jnp.sum(drawn**2)) + logs
 
-    def functions(self, phi: Float[Array, "B R"], key: Key[Array, ""]) -> Float[Array, "B width"]:
+    def functions(self, phi: Float[Array, "B R"], key: RandomKey) -> Float[Array, "B width"]:
         """A draw of the functions phi' w, each row's by noise of its own."""
         mean = phi @ self.mean
         deviation = jnp.sqrt(sum_over_first((phi @ _factor(self.features)).T ** 2))
@@ -107,7 +107,7 @@ def of_weights(mean: Float[Array, "R width"], deviation: float, *, factorised: b
     return MatrixNormal(mean, log * jnp.eye(size), jnp.zeros((width, width)))
 
 
-def standard_noise(key: Key[Array, ""], like: Any) -> Any:
+def standard_noise(key: RandomKey, like: Any) -> Any:
     """Standard normal noise in the shape of a tree."""
     leaves, structure = jax.tree.flatten(like)
     keys = jax.random.split(key, max(len(leaves), 1))
@@ -118,12 +118,12 @@ def standard_noise(key: Key[Array, ""], like: Any) -> Any:
     return jax.tree.unflatten(structure, noise)
 
 
-def entropy(log_deviation: Float[Array, "H"]) -> Float[Array, ""]:
+def entropy(log_deviation: HyperVector) -> Scalar:
     """Entropy of independent Gaussians, in nats."""
     return jnp.sum(log_deviation) + 0.5 * log_deviation.size * (1 + _LOG_2PI)
 
 
-def total(parts: Any) -> Float[Array, ""]:
+def total(parts: Any) -> Scalar:
     """The sum of a tree of numbers."""
     return sum(jax.tree.leaves(parts), jnp.zeros(()))
 

@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Key
 
 from latentgp.diagnostics import mean_prior_variances
 from latentgp.errors import InputError, check_choices, check_ranges
@@ -33,7 +32,7 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.needs import Needs, sites_are_known
 from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 DeepSampler = Literal["nuts", "sghmc", "elliptical-slice"]
 _USUAL = {"nuts": (500, 1), "sghmc": (5000, 20), "elliptical-slice": (1000, 5)}  # warmup, thin
@@ -158,11 +157,7 @@ class DeepMCMC(Method):
         else:
             components = _of_weights(target, chains)
         posterior = posterior_of_chains(
-            space,
-            chains,
-            components.thinned(number),
-            watched,
-            problem.rows.given.select(watched),
+            space, chains, components.thinned(number), watched, problem.rows.given.select(watched)
         )
         what = "processes" if self.sampler == "elliptical-slice" else f"{self.features} features"
         note = f"{model.depth} layers of {what}; predictions average over {number} draws"
@@ -205,7 +200,7 @@ class DeepMCMC(Method):
             )
         return model
 
-    def _chain(self, model: DeepGP, data: Data, space: ParameterSpace, key: Key[Array, ""]) -> Any:
+    def _chain(self, model: DeepGP, data: Data, space: ParameterSpace, key: RandomKey) -> Any:
         """The transition."""
         rows = data.to_device()
         if self.sampler == "elliptical-slice":
@@ -239,7 +234,7 @@ def _of_weights(target: WeightTarget, chains: Chains) -> LayeredComponents:
     return DeepComponents(mean, models, own, layout, draws, features, weights, len(flat))
 
 
-def _of_functions(target: ProcessTarget, chains: Chains, key: Key[Array, ""]) -> LayeredComponents:
+def _of_functions(target: ProcessTarget, chains: Chains, key: RandomKey) -> LayeredComponents:
     """Draws of the hidden functions at the rows as components."""
     flat = chains.white.reshape(-1, *chains.white.shape[2:])
     hidden = np.asarray(jax.vmap(target.hidden)(flat))

@@ -40,7 +40,7 @@ from latentgp.runtime.processes import broadcast_from_first
 from latentgp.setup.priors import typical_start
 from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, RandomKey, Scalar
 
 if TYPE_CHECKING:
     from latentgp.extensions.batches.loop import Plan
@@ -341,7 +341,7 @@ class RandomFeatureVI(Method):
     def _posterior(
         self,
         inference: DeepInference,
-        key: Key[Array, ""],
+        key: RandomKey,
         state: DeepState,
         evidence: Evidence | None = None,
     ) -> Posterior:
@@ -352,7 +352,7 @@ class RandomFeatureVI(Method):
 
 
 def _bound_at_the_end(
-    inference: Any, state: Any, source: RowSource, plan: Plan, key: Key[Array, ""]
+    inference: Any, state: Any, source: RowSource, plan: Plan, key: RandomKey
 ) -> tuple[float, float, int]:
     """Bound by all rows or a sample of very many, its standard error, and the number of rows."""
     keys = jax.random.split(key, _AT_THE_END)
@@ -416,17 +416,15 @@ def _components(
 
 
 @eqx.filter_jit
-def _seen(layout: Layout, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+def _seen(layout: Layout, X: Inputs) -> Float[Array, "N E"]:
     return layout.at_prior_mean(X)
 
 
 @eqx.filter_jit
-def _bound_of(
-    inference: Any, state: Any, block: Data, key: Key[Array, ""], number: Any
-) -> Float[Array, ""]:
+def _bound_of(inference: Any, state: Any, block: Data, key: RandomKey, number: Any) -> Scalar:
     return inference.bound_of(state, block, key, number)
 
 
 @eqx.filter_jit
-def _kl(inference: Any, state: Any, key: Key[Array, ""]) -> Float[Array, ""]:
+def _kl(inference: Any, state: Any, key: RandomKey) -> Scalar:
     return inference.kl(state, key)

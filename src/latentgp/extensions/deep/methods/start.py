@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
@@ -34,7 +34,7 @@ from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.hyperparameters import Search, learn
 from latentgp.site_inference.search.profiled_bound import converge, initial_sites
 from latentgp.site_inference.search.starts import raised
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 if TYPE_CHECKING:
     from latentgp.extensions.batches.loop import Plan
@@ -145,7 +145,7 @@ def best_start(
     starts: Sequence[DeepState],
     source: RowSource,
     plan: Plan,
-    key: Key[Array, ""],
+    key: RandomKey,
     control: RunControl,
 ) -> DeepState:
     """State after 400 steps on a sample, as large as a round is, from the best of some starts."""
