@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(89_919, 79_000),
-    "lines of core": Limit(35_259, 32_000),
+    "lines of src": Limit(89_913, 79_000),
+    "lines of core": Limit(35_257, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(19_519),
     "files of src": Limit(),

@@ -8,13 +8,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.parameters.base import (
-    IN_UNITS_OF_INPUTS,
-    _describe,
-    _name_of,
-    _shown,
-    parameters,
-)
+from latentgp.parameters.base import IN_UNITS_OF_INPUTS, _describe, _name_of, _shown, parameters
 from latentgp.parameters.space import ParameterSpace
 
 
