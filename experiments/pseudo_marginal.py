@@ -60,7 +60,6 @@ from latentgp.extensions.chains.hyperparameters.base import HyperMoved
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.extensions.chains.latents.base import Info, LatentMove, ResidualValue, accepted
 from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
-from latentgp.extensions.chains.loop import in_groups
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.likelihoods.base import Marginals
@@ -69,6 +68,7 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.runtime.blas_threads import one_blas_thread
+from latentgp.runtime.threads import on_all_cores
 
 MOST_UPDATES = 50
 DAMPED = 0.8  # share of an update of all sites at once
@@ -541,7 +541,7 @@ def run(sampler: SweepSampler, states: Any, sweeps: int, seed: int, *, tunes: bo
             parts = jax.tree.map(lambda leaf: leaf[own], (states, keys))
             return jax.block_until_ready(advance(sampler, *parts))
 
-        parts = in_groups(half, halves, at_once=piece > 0)
+        parts = on_all_cores(half, halves, alone=int(piece == 0))
         states, told = jax.tree.map(lambda *both: jnp.concatenate(both), *parts)
         states = sampler.tuned(states) if tunes else states
         kept.append(jax.tree.map(np.asarray, told))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import inspect
 import json
 import pkgutil
 import re
@@ -211,7 +212,10 @@ def _fields(value: Any) -> dict[str, Any] | None:
         kept = (f.name for f in dataclasses.fields(value) if f.metadata.get("saved", True))
         return {name: getattr(value, name) for name in kept}
     if isinstance(value, Distribution):
-        return {name: np.asarray(getattr(value, name)) for name in value.arg_constraints}
+        own = inspect.signature(type(value)).parameters
+        names = (name for name in value.gather_pytree_aux_fields() if name in own)
+        settings = {name: getattr(value, name) for name in names}
+        return settings | {name: np.asarray(getattr(value, name)) for name in value.arg_constraints}
     return None
 
 

@@ -557,6 +557,7 @@ VALUES = {
     "augmentations": _augmentations,
     "methods": _methods,
     "others": _others,
+    "weights": lambda: lgp.HierarchicalDirichlet(3, latents=2, rate=1.5),
     "judged": _judged,
 }
 KINDS = {**FITS, **STREAMS, **TABLES, **ESTIMATORS, **VALUES}

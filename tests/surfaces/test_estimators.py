@@ -903,6 +903,13 @@ def test_an_unknown_argument_of_predict_is_refused():
         regressor.predict([[1.0]], noise_varience=[0.1])
 
 
+@pytest.mark.parametrize("name", ["exposre", "trials"])
+def test_side_information_that_a_count_does_not_have_is_refused(name):
+    counts = lgp.GPCountRegressor(random_state=0).fit(np.arange(4.0)[:, None], np.arange(4))
+    with pytest.raises(lgp.InputError, match=f"{name}.*exposure"):
+        counts.predict_interval([[1.0]], 0.9, **{name: [1.0]})
+
+
 def test_a_constant_column_leaves_every_length_scale_in_its_place():
     rng = np.random.default_rng(0)
     inputs = np.c_[rng.uniform(0, 3, 60), np.ones(60), rng.uniform(0, 3, 60)]

@@ -20,7 +20,6 @@ KINDS, RUNS = EXPECTED["kinds"], EXPECTED["runs"]
 # Classes that a file can name, and none of these does.
 IN_NO_FILE = {
     "Copies": "of sites, while they are updated",
-    "HierarchicalDirichlet": "its numbers of parts and latents are not saved",
     "Rows": "of sites, while they are updated",
 }
 # Rooms of what algorithms make for themselves, and of bases without a value.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from numpyro.distributions import HalfNormal, LogNormal, TransformedDistribution
+from numpyro.distributions import LKJ, HalfNormal, LogNormal, TransformedDistribution
 from numpyro.distributions.transforms import PowerTransform
 from safetensors.numpy import load_file, save_file
 
@@ -151,6 +151,20 @@ class TestRoundTrip:
     def test_a_loaded_estimator_can_be_fitted_again(self, fitted, tmp_path):
         loaded = lgp.load(fitted["regressor with a kernel"].save(tmp_path / "m"))
         assert_same_bits(answers(loaded.fit(X, Y)), answers(fitted["regressor with a kernel"]))
+
+    @pytest.mark.parametrize(
+        "law",
+        [
+            lgp.HierarchicalDirichlet(3),
+            lgp.HierarchicalDirichlet(3, latents=2, rate=1.5),
+            LKJ(3, 0.5, sample_method="cvine"),
+        ],
+        ids=["shared weights", "weights a latent", "LKJ"],
+    )
+    def test_a_law_comes_back_with_its_settings(self, law, tmp_path):
+        loaded, key = lgp.load(lgp.save(law, tmp_path / "law")), jax.random.key(0)
+        assert jax.tree.structure(loaded) == jax.tree.structure(law)
+        np.testing.assert_array_equal(loaded.sample(key), law.sample(key))
 
     def test_priors_come_back_and_a_callback_stays_where_it_is(self, tmp_path):
         laws = {

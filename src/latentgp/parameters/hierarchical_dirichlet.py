@@ -98,6 +98,7 @@ class HierarchicalDirichlet(Distribution):
     arg_constraints: ClassVar = {  # pyright: ignore[reportIncompatibleVariableOverride]
         "rate": constraints.positive
     }
+    pytree_aux_fields = "parts", "latents"
     support = _TinyShares()  # pyright: ignore
 
     def __init__(
@@ -113,7 +114,7 @@ class HierarchicalDirichlet(Distribution):
                 "HierarchicalDirichlet needs at least two parts and one latent function, got "
                 f"{parts} and {latents}."
             )
-        self.rate = rate
+        self.parts, self.latents, self.rate = parts, latents, rate
         shape = (parts,) if latents is None else (latents, parts)
         super().__init__((), shape, validate_args=validate_args)
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from latentgp.diagnostics import mean_prior_variances
-from latentgp.errors import check_ranges
+from latentgp.errors import RunAborted, check_ranges
 from latentgp.extensions.chains.diagnostics import diagnose_chains
 from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import Sampler, Transition, run_chains
@@ -31,6 +31,8 @@ from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.progress import RunControl
 from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
 from latentgp.typing import RandomKey
+
+_NO_DRAWS = "The run ended before the first draws, so this is the posterior of {}."
 
 
 class SamplingMethod(Method):
@@ -159,7 +161,10 @@ class SamplingMethod(Method):
         return Fit(posterior.model, posterior, History.of(), diagnostics)
 
     def _at_learned(self, problem: Problem) -> Fit:
-        """Draws at the hyper-parameters that another method has learned."""
+        """Draws at the hyper-parameters that another method has learned.
+
+        The fit of that method, with a warning, if the run ends before the first draws.
+        """
         self.check(problem.model, False)
         start = self.starting_method()
         learned = start.run(problem.with_options(checkpoint=None))
@@ -167,7 +172,10 @@ class SamplingMethod(Method):
         held = dataclasses.replace(
             problem, model=learned.model, reason=f"{problem.reason}; {why}"
         ).with_options(learn_hyperparameters=False)
-        result = dataclasses.replace(self.run(held), history=learned.history)
+        try:
+            result = dataclasses.replace(self.run(held), history=learned.history)
+        except RunAborted:
+            return learned.not_converged().warned_before((_NO_DRAWS.format(type(start).__name__),))
         return result.warned_before(learned.diagnostics.warnings)
 
 

@@ -58,8 +58,8 @@ def bayesian_log_determinant(
         InputError: bounds that are not 0 < lower < upper.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored
-        >>> A = Stored(jnp.diag(jnp.linspace(1.0, 3.0, 40)))
+        >>> from latentgp.extensions.iterative.solvers.operators import StoredCovariance
+        >>> A = StoredCovariance(jnp.diag(jnp.linspace(1.0, 3.0, 40)))
         >>> found = bayesian_log_determinant(A, jax.random.key(0), lower=0.5, upper=3.5)
         >>> exact = jnp.sum(jnp.log(jnp.linspace(1.0, 3.0, 40)))
         >>> bool(abs(found.mean - exact) < 3 * found.standard_deviation)

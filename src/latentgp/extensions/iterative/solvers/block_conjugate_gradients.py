@@ -78,8 +78,8 @@ def block_conjugate_gradients(
         InputError: a preconditioner without a root.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored
-        >>> A = Stored(jnp.diag(jnp.array([1.0, 2.0, 4.0])))
+        >>> from latentgp.extensions.iterative.solvers.operators import StoredCovariance
+        >>> A = StoredCovariance(jnp.diag(jnp.array([1.0, 2.0, 4.0])))
         >>> found = block_conjugate_gradients(A, jnp.eye(3))
         >>> jnp.diagonal(found.value).round(4).tolist(), int(found.steps)
         ([1.0, 0.5, 0.25], 1)

@@ -139,9 +139,9 @@ def conjugate_gradients(
         The solution with its residuals, computed from x, and codes; see `Solution.complaint`.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored
-        >>> found = conjugate_gradients(Stored(4 * jnp.eye(3)), jnp.ones((3, 1)))
-        >>> found.value[:, 0].tolist(), found.outcomes, int(found.steps)
+        >>> from latentgp.extensions.iterative.solvers.operators import StoredCovariance
+        >>> found = conjugate_gradients(StoredCovariance(4 * jnp.eye(3)), jnp.ones((3, 1)))
+        >>> found.value[:, 0].round(6).tolist(), found.outcomes, int(found.steps)
         ([0.25, 0.25, 0.25], ('converged',), 1)
     """
     P = Identity() if preconditioner is None else preconditioner

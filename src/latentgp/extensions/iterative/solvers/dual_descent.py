@@ -46,8 +46,9 @@ def dual_descent(
         tolerance: of ||b - A x|| / ||b|| that counts as converged; computed once, at the end.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
-        >>> A = noisy_system(Stored(jnp.eye(4)), 1.0)
+        >>> from latentgp.extensions.iterative.solvers import operators
+        >>> K = operators.StoredCovariance(jnp.eye(4))
+        >>> A = operators.noisy_system(K, 1.0)
         >>> options = {"step_size": 0.02, "block": 2, "steps": 1000}
         >>> found = dual_descent(A, jnp.ones((4, 1)), jax.random.key(0), **options)
         >>> found.value[:, 0].round(2).tolist(), found.outcomes

@@ -78,10 +78,10 @@ def log_evidence_by_solves(
         InputError: a preconditioner without a root.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
-        >>> K = Stored(jnp.eye(40))
+        >>> from latentgp.extensions.iterative.solvers import operators
+        >>> K = operators.StoredCovariance(jnp.eye(40))
         >>> def system(noise):
-        ...     return noisy_system(K, noise)
+        ...     return operators.noisy_system(K, noise)
         >>> found = log_evidence_by_solves(system, 3.0, jnp.ones(40), jax.random.key(1))
         >>> exact = -0.5 * 40 * (jnp.log(2 * jnp.pi * 4) + 1 / 4)
         >>> bool(abs(found.value - exact) < 4 * found.standard_error)

@@ -67,7 +67,7 @@ def flexible_conjugate_gradients(
     Example:
         >>> from latentgp.extensions.iterative.solvers import operators
         >>> from latentgp.extensions.iterative.solvers.preconditioners import regularised
-        >>> A = operators.Stored(jnp.diag(jnp.array([1.0, 4.0])))
+        >>> A = operators.StoredCovariance(jnp.diag(jnp.array([1.0, 4.0])))
         >>> P = regularised.Regularised(0.1)(A)
         >>> found = flexible_conjugate_gradients(A, jnp.ones((2, 1)), preconditioner=P)
         >>> found.value[:, 0].round(4).tolist(), found.outcomes

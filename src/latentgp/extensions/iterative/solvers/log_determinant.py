@@ -77,8 +77,9 @@ def log_determinant(
         not converged the quadrature may be off by more (see `Solution.complaint`).
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored
-        >>> found, _ = log_determinant(Stored(4 * jnp.eye(50)), jax.random.key(0), probes=200)
+        >>> from latentgp.extensions.iterative.solvers.operators import StoredCovariance
+        >>> K = StoredCovariance(4 * jnp.eye(50))
+        >>> found, _ = log_determinant(K, jax.random.key(0), probes=200)
         >>> bool(abs(found.value - 50 * jnp.log(4.0)) < 4 * found.standard_error)
         True
     """

@@ -66,7 +66,7 @@ class StoredCovariance(Covariance):
     """A Gram matrix that is kept: N^2 numbers.
 
     Example:
-        >>> Stored(2 * jnp.eye(2)).times(jnp.ones((2, 1))).tolist()
+        >>> StoredCovariance(2 * jnp.eye(2)).times(jnp.ones((2, 1))).tolist()
         [[2.0], [2.0]]
     """
 
@@ -104,7 +104,7 @@ class TiledCovariance(Covariance):
 
     Example:
         >>> from latentgp import RBF
-        >>> K = Tiled(RBF(), np.zeros((3, 1)), tile=2)
+        >>> K = TiledCovariance(RBF(), np.zeros((3, 1)), tile=2)
         >>> K.times(jnp.ones((3, 1)))[:, 0].tolist()
         [3.0, 3.0, 3.0]
     """
@@ -206,7 +206,8 @@ class RoundedCovariance(Covariance):
 
     Example:
         >>> K = jnp.full((1, 1), 0.1)
-        >>> rounded = Rounded(Stored(K), Stored(K.astype(jnp.float32)))
+        >>> single = StoredCovariance(K.astype(jnp.float32))
+        >>> rounded = RoundedCovariance(StoredCovariance(K), single)
         >>> rounded.times(jnp.ones((1, 1))).dtype == K.dtype
         True
     """
@@ -302,7 +303,7 @@ def noisy_system(covariance: Covariance, noise_variance: PerRow | Scalar | float
         InputError: a noise variance that is not positive.
 
     Example:
-        >>> A = noisy_system(Stored(jnp.eye(2)), 0.5)
+        >>> A = noisy_system(StoredCovariance(jnp.eye(2)), 0.5)
         >>> A.times(jnp.ones((2, 1))).tolist()
         [[1.5], [1.5]]
     """
@@ -323,7 +324,7 @@ def site_system(covariance: Covariance, precision: PerRow) -> System:
         InputError: a negative precision.
 
     Example:
-        >>> B = site_system(Stored(jnp.eye(2)), jnp.array([0.0, 3.0]))
+        >>> B = site_system(StoredCovariance(jnp.eye(2)), jnp.array([0.0, 3.0]))
         >>> B.times(jnp.ones((2, 1)))[:, 0].tolist()
         [1.0, 4.0]
     """

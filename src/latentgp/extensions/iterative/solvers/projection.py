@@ -61,8 +61,8 @@ def projection(operator: LinearOperator, actions: Float[Array, "N R"]) -> Projec
         actions: S; where its columns depend on each other, jitter leaves the variance larger.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored
-        >>> A = Stored(jnp.diag(jnp.array([2.0, 4.0])))
+        >>> from latentgp.extensions.iterative.solvers.operators import StoredCovariance
+        >>> A = StoredCovariance(jnp.diag(jnp.array([2.0, 4.0])))
         >>> seen = projection(A, jnp.array([[1.0], [0.0]]))
         >>> seen.solve(jnp.ones((2, 1)))[:, 0].round(4).tolist()
         [0.5, 0.0]

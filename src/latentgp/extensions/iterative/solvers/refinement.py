@@ -61,7 +61,7 @@ def refined_conjugate_gradients(
     Example:
         >>> import latentgp.extensions.iterative.solvers.operators as operators
         >>> with jax.enable_x64(True):
-        ...     A = operators.Stored(jnp.diag(jnp.array([1.0, 4.0])))
+        ...     A = operators.StoredCovariance(jnp.diag(jnp.array([1.0, 4.0])))
         ...     found = refined_conjugate_gradients(A, jnp.ones((2, 1)), tolerance=1e-14)
         >>> found.value.round(12).tolist(), found.outcomes
         ([[1.0], [0.25]], ('converged',))

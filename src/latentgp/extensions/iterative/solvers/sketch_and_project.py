@@ -63,8 +63,9 @@ def sketch_and_project(
         InputError: a block of more rows than there are, or a rank beyond it.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
-        >>> A = noisy_system(Stored(jnp.eye(4)), 1.0)
+        >>> from latentgp.extensions.iterative.solvers import operators
+        >>> K = operators.StoredCovariance(jnp.eye(4))
+        >>> A = operators.noisy_system(K, 1.0)
         >>> found = sketch_and_project(A, jnp.ones((4, 1)), jax.random.key(0), block=2, rank=1)
         >>> found.value[:, 0].round(1).tolist(), found.outcomes
         ([0.5, 0.5, 0.5, 0.5], ('converged',))

@@ -92,8 +92,8 @@ def ulisse(
         InputError: a preconditioner that iterates inside.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored
-        >>> A = Stored(jnp.diag(jnp.array([1.0, 2.0, 4.0])))
+        >>> from latentgp.extensions.iterative.solvers.operators import StoredCovariance
+        >>> A = StoredCovariance(jnp.diag(jnp.array([1.0, 2.0, 4.0])))
         >>> found = ulisse(A, jnp.ones((3, 1)), jax.random.key(0), threshold=10.0)
         >>> found.value.shape, found.threshold_steps.tolist()
         ((2, 3, 1), [1])

@@ -17,9 +17,10 @@ class Complete(Preconditioner):
         factor: L, with its inverse.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
-        >>> A = noisy_system(Stored(jnp.diag(jnp.array([1.0, 3.0]))), 1.0)
-        >>> Complete.of(A).solve(jnp.ones((2, 1)))[:, 0].tolist()
+        >>> from latentgp.extensions.iterative.solvers import operators
+        >>> K = operators.StoredCovariance(jnp.diag(jnp.array([1.0, 3.0])))
+        >>> A = operators.noisy_system(K, 1.0)
+        >>> Complete.of(A).solve(jnp.ones((2, 1)))[:, 0].round(6).tolist()
         [0.5, 0.25]
     """
 

@@ -20,8 +20,9 @@ class Nystrom(Module):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
-        >>> A = noisy_system(Stored(jnp.diag(jnp.array([3.0, 1.0]))), 1.0)
+        >>> from latentgp.extensions.iterative.solvers import operators
+        >>> K = operators.StoredCovariance(jnp.diag(jnp.array([3.0, 1.0])))
+        >>> A = operators.noisy_system(K, 1.0)
         >>> Nystrom(jnp.array([0]))(A).solve(jnp.ones((2, 1)))[:, 0].round(6).tolist()
         [0.25, 1.0]
     """

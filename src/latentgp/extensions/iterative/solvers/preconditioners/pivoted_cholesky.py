@@ -22,8 +22,9 @@ class PivotedCholesky(Module):
         number: of pivots, M, which are as many evaluations of a column of K.
 
     Example:
-        >>> from latentgp.extensions.iterative.solvers.operators import Stored, noisy_system
-        >>> A = noisy_system(Stored(jnp.diag(jnp.array([1.0, 3.0]))), 1.0)
+        >>> from latentgp.extensions.iterative.solvers import operators
+        >>> K = operators.StoredCovariance(jnp.diag(jnp.array([1.0, 3.0])))
+        >>> A = operators.noisy_system(K, 1.0)
         >>> PivotedCholesky(1)(A).solve(jnp.ones((2, 1)))[:, 0].round(6).tolist()
         [1.0, 0.25]
     """
