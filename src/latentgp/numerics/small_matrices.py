@@ -64,9 +64,7 @@ def small_inverse(A: Float[Array, "*N Q Q"]) -> Float[Array, "*N Q Q"]:
     return jnp.swapaxes(half, -1, -2) @ half
 
 
-def small_eigh(
-    A: Float[Array, "*N Q Q"],
-) -> tuple[Float[Array, "*N Q"], Float[Array, "*N Q Q"]]:
+def small_eigh(A: Float[Array, "*N Q Q"]) -> tuple[Float[Array, "*N Q"], Float[Array, "*N Q Q"]]:
     """Eigenvalues, in no order, and eigenvectors (columns) of symmetric matrices.
 
     Cyclic Jacobi rotations (Golub & Van Loan 2013, 8.5), ten sweeps. Without a derivative.

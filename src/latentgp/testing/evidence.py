@@ -23,12 +23,7 @@ _SOBOL_NODES = 1 << 17
 
 @double_precision
 def check_evidence(
-    method: SiteMethod,
-    model: LatentGP,
-    data: Data,
-    *,
-    closeness: float,
-    tolerance: float = 1e-4,
+    method: SiteMethod, model: LatentGP, data: Data, *, closeness: float, tolerance: float = 1e-4
 ) -> None:
     """Check a method's log evidence against that by quadrature over all latents of all rows.
 

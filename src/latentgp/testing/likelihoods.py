@@ -118,9 +118,7 @@ def log_prob_at_nodes(
     return np.asarray(jax.jit(along)(y, f, beliefs.side)), weights
 
 
-def nodes_of(
-    likelihood: Likelihood,
-) -> tuple[Float[np.ndarray, "S Q"], Float[np.ndarray, "S"]]:
+def nodes_of(likelihood: Likelihood) -> tuple[Float[np.ndarray, "S Q"], Float[np.ndarray, "S"]]:
     """Many standard normal nodes for a likelihood's latents, and their weights."""
     size = likelihood.latent_size
     if size == 1:

@@ -41,11 +41,7 @@ _STANDARD_ERRORS = 5.0
 
 @double_precision
 def check_representation(
-    representation: Representation,
-    kernel: LatentKernel,
-    inputs: Any,
-    *,
-    exact: bool | None = None,
+    representation: Representation, kernel: LatentKernel, inputs: Any, *, exact: bool | None = None
 ) -> None:
     """Check a representation of two latent functions at the rows of some inputs.
 

@@ -13,12 +13,7 @@ from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.testing.likelihoods import (
-    Beliefs,
-    log_prob_at_nodes,
-    nodes_of,
-    rows_and_beliefs,
-)
+from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes, nodes_of, rows_and_beliefs
 from latentgp.testing.numerics import (
     as_single,
     require,

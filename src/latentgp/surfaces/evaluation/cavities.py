@@ -149,11 +149,7 @@ def _without(
 
 
 def _without_jointly(
-    marginals: JointMarginals,
-    sites: Sites,
-    opened: Float[Array, "N Q"],
-    rest: Array,
-    power: float,
+    marginals: JointMarginals, sites: Sites, opened: Float[Array, "N Q"], rest: Array, power: float
 ) -> tuple[JointMarginals, Float[Array, "N Q"]]:
     """The same of the latents of a row together; improper ones are NaN."""
     linear, precision, _ = sites

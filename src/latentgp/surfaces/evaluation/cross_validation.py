@@ -16,12 +16,7 @@ from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import stepwise
 from latentgp.runtime.x64 import public
-from latentgp.surfaces.evaluation.row_scores import (
-    RowPredictions,
-    RowScores,
-    scattered,
-    scores_of,
-)
+from latentgp.surfaces.evaluation.row_scores import RowPredictions, RowScores, scattered, scores_of
 from latentgp.typing import Array
 from latentgp.validation import as_key
 

@@ -165,8 +165,7 @@ def efficiency_of(posterior: HoldsDraws) -> float:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found = arviz.ess(
-            arviz.convert_to_dataset({**posterior.hyperparameters, "f": posterior.f}),
-            method="mean",
+            arviz.convert_to_dataset({**posterior.hyperparameters, "f": posterior.f}), method="mean"
         )
     values = np.concatenate([found[name].values.ravel() for name in found.data_vars])
     return float(np.nanmean(values) / (chains * draws))

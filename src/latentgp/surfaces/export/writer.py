@@ -227,10 +227,7 @@ def _scan(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
     given, body = equation.params, writer.nested()
     closed, consts, carried = given["jaxpr"], given["num_consts"], given["num_carry"]
     (index,) = writer.new(1, "i")
-    carry, rows = (
-        writer.new(carried, "c"),
-        writer.new(len(values) - consts - carried, "x"),
-    )
+    carry, rows = (writer.new(carried, "c"), writer.new(len(values) - consts - carried, "x"))
     kept = writer.new(len(closed.jaxpr.outvars) - carried, "y")
     named = [NamedValue(name) for name in (*carry, *rows)]
     for name, whole in zip(rows, values[consts + carried :], strict=True):

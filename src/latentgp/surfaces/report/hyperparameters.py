@@ -101,10 +101,7 @@ def _around_optimum(judged: Assessment) -> Marginals:
         if (seconds := _EVALUATIONS * count * each) > _MOST_SECONDS:
             raise InputError(f"That would take about {seconds:.0f} seconds.")
     return verb("hyperparameter_marginals")(
-        estimator.posterior_,
-        estimator.method_,
-        judged.data.merged_rows(),
-        estimator.priors_,
+        estimator.posterior_, estimator.method_, judged.data.merged_rows(), estimator.priors_
     )
 
 
@@ -169,11 +166,7 @@ def _figures(
 
 
 def _prior_figure(
-    number: int,
-    path: str,
-    prior: HyperparameterMarginal,
-    fitted: Mapping[str, float],
-    names: Names,
+    number: int, path: str, prior: HyperparameterMarginal, fitted: Mapping[str, float], names: Names
 ) -> Figure:
     """The prior of one, and where the fit is."""
     name = names.get(path, path)

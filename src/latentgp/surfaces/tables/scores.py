@@ -43,9 +43,7 @@ def regression_scores(
         seen: rows that are not censored.
     """
     density = predictive.log_prob(y)
-    scores = {
-        "negative log predictive density": metrics.negative_log_predictive_density(density),
-    }
+    scores = {"negative log predictive density": metrics.negative_log_predictive_density(density)}
     if not seen.all():
         scores["censored rows left out below"] = int(np.sum(~seen))
     if seen.any():
