@@ -362,20 +362,19 @@ class Walk(HyperRandomWalk):
 
     repeats: Int[Array, ""]
 
-    def step(self, law, vector, here, seen, scale, key):
+    def step(self, law, here, scale, key):
         def one(number, carry):
-            vector, here, rate, _ = carry
+            here, rate, _ = carry
             key_step, key_accept = jax.random.split(jax.random.fold_in(key, number))
-            noise = jax.random.normal(key_step, vector.shape, vector.dtype)
-            new = vector + scale * (seen.root @ noise)
-            there = law.density(new)
-            taken, chance = accepted((vector, here), (new, there), there[0] - here[0], key_accept)
-            return *taken, rate + chance, (new, there[1])
+            noise = jax.random.normal(key_step, here.vector.shape, here.vector.dtype)
+            there = law.at(here.vector + scale * (law.seen.root @ noise))
+            taken, chance = accepted(here, there, there.value - here.value, key_accept)
+            return taken, rate + chance, there
 
-        start = vector, here, jnp.zeros(()), (vector, here[1])
-        vector, here, rate, proposed = jax.lax.fori_loop(0, self.repeats, one, start)
+        start = here, jnp.zeros(()), here
+        here, rate, proposed = jax.lax.fori_loop(0, self.repeats, one, start)
         number = self.repeats.astype(float)
-        return HyperMoved(vector, here[1], rate / number, number, proposed)
+        return HyperMoved(here, rate / number, number, proposed)
 
 
 class Still(LatentMove):

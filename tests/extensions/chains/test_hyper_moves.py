@@ -62,11 +62,11 @@ def test_a_known_density_stays(x64, move, emulator):
     def information(vector, there):
         raise NotImplementedError  # none of these moves asks
 
-    law = HyperLaw(density, information)
+    law = HyperLaw(density, information, seen)
 
     def step(state, key):
-        moved = move.step(law, state, density(state), seen, jnp.array(0.7), key)
-        return moved.vector, moved.acceptance
+        moved = move.step(law, law.at(state), jnp.array(0.7), key)
+        return moved.at.vector, moved.acceptance
 
     def chain(key):
         key_start, key_steps = jax.random.split(key)

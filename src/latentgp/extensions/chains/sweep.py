@@ -20,6 +20,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
     HyperLaw,
     HyperMove,
     HyperMoved,
+    Theta,
     WarmupHistory,
 )
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
@@ -146,10 +147,10 @@ class SweepSampler(Sampler):
                 at, moved = self._move_vector(coupling, at, own, scales[1], number, key)
                 share = 1 / len(self.couplings)
                 hyper_acceptance = hyper_acceptance * moved.acceptance**share
-                each = moved.proposed[1].coordinates.factorisations
+                each = moved.proposed.worked_out.coordinates.factorisations
                 factorisations = factorisations + moved.evaluations * each
                 failed = failed | moved.failed
-                own = self._noted(own, *moved.proposed)
+                own = self._noted(own, moved.proposed)
             if self.variances is not None:
                 key_variances = jax.random.fold_in(key, len(self.couplings) + 1)
                 at = self.variances.moved(at, self._coordinates, key_variances)
@@ -282,10 +283,9 @@ class SweepSampler(Sampler):
             return with_prior(self.target, vector, fisher)
 
         here = coupling.here(self.target, at, held, self.anchor, differentiates)
-        moved = self.hyperparameters.step(
-            HyperLaw(density, information), at.vector, here, own.seen, scale, key_move
-        )
-        place, last = self._attached(moved.worked_out), self.couplings[-1]
+        law = HyperLaw(density, information, own.seen)
+        moved = self.hyperparameters.step(law, Theta(at.vector, *here), scale, key_move)
+        place, last = self._attached(moved.at.worked_out), self.couplings[-1]
         if coupling.kind != last.kind:
             white = place.coordinates.white(place.eps)
             coordinates = self._coordinates(place.vector)
@@ -293,11 +293,12 @@ class SweepSampler(Sampler):
         place = coupling.selected(self.target, place, key_select)
         return place, moved
 
-    def _noted(self, own: Adaptation, vector: HyperVector, there: Place) -> Adaptation:
+    def _noted(self, own: Adaptation, there: Theta) -> Adaptation:
         """With a proposal among those that an emulator will be fitted to."""
         if not own.values.size:
             return own
-        value = self.target.space.log_prior(vector) + there.coordinates.log_evidence
+        vector, evidence = there.vector, there.worked_out.coordinates.log_evidence
+        value = self.target.space.log_prior(vector) + evidence
         # What was evaluated before the first fit, further out, stays in one half.
         first, fitted = len(own.values) // 2, own.seen.emulator.fitted
         other = first + own.count % (len(own.values) - first)

@@ -15,18 +15,6 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 
-class HyperLaw(NamedTuple):
-    """Law of unconstrained hyper-parameters given what a coupling holds.
-
-    Attributes:
-        density: log density at some, in nats, and what was worked out for it.
-        information: that the held tells about them, given them and what was worked out.
-    """
-
-    density: Callable[[Array], tuple[Array, Any]]
-    information: Callable[[Array, Any], Information]
-
-
 class WarmupHistory(NamedTuple):
     """Hyper-parameters visited in the warm-up.
 
@@ -45,23 +33,53 @@ class WarmupHistory(NamedTuple):
         return solve_lower(self.root, vector - self.mean)
 
 
+class Theta(NamedTuple):
+    """Hyper-parameters theta, with what a law gives for them.
+
+    Attributes:
+        vector: unconstrained, shape (H,).
+        value: their log density, in nats.
+        worked_out: for it.
+    """
+
+    vector: HyperVector
+    value: Scalar
+    worked_out: Any
+
+
+class HyperLaw(NamedTuple):
+    """Law of unconstrained hyper-parameters given what a coupling holds.
+
+    Attributes:
+        density: log density at some, in nats, and what was worked out for it.
+        information: that the held tells about them, given them and what was worked out.
+        seen: those visited in the warm-up.
+    """
+
+    density: Callable[[Array], tuple[Array, Any]]
+    information: Callable[[Array, Any], Information]
+    seen: WarmupHistory
+
+    def at(self, vector: HyperVector) -> Theta:
+        """The law at some."""
+        return Theta(vector, *self.density(vector))
+
+
 class HyperMoved(NamedTuple):
     """Hyper-parameters after a move.
 
     Attributes:
-        vector: unconstrained, shape (H,).
-        worked_out: what the density gives beside its value there.
+        at: the hyper-parameters.
         acceptance: probability that the proposal was accepted, in [0, 1].
         evaluations: of the density.
-        proposed: hyper-parameters that were proposed last, and what was worked out there.
+        proposed: hyper-parameters that were proposed last.
         failed: whether a trajectory diverged, or its implicit steps could not be solved.
     """
 
-    vector: HyperVector
-    worked_out: Any
+    at: Theta
     acceptance: Scalar
     evaluations: Scalar
-    proposed: tuple[HyperVector, Any]
+    proposed: Theta
     failed: Bool[Array, ""] | bool = False
 
 
@@ -86,22 +104,5 @@ class HyperMove(eqx.Module):
         return self.target_acceptance is not None and not self.differentiates
 
     @abstractmethod
-    def step(
-        self,
-        law: HyperLaw,
-        vector: HyperVector,
-        here: tuple[Any, Any],
-        seen: WarmupHistory,
-        scale: Scalar,
-        key: RandomKey,
-    ) -> HyperMoved:
-        """One move.
-
-        Args:
-            law: of the hyper-parameters.
-            vector: the present ones.
-            here: what its density gives for them.
-            seen: in the warm-up.
-            scale: adapted in the warm-up.
-            key: random key.
-        """
+    def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
+        """One move, from present hyper-parameters, at a scale that was adapted in the warm-up."""

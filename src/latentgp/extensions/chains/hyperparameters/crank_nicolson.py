@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from latentgp.extensions.chains.hyperparameters.base import (
-    HyperLaw,
-    HyperMove,
-    HyperMoved,
-    WarmupHistory,
-)
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.typing import HyperVector, RandomKey, Scalar
 
@@ -32,22 +27,13 @@ class HyperCrankNicolson(HyperMove):
     target_acceptance: ClassVar[float | None] = 0.3
     largest_scale: ClassVar[float] = 2.0
 
-    def step(
-        self,
-        law: HyperLaw,
-        vector: HyperVector,
-        here: tuple[Any, Any],
-        seen: WarmupHistory,
-        scale: Scalar,
-        key: RandomKey,
-    ) -> HyperMoved:
+    def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         key_step, key_accept = jax.random.split(key)
-        z = seen.standardised(vector)
-        there = proposed(z, scale, key_step)
-        value, worked_out = law.density(seen.mean + seen.root @ there)
-        log_ratio = value - here[0] + log_student(z) - log_student(there)
-        at = seen.mean + seen.root @ there
-        return metropolis((vector, here[1]), (at, worked_out), log_ratio, key_accept)
+        start = law.seen.standardised(here.vector)
+        end = proposed(start, scale, key_step)
+        there = law.at(law.seen.mean + law.seen.root @ end)
+        log_ratio = there.value - here.value + log_student(start) - log_student(end)
+        return metropolis(here, there, log_ratio, key_accept)
 
 
 def proposed(z: HyperVector, scale: Scalar, key: RandomKey) -> HyperVector:

@@ -9,12 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.extensions.chains.hyperparameters.base import (
-    HyperLaw,
-    HyperMove,
-    HyperMoved,
-    WarmupHistory,
-)
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.hyperparameters.crank_nicolson import log_student
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
@@ -117,15 +112,8 @@ class HyperEmulated(HyperMove):
 
     trajectories: int = eqx.field(static=True, default=6)
 
-    def step(
-        self,
-        law: HyperLaw,
-        vector: HyperVector,
-        here: tuple[Any, Any],
-        seen: WarmupHistory,
-        scale: Scalar,
-        key: RandomKey,
-    ) -> HyperMoved:
+    def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
+        seen, vector = law.seen, here.vector
         emulator = seen.emulator
         key_kind, key_walk, key_number, key_run, key_accept = jax.random.split(key, 5)
         walks = ~emulator.fitted | jax.random.bernoulli(key_kind, _WALKS)
@@ -134,10 +122,9 @@ class HyperEmulated(HyperMove):
         end = self._end(emulator, start, jnp.where(walks, 0, number), key_run)
         noise = jax.random.normal(key_walk, start.shape, start.dtype)
         there = jnp.where(walks, vector + scale * (seen.root @ noise), seen.mean + seen.root @ end)
-        value, worked_out = law.density(there)
+        there = law.at(there)
         gain = jnp.where(walks, 0.0, emulator(end) - emulator(start))
-        log_ratio = value - here[0] - gain
-        return metropolis((vector, here[1]), (there, worked_out), log_ratio, key_accept)
+        return metropolis(here, there, there.value - here.value - gain, key_accept)
 
     def _end(
         self, emulator: Emulator, start: HyperVector, number: Array, key: RandomKey

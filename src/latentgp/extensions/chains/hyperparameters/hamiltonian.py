@@ -8,13 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from latentgp.extensions.chains.hyperparameters.base import (
-    HyperLaw,
-    HyperMove,
-    HyperMoved,
-    WarmupHistory,
-)
-from latentgp.typing import Array, HyperVector, RandomKey, Scalar
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
+from latentgp.typing import Array, RandomKey, Scalar
 
 
 class HyperHamiltonian(HyperMove):
@@ -29,28 +24,17 @@ class HyperHamiltonian(HyperMove):
 
     steps: int = eqx.field(static=True, default=5)
 
-    def step(
-        self,
-        law: HyperLaw,
-        vector: HyperVector,
-        here: tuple[Any, Any],
-        seen: WarmupHistory,
-        scale: Scalar,
-        key: RandomKey,
-    ) -> HyperMoved:
+    def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         import blackjax
 
         def along(noise: Array) -> Array:
-            return law.density(vector + seen.root @ noise)[0]
+            return law.at(here.vector + law.seen.root @ noise).value
 
         key_number, key_step = jax.random.split(key)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
         kernel: Any = blackjax.hmc.build_kernel()
-        start = blackjax.hmc.init(jnp.zeros_like(vector), along)
-        mass = jnp.ones_like(vector)
+        start = blackjax.hmc.init(jnp.zeros_like(here.vector), along)
+        mass = jnp.ones_like(here.vector)
         state, info = kernel(key_step, start, along, scale, mass, number)
-        there = vector + seen.root @ state.position
-        _, worked_out = law.density(there)
-        return HyperMoved(
-            there, worked_out, info.acceptance_rate, number + 2.0, (there, worked_out)
-        )
+        there = law.at(here.vector + law.seen.root @ state.position)
+        return HyperMoved(there, info.acceptance_rate, number + 2.0, there)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.extensions.chains.hyperparameters.base import (
-    HyperLaw,
-    HyperMove,
-    HyperMoved,
-    WarmupHistory,
-)
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -23,11 +18,9 @@ _RIDGE = 1e-3  # of the precision seen: where the law tells nothing proposals st
 
 
 class _Point(NamedTuple):
-    """Hyper-parameters, what the density gives there, and the law of what is proposed."""
+    """Hyper-parameters, and the law of what is proposed there."""
 
-    vector: HyperVector
-    value: Scalar
-    worked_out: Any
+    at: Theta
     mean: HyperVector
     root: Float[Array, "H H"]  # lower factor of G
 
@@ -44,35 +37,26 @@ class HyperManifoldMALA(HyperMove):
     target_acceptance: ClassVar[float | None] = 0.574
     differentiates: ClassVar[bool] = True
 
-    def step(
-        self,
-        law: HyperLaw,
-        vector: HyperVector,
-        here: tuple[Any, Any],
-        seen: WarmupHistory,
-        scale: Scalar,
-        key: RandomKey,
-    ) -> HyperMoved:
-        spread = 1 / jnp.sum(seen.root**2, axis=1)
+    def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
+        spread = 1 / jnp.sum(law.seen.root**2, axis=1)
 
         def at(vector: Array) -> _Point:
             (value, worked_out), slope = jax.value_and_grad(law.density, has_aux=True)(vector)
             matrix, known = jax.lax.stop_gradient(law.information(vector, worked_out))
             root = lower_cholesky(matrix + jnp.diag(jnp.where(known, _RIDGE, 1.0) * spread))
             drift = solve_lower(root, solve_lower(root, slope), transposed=True)
-            return _Point(vector, value, worked_out, vector + 0.5 * scale**2 * drift, root)
+            theta = Theta(vector, value, worked_out)
+            return _Point(theta, vector + 0.5 * scale**2 * drift, root)
 
         def log_density_of_step(start: _Point, end: Array) -> Scalar:
             off = start.root.T @ (end - start.mean) / scale
             return jnp.sum(jnp.log(jnp.diagonal(start.root))) - 0.5 * jnp.sum(off**2)
 
         key_noise, key_accept = jax.random.split(key)
-        noise = jax.random.normal(key_noise, vector.shape, vector.dtype)
-        start = at(vector)
+        noise = jax.random.normal(key_noise, here.vector.shape, here.vector.dtype)
+        start = at(here.vector)
         there = at(start.mean + scale * solve_lower(start.root, noise, transposed=True))
-        log_ratio = there.value + log_density_of_step(there, vector)
-        log_ratio = log_ratio - start.value - log_density_of_step(start, there.vector)
-        moved = metropolis(
-            (vector, start.worked_out), (there.vector, there.worked_out), log_ratio, key_accept
-        )
+        log_ratio = there.at.value + log_density_of_step(there, start.at.vector)
+        log_ratio = log_ratio - start.at.value - log_density_of_step(start, there.at.vector)
+        moved = metropolis(start.at, there.at, log_ratio, key_accept)
         return moved._replace(evaluations=2.0 * moved.evaluations)

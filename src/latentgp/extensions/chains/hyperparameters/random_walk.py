@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from latentgp.extensions.chains.hyperparameters.base import (
-    HyperLaw,
-    HyperMove,
-    HyperMoved,
-    WarmupHistory,
-)
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.latents.base import accepted
-from latentgp.typing import Array, HyperVector, RandomKey, Scalar
+from latentgp.typing import RandomKey, Scalar
 
 
 class HyperRandomWalk(HyperMove):
@@ -22,25 +17,14 @@ class HyperRandomWalk(HyperMove):
 
     target_acceptance: ClassVar[float | None] = 0.25
 
-    def step(
-        self,
-        law: HyperLaw,
-        vector: HyperVector,
-        here: tuple[Any, Any],
-        seen: WarmupHistory,
-        scale: Scalar,
-        key: RandomKey,
-    ) -> HyperMoved:
+    def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         key_step, key_accept = jax.random.split(key)
-        noise = jax.random.normal(key_step, vector.shape, vector.dtype)
-        there = vector + scale * (seen.root @ noise)
-        value, worked_out = law.density(there)
-        return metropolis((vector, here[1]), (there, worked_out), value - here[0], key_accept)
+        noise = jax.random.normal(key_step, here.vector.shape, here.vector.dtype)
+        there = law.at(here.vector + scale * (law.seen.root @ noise))
+        return metropolis(here, there, there.value - here.value, key_accept)
 
 
-def metropolis(
-    here: tuple[Array, Any], there: tuple[Array, Any], log_ratio: Array, key: RandomKey
-) -> HyperMoved:
-    """The proposal or the present hyper-parameters, each with what was worked out there."""
-    (vector, worked_out), chance = accepted(here, there, log_ratio, key)
-    return HyperMoved(vector, worked_out, chance, jnp.ones((), vector.dtype), there)
+def metropolis(here: Theta, there: Theta, log_ratio: Scalar, key: RandomKey) -> HyperMoved:
+    """The proposal or the present hyper-parameters."""
+    at, chance = accepted(here, there, log_ratio, key)
+    return HyperMoved(at, chance, jnp.ones((), at.vector.dtype), there)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.extensions.chains.hyperparameters.base import (
-    HyperLaw,
-    HyperMove,
-    HyperMoved,
-    WarmupHistory,
-)
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.latents.base import accepted
 from latentgp.extensions.chains.riemannian import explicit_trajectory, implicit_trajectory
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
@@ -41,30 +36,22 @@ class HyperRiemannian(HyperMove):
     metric: Literal["fisher", "identity"] = eqx.field(static=True, default="fisher")
     steps: int = eqx.field(static=True, default=5)
 
-    def step(
-        self,
-        law: HyperLaw,
-        vector: HyperVector,
-        here: tuple[Any, Any],
-        seen: WarmupHistory,
-        scale: Scalar,
-        key: RandomKey,
-    ) -> HyperMoved:
+    def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         key_number, key_momentum, key_accept = jax.random.split(key, 3)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
 
         def potential(vector: HyperVector) -> Scalar:
-            return -law.density(vector)[0]
+            return -law.at(vector).value
 
         def metric(vector: HyperVector) -> Float[Array, "H H"]:
-            matrix, _ = law.information(vector, law.density(vector)[1])
+            matrix, _ = law.information(vector, law.at(vector).worked_out)
             return matrix + _RIDGE * jnp.eye(len(vector), dtype=vector.dtype)
 
         if self.metric == "fisher":
-            end = implicit_trajectory(potential, metric, vector, scale, number, key_momentum)
+            end = implicit_trajectory(potential, metric, here.vector, scale, number, key_momentum)
         else:
-            root = jnp.eye(len(vector), dtype=vector.dtype)
-            end = explicit_trajectory(potential, root, vector, scale, number, key_momentum)
-        there = end.place, law.density(end.place)[1]
-        (vector, worked_out), chance = accepted((vector, here[1]), there, end.log_ratio, key_accept)
-        return HyperMoved(vector, worked_out, chance, end.evaluations, there, end.failed)
+            root = jnp.eye(len(here.vector), dtype=here.vector.dtype)
+            end = explicit_trajectory(potential, root, here.vector, scale, number, key_momentum)
+        there = law.at(end.place)
+        at, chance = accepted(here, there, end.log_ratio, key_accept)
+        return HyperMoved(at, chance, end.evaluations, there, end.failed)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 
-from latentgp.extensions.chains.hyperparameters.base import (
-    HyperLaw,
-    HyperMove,
-    HyperMoved,
-    WarmupHistory,
-)
+from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.slice_sampling import slice_update
-from latentgp.typing import Array, HyperVector, RandomKey, Scalar
+from latentgp.typing import Array, RandomKey, Scalar
 
 _WIDTH = 3.0  # standard deviations
 
@@ -21,21 +14,11 @@ _WIDTH = 3.0  # standard deviations
 class HyperSlice(HyperMove):
     """Slice sampling along a random direction (Neal 2003): nothing is rejected."""
 
-    def step(
-        self,
-        law: HyperLaw,
-        vector: HyperVector,
-        here: tuple[Any, Any],
-        seen: WarmupHistory,
-        scale: Scalar,
-        key: RandomKey,
-    ) -> HyperMoved:
+    def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         def along(noise: Array) -> Array:
-            return law.density(vector + seen.root @ noise)[0]
+            return law.at(here.vector + law.seen.root @ noise).value
 
-        found = slice_update(along, jnp.zeros_like(vector), _WIDTH, key)
-        there = vector + seen.root @ found.vector
-        _, worked_out = law.density(there)
-        acceptance = found.accepted.astype(vector.dtype)
-        unknown = jnp.full((), jnp.nan, vector.dtype)
-        return HyperMoved(there, worked_out, acceptance, unknown, (there, worked_out))
+        found = slice_update(along, jnp.zeros_like(here.vector), _WIDTH, key)
+        there = law.at(here.vector + law.seen.root @ found.vector)
+        acceptance = found.accepted.astype(here.vector.dtype)
+        return HyperMoved(there, acceptance, jnp.full_like(acceptance, jnp.nan), there)
