@@ -330,7 +330,7 @@ class ByDensity(PseudoMarginal):
         eps = jax.random.normal(key_own, at.eps.shape, at.eps.dtype)
         return at._replace(eps=eps, others=self.others(eps, key_others))
 
-    def coordinates(self, target, vector, anchor, differentiable=False):
+    def coordinates(self, target, vector, differentiable=False):
         model, y = target.space.to_model(vector), target.data.y
         likelihood, whitening = model.likelihood, target.whitening(model)
 
@@ -451,7 +451,7 @@ def priors(inputs: int, of_variance: Gamma) -> dict[str, Gamma]:
 def chains_of(
     target: WhiteTarget, coupling: Any, latents: LatentMove, warmup: int, repeats: int = 1
 ) -> SweepSampler:
-    """Chains of random walks. Their couplings need no anchor."""
+    """Chains of random walks."""
     return SweepSampler(
         target,
         couplings=(coupling,),
@@ -460,7 +460,6 @@ def chains_of(
         repeats=1,
         warmup=jnp.asarray(warmup),
         chains=CHAINS,
-        anchor=jnp.zeros((len(target.data.y), 1)),
         fixed=None,
     )
 

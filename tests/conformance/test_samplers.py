@@ -142,8 +142,8 @@ def test_a_wrong_sampler_is_caught(wrong):
 class WithoutVolume(Sites):
     """A coupling that forgets how coordinates stretch with the hyper-parameters."""
 
-    def density(self, target, vector, held, anchor, differentiable):
-        value, there = super().density(target, vector, held, anchor, differentiable)
+    def density(self, target, vector, held, differentiable):
+        value, there = super().density(target, vector, held, differentiable)
         roots = jnp.diagonal(there.coordinates.root, axis1=1, axis2=2)
         return value - jnp.sum(jnp.log(roots)), there
 

@@ -95,7 +95,7 @@ class Gibbs(eqx.Module):
     ) -> GibbsState:
         """A state with hyper-parameters drawn around a centre, latents about the mode there."""
         key_start, key_f, key_rows = jax.random.split(key, 3)
-        target = WhiteTarget(self.space, self.representation, data, centre, None)
+        target = WhiteTarget(self.space, self.representation, data, centre)
         start = from_prior(target, key_start)
         vector = start.vector
         model = self.space.to_model(vector)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,10 +21,9 @@ from latentgp.extensions.chains.coordinates import (
 from latentgp.extensions.chains.couplings.base import Place, log_joint, no_others
 from latentgp.extensions.chains.loop import Sampler
 from latentgp.extensions.chains.target import Position, WhiteTarget
-from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.sites.augmentations import Automatic
 from latentgp.sites.copies import Copies
-from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, Scalar
 
 
 class JointPosition(NamedTuple):
@@ -55,26 +55,23 @@ class JointDensity(eqx.Module):
         copies: the rows repeated by their weights if the auxiliary variables of a scale mixture
             are part of it; else None.
         coupling: the coordinates of the latent functions.
-        anchor: where Newton's method starts, f at the rows.
         fixed: the coordinates where hyper-parameters are held; else None.
     """
 
     target: WhiteTarget
     copies: Copies | None
     coupling: Kind = eqx.field(static=True)
-    anchor: RowLatents
     fixed: Coordinates | None
 
     @classmethod
     def of(cls, target: WhiteTarget, copies: Copies | None = None, **settings: Any) -> Any:
         """With the mode under the space's model as the anchor."""
-        if settings["coupling"] == "whitened":
-            start = prior_mean(target.space.model, target.data)
-            return cls(target=target, copies=copies, anchor=start, fixed=None, **settings)
-        coordinates = coordinates_at_centre(target, settings["coupling"])
-        fixed = None if target.space.size else coordinates
-        anchor = coordinates.centre
-        return cls(target=target, copies=copies, anchor=anchor, fixed=fixed, **settings)
+        fixed = None
+        if settings["coupling"] != "whitened":
+            coordinates = coordinates_at_centre(target, settings["coupling"])
+            fixed = None if target.space.size else coordinates
+            target = dataclasses.replace(target, anchor=coordinates.centre)
+        return cls(target=target, copies=copies, fixed=fixed, **settings)
 
     def white(self, position: JointPosition) -> Position:
         """A position in white coefficients."""
@@ -94,8 +91,9 @@ class JointDensity(eqx.Module):
         if self.fixed is not None:
             return self.fixed
         model = self.target.space.to_model(vector)
+        target = self.target
         return coordinates_at(
-            self.target, model, self.coupling, self.anchor, differentiable=differentiable
+            target, model, self.coupling, target.anchor, differentiable=differentiable
         )
 
     def log_density(self, position: JointPosition) -> Scalar:

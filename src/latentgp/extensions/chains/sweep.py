@@ -83,7 +83,6 @@ class SweepSampler(Sampler):
         repeats: moves of latent functions a sweep.
         warmup: sweeps that adapt scales and the covariance of hyper-parameters.
         chains: that are run side by side, and tuned by what all have seen.
-        anchor: where Newton's method starts, f at the rows.
         fixed: the coordinates of all chains where hyper-parameters are held; else None.
         variances: that are drawn exactly, if any are.
     """
@@ -95,7 +94,6 @@ class SweepSampler(Sampler):
     repeats: int = eqx.field(static=True)
     warmup: Int[Array, ""]
     chains: int = eqx.field(static=True)
-    anchor: RowLatents
     fixed: Coordinates | None
     variances: ConjugateVariances | None = None
 
@@ -103,7 +101,8 @@ class SweepSampler(Sampler):
     def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":
         """With the mode under the space's model as the anchor."""
         coordinates = coordinates_at_centre(target, settings["couplings"][-1].kind)
-        sampler = cls(target, anchor=coordinates.centre, fixed=None, **settings)
+        target = dataclasses.replace(target, anchor=coordinates.centre)
+        sampler = cls(target, fixed=None, **settings)
         if target.space.size:
             return sampler
         fixed = _held(coordinates, target)
@@ -244,7 +243,7 @@ class SweepSampler(Sampler):
         return lambda eps: at.coordinates.residual(self.target, model, eps)
 
     def _coordinates(self, vector: HyperVector) -> Coordinates:
-        return self.couplings[-1].coordinates(self.target, vector, self.anchor)
+        return self.couplings[-1].coordinates(self.target, vector)
 
     def _place(self, state: SweepState) -> Place:
         """Where a chain is, with the coordinates that all share."""
@@ -276,13 +275,13 @@ class SweepSampler(Sampler):
         differentiates = self.hyperparameters.differentiates
 
         def density(vector: Array) -> tuple[Array, Place]:
-            return coupling.density(self.target, vector, held, self.anchor, differentiates)
+            return coupling.density(self.target, vector, held, differentiates)
 
         def information(vector: Array, there: Place) -> Information:
             fisher = coupling.information(self.target, there, held)
             return with_prior(self.target, vector, fisher)
 
-        here = coupling.here(self.target, at, held, self.anchor, differentiates)
+        here = coupling.here(self.target, at, held, differentiates)
         law = HyperLaw(density, information, own.seen)
         moved = self.hyperparameters.step(law, Theta(at.vector, *here), scale, key_move)
         place, last = self._attached(moved.at.worked_out), self.couplings[-1]

@@ -75,19 +75,21 @@ class WhiteTarget(Target):
         data: the rows, on the device; weights are powers of their likelihoods.
         centre: the unconstrained hyper-parameters of the space's model, shape (H,).
         fixed: the map to the rows where no hyper-parameter is free; else None.
+        anchor: where Newton's method for coordinates by sites starts, f at the rows.
     """
 
     space: ParameterSpace
     representation: Representation
     data: Data
     centre: HyperVector
-    fixed: Whitening | None
+    fixed: Whitening | None = None
+    anchor: RowLatents | None = None
 
     @classmethod
     def of(cls, space: ParameterSpace, representation: Representation, data: Data) -> "WhiteTarget":
         """With the map to the rows worked out once if the hyper-parameters are fixed."""
         centre = jnp.asarray(space.to_vector())
-        target = cls(space, representation, data, centre, None)
+        target = cls(space, representation, data, centre)
         if space.size:
             return target
         return dataclasses.replace(target, fixed=_whitening_at_rows(target))

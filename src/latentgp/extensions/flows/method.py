@@ -161,7 +161,8 @@ def _from_best_end(
     if density.coupling == "whitened":
         return density, there.white(jnp.zeros(shape, latents.dtype))
     fixed = None if density.fixed is None else there
-    return dataclasses.replace(density, anchor=there.centre, fixed=fixed), None
+    target = dataclasses.replace(density.target, anchor=there.centre)
+    return dataclasses.replace(density, target=target, fixed=fixed), None
 
 
 @Program

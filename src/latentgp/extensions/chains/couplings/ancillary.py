@@ -10,7 +10,7 @@ from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint
 from latentgp.extensions.chains.information import information_of_map
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.typing import Array, HyperVector, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 
 class Sites(Coupling):
@@ -25,21 +25,15 @@ class Sites(Coupling):
         return at
 
     def here(
-        self, target: WhiteTarget, at: Place, held: Place, anchor: RowLatents, differentiable: bool
+        self, target: WhiteTarget, at: Place, held: Place, differentiable: bool
     ) -> tuple[Scalar, Place]:
         return log_joint(target, at), at
 
     def density(
-        self,
-        target: WhiteTarget,
-        vector: HyperVector,
-        held: Place,
-        anchor: RowLatents,
-        differentiable: bool,
+        self, target: WhiteTarget, vector: HyperVector, held: Place, differentiable: bool
     ) -> tuple[Scalar, Place]:
-        there = Place(
-            vector, held.eps, self.coordinates(target, vector, anchor, differentiable), held.others
-        )
+        coordinates = self.coordinates(target, vector, differentiable)
+        there = Place(vector, held.eps, coordinates, held.others)
         return log_joint(target, there), there
 
 

@@ -15,7 +15,7 @@ from latentgp.extensions.chains.couplings.base import Coupling, Place
 from latentgp.extensions.chains.latents.base import Residual
 from latentgp.extensions.chains.latents.langevin import Langevin, ResidualGradient
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, Scalar
 
 
 class Runs(NamedTuple):
@@ -64,20 +64,15 @@ class Annealed(Coupling):
         return Runs(at._replace(eps=chosen, log_weights=log_weights), key_fresh)
 
     def here(
-        self, target: WhiteTarget, at: Place, held: Runs, anchor: RowLatents, differentiable: bool
+        self, target: WhiteTarget, at: Place, held: Runs, differentiable: bool
     ) -> tuple[Scalar, Place]:
         return self._value(target, held.at), held.at
 
     def density(
-        self,
-        target: WhiteTarget,
-        vector: HyperVector,
-        held: Runs,
-        anchor: RowLatents,
-        differentiable: bool,
+        self, target: WhiteTarget, vector: HyperVector, held: Runs, differentiable: bool
     ) -> tuple[Scalar, Place]:
         key_runs, key_choice = jax.random.split(held.key)
-        coordinates = self.coordinates(target, vector, anchor, differentiable)
+        coordinates = self.coordinates(target, vector, differentiable)
         there = held.at._replace(vector=vector, coordinates=coordinates)
         residual = self._residual(target, there)
         ends, log_weights = self._fresh(residual, there.eps, self.samples, key_runs)

@@ -15,7 +15,7 @@ from latentgp.extensions.chains.coordinates import Coordinates, Kind, coordinate
 from latentgp.extensions.chains.information import information_of_targets
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
-from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, HyperVector, RandomKey, Scalar
 
 
 class Place(NamedTuple):
@@ -60,19 +60,14 @@ class Coupling(eqx.Module):
         """Held coordinates, drawn from their law given the place where they are random."""
 
     def here(
-        self, target: WhiteTarget, at: Place, held: Any, anchor: RowLatents, differentiable: bool
+        self, target: WhiteTarget, at: Place, held: Any, differentiable: bool
     ) -> tuple[Scalar, Place]:
         """Value of `density` at the present hyper-parameters."""
-        return self.density(target, at.vector, held, anchor, differentiable)
+        return self.density(target, at.vector, held, differentiable)
 
     @abstractmethod
     def density(
-        self,
-        target: WhiteTarget,
-        vector: HyperVector,
-        held: Any,
-        anchor: RowLatents,
-        differentiable: bool,
+        self, target: WhiteTarget, vector: HyperVector, held: Any, differentiable: bool
     ) -> tuple[Scalar, Place]:
         """Log density of hyper-parameters given what is held, in nats, and the place there."""
 
@@ -84,15 +79,13 @@ class Coupling(eqx.Module):
         return information_of_targets(target, at.vector, at.coordinates.precision)
 
     def coordinates(
-        self,
-        target: WhiteTarget,
-        vector: HyperVector,
-        anchor: RowLatents,
-        differentiable: bool = False,
+        self, target: WhiteTarget, vector: HyperVector, differentiable: bool = False
     ) -> Coordinates:
         """The coordinates in which the latent functions move."""
         model = target.space.to_model(vector)
-        return coordinates_at(target, model, self.kind, anchor, differentiable=differentiable)
+        return coordinates_at(
+            target, model, self.kind, target.anchor, differentiable=differentiable
+        )
 
 
 def no_others(eps: Coefs) -> Float[Array, "0 Q M"]:

@@ -24,15 +24,10 @@ class Centred(Coupling):
         return information_of_latents(target, at.vector)
 
     def density(
-        self,
-        target: WhiteTarget,
-        vector: HyperVector,
-        held: RowLatents,
-        anchor: RowLatents,
-        differentiable: bool,
+        self, target: WhiteTarget, vector: HyperVector, held: RowLatents, differentiable: bool
     ) -> tuple[Scalar, Place]:
         model = target.space.to_model(vector)
-        coordinates = self.coordinates(target, vector, anchor, differentiable)
+        coordinates = self.coordinates(target, vector, differentiable)
         whitening = coordinates.whitening
         eps = whitening.white_of(held - prior_mean(model, target.data))
         value = target.space.log_prior(vector) + coordinates.log_likelihood(target, model, held)

@@ -38,11 +38,10 @@ class Surrogate(Coupling):
         target: WhiteTarget,
         vector: HyperVector,
         held: tuple[RowLatents, Coefs],
-        anchor: RowLatents,
         differentiable: bool,
     ) -> tuple[Scalar, Place]:
         surrogate, eta = held
-        white = self.coordinates(target, vector, anchor, differentiable)
+        white = self.coordinates(target, vector, differentiable)
         own = self._given(target, vector, white, surrogate)
         f = own.centre + own.shift(eta)
         noise = own.precision * (surrogate - f) ** 2 - jnp.log(own.precision)
