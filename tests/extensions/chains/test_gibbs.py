@@ -15,7 +15,7 @@ from numpyro.distributions import LogNormal, Normal
 
 import latentgp as lgp
 from classes import concrete_classes
-from latentgp.extensions.chains.gibbs import Gibbs, GibbsState
+from latentgp.extensions.chains.gibbs import GibbsSampler, GibbsState
 from latentgp.extensions.chains.joint import JointPosition
 from latentgp.extensions.chains.nuts import NUTSSampler
 from latentgp.extensions.chains.target import Position, WhiteTarget
@@ -45,7 +45,7 @@ class Sampler(NamedTuple):
     augmentation: Augmentation | None = None
     update: str | None = None  # of hyper-parameters; they are fixed without one
     representation: Representation = lgp.Dense()
-    kind: type[Gibbs] = Gibbs
+    kind: type[GibbsSampler] = GibbsSampler
     slow: tuple[int, ...] = ()  # rows updated more often
 
     @property
@@ -136,11 +136,22 @@ def geweke(sampler, length):
     centre = space.to_vector()
     spread = np.array([0.5 if "mean" in label else 0.3 for label, _ in space.entries()])
     rule = AugmentationRule(augmentation=sampler.augmentation)
-    algorithm = sampler.kind(
-        sampler.representation, rule, space, sampler.update or "slice", over_relaxation=0.3
-    )
     side = {name: jnp.full(len(ORIGIN), value) for name, value in (sampler.side or {}).items()}
     data = lgp.Data(PLACES, np.zeros(4)).to_device()
+
+    def seeing(y, ready=None):
+        return sampler.kind(
+            sampler.representation,
+            rule,
+            space,
+            data,
+            Copies(Rows(y, None, side), ORIGIN),
+            jnp.asarray(centre),
+            sampler.update or "slice",
+            over_relaxation=0.3,
+            known=ready,
+            slow=jnp.array(sampler.slow) if sampler.slow else None,
+        )
 
     def observe(vector, f, key):
         draw = space.to_model(vector).likelihood.sample
@@ -158,15 +169,13 @@ def geweke(sampler, length):
         key_sweep, key_y = jax.random.split(key)
         coefficients = (joint.f - space.to_model(joint.vector).mean(data.X)).T
         state = GibbsState(joint.vector, joint.f, coefficients, jnp.log(0.4))
-        copies = Copies(Rows(joint.y, None, side), ORIGIN)
-        slow = jnp.array(sampler.slow) if sampler.slow else None
-        state, _ = algorithm.step(state, data, copies, ready, 0.0, key_sweep, slow)
+        state, _ = seeing(joint.y, ready).sweep(state, key_sweep)
         joint = Joint(state.vector, state.f, observe(state.vector, state.f, key_y))
         return joint, figures(joint)
 
     @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
     def differences(key):
-        ready = None if sampler.update else algorithm._sampler(model, data, None)
+        ready = None if sampler.update else seeing(jnp.zeros(len(ORIGIN)))._sampler(model)
 
         def chain(key):
             key_prior, key_chain = jax.random.split(key)
@@ -198,20 +207,20 @@ def in_standard_errors(values):
     return np.mean(values, axis=0) / np.where(error > 0, error, 1.0)
 
 
-class PriorTwice(Gibbs):
+class PriorTwice(GibbsSampler):
     """Updates the likelihood's parameters with their prior counted twice."""
 
-    def _given_f(self, copies, f, vector):
-        return super()._given_f(copies, f, vector) + self.space.log_prior(vector)
+    def _given_f(self, f, vector):
+        return super()._given_f(f, vector) + self.space.log_prior(vector)
 
 
-class ForgetsTheConstants(Gibbs):
+class ForgetsTheConstants(GibbsSampler):
     """Updates kernel and mean as if the prior mean cost nothing."""
 
-    def _given_sites(self, data, sites, vector):
-        mean = self.space.to_model(vector).mean(data.X)
+    def _given_sites(self, sites, vector):
+        mean = self.space.to_model(vector).mean(self.data.X)
         about = sites.about(jnp.broadcast_to(mean, sites.linear.shape))
-        return super()._given_sites(data, sites, vector) - jnp.sum(about.log_constant)
+        return super()._given_sites(sites, vector) - jnp.sum(about.log_constant)
 
 
 @pytest.mark.usefixtures("x64")

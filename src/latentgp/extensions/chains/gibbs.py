@@ -56,14 +56,15 @@ class GibbsState(NamedTuple):
     log_scale: Scalar
 
 
-class GibbsInfo(NamedTuple):
-    """Information about a sweep: the acceptance rate of its accept-reject steps."""
+class GibbsChain(NamedTuple):
+    """A chain's state, and sums for `slowest_rows` over the second half of the warm-up."""
 
-    acceptance: Scalar
+    state: GibbsState
+    moments: Float[Array, "3 N Q"]
 
 
-class Gibbs(eqx.Module):
-    """The algorithm. With fixed hyper-parameters every step of it is an exact conditional.
+class GibbsSampler(Transition):
+    """Sweeps of a chain. With fixed hyper-parameters every step is an exact conditional.
 
     A sweep: likelihood parameters given f, auxiliary variables integrated out; then for each
     block of latents its auxiliary variables given f, kernel and mean parameters given the sites
@@ -76,61 +77,86 @@ class Gibbs(eqx.Module):
         representation: made ready for the rows.
         rule: gives the augmentation.
         space: the hyper-parameters; none are free if they are fixed.
+        data: the rows, on the device.
+        copies: the rows repeated by their weights.
+        centre: unconstrained hyper-parameters that chains start around, shape (H,).
         update: how they are updated.
         power: of the prior variance given the inducing variables: 0 is variational, 1 is FITC.
         over_relaxation: of the draws of latents, where they are not collapsed out before.
-        slow_rows: how many rows are updated more often.
+        known: sampler of the latents, if the hyper-parameters are fixed.
+        slow: rows of one copy that are updated more often, until the chains say which; None for
+            none.
+        adapt: how much the random walk's step size may change, 0 after the warm-up.
+        counts: whether moments are summed.
     """
 
     representation: Representation
     rule: AugmentationRule
     space: ParameterSpace
+    data: Data
+    copies: Copies
+    centre: HyperVector
     update: HyperUpdate = eqx.field(static=True, default="slice")
     power: float = eqx.field(static=True, default=0.0)
     over_relaxation: float = eqx.field(static=True, default=0.0)
-    slow_rows: int = eqx.field(static=True, default=0)
+    known: SiteSampler | None = None
+    slow: Int[Array, "slow"] | None = None
+    adapt: float = 0.0
+    counts: bool = False
 
-    def init(
-        self, data: Data, sampler: SiteSampler | None, centre: HyperVector, key: RandomKey
-    ) -> GibbsState:
+    @classmethod
+    def of(
+        cls,
+        representation: Representation,
+        rule: AugmentationRule,
+        space: ParameterSpace,
+        data: Data,
+        *,
+        slow_rows: int,
+        **settings: Any,
+    ) -> GibbsSampler:
+        """With the latents' sampler worked out once if the hyper-parameters are fixed.
+
+        Args:
+            representation: made ready for the rows.
+            rule: gives the augmentation.
+            space: the hyper-parameters.
+            data: the rows, on the device.
+            slow_rows: how many rows are updated more often.
+            settings: further ones.
+        """
+        copies, centre = copies_of(rows_of(data)), jnp.asarray(space.to_vector())
+        sampler = cls(representation, rule, space, data, copies, centre, **settings)
+        known = None if space.size else _known_sampler(sampler)
+        return dataclasses.replace(sampler, known=known, slow=sampler._first_slow_rows(slow_rows))
+
+    def init(self, key: RandomKey) -> GibbsChain:
         """A state with hyper-parameters drawn around a centre, latents about the mode there."""
         key_start, key_f, key_rows = jax.random.split(key, 3)
-        target = WhiteTarget(self.space, self.representation, data, centre)
+        target = WhiteTarget(self.space, self.representation, self.data, self.centre)
         start = from_prior(target, key_start)
         vector = start.vector
         model = self.space.to_model(vector)
-        sampler = self._sampler(model, data, sampler)
-        offset = prior_mean(model, data)
+        sampler, offset = self._sampler(model), prior_mean(model, self.data)
         everything = tuple(range(offset.shape[1]))
-        shape = (offset.shape[1], len(sampler.centres))
-        nothing = jnp.zeros(shape, offset.dtype)
+        nothing = jnp.zeros((offset.shape[1], len(sampler.centres)), offset.dtype)
         sites = starting_sites(target, start)
         coefficients = sampler.draw(sites, everything, key_f, nothing).coefficients
         f = offset + sampler.at_rows(coefficients, everything, key_rows)
         log_scale = jnp.log(jnp.asarray(_FIRST_SCALE, vector.dtype))
-        return GibbsState(vector, f, coefficients, log_scale)
+        state = GibbsState(vector, f, coefficients, log_scale)
+        return GibbsChain(state, jnp.zeros((3, *f.shape), f.dtype))
 
-    def step(
-        self,
-        state: GibbsState,
-        data: Data,
-        copies: Copies,
-        sampler: SiteSampler | None,
-        adapt: Any,
-        key: RandomKey,
-        slow: Int[Array, "slow"] | None = None,
-    ) -> tuple[GibbsState, GibbsInfo]:
-        """One sweep.
+    def step(self, state: GibbsChain, key: RandomKey) -> tuple[GibbsChain, dict[str, Array]]:
+        before, moments = state
+        after, acceptance = self.sweep(before, key)
+        new = jnp.stack([after.f, after.f**2, after.f * before.f])
+        moments = moments + jnp.where(self.counts, new, 0.0)
+        return GibbsChain(after, moments), {"acceptance_rate": acceptance}
 
-        Args:
-            state: where the chain is.
-            data: the rows.
-            copies: the rows repeated by their weights.
-            sampler: of the latents, if the hyper-parameters are fixed.
-            adapt: how much the random walk's step size may change, 0 after the warm-up.
-            key: random key.
-            slow: rows of one copy that are updated more often.
-        """
+    def sweep(self, state: GibbsState, key: RandomKey) -> tuple[GibbsState, Scalar]:
+        """One sweep, and the acceptance rate of its accept-reject steps."""
+        data, copies, slow = self.data, self.copies, self.slow
         likelihood = self.space.model.likelihood
         blocks = self.rule.blocks(likelihood)
         augmentation = self.rule.chosen(likelihood)
@@ -142,19 +168,18 @@ class Gibbs(eqx.Module):
         accepted: list[Any] = []
         vector, f, coefficients, log_scale = state
         if in_likelihood.any():
-            density = partial(self._given_f, copies, f)
+            density, number = partial(self._given_f, f), _CHEAP_MOVES
             vector = self._move(
-                density, vector, in_likelihood, _CHEAP_MOVES, log_scale, key_likelihood, accepted
+                density, vector, in_likelihood, number, log_scale, key_likelihood, accepted
             )
         if elsewhere.any() and self._holds_white(blocks):
-            density = partial(
-                self._given_white, data, copies, self._white(vector, data, coefficients)
-            )
-            moved = self._move(
+            white = self._white(vector, coefficients)
+            density = partial(self._given_white, white)
+            vector = self._move(
                 density, vector, elsewhere, _DEAR_MOVES, log_scale, key_white, accepted
             )
-            f, coefficients = self._carry(vector, moved, data, f, coefficients)
-            vector = moved
+            f, g = self._at_rows(white, vector)
+            coefficients = g.T
         for index, block in enumerate(blocks):
             key_w, key_hyper, key_draw, key_rows, key_slow = jax.random.split(
                 jax.random.fold_in(key, index), 5
@@ -164,34 +189,57 @@ class Gibbs(eqx.Module):
             w = augmented.draw(spread, key_w, block)
             sites = copies.gather(augmented.conditional_sites(w, spread, block), len(f))
             if collapsed:
-                density = partial(self._given_sites, data, sites)
+                density = partial(self._given_sites, sites)
                 vector = self._move(
                     density, vector, elsewhere, _DEAR_MOVES, log_scale, key_hyper, accepted
                 )
                 model = self.space.to_model(vector)
-            own = self._sampler(model, data, sampler)
+            own = self._sampler(model)
             offset = prior_mean(model, data)
             columns = jnp.asarray(block)
             about, start = sites.about(offset), coefficients[columns]
             result = own.draw(about, block, key_draw, start, over_relaxation, slow)
             drawn = result.coefficients
             if slow is not None and result.covariances is not None:
-                drawn = update_some_rows(
-                    augmentation.bind(model.likelihood, rows_at(copies, slow)),
-                    result,
-                    about,
-                    f,
-                    offset,
-                    slow,
-                    block,
-                    key_slow,
-                )
+                bound = augmentation.bind(model.likelihood, rows_at(copies, slow))
+                drawn = update_some_rows(bound, result, about, f, offset, slow, block, key_slow)
             g = own.at_rows(drawn, block, key_rows)
             f = f.at[:, columns].set(offset[:, columns] + g)
             coefficients = coefficients.at[columns].set(drawn)
         acceptance = jnp.mean(jnp.stack(accepted)) if accepted else jnp.ones((), f.dtype)
-        log_scale = log_scale + adapt * (acceptance - _TARGET_ACCEPTANCE)
-        return GibbsState(vector, f, coefficients, log_scale), GibbsInfo(acceptance)
+        log_scale = log_scale + self.adapt * (acceptance - _TARGET_ACCEPTANCE)
+        return GibbsState(vector, f, coefficients, log_scale), acceptance
+
+    def within_piece(
+        self, states: GibbsChain, piece: int, warmup: int, sweeps: int
+    ) -> GibbsSampler:
+        half, warming, slow = warmup // 2, piece < warmup, self.slow
+        seen = min(piece, warmup) - half  # pieces in the sums
+        if slow is not None and seen > 0:
+            moments = np.asarray(states.moments)
+            slow = jnp.asarray(slowest_rows(moments, seen * sweeps, self.copies, len(slow)))
+        adapt = 1 / (1 + piece) ** 0.5 if warming else 0.0
+        return dataclasses.replace(self, slow=slow, adapt=adapt, counts=half <= piece and warming)
+
+    def keys(self, key: RandomKey, thin: int) -> tuple[Key[Array, "T"], RandomKey]:
+        return jax.random.split(key, thin), key  # nothing is random in a draw
+
+    def record(self, state: GibbsChain, key: RandomKey, watched: Int[Array, "W"]) -> Draw:
+        vector, f, coefficients, _ = state.state
+        white = coefficients if self.known is not None else self._white(vector, coefficients)
+        return Draw(vector, white, f[watched])
+
+    def draw(self, record: Draw, watched: Int[Array, "W"]) -> Draw:
+        # One factor for all draws: their white coefficients at once.
+        known = self.known
+        return record if known is None else record._replace(white=known.white(record.white))
+
+    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
+        return {name: jnp.mean(values) for name, values in steps.items()}
+
+    def coefficients(self, state: GibbsChain) -> Coefficients:
+        own = self._sampler(self.space.to_model(state.state.vector))
+        return Coefficients(own.centres, own.jitter)
 
     @property
     def _coefficients(self) -> SamplesCoefficients:
@@ -201,19 +249,18 @@ class Gibbs(eqx.Module):
         """Whether kernel and mean parameters move with the white coefficients held."""
         return len(blocks) > 1 or not self.representation.traits.dense_factors
 
-    def first_slow_rows(self, copies: Copies, size: int) -> Int[Array, "slow"] | None:
+    def _first_slow_rows(self, most: int) -> Int[Array, "slow"] | None:
         """Rows to begin with as those updated more often; None where this does not pay.
 
         It does where rows may be outliers: scale mixtures, with one coefficient a row.
         """
         automatic = isinstance(self.rule.chosen(self.space.model.likelihood), Automatic)
-        single = np.flatnonzero(np.bincount(np.asarray(copies.origin), minlength=size) == 1)
-        few = single[: min(self.slow_rows, len(single) // 2)]
-        own = self.representation
-        dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
-        if not (automatic and few.size and dense):
-            return None
-        return jnp.asarray(few)
+        copied = np.bincount(np.asarray(self.copies.origin), minlength=self.data.size)
+        single = np.flatnonzero(copied == 1)
+        few = single[: min(most, len(single) // 2)]
+        traits = self.representation.traits
+        dense = traits.one_coefficient_a_row and traits.dense_factors
+        return jnp.asarray(few) if automatic and few.size and dense else None
 
     def _masks(self) -> tuple[np.ndarray, np.ndarray]:
         """Masks of the vector: entries that belong to the likelihood, and all others."""
@@ -245,128 +292,36 @@ class Gibbs(eqx.Module):
             accepted.append(count / number)
         return vector
 
-    def _given_f(self, copies: Copies, f: RowLatents, vector: HyperVector) -> Scalar:
-        likelihood, rows = self.space.to_model(vector).likelihood, copies.rows
-        terms = jax.vmap(likelihood.log_prob)(rows.y, copies.spread(f), dict(rows.side))
+    def _given_f(self, f: RowLatents, vector: HyperVector) -> Scalar:
+        likelihood, rows = self.space.to_model(vector).likelihood, self.copies.rows
+        terms = jax.vmap(likelihood.log_prob)(rows.y, self.copies.spread(f), dict(rows.side))
         return jnp.sum(terms) + self.space.log_prior(vector)
 
-    def _given_sites(self, data: Data, sites: GaussianSites, vector: HyperVector) -> Scalar:
+    def _given_sites(self, sites: GaussianSites, vector: HyperVector) -> Scalar:
         model = self.space.to_model(vector)
-        about = sites.about(prior_mean(model, data))
-        evidence = self.representation.condition(model.kernel, data.X, about).log_evidence
+        about = sites.about(prior_mean(model, self.data))
+        evidence = self.representation.condition(model.kernel, self.data.X, about).log_evidence
         return evidence + jnp.sum(about.log_constant) + self.space.log_prior(vector)
 
-    def _given_white(self, data: Data, copies: Copies, white: Coefs, vector: HyperVector) -> Scalar:
+    def _given_white(self, white: Coefs, vector: HyperVector) -> Scalar:
+        return self._given_f(self._at_rows(white, vector)[0], vector)
+
+    def _at_rows(self, white: Coefs, vector: HyperVector) -> tuple[RowLatents, RowLatents]:
+        """Latents at the rows by their white coefficients, and their zero-mean part."""
         model = self.space.to_model(vector)
-        g, _ = self._coefficients.whitening(model.kernel, data.X).conditional(white)
-        return self._given_f(copies, prior_mean(model, data) + g, vector)
+        g, _ = self._coefficients.whitening(model.kernel, self.data.X).conditional(white)
+        return prior_mean(model, self.data) + g, g
 
-    def _white(self, vector: HyperVector, data: Data, coefficients: Coefs) -> Coefs:
+    def _white(self, vector: HyperVector, coefficients: Coefs) -> Coefs:
         kernel = self.space.to_model(vector).kernel
-        return self._coefficients.sampler(kernel, data.X, self.power).white(coefficients)
+        return self._coefficients.sampler(kernel, self.data.X, self.power).white(coefficients)
 
-    def _carry(
-        self, old: HyperVector, new: HyperVector, data: Data, f: RowLatents, coefficients: Coefs
-    ) -> tuple[RowLatents, Coefs]:
-        """Latents of the same white coefficients under other hyper-parameters."""
-        model = self.space.to_model(new)
-        white = self._white(old, data, coefficients)
-        g, _ = self._coefficients.whitening(model.kernel, data.X).conditional(white)
-        return prior_mean(model, data) + g, g.T
-
-    def _sampler(self, model: LatentGP, data: Data, known: SiteSampler | None) -> SiteSampler:
-        if known is not None:
-            return known
-        return self._coefficients.sampler(model.kernel, data.X, self.power)
-
-
-class GibbsChain(NamedTuple):
-    """A chain's state, and sums for `slowest_rows` over the second half of the warm-up."""
-
-    state: GibbsState
-    moments: Float[Array, "3 N Q"]
-
-
-class GibbsSampler(Transition):
-    """Sweeps of a chain.
-
-    Args:
-        algorithm: what makes a sweep.
-        data: the rows, on the device.
-        copies: the rows repeated by their weights.
-        known: sampler of the latents, if the hyper-parameters are fixed.
-        centre: unconstrained hyper-parameters that chains start around, shape (H,).
-        slow: rows that are updated more often, until the chains say which; None for none.
-        adapt: how much the random walk's step size may change.
-        counts: whether moments are summed.
-    """
-
-    algorithm: Gibbs
-    data: Data
-    copies: Copies
-    known: SiteSampler | None
-    centre: HyperVector
-    slow: Int[Array, "slow"] | None
-    adapt: float = 0.0
-    counts: bool = False
-
-    @classmethod
-    def of(cls, algorithm: Gibbs, data: Data) -> GibbsSampler:
-        """With the latents' sampler worked out once if the hyper-parameters are fixed."""
-        copies = copies_of(rows_of(data))
-        known = None if algorithm.space.size else _known_sampler(algorithm, data)
-        centre = jnp.asarray(algorithm.space.to_vector())
-        slow = algorithm.first_slow_rows(copies, data.size)
-        return cls(algorithm, data, copies, known, centre, slow)
-
-    def init(self, key: RandomKey) -> GibbsChain:
-        state = self.algorithm.init(self.data, self.known, self.centre, key)
-        return GibbsChain(state, jnp.zeros((3, *state.f.shape), state.f.dtype))
-
-    def step(self, state: GibbsChain, key: RandomKey) -> tuple[GibbsChain, dict[str, Array]]:
-        before, moments = state
-        after, info = self.algorithm.step(
-            before, self.data, self.copies, self.known, self.adapt, key, self.slow
-        )
-        new = jnp.stack([after.f, after.f**2, after.f * before.f])
-        moments = moments + jnp.where(self.counts, new, 0.0)
-        return GibbsChain(after, moments), {"acceptance_rate": info.acceptance}
-
-    def within_piece(
-        self, states: GibbsChain, piece: int, warmup: int, sweeps: int
-    ) -> GibbsSampler:
-        half, warming, slow = warmup // 2, piece < warmup, self.slow
-        seen = min(piece, warmup) - half  # pieces in the sums
-        if slow is not None and seen > 0:
-            moments = np.asarray(states.moments)
-            slow = jnp.asarray(slowest_rows(moments, seen * sweeps, self.copies, len(slow)))
-        adapt = 1 / (1 + piece) ** 0.5 if warming else 0.0
-        return dataclasses.replace(self, slow=slow, adapt=adapt, counts=half <= piece and warming)
-
-    def keys(self, key: RandomKey, thin: int) -> tuple[Key[Array, "T"], RandomKey]:
-        return jax.random.split(key, thin), key  # nothing is random in a draw
-
-    def record(self, state: GibbsChain, key: RandomKey, watched: Int[Array, "W"]) -> Draw:
-        own = state.state
-        coefficients = own.coefficients
-        if self.known is None:
-            coefficients = self.algorithm._white(own.vector, self.data, coefficients)
-        return Draw(own.vector, coefficients, own.f[watched])
-
-    def draw(self, record: Draw, watched: Int[Array, "W"]) -> Draw:
-        # One factor for all draws: their white coefficients at once.
-        known = self.known
-        return record if known is None else record._replace(white=known.white(record.white))
-
-    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-        return {name: jnp.mean(values) for name, values in steps.items()}
-
-    def coefficients(self, state: GibbsChain) -> Coefficients:
-        model = self.algorithm.space.to_model(state.state.vector)
-        own = self.algorithm._sampler(model, self.data, self.known)
-        return Coefficients(own.centres, own.jitter)
+    def _sampler(self, model: LatentGP) -> SiteSampler:
+        if self.known is not None:
+            return self.known
+        return self._coefficients.sampler(model.kernel, self.data.X, self.power)
 
 
 @Program
-def _known_sampler(algorithm: Gibbs, data: Data) -> SiteSampler:
-    return algorithm._sampler(algorithm.space.model, data, None)
+def _known_sampler(sampler: GibbsSampler) -> SiteSampler:
+    return sampler._sampler(sampler.space.model)

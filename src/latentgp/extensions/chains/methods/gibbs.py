@@ -7,7 +7,7 @@ from typing import ClassVar
 import equinox as eqx
 
 from latentgp.errors import InputError, check_ranges
-from latentgp.extensions.chains.gibbs import Gibbs, GibbsSampler, HyperUpdate
+from latentgp.extensions.chains.gibbs import GibbsSampler, HyperUpdate
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
@@ -87,16 +87,16 @@ class GibbsSampling(SamplingMethod):
     def transition(
         self, representation: Representation, space: ParameterSpace, data: Data
     ) -> GibbsSampler:
-        algorithm = Gibbs(
+        return GibbsSampler.of(
             representation,
             AugmentationRule(augmentation=self.augmentation),
             space,
-            self.hyperparameters,
-            self.power,
-            self.over_relaxation,
-            self.slow_rows,
+            data,
+            slow_rows=self.slow_rows,
+            update=self.hyperparameters,
+            power=self.power,
+            over_relaxation=self.over_relaxation,
         )
-        return GibbsSampler.of(algorithm, data)
 
     def starting_method(self) -> SiteMethod:
         return AugmentedVI(self.representation, self.augmentation)
