@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,18 +26,23 @@ class AuxiliaryGradient(LatentMove):
     varies coordinates are drawn anew, and delta is a variance of f. With coupling="whitened" F F'
     is the prior covariance, as published. One eigendecomposition a sweep, or one in all where
     hyper-parameters are held.
+
+    Args:
+        values: eigenvalues, shape (Q, M); set by `within`.
+        vectors: eigenvectors in columns, shape (Q, M, M); set by `within`.
     """
 
     target_acceptance: ClassVar[float | None] = 0.57
 
-    def within(
-        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
-    ) -> "LatentMove":
+    values: Coefs | None = None
+    vectors: Float[Array, "Q M M"] | None = None
+
+    def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         assert isinstance(coordinates, DenseCoordinates)
         values, vectors = vmap_latents(
             lambda factor: eigenvectors(factor.T @ factor), coordinates.factor
         )
-        return _Along(jnp.maximum(values, 0.0), vectors)
+        return AuxiliaryGradient(jnp.maximum(values, 0.0), vectors)
 
     def init(self, residual: Residual, eps: Coefs) -> ResidualGradient:
         return ResidualGradient(eps, *jax.value_and_grad(residual)(eps))
@@ -45,30 +50,9 @@ class AuxiliaryGradient(LatentMove):
     def step(
         self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualGradient, Info]:
-        raise NotImplementedError("AuxiliaryGradient moves within coordinates, see `within`.")
-
-
-class _Along(AuxiliaryGradient):
-    """The moves along eigenvectors.
-
-    Attributes:
-        values: eigenvalues, shape (Q, M).
-        vectors: eigenvectors in columns, shape (Q, M, M).
-    """
-
-    values: Coefs
-    vectors: Float[Array, "Q M M"]
-
-    def within(
-        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
-    ) -> "LatentMove":
-        return self
-
-    def step(
-        self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey
-    ) -> tuple[ResidualGradient, Info]:
+        values: Any = self.values
         key_noise, key_accept = jax.random.split(key)
-        beta = 2 * self.values / (2 * self.values + scale)
+        beta = 2 * values / (2 * values + scale)
         noise = jax.random.normal(key_noise, beta.shape, beta.dtype)
 
         def rotated(eps: Coefs) -> Coefs:
