@@ -52,7 +52,7 @@ from sklearn.svm import SVC
 import latentgp as lgp
 from common import COLORS, STYLES, Report, figure, load, paired, parser, standardised, tidy
 from latentgp import metrics
-from latentgp.extensions.chains.coordinates import Coordinates, coordinates_of_sites
+from latentgp.extensions.chains.coordinates import Coordinates, ModelAtRows, coordinates_of_sites
 from latentgp.extensions.chains.couplings.ancillary import Whitened
 from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
 from latentgp.extensions.chains.couplings.surrogate import Surrogate
@@ -343,7 +343,7 @@ class ByDensity(PseudoMarginal):
 
         found = sites_of(whitening.features[0], log_mass, log_likelihood, self.by_moments)
         columns = found.linear[:, None], found.precision[:, None]
-        own = coordinates_of_sites(target, model, whitening, *columns)
+        own = coordinates_of_sites(ModelAtRows.of(target, model), *columns)
         known = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
         known["factorisations"] = own.factorisations + found.updates
         known["log_evidence"] = jnp.where(self.gaussian, found.log_evidence, own.log_evidence)

@@ -8,10 +8,10 @@ from tests.support.white_targets import MODELS, X, log_density, target_of
 
 import latentgp as lgp
 from latentgp.extensions.chains.coordinates import (
+    ModelAtRows,
     _mode,
     coordinates_at,
     coordinates_of_sites,
-    sites_at,
 )
 from slow import slow_parameters
 
@@ -27,8 +27,7 @@ def test_the_density_is_that_of_the_white_coefficients(x64, name, inducing, site
     if sites == "any":
         rng = np.random.default_rng(0)
         linear, precision = rng.normal(size=anchor.shape), rng.gamma(1.0, size=anchor.shape)
-        whitening = target.whitening(model)
-        coordinates = coordinates_of_sites(target, model, whitening, linear, precision)
+        coordinates = coordinates_of_sites(ModelAtRows.of(target, model), linear, precision)
     else:
         kind = "sites" if sites == "laplace" else "whitened"
         coordinates = coordinates_at(target, model, kind, anchor)
@@ -68,15 +67,10 @@ def test_one_variational_update_from_the_mode_leaves_less_to_the_residual(x64):
     def spread(coordinates):
         return float(jnp.std(jax.vmap(lambda e: coordinates.residual(target, model, e))(eps)))
 
-    whitening, offset = target.whitening(model), jnp.zeros((7, 1))
-    mode = _mode(target, model, whitening, offset, jnp.full((7, 1), 3.0)).mode
-    np.testing.assert_allclose(
-        mode, _mode(target, model, whitening, offset, jnp.full((7, 1), -1.0)).mode, atol=1e-8
-    )
-    sites = sites_at(target, model, whitening, offset, mode)
-    assert spread(coordinates) < 0.6 * spread(
-        coordinates_of_sites(target, model, whitening, *sites)
-    )
+    at = ModelAtRows.of(target, model)
+    mode = _mode(at, jnp.full((7, 1), 3.0)).mode
+    np.testing.assert_allclose(mode, _mode(at, jnp.full((7, 1), -1.0)).mode, atol=1e-8)
+    assert spread(coordinates) < 0.6 * spread(coordinates_of_sites(at, *at.sites(mode)))
 
 
 @pytest.mark.parametrize("name", ["poisson", "student", "gaussian"])

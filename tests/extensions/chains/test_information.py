@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support.white_targets import target_of
 
-from latentgp.extensions.chains.coordinates import sites_at
+from latentgp.extensions.chains.coordinates import ModelAtRows
 from latentgp.extensions.chains.information import (
     information_of_latents,
     information_of_map,
@@ -79,8 +79,7 @@ def test_of_the_map(x64, inducing):
         return target.conditional(target.space.to_model(vector), white).mean
 
     model = target.space.to_model(vector)
-    whitening, offset = target.whitening(model), prior_mean(model, target.data)
-    _, precision = sites_at(target, model, whitening, offset, f(vector))
+    _, precision = ModelAtRows.of(target, model).sites(f(vector))
     slope = jax.jacrev(f)(vector)[:, 0]
     expected = slope.T @ (precision * slope)
     np.testing.assert_allclose(information_of_map(target, vector, white), expected, rtol=1e-7)

@@ -30,7 +30,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +48,7 @@ from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.protocols import coefficients_of
-from latentgp.representations.whitening import DenseWhitening, Whitening, WhiteningBySolves
+from latentgp.representations.whitening import DenseWhitening, WhiteningBySolves
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import prior_mean
 from latentgp.sites.gaussian import GaussianSites
@@ -66,6 +65,78 @@ _DECREMENT = 1e-7  # nats that another Newton step would gain
 _SHORTER, _SHORTEST = 0.25, 1e-13  # shares of a Newton step, tried in turn
 _ARRIVED = 1e-3  # nats that another step would gain, where a mode was met
 _GAIN = 0.1  # share of the decrement that a share of a step must gain of its own
+
+
+_Sites = tuple[RowLatents, RowLatents]  # linear terms and precisions
+
+
+class ModelAtRows(NamedTuple):
+    """A model at the rows of a target.
+
+    Attributes:
+        target: rows and representation.
+        model: with the hyper-parameters.
+        whitening: under them.
+        offset: prior mean of f.
+        blur: variances that the likelihood is expected over, if it has kinks.
+    """
+
+    target: WhiteTarget
+    model: LatentGP
+    whitening: Any
+    offset: RowLatents
+    blur: RowLatents | None = None
+
+    @classmethod
+    def of(cls, target: WhiteTarget, model: LatentGP) -> "ModelAtRows":
+        """With the map to the rows worked out."""
+        return cls(target, model, target.whitening(model), prior_mean(model, target.data))
+
+    def held(self) -> "ModelAtRows":
+        """Without derivatives in the model."""
+        _, *known, blur = self
+        return ModelAtRows(self.target, *jax.lax.stop_gradient(known), blur)
+
+    def log_likelihood(self, f: RowLatents) -> Scalar:
+        """Log p(y | f), or its expectation over what the coefficients leave open, in nats."""
+        variance = jnp.broadcast_to(self.whitening.residual.T, f.shape)
+        return self.target.log_likelihood_of(self.model, Marginals(f, variance))
+
+    def height(self, g: RowLatents, norm: Scalar) -> Scalar:
+        """Log density of g whose white coefficients have a squared norm, up to a constant."""
+        f = self.offset + g
+        if self.blur is None:
+            value = self.log_likelihood(f)
+        else:
+            value = self.target.expected_log_likelihood(self.model, Marginals(f, self.blur))
+        value = value - 0.5 * norm
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+    def sites(self, f: RowLatents) -> _Sites:
+        """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset.
+
+        With a `blur` those of its expectation over f of these variances.
+        """
+        if self.blur is not None:
+            slope, precision = self.expected_slopes(Marginals(f, self.blur))
+            return slope + precision * (f - self.offset), precision
+        slope, bend = jax.linearize(jax.grad(self.log_likelihood), f)
+        # Rows do not depend on each other, so one direction a latent function gives the diagonal.
+        columns = jnp.eye(f.shape[1], dtype=f.dtype)
+        curvature = sum(bend(jnp.broadcast_to(column, f.shape)) * column for column in columns)
+        precision = jnp.maximum(-jnp.asarray(curvature), 0.0)
+        return slope + precision * (f - self.offset), precision
+
+    def expected_slopes(self, marginals: Marginals) -> _Sites:
+        """Slope and curvature of E log p(y | f) in the mean of f, the latter not below zero."""
+        expected = partial(self.target.expected_log_likelihood, self.model)
+        slopes = jax.grad(expected)(marginals)
+        return slopes.mean, jnp.maximum(-2 * slopes.variance, 0.0)
+
+    def prior_variances(self) -> RowLatents:
+        """Prior variances of f."""
+        own = latent_diagonals(self.model.kernel, self.target.data.X).T
+        return jnp.broadcast_to(own, self.offset.shape)
 
 
 def coordinates_at(
@@ -92,136 +163,103 @@ def coordinates_at(
             at the mode they are those of the implicit function theorem, exactly so for one latent
             function, as sites leave out what ties those of a row.
     """
-    whitening, offset = target.whitening(model), prior_mean(model, target.data)
+    at = ModelAtRows.of(target, model)
     if coupling == "whitened":
-        return _prior_coordinates(target, model, whitening, offset)
-    held = jax.lax.stop_gradient((model, whitening, offset))
+        return _prior_coordinates(at)
     if coupling == "partial":
         zero = jnp.zeros((), anchor.dtype)
-        about = _Mode(model, whitening, offset, anchor, _blur(target, *held), zero, zero)
-        return _around(target, about)
-    found = _mode(target, *held, anchor)
-    about = found._replace(model=model, whitening=whitening, offset=offset)
-    if differentiable and isinstance(whitening, DenseWhitening):
-        further = offset + _condition(whitening, *_sites_about(target, about))[0]
+        return _around(_Mode(at._replace(blur=_prior_blur(at.held())), anchor, zero, zero))
+    found = _mode(at.held(), anchor)
+    about = found._replace(at=at._replace(blur=found.at.blur))
+    if differentiable and isinstance(at.whitening, DenseWhitening):
+        further = at.offset + _condition(at.whitening, *about.sites)[0]
         about = about._replace(mode=further, steps=about.steps + 1)
-    return _around(target, about)
+    return _around(about)
 
 
 class _Mode(NamedTuple):
     """Mode of p(f | y) under a model.
 
     Attributes:
-        model: with the hyper-parameters.
-        whitening: under them.
-        offset: prior mean of f.
+        at: the model.
         mode: of f, shape (N, Q).
-        blur: variances that the likelihood is expected over there, if it has kinks.
         decrement: nats that another Newton step would gain.
         steps: how many were made.
     """
 
-    model: LatentGP
-    whitening: Any
-    offset: RowLatents
+    at: ModelAtRows
     mode: RowLatents
-    blur: RowLatents | None
     decrement: Scalar
     steps: Scalar
 
+    @property
+    def sites(self) -> _Sites:
+        """Sites at the mode."""
+        return self.at.sites(self.mode)
 
-def _sites_about(target: WhiteTarget, about: _Mode) -> tuple[RowLatents, RowLatents]:
-    model, whitening, offset, mode, blur, *_ = about
-    return sites_at(target, model, whitening, offset, mode, blur)
 
-
-def _around(target: WhiteTarget, about: _Mode) -> Coordinates:
+def _around(about: _Mode) -> Coordinates:
     """Coordinates by the sites that are made at a mode."""
-    model, whitening, offset, *_ = about
-    linear, precision = _sites_about(target, about)
-    if isinstance(whitening, WhiteningBySolves):
-        found = _sparse_coordinates(target, model, whitening, linear, precision)
+    at, sites = about.at, about.sites
+    if isinstance(at.whitening, WhiteningBySolves):
+        found = _sparse_coordinates(at, *sites)
         return dataclasses.replace(found, decrement=about.decrement)
-    assert isinstance(whitening, DenseWhitening)
-    linear, precision = _expected_sites(target, model, whitening, offset, linear, precision)
-    found = coordinates_of_sites(target, model, whitening, linear, precision)
+    found = coordinates_of_sites(at, *_expected_sites(at, *sites))
     made = found.factorisations + about.steps + 1
     return dataclasses.replace(found, decrement=about.decrement, factorisations=made)
 
 
-def _prior_coordinates(
-    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: RowLatents
-) -> Coordinates:
+def _prior_coordinates(at: ModelAtRows) -> Coordinates:
     """Prior white coordinates: what `coordinates_of_sites` gives for none, without its work."""
+    whitening, offset = at.whitening, at.offset
     zeros, zero = jnp.zeros_like(offset), jnp.zeros((), offset.dtype)
+    value = at.log_likelihood(offset)
     if not isinstance(whitening, DenseWhitening):
-        found = WhiteCoordinates(whitening, offset, zeros, zero, zero, zero + 1)
-        value = found.log_likelihood(target, model, offset)
-        return dataclasses.replace(found, log_evidence=value)
+        return WhiteCoordinates(whitening, offset, zeros, value, zero, zero + 1)
     factor = jnp.swapaxes(whitening.features, 1, 2)
-    latents = offset.shape[1], *factor.shape[1:]
-    factor = jnp.broadcast_to(factor, latents)
+    factor = jnp.broadcast_to(factor, (offset.shape[1], *factor.shape[1:]))
     root = jnp.broadcast_to(whitening.lower, (len(factor), *whitening.lower.shape[1:]))
-    found = DenseCoordinates(whitening, offset, factor, root, zeros, zeros, zero, zero, zero + 1)
-    value = found.log_likelihood(target, model, offset)
-    return dataclasses.replace(found, log_evidence=value)
+    return DenseCoordinates(whitening, offset, factor, root, zeros, zeros, value, zero, zero + 1)
 
 
 def coordinates_of_sites(
-    target: WhiteTarget,
-    model: LatentGP,
-    whitening: DenseWhitening,
-    linear: RowLatents,
-    precision: RowLatents,
+    at: ModelAtRows, linear: RowLatents, precision: RowLatents
 ) -> DenseCoordinates:
     """Coordinates by given sites, functions of g."""
+    whitening: DenseWhitening = at.whitening
     g, precision_root = _condition(whitening, linear, precision)
     slope = linear - precision * g
 
     def factors(lower, features, precision_root):
         half = solve_lower(precision_root, lower.T)
         root = lower_cholesky(half.T @ half)
-        if target.representation.traits.one_coefficient_a_row:  # A' = L
+        if at.target.representation.traits.one_coefficient_a_row:  # A' = L
             return root, root
         return root, features.T @ solve_lower(lower, root)
 
     root, factor = vmap_latents(factors, whitening.lower, whitening.features, precision_root)
-    zero = jnp.zeros((), g.dtype)
-    centre = prior_mean(model, target.data) + g
-    found = DenseCoordinates(
-        whitening, centre, factor, root, slope, precision, zero, zero, zero + 3
-    )
+    zero, centre = jnp.zeros((), g.dtype), at.offset + g
     log_root = jnp.sum(jnp.log(jnp.diagonal(precision_root, axis1=1, axis2=2)))
-    value = found.log_likelihood(target, model, found.centre) - 0.5 * jnp.sum(slope * g) - log_root
-    return eqx.tree_at(lambda c: c.log_evidence, found, value)
+    value = at.log_likelihood(centre) - 0.5 * jnp.sum(slope * g) - log_root
+    return DenseCoordinates(
+        whitening, centre, factor, root, slope, precision, value, zero, zero + 3
+    )
 
 
 def _sparse_coordinates(
-    target: WhiteTarget,
-    model: LatentGP,
-    whitening: WhiteningBySolves,
-    linear: RowLatents,
-    precision: RowLatents,
+    at: ModelAtRows, linear: RowLatents, precision: RowLatents
 ) -> SparseCoordinates:
     """Coordinates by sparse roots, given sites as functions of g."""
+    whitening: WhiteningBySolves = at.whitening
     root, g = whitening.posterior(linear, precision, _ROUGHLY)
-    centre, zero = prior_mean(model, target.data) + g, jnp.zeros((), g.dtype)
+    centre, zero = at.offset + g, jnp.zeros((), g.dtype)
     white, latents = whitening.white_of(g), g.shape[1]
-    found = SparseCoordinates(
-        whitening=whitening,
-        centre=centre,
-        root=root,
-        white_centre=white,
-        at_centre=zero,
-        precision=precision,
-        log_evidence=zero,
-        decrement=zero,
-        factorisations=zero + 2,
-    )
-    at_centre = found.log_likelihood(target, model, centre)
+    at_centre = at.log_likelihood(centre)
     value = at_centre - 0.5 * jnp.sum(white**2)
     value = value + root.log_determinant(latents) - whitening.log_determinant(latents)
-    return dataclasses.replace(found, at_centre=at_centre, log_evidence=value)
+    return SparseCoordinates(
+        whitening, centre, root, white, at_centre, precision, value, zero, zero + 2
+    )
 
 
 def _condition(
@@ -239,35 +277,20 @@ def _condition(
     return g.T, root
 
 
-def _conditioning(
-    target: WhiteTarget, model: LatentGP, whitening: Whitening
-) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _conditioning(at: ModelAtRows) -> Callable[[Array, Array], tuple[Array, Array]]:
     """The function from sites to the mean of g and alpha, by the smaller of two factors."""
-    if isinstance(whitening, WhiteningBySolves):
+    whitening = at.whitening
 
-        def by_solves(linear: Array, precision: Array) -> tuple[Array, Array]:
-            _, g = whitening.posterior(linear, precision, _CLOSELY)
-            return g, linear - precision * g
-
-        return by_solves
-    if not isinstance(whitening, DenseWhitening):
-
-        def by_representation(linear: Array, precision: Array) -> tuple[Array, Array]:
-            own, X = target.representation, target.data.X
-            sites = GaussianSites(linear, precision, jnp.zeros_like(linear[:, 0]))
-            g, _ = own.marginals_at_rows(own.condition(model.kernel, X, sites), X)
-            return g, linear - precision * g
-
-        return by_representation
-    features = whitening.features
-    if features.shape[1] < features.shape[2]:
-
-        def by_coefficients(linear: Array, precision: Array) -> tuple[Array, Array]:
+    def by_coefficients(linear: Array, precision: Array) -> tuple[Array, Array]:
+        if isinstance(whitening, DenseWhitening):
             g, _ = _condition(whitening, linear, precision)
-            return g, linear - precision * g
-
-        return by_coefficients
-    grams = vmap_latents(lambda features: features.T @ features, features)
+        elif isinstance(whitening, WhiteningBySolves):
+            _, g = whitening.posterior(linear, precision, _CLOSELY)
+        else:
+            own, X = at.target.representation, at.target.data.X
+            sites = GaussianSites(linear, precision, jnp.zeros_like(linear[:, 0]))
+            g, _ = own.marginals_at_rows(own.condition(at.model.kernel, X, sites), X)
+        return g, linear - precision * g
 
     def by_rows(linear: Array, precision: Array) -> tuple[Array, Array]:
         """Through B = I + W^1/2 K W^1/2 (Rasmussen & Williams 2006, Alg. 3.1)."""
@@ -283,53 +306,22 @@ def _conditioning(
         g, slope = vmap_latents(condition, grams, linear.T, precision.T)
         return g.T, slope.T
 
-    return by_rows
+    if isinstance(whitening, DenseWhitening):
+        features = whitening.features
+        if features.shape[1] >= features.shape[2]:
+            grams = vmap_latents(lambda features: features.T @ features, features)
+            return by_rows
+    return by_coefficients
 
 
-def sites_at(
-    target: WhiteTarget,
-    model: LatentGP,
-    whitening: Whitening,
-    offset: RowLatents,
-    f: RowLatents,
-    blur: RowLatents | None = None,
-) -> tuple[RowLatents, RowLatents]:
-    """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset.
-
-    With a `blur` those of its expectation over f of these variances.
-    """
-    if blur is not None:
-        slope, precision = _expected_slopes(target, model, Marginals(f, blur))
-        return slope + precision * (f - offset), precision
-    variance = jnp.broadcast_to(whitening.residual.T, f.shape)
-
-    def slope_of(f: RowLatents) -> RowLatents:
-        return jax.grad(lambda f: target.log_likelihood_of(model, Marginals(f, variance)))(f)
-
-    slope, bend = jax.linearize(slope_of, f)
-    # Rows do not depend on each other, so one direction a latent function gives the diagonal.
-    columns = jnp.eye(f.shape[1], dtype=f.dtype)
-    curvature = sum(bend(jnp.broadcast_to(column, f.shape)) * column for column in columns)
-    precision = jnp.maximum(-jnp.asarray(curvature), 0.0)
-    return slope + precision * (f - offset), precision
-
-
-def _expected_sites(
-    target: WhiteTarget,
-    model: LatentGP,
-    whitening: DenseWhitening,
-    offset: RowLatents,
-    linear: RowLatents,
-    precision: RowLatents,
-) -> tuple[RowLatents, RowLatents]:
+def _expected_sites(at: ModelAtRows, linear: RowLatents, precision: RowLatents) -> _Sites:
     """One variational update of sites: slope and curvature expected under their posterior.
 
     Its variance v is shrunk to 2 v / (v + 2), in units of a logit or a log rate squared: sites of
     the whole of a wide posterior are narrower than its tails, where a chain would stay.
     """
-    g, variances = _posterior(target, model, whitening, linear, precision)
-    marginals = Marginals(offset + g, variances)
-    expected_slope, expected = _expected_slopes(target, model, marginals)
+    g, variances = _posterior(at, linear, precision)
+    expected_slope, expected = at.expected_slopes(Marginals(at.offset + g, variances))
     known = jnp.isfinite(expected_slope) & jnp.isfinite(expected)  # else the row's sites stay
     slope = jnp.where(known, expected_slope, linear - precision * g)
     precision = jnp.where(known, expected, precision)
@@ -337,20 +329,16 @@ def _expected_sites(
 
 
 def _posterior(
-    target: WhiteTarget,
-    model: LatentGP,
-    whitening: DenseWhitening,
-    linear: RowLatents,
-    precision: RowLatents,
+    at: ModelAtRows, linear: RowLatents, precision: RowLatents
 ) -> tuple[RowLatents, RowLatents]:
     """Mean of g and variances of f that expectations are taken over, given sites."""
-    g, root = _condition(whitening, linear, precision)
+    g, root = _condition(at.whitening, linear, precision)
 
     def variance(features, root):
         return jnp.sum(solve_lower(root, features) ** 2, axis=0)
 
-    variances = vmap_latents(variance, whitening.features, root).T + whitening.residual.T
-    return g, _shrunk(model, variances)
+    variances = vmap_latents(variance, at.whitening.features, root).T + at.whitening.residual.T
+    return g, _shrunk(at.model, variances)
 
 
 def _shrunk(model: LatentGP, variances: RowLatents) -> RowLatents:
@@ -360,133 +348,85 @@ def _shrunk(model: LatentGP, variances: RowLatents) -> RowLatents:
     return jnp.where(unitless, shrunk, variances)
 
 
-def _expected_slopes(
-    target: WhiteTarget, model: LatentGP, marginals: Marginals
-) -> tuple[RowLatents, RowLatents]:
-    """Slope and curvature of E log p(y | f) in the mean of f, the latter not below zero."""
-    slopes = jax.grad(lambda marginals: target.expected_log_likelihood(model, marginals))(marginals)
-    return slopes.mean, jnp.maximum(-2 * slopes.variance, 0.0)
-
-
-def _blur(
-    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: RowLatents
-) -> RowLatents | None:
+def _prior_blur(at: ModelAtRows) -> RowLatents | None:
     """Variances of the prior over which a likelihood with kinks is expected; None without any."""
-    if model.likelihood.is_smooth or not model.likelihood.is_continuous:
+    likelihood = at.model.likelihood
+    if likelihood.is_smooth or not likelihood.is_continuous:
         return None
-    prior = latent_diagonals(model.kernel, target.data.X).T
-    return _shrunk(model, jnp.broadcast_to(prior, offset.shape))
+    return _shrunk(at.model, at.prior_variances())
 
 
-def _mode(
-    target: WhiteTarget,
-    model: LatentGP,
-    whitening: Whitening,
-    offset: RowLatents,
-    anchor: RowLatents,
-) -> _Mode:
+def _mode(at: ModelAtRows, anchor: RowLatents) -> _Mode:
     """Mode of p(f | y) from an anchor."""
-    zero, blur = jnp.zeros_like(offset), _blur(target, model, whitening, offset)
 
-    def sought(anchor: Array, blur: Array | None) -> tuple[Array, Array, Array]:
-        linear, precision = sites_at(target, model, whitening, offset, anchor, blur)
-        g, slope = _conditioning(target, model, whitening)(linear, precision)
+    def sought(at: ModelAtRows, anchor: Array) -> tuple[Array, Array, Array]:
+        g, slope = _conditioning(at)(*at.sites(anchor))
         first = g, jnp.sum(g * slope)
         # The anchor is the mode for other hyper-parameters: it may lead further off than the prior.
-        height = partial(_height, target, model, whitening, offset, blur)
-        leads = height(*first) > height(zero, jnp.zeros((), zero.dtype))
+        zero = jnp.zeros_like(at.offset)
+        leads = at.height(*first) > at.height(zero, jnp.zeros((), zero.dtype))
         start = jax.tree.map(lambda a: jnp.where(leads, a, 0.0), first)
-        g, decrement, count = _newton(target, model, whitening, offset, start, blur)
-        return offset + g, decrement, count + 1
+        g, decrement, count = _newton(at, start)
+        return at.offset + g, decrement, count + 1
 
-    mode, decrement, steps = sought(anchor, blur)
-    for _ in range(0 if blur is None else _ROUNDS - 1):
-        linear, precision = sites_at(target, model, whitening, offset, mode, blur)
-        if isinstance(whitening, DenseWhitening):
-            _, blur = _posterior(target, model, whitening, linear, precision)
+    at = at._replace(blur=_prior_blur(at))
+    mode, decrement, steps = sought(at, anchor)
+    for _ in range(0 if at.blur is None else _ROUNDS - 1):
+        linear, precision = at.sites(mode)
+        if isinstance(at.whitening, DenseWhitening):
+            _, blur = _posterior(at, linear, precision)
         else:  # each row alone
-            prior = jnp.broadcast_to(latent_diagonals(model.kernel, target.data.X).T, zero.shape)
-            blur = _shrunk(model, prior / (1 + prior * precision))
-        mode, decrement, more = sought(mode, blur)
+            prior = at.prior_variances()
+            blur = _shrunk(at.model, prior / (1 + prior * precision))
+        at = at._replace(blur=blur)
+        mode, decrement, more = sought(at, mode)
         steps = steps + more + 1
-    return _Mode(model, whitening, offset, mode, blur, decrement, steps)
+    return _Mode(at, mode, decrement, steps)
 
 
-def _height(
-    target: WhiteTarget,
-    model: LatentGP,
-    whitening: Whitening,
-    offset: RowLatents,
-    blur: RowLatents | None,
-    g: RowLatents,
-    norm: Scalar,
-) -> Scalar:
-    """Log density of g whose white coefficients have a squared norm, up to a constant."""
-    if blur is None:
-        variance = jnp.broadcast_to(whitening.residual.T, offset.shape)
-        value = target.log_likelihood_of(model, Marginals(offset + g, variance))
-    else:
-        value = target.expected_log_likelihood(model, Marginals(offset + g, blur))
-    value = value - 0.5 * norm
-    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
-
-
-def _newton(
-    target: WhiteTarget,
-    model: LatentGP,
-    whitening: Whitening,
-    offset: RowLatents,
-    start: tuple[RowLatents, Scalar],
-    blur: RowLatents | None,
-) -> tuple[RowLatents, Scalar, Any]:
+def _newton(at: ModelAtRows, start: tuple[RowLatents, Scalar]) -> tuple[RowLatents, Scalar, Any]:
     """Newton's method, of whose step the first share that gains enough is taken.
 
     Args:
-        target: rows and representation.
-        model: with the hyper-parameters.
-        whitening: under them.
-        offset: prior mean of f.
+        at: the model.
         start: g, and the squared norm of its white coefficients.
-        blur: variances that the likelihood is expected over.
 
     Returns:
         g at the mode, the decrement there, the number of steps.
     """
-    height = partial(_height, target, model, whitening, offset, blur)
-    posterior_given = _conditioning(target, model, whitening)
+    posterior_given = _conditioning(at)
 
     def step(carry: tuple) -> tuple:
         g, norm, _, _, count = carry
-        linear, precision = sites_at(target, model, whitening, offset, offset + g, blur)
+        linear, precision = at.sites(at.offset + g)
         there, slope = posterior_given(linear, precision)
         # Products of white coefficients v = A alpha are those of g and alpha.
         inner, norm_there = jnp.sum(g * slope), jnp.sum(there * slope)
         pull = linear - precision * g
         decrement = jnp.sum(pull * (there - g)) - (inner - norm)
 
-        def at(share: Array) -> tuple[Array, Array]:
+        def along(share: Array) -> tuple[Array, Array]:
             rest = 1 - share
             squared = rest**2 * norm + 2 * share * rest * inner + share**2 * norm_there
             return g + share * (there - g), squared
 
-        level = height(g, norm)
+        level = at.height(g, norm)
 
         def gains_too_little(share: Array) -> Array:
-            enough = height(*at(share)) >= level + _GAIN * share * decrement
+            enough = at.height(*along(share)) >= level + _GAIN * share * decrement
             return ~enough & (share > _SHORTEST)
 
         one = jnp.ones((), g.dtype)
         share = jax.lax.while_loop(gains_too_little, lambda share: _SHORTER * share, one)
         share = jnp.where(share > _SHORTEST, share, 0.0)
-        return *at(share), decrement, share > 0, count + 1
+        return *along(share), decrement, share > 0, count + 1
 
     def goes_on(carry: tuple) -> Array:
         _, norm, decrement, moves, count = carry
         least = jnp.maximum(_DECREMENT, _ROUNDING * jnp.finfo(norm.dtype).eps * norm)
         return (jnp.abs(decrement) > least) & moves & (count < _MOST_STEPS)
 
-    infinite = jnp.array(jnp.inf, offset.dtype)
-    first = *start, infinite, jnp.array(True), 0
+    first = *start, jnp.array(jnp.inf, at.offset.dtype), jnp.array(True), 0
     g, _, decrement, _, count = jax.lax.while_loop(goes_on, step, first)
     return g, jnp.abs(decrement), count + 0.0
 
@@ -501,8 +441,8 @@ def starting_point(target: WhiteTarget, key: RandomKey) -> Position:
     about = _start(target, start)
     if about is None:
         return start
-    if isinstance(about.whitening, DenseWhitening | WhiteningBySolves):
-        return Position(start.vector, _around(target, about).white(start.white))
+    if isinstance(about.at.whitening, DenseWhitening | WhiteningBySolves):
+        return Position(start.vector, _around(about).white(start.white))
     model = target.space.to_model(start.vector)
     sampler = coefficients_of(target.representation).sampler(model.kernel, target.data.X)
     everything, nothing = tuple(range(len(start.white))), jnp.zeros_like(start.white)
@@ -514,32 +454,29 @@ def starting_point(target: WhiteTarget, key: RandomKey) -> Position:
 def starting_sites(target: WhiteTarget, start: Position) -> GaussianSites:
     """Sites, as functions of g, of that approximation for a draw of the prior."""
     about = _start(target, start)
-    offset = prior_mean(target.space.model, target.data)
-    if about is None:
-        nothing = jnp.zeros_like(offset)
-        return GaussianSites(nothing, nothing, nothing[:, 0])
-    return GaussianSites(*_sites_about(target, about), jnp.zeros_like(offset[:, 0]))
+    none = GaussianSites.none(prior_mean(target.space.model, target.data))
+    return none if about is None else GaussianSites(*about.sites, none.log_constant)
 
 
-def _start(target: WhiteTarget, start: Position) -> "_Mode | None":
+def _start(target: WhiteTarget, start: Position) -> _Mode | None:
     """The mode that a chain starts about; None where log p(y | f) has no gradient.
 
     Of a likelihood that is not log-concave it is the one that is met from the draw of the prior, so
     that chains start about all of them.
     """
-    model, likelihood = target.space.to_model(start.vector), target.space.model.likelihood
+    likelihood = target.space.model.likelihood
     if not (likelihood.is_continuous and likelihood.has_gradient):
         return None
-    whitening, offset = target.whitening(model), prior_mean(model, target.data)
-    found = _mode(target, model, whitening, offset, likely(target, offset))
+    at = ModelAtRows.of(target, target.space.to_model(start.vector))
+    found = _mode(at, likely(target, at.offset))
     concave = likelihood.is_jointly_log_concave or (
         likelihood.is_log_concave and likelihood.latent_size == 1
     )
-    if concave or found.blur is not None:
+    if concave or found.at.blur is not None:
         return found
-    first = whitening.conditional(start.white).mean, jnp.sum(start.white**2)
-    g, left, _ = _newton(target, model, whitening, offset, first, None)
-    return found._replace(mode=jnp.where(left < _ARRIVED, offset + g, found.mode))
+    first = at.whitening.conditional(start.white).mean, jnp.sum(start.white**2)
+    g, left, _ = _newton(at, first)
+    return found._replace(mode=jnp.where(left < _ARRIVED, at.offset + g, found.mode))
 
 
 def likely(target: WhiteTarget, offset: RowLatents) -> RowLatents:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from latentgp.extensions.chains.coordinates import sites_at
+from latentgp.extensions.chains.coordinates import ModelAtRows
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -109,7 +109,7 @@ def information_of_map(
     derivative = moved + slopes[1]
     model = target.space.to_model(vector)
     f = offset + vmap_latents(lambda a, v: v @ a, features, white).T
-    _, precision = sites_at(target, model, target.whitening(model), offset, f)
+    _, precision = ModelAtRows.of(target, model).sites(f)
     return jnp.einsum("inq,nq,jnq->ij", derivative, precision, derivative)
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.extensions.chains.coordinates import Coordinates, coordinates_of_sites, sites_at
+from latentgp.extensions.chains.coordinates import Coordinates, ModelAtRows, coordinates_of_sites
 from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint, no_others
 from latentgp.extensions.chains.information import information_of_targets
 from latentgp.extensions.chains.target import WhiteTarget
@@ -28,9 +28,9 @@ class Surrogate(Coupling):
 
     def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> tuple[RowLatents, Coefs]:
         f = at.coordinates.centre + at.coordinates.shift(at.eps)
-        precision = self._precision(target, at.vector, at.coordinates)
+        model, precision = self._prior_sites(target, at.vector, at.coordinates)
         surrogate = f + jax.random.normal(key, f.shape, f.dtype) / jnp.sqrt(precision)
-        own = self._given(target, at.vector, at.coordinates, surrogate)
+        own = self._given(model, precision, surrogate)
         return surrogate, own.of_white(at.coordinates.white(at.eps))
 
     def density(
@@ -42,7 +42,7 @@ class Surrogate(Coupling):
     ) -> tuple[Scalar, Place]:
         surrogate, eta = held
         white = self.coordinates(target, vector, differentiable)
-        own = self._given(target, vector, white, surrogate)
+        own = self._given(*self._prior_sites(target, vector, white), surrogate)
         f = own.centre + own.shift(eta)
         noise = own.precision * (surrogate - f) ** 2 - jnp.log(own.precision)
         value = log_joint(target, Place(vector, eta, own, no_others(eta))) - 0.5 * jnp.sum(noise)
@@ -51,23 +51,17 @@ class Surrogate(Coupling):
         return value, Place(vector, eps, white, no_others(eta))
 
     def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
-        precision = self._precision(target, at.vector, at.coordinates)
+        _, precision = self._prior_sites(target, at.vector, at.coordinates)
         return information_of_targets(target, at.vector, precision)
 
-    def _precision(
+    def _prior_sites(
         self, target: WhiteTarget, vector: HyperVector, white: Coordinates
-    ) -> RowLatents:
+    ) -> tuple[ModelAtRows, RowLatents]:
+        """The model, and 1 / S."""
         model = target.space.to_model(vector)
-        offset = prior_mean(model, target.data)
-        _, precision = sites_at(target, model, white.whitening, offset, offset)
-        return jnp.maximum(precision, _LEAST_PRECISION)
+        at = ModelAtRows(target, model, white.whitening, prior_mean(model, target.data))
+        return at, jnp.maximum(at.sites(at.offset)[1], _LEAST_PRECISION)
 
-    def _given(
-        self, target: WhiteTarget, vector: HyperVector, white: Coordinates, surrogate: RowLatents
-    ) -> Coordinates:
+    def _given(self, at: ModelAtRows, precision: RowLatents, surrogate: RowLatents) -> Coordinates:
         """Coordinates of f given the surrogate data."""
-        model = target.space.to_model(vector)
-        offset = prior_mean(model, target.data)
-        precision = self._precision(target, vector, white)
-        linear = precision * (surrogate - offset)
-        return coordinates_of_sites(target, model, white.whitening, linear, precision)
+        return coordinates_of_sites(at, precision * (surrogate - at.offset), precision)
