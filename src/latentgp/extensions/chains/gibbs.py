@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key, Shaped
+from jaxtyping import Float, Int, Key
 
 from latentgp.extensions.chains.coordinates import starting_sites
 from latentgp.extensions.chains.loop import Draw, Transition
@@ -233,9 +233,6 @@ class GibbsSampler(Transition):
         # One factor for all draws: their white coefficients at once.
         known = self.known
         return record if known is None else record._replace(white=known.white(record.white))
-
-    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-        return {name: jnp.mean(values) for name, values in steps.items()}
 
     def coefficients(self, state: GibbsChain) -> Coefficients:
         own = self._sampler(self.space.to_model(state.state.vector))

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 
 from latentgp.extensions.chains.joint import JointPosition, JointSampler, JointState
 from latentgp.numerics.cholesky import lower_cholesky
@@ -66,13 +66,6 @@ class HMCSampler(JointSampler):
             "longest": state.settings["longest"],
         }
         return JointState(hmc, state.settings), statistics
-
-    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-        return super().told(steps) | {
-            "acceptance_rate": jnp.mean(steps["acceptance_rate"]),
-            "diverging": jnp.any(steps["diverging"]),
-            "n_steps": jnp.sum(steps["n_steps"]),
-        }
 
     def _moved(self, hmc: Any, settings: dict[str, Any], key: RandomKey) -> tuple[Any, Any]:
         """One trajectory, accepted or not."""

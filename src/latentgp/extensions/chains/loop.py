@@ -28,6 +28,13 @@ from latentgp.typing import Array, RandomKey, RowLatents
 
 _REPORTED = "acceptance_rate", "step_size", "lp", "diverging"
 _DRAWS_OF_R_HAT = 500  # of each chain, that progress is judged by
+_OVER_STEPS: dict[str, Callable[[Array], Array]] = {
+    **dict.fromkeys(("acceptance_rate", "hyperparameter_acceptance_rate"), jnp.mean),
+    **dict.fromkeys(("n_steps", "factorisations"), jnp.sum),
+    "diverging": jnp.any,
+    "tree_depth": jnp.max,
+}
+_last = operator.itemgetter(-1)
 
 
 class Draw(NamedTuple):
@@ -102,7 +109,10 @@ class ChainLoop(Algorithm[ChainRecord]):
     def steps(self, state: ChainRecord, run: Run) -> Steps[ChainRecord]:
         for index in range(state.pieces, sum(self.pieces)):
             if run.aborted and not state.draws:
-                raise RunAborted(_NO_DRAWS)
+                raise RunAborted(
+                    "The run was aborted before the first draws were made, so there is no result; "
+                    "start it again."
+                )
             chains, new, told = self.piece(state.state, index)
             draws, statistics = state.draws, state.statistics
             if new is not None:
@@ -152,11 +162,6 @@ def _r_hat(draws: Sequence[Draw]) -> float:
     parts = [(part.vector[:, ::step], few_latents(part.f[:, ::step])) for part in draws]
     vector, f = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
     return largest_r_hat(vector, f)
-
-
-_NO_DRAWS = (
-    "The run was aborted before the first draws were made, so there is no result; start it again."
-)
 
 
 def _values(draws: Sequence[Draw], told: dict[str, Any]) -> dict[str, float]:
@@ -239,8 +244,8 @@ class Transition(eqx.Module):
         return states
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-        """Statistics of the steps between two draws that are kept; of the last one by default."""
-        return {name: values[-1] for name, values in steps.items()}
+        """Statistics of the steps between two draws: sums of counts, means of rates, the last."""
+        return {name: _OVER_STEPS.get(name, _last)(values) for name, values in steps.items()}
 
 
 class Sampler(Transition):

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Shaped
 
 from latentgp.extensions.chains.joint import JointPosition, JointSampler, JointState
 from latentgp.typing import Array, RandomKey
@@ -25,9 +24,6 @@ class NUTSSampler(JointSampler):
 
     def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
         return no_u_turn(lambda at: self.log_density(at), state, key)
-
-    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-        return super().told(steps) | of_trajectories(steps)
 
 
 def warmed_up(
@@ -65,13 +61,3 @@ def no_u_turn(
         "step_size": jnp.asarray(state.settings["step_size"]),
     }
     return JointState(hmc, state.settings), statistics
-
-
-def of_trajectories(steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-    """Statistics of the trajectories between two draws that are more than those of the last."""
-    return {
-        "acceptance_rate": jnp.mean(steps["acceptance_rate"]),
-        "diverging": jnp.any(steps["diverging"]),
-        "n_steps": jnp.sum(steps["n_steps"]),
-        "tree_depth": jnp.max(steps["tree_depth"]),
-    }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 
 from latentgp.extensions.chains.coordinates import (
     Coordinates,
@@ -167,7 +167,8 @@ class SweepSampler(Sampler):
         }
         if len(at.others) or at.log_weights is not None:
             statistics["evidence_error"] = self._evidence_error(at)
-        return SweepState(self._kept(at), own, self._carried(carried)), statistics
+        carried = None if self.fixed is None else carried
+        return SweepState(self._kept(at), own, carried), statistics
 
     def _log_joint(self, at: Place, moved: Any) -> Scalar:
         """That of the place, whose residual the move knows."""
@@ -184,12 +185,6 @@ class SweepSampler(Sampler):
         shares = jax.nn.softmax(log_weights)
         number = len(shares)
         return jnp.sqrt((number * jnp.sum(shares**2) - 1) / (number - 1))
-
-    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-        sums = {name: jnp.sum(steps[name]) for name in ("n_steps", "factorisations")}
-        rates = "acceptance_rate", "hyperparameter_acceptance_rate"
-        sums["diverging"] = jnp.any(steps["diverging"])
-        return super().told(steps) | sums | {name: jnp.mean(steps[name]) for name in rates}
 
     def position(self, state: SweepState) -> Position:
         at = self._place(state)
@@ -234,9 +229,6 @@ class SweepSampler(Sampler):
             return self.latents
         model = self.target.space.to_model(at.vector)
         return self.latents.within(self.target, model, at.coordinates)
-
-    def _carried(self, moved: Any) -> Any:
-        return None if self.fixed is None else moved
 
     def _residual(self, at: Place) -> Residual:
         model = self.target.space.to_model(at.vector)

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 
 from latentgp.extensions.chains.joint import JointState
 from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
 from latentgp.extensions.chains.loop import Draw, Sampler
-from latentgp.extensions.chains.nuts import no_u_turn, of_trajectories, warmed_up
+from latentgp.extensions.chains.nuts import no_u_turn, warmed_up
 from latentgp.extensions.chains.target import Position, around
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
 from latentgp.typing import Array, RandomKey, Scalar
@@ -60,9 +60,6 @@ class WeightNUTS(WeightSampler):
 
     def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
         return no_u_turn(lambda at: self.target(at), state, key)
-
-    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
-        return super().told(steps) | of_trajectories(steps)
 
     def position(self, state: JointState) -> Position:
         return state.hmc.position
