@@ -31,8 +31,6 @@ from latentgp.representations.needs import Needs
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
-from latentgp.site_inference.methods.base import SiteMethod
-from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.starts import best_latents
 from latentgp.typing import Array, Coefs, RandomKey, RowLatents, Scalar
@@ -141,9 +139,6 @@ class DensityApproximation(SamplingMethod):
             notes=notes,
             complaints=complaints,
         )
-
-    def starting_method(self) -> SiteMethod:
-        return VariationalInference(self.representation)
 
 
 def _from_best_end(

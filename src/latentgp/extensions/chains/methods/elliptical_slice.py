@@ -12,8 +12,6 @@ from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
-from latentgp.site_inference.methods.base import SiteMethod
-from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.typing import Coefs, RandomKey, Scalar
 
 
@@ -60,9 +58,6 @@ class EllipticalSlice(SamplingMethod):
 
     def sampler(self, target: WhiteTarget) -> "EllipticalSliceSampler":
         return EllipticalSliceSampler(target)
-
-    def starting_method(self) -> SiteMethod:
-        return VariationalInference(self.representation)
 
 
 class EllipticalSliceSampler(EllipticalSampler):

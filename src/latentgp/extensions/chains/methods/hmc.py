@@ -13,8 +13,6 @@ from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
-from latentgp.site_inference.methods.base import SiteMethod
-from latentgp.site_inference.methods.variational import VariationalInference
 
 
 class HMC(SamplingMethod):
@@ -81,6 +79,3 @@ class HMC(SamplingMethod):
             steps=self.steps,
             tuning=cast(Tuning, self.tuning),
         )
-
-    def starting_method(self) -> SiteMethod:
-        return VariationalInference(self.representation)

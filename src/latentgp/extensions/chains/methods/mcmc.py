@@ -35,8 +35,6 @@ from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
-from latentgp.site_inference.methods.base import SiteMethod
-from latentgp.site_inference.methods.variational import VariationalInference
 
 LATENTS: dict[str, LatentMove] = {
     "rotations": Rotations(),
@@ -256,6 +254,3 @@ class MCMC(SamplingMethod):
     def _hyper_move(self) -> HyperMove:
         usual = "emulated" if self._coupling in _BY_SITES else "random-walk"
         return HYPERPARAMETERS[self.hyperparameters or usual]
-
-    def starting_method(self) -> SiteMethod:
-        return VariationalInference(self.representation)

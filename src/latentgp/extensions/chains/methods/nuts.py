@@ -17,8 +17,6 @@ from latentgp.likelihoods import ScaleMixture
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
-from latentgp.site_inference.methods.base import SiteMethod
-from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import rows_of
 from latentgp.sites.augmentations import Automatic
@@ -101,6 +99,3 @@ class NUTS(SamplingMethod):
             target_acceptance=self.target_acceptance,
             coupling=cast(Kind, self.coupling),
         )
-
-    def starting_method(self) -> SiteMethod:
-        return VariationalInference(self.representation)

@@ -2,7 +2,6 @@
 """Methods whose posterior is draws of Markov chains."""
 
 import dataclasses
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -30,6 +29,7 @@ from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.progress import RunControl
 from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
+from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.typing import RandomKey
 
 _NO_DRAWS = "The run ended before the first draws, so this is the posterior of {}."
@@ -113,9 +113,9 @@ class SamplingMethod(Method):
             control=control,
         )
 
-    @abstractmethod
     def starting_method(self) -> SiteMethod:
-        """The method that finds where chains that sample hyper-parameters start."""
+        """The method that finds where chains start, by natural gradients unless overridden."""
+        return VariationalInference(self.representation)
 
     def run(self, problem: Problem) -> Fit:
         """Draws of the posterior, of the hyper-parameters' too if these are learned.
