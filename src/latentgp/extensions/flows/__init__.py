@@ -10,18 +10,14 @@ if TYPE_CHECKING:
     from latentgp.extensions.flows.base import Approximation as Approximation
     from latentgp.extensions.flows.base import Stepwise as Stepwise
     from latentgp.extensions.flows.batch_and_match import BatchAndMatch as BatchAndMatch
-    from latentgp.extensions.flows.bayesian_learning_rule import (
-        BayesianLearningRule as BayesianLearningRule,
-    )
     from latentgp.extensions.flows.covariance import Covariance as Covariance
     from latentgp.extensions.flows.front import gaussian_approximation as gaussian_approximation
-    from latentgp.extensions.flows.full_rank import FullRank as FullRank
     from latentgp.extensions.flows.gaussian_flow import GaussianFlow as GaussianFlow
-    from latentgp.extensions.flows.low_rank import EfficientLowRank as EfficientLowRank
-    from latentgp.extensions.flows.low_rank import FactorCovariance as FactorCovariance
-    from latentgp.extensions.flows.mean_field import MeanField as MeanField
     from latentgp.extensions.flows.method import DensityApproximation as DensityApproximation
-    from latentgp.extensions.flows.online_newton import (
+    from latentgp.extensions.flows.natural_gradients import (
+        BayesianLearningRule as BayesianLearningRule,
+    )
+    from latentgp.extensions.flows.natural_gradients import (
         VariationalOnlineNewton as VariationalOnlineNewton,
     )
     from latentgp.extensions.flows.optimisers import AdaGrad as AdaGrad
@@ -30,6 +26,10 @@ if TYPE_CHECKING:
     from latentgp.extensions.flows.optimisers import Optimiser as Optimiser
     from latentgp.extensions.flows.optimisers import RMSProp as RMSProp
     from latentgp.extensions.flows.particle_flow import GaussianParticleFlow as GaussianParticleFlow
+    from latentgp.extensions.flows.reparameterised import EfficientLowRank as EfficientLowRank
+    from latentgp.extensions.flows.reparameterised import FactorCovariance as FactorCovariance
+    from latentgp.extensions.flows.reparameterised import FullRank as FullRank
+    from latentgp.extensions.flows.reparameterised import MeanField as MeanField
     from latentgp.extensions.flows.result import GaussianApproximation as GaussianApproximation
     from latentgp.extensions.flows.stein import SteinVariational as SteinVariational
     from latentgp.extensions.flows.swag import SWAG as SWAG
@@ -48,17 +48,14 @@ EXTENSION = Extension(
         "at_mode": "LaplaceApproximation Pathfinder",
         "base": "Approximation Stepwise",
         "batch_and_match": "BatchAndMatch",
-        "bayesian_learning_rule": "BayesianLearningRule",
         "covariance": "Covariance",
         "front": "gaussian_approximation",
-        "full_rank": "FullRank",
         "gaussian_flow": "GaussianFlow",
-        "low_rank": "EfficientLowRank FactorCovariance",
-        "mean_field": "MeanField",
         "method": "DensityApproximation",
-        "online_newton": "VariationalOnlineNewton",
+        "natural_gradients": "BayesianLearningRule VariationalOnlineNewton",
         "optimisers": "AdaGrad Adam Descent Optimiser RMSProp",
         "particle_flow": "GaussianParticleFlow",
+        "reparameterised": "EfficientLowRank FactorCovariance FullRank MeanField",
         "result": "GaussianApproximation",
         "stein": "SteinVariational",
         "swag": "SWAG",
