@@ -43,20 +43,13 @@ from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 
 class ClassesState(NamedTuple):
-    """State of inference with subsampled classes.
+    """State of inference with subsampled classes."""
 
-    Attributes:
-        looked_at: the state of the classes drawn in the last step.
-        white: the rows' factor for every class, white under the prior of when the class was last
-            drawn.
-        inverse: of the factor of that prior.
-        mean_weights: with which k(x, Z) gave every class's mean at x then.
-    """
-
-    looked_at: BatchState
+    looked_at: BatchState  # the state of the classes drawn in the last step
+    # the rows' factor for every class, white under the prior of when the class was last drawn
     white: WhiteSites
-    inverse: Float[Array, "K M M"]
-    mean_weights: Float[Array, "K M"]
+    inverse: Float[Array, "K M M"]  # of the factor of that prior
+    mean_weights: Float[Array, "K M"]  # with which k(x, Z) gave every class's mean at x then
 
     @property
     def vector(self) -> HyperVector:
@@ -70,17 +63,11 @@ class ClassesState(NamedTuple):
 
 
 class SomeClassesInference(SparseInference):
-    """The algorithm for batches of rows and of classes.
+    """The algorithm for batches of rows and of classes."""
 
-    Args:
-        inference: of a model of as many classes as are looked at.
-        model: of all classes.
-        key: random key of the classes that are drawn.
-    """
-
-    inference: StochasticInference
-    model: LatentGP
-    key: RandomKey
+    inference: StochasticInference  # of a model of as many classes as are looked at
+    model: LatentGP  # of all classes
+    key: RandomKey  # random key of the classes that are drawn
 
     def representation(self, state: ClassesState) -> ByVariables:
         """Through the inducing variables of a state."""

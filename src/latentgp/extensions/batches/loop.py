@@ -78,26 +78,17 @@ class Round(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Sizes of batches and rounds, and limits of the search.
+    """Sizes of batches and rounds, and limits of the search."""
 
-    Attributes:
-        epochs: at most so many passes over the rows.
-        batches: of an epoch.
-        batch_size: rows of each.
-        round_size: batches of a round.
-        tolerance: nats a row by which a window of rounds must raise the bound (or the held-out log
-            density) for the search to go on.
-        patience: rounds of a window at least; it is a quarter of all, as noise takes that long.
-        scored_every: rounds between two looks at held-out targets.
-    """
-
-    epochs: int
-    batches: int
-    batch_size: int
-    round_size: int
+    epochs: int  # at most so many passes over the rows
+    batches: int  # of an epoch
+    batch_size: int  # rows of each
+    round_size: int  # batches of a round
+    # nats a row by which a window of rounds must raise the bound (or the held-out log density) for
+    # the search to go on
     tolerance: float
-    patience: int
-    scored_every: int
+    patience: int  # rounds of a window at least; it is a quarter of all, as noise takes that long
+    scored_every: int  # rounds between two looks at held-out targets
 
     @classmethod
     def of(
@@ -132,21 +123,13 @@ class Plan(NamedTuple):
 
 
 class BatchSearchResult(NamedTuple):
-    """Result of a search by batches.
-
-    Attributes:
-        state: the last one.
-        rounds: all of them.
-        converged: whether it stood still.
-        reason: why it ended, in words.
-        asynchrony: how workers went; None without any.
-    """
+    """Result of a search by batches."""
 
     state: Any
-    rounds: list[Round]
-    converged: bool
-    reason: str
-    asynchrony: Asynchrony | None = None
+    rounds: list[Round]  # all of them
+    converged: bool  # whether it stood still
+    reason: str  # why it ended, in words
+    asynchrony: Asynchrony | None = None  # how workers went; None without any
 
 
 class BatchSearch(Algorithm[Any]):

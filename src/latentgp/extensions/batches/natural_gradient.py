@@ -48,57 +48,33 @@ _ADAM = optax.scale_by_adam(b2=_SECOND_MOMENT)
 
 
 class BatchState(NamedTuple):
-    """State of natural-gradient inference from batches.
+    """State of natural-gradient inference from batches."""
 
-    Attributes:
-        vector: hyper-parameters, unconstrained.
-        centres: inducing variables, such as points.
-        prior: at these.
-        white: natural parameters of the rows' factor of v, white under `prior`.
-        factor: of the precision of v that these give.
-        schedule: state of the step sizes.
-        adam: state of the optimiser of the hyper-parameters and points.
-        steps: number of steps so far.
-    """
-
-    vector: HyperVector
-    centres: Centres
-    prior: Prior
-    white: WhiteSites
-    factor: Factor
-    schedule: Any
-    adam: Any
-    steps: Int[Array, ""]
+    vector: HyperVector  # hyper-parameters, unconstrained
+    centres: Centres  # inducing variables, such as points
+    prior: Prior  # at these
+    white: WhiteSites  # natural parameters of the rows' factor of v, white under `prior`
+    factor: Factor  # of the precision of v that these give
+    schedule: Any  # state of the step sizes
+    adam: Any  # state of the optimiser of the hyper-parameters and points
+    steps: Int[Array, ""]  # number of steps so far
 
 
 class BatchInfo(NamedTuple):
-    """Information about one step.
+    """Information about one step."""
 
-    Attributes:
-        bound: an unbiased estimate of the bound before the step, in nats.
-        share: step size of the natural parameters towards the batch's.
-        held: whether hyper-parameters, and points, could not move.
-    """
-
-    bound: Scalar
-    share: Scalar
-    held: Bool[Array, ""]
+    bound: Scalar  # an unbiased estimate of the bound before the step, in nats
+    share: Scalar  # step size of the natural parameters towards the batch's
+    held: Bool[Array, ""]  # whether hyper-parameters, and points, could not move
 
 
 class BatchRead(NamedTuple):
-    """Bound, gradients and natural parameters estimated from a batch weighted as all rows.
+    """Bound, gradients and natural parameters estimated from a batch weighted as all rows."""
 
-    Attributes:
-        bound: in nats.
-        gradient: of it in the hyper-parameters, with their prior's.
-        in_centres: of it in the inducing variables.
-        white: natural parameters of the rows' factor of v.
-    """
-
-    bound: Scalar
-    gradient: HyperVector
-    in_centres: Centres
-    white: WhiteSites
+    bound: Scalar  # in nats
+    gradient: HyperVector  # of it in the hyper-parameters, with their prior's
+    in_centres: Centres  # of it in the inducing variables
+    white: WhiteSites  # natural parameters of the rows' factor of v
 
 
 class BatchInference(eqx.Module):
@@ -153,30 +129,21 @@ class SparseInference(BatchInference):
 
 
 class StochasticInference(SparseInference, TwoPartInference):
-    """The algorithm for batches.
+    """The algorithm for batches."""
 
-    Args:
-        algorithm: through inducing variables that are chosen.
-        space: the hyper-parameters that are learned, with their priors.
-        schedule: of natural parameters.
-        learning_rate: of Adam, at the start.
-        decay: steps after which the learning rate has halved.
-        point_scale: what learning rates of inducing variables are relative to, an input; None
-            leaves them where they are.
-        total_weight: what all rows count as.
-        batches: of an epoch. One that counts as less than its part of the rows, such as the last,
-            moves everything by so much less, one that counts as more by so much more.
-        copies: how many latent functions each one stands for, where only some are looked at.
-    """
-
-    algorithm: SiteInference
-    space: ParameterSpace
-    schedule: Schedule
-    learning_rate: Scalar
-    decay: Scalar
+    algorithm: SiteInference  # through inducing variables that are chosen
+    space: ParameterSpace  # the hyper-parameters that are learned, with their priors
+    schedule: Schedule  # of natural parameters
+    learning_rate: Scalar  # of Adam, at the start
+    decay: Scalar  # steps after which the learning rate has halved
+    # what learning rates of inducing variables are relative to, an input; None leaves them where
+    # they are
     point_scale: Float[Array, "D"] | None
-    total_weight: Scalar
+    total_weight: Scalar  # what all rows count as
+    # of an epoch. One that counts as less than its part of the rows, such as the last, moves
+    # everything by so much less, one that counts as more by so much more
     batches: Scalar
+    # how many latent functions each one stands for, where only some are looked at
     copies: float = 1.0
 
     def representation(self, state: BatchState) -> ByVariables:

@@ -18,17 +18,11 @@ _STATISTICS = "RAY_USAGE_STATS_ENABLED"
 
 
 class Answer(NamedTuple):
-    """Outcome of a request.
+    """Outcome of a request."""
 
-    Attributes:
-        label: given with the request.
-        value: the answer; None if the worker died over it.
-        lost: whether it did.
-    """
-
-    label: Any
-    value: Any
-    lost: bool
+    label: Any  # given with the request
+    value: Any  # the answer; None if the worker died over it
+    lost: bool  # whether it did
 
 
 class Workers:

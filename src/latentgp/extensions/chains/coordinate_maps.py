@@ -111,18 +111,13 @@ class SparseCoordinates(Coordinates):
 
         r = log p(y | f) - log p(y | f_hat) - v_hat'd - d'd / 2 + eps'eps / 2,
         E = log p(y | f_hat) - v_hat'v_hat / 2 + log |T| - log |B^-1 D^1/2|.
-
-    Attributes:
-        root: T.
-        white_centre: v_hat, shape (Q, N).
-        at_centre: log likelihood at the centre, in nats.
     """
 
     whitening: WhiteningBySolves
     centre: RowLatents
-    root: Any
-    white_centre: Float[Array, "Q N"]
-    at_centre: Scalar
+    root: Any  # T
+    white_centre: Float[Array, "Q N"]  # v_hat
+    at_centre: Scalar  # log likelihood at the centre, in nats
     precision: RowLatents
     log_evidence: Scalar
     decrement: Scalar
@@ -150,19 +145,13 @@ class SparseCoordinates(Coordinates):
 
 
 class DenseCoordinates(Coordinates):
-    """Coordinates by matrices.
-
-    Attributes:
-        factor: F, shape (Q, N, M).
-        root: R, shape (Q, M, M).
-        slope: alpha, shape (N, Q).
-    """
+    """Coordinates by matrices."""
 
     whitening: DenseWhitening
     centre: RowLatents
-    factor: Float[Array, "Q N M"]
-    root: Float[Array, "Q M M"]
-    slope: RowLatents
+    factor: Float[Array, "Q N M"]  # F
+    root: Float[Array, "Q M M"]  # R
+    slope: RowLatents  # alpha
     precision: RowLatents
     log_evidence: Scalar
     decrement: Scalar
@@ -204,17 +193,11 @@ class DenseCoordinates(Coordinates):
 
 
 class HeldCoordinates(DenseCoordinates):
-    """Coordinates that stay, with the map to prior white coefficients worked out.
+    """Coordinates that stay, with the map to prior white coefficients worked out."""
 
-    Attributes:
-        white_centre: v_hat, shape (Q, M).
-        back: L^-1 R, shape (Q, M, M).
-        at_centre: log likelihood at the centre, in nats.
-    """
-
-    white_centre: Coefs
-    back: Float[Array, "Q M M"]
-    at_centre: Scalar
+    white_centre: Coefs  # v_hat
+    back: Float[Array, "Q M M"]  # L^-1 R
+    at_centre: Scalar  # log likelihood at the centre, in nats
 
     @classmethod
     def of(cls, coordinates: DenseCoordinates, target: WhiteTarget) -> "HeldCoordinates":

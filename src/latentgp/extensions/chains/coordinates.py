@@ -71,20 +71,13 @@ _Sites = tuple[RowLatents, RowLatents]  # linear terms and precisions
 
 
 class ModelAtRows(NamedTuple):
-    """A model at the rows of a target.
+    """A model at the rows of a target."""
 
-    Attributes:
-        target: rows and representation.
-        model: with the hyper-parameters.
-        whitening: under them.
-        offset: prior mean of f.
-        blur: variances that the likelihood is expected over, if it has kinks.
-    """
-
-    target: WhiteTarget
-    model: LatentGP
-    whitening: Any
-    offset: RowLatents
+    target: WhiteTarget  # rows and representation
+    model: LatentGP  # with the hyper-parameters
+    whitening: Any  # under them
+    offset: RowLatents  # prior mean of f
+    # variances that the likelihood is expected over, if it has kinks
     blur: RowLatents | None = None
 
     @classmethod
@@ -178,19 +171,12 @@ def coordinates_at(
 
 
 class _Mode(NamedTuple):
-    """Mode of p(f | y) under a model.
-
-    Attributes:
-        at: the model.
-        mode: of f, shape (N, Q).
-        decrement: nats that another Newton step would gain.
-        steps: how many were made.
-    """
+    """Mode of p(f | y) under a model."""
 
     at: ModelAtRows
-    mode: RowLatents
-    decrement: Scalar
-    steps: Scalar
+    mode: RowLatents  # of f
+    decrement: Scalar  # nats that another Newton step would gain
+    steps: Scalar  # how many were made
 
     @property
     def sites(self) -> _Sites:

@@ -21,31 +21,23 @@ FEWEST_DRAWS = 4  # of a chain that R-hat can split
 
 
 class Chains(eqx.Module):
-    """Draws of C chains, S each, after the warm-up.
+    """Draws of C chains, S each, after the warm-up."""
 
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (C, S, H); H = 0 if they are fixed.
-        white: white coefficients, shape (C, S, functions, M), Q functions but in deep models.
-        f: latent functions at the watched rows, shape (C, S, W, Q); W = 0 of chains of
-            hyper-parameters alone.
-        centres: what the coefficients belong to, such as points of shape (M, D).
-        statistics: of the sampler at every draw, by ArviZ's names, shape (C, S); among them
-            "acceptance_rate", of accept-reject steps, one where every step is exact, and
-            "diverging", whether a trajectory on the way to the draw diverged.
-        jitter: added to the diagonal of the prior covariance at the last draw; units of f squared.
-        seconds: that the sampling took, compilation included.
-        notes: on how the draws were made.
-        complaints: sentences on why they are not to be trusted.
-    """
-
-    vector: Float[np.ndarray, "C S H"]
+    vector: Float[np.ndarray, "C S H"]  # unconstrained hyper-parameters; H = 0 if they are fixed
+    # white coefficients, Q functions but in deep models
     white: Float[np.ndarray, "C S functions M"]
+    # latent functions at the watched rows; W = 0 of chains of hyper-parameters alone
     f: Float[np.ndarray, "C S W Q"]
-    centres: Centres
+    centres: Centres  # what the coefficients belong to, such as points of shape (M, D)
+    # of the sampler at every draw, by ArviZ's names, shape (C, S); among them "acceptance_rate", of
+    # accept-reject steps, one where every step is exact, and "diverging", whether a trajectory on
+    # the way to the draw diverged
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
+    # added to the diagonal of the prior covariance at the last draw; units of f squared
     jitter: float = eqx.field(static=True)
-    seconds: float = eqx.field(static=True)
-    notes: tuple[str, ...] = eqx.field(static=True, default=())
+    seconds: float = eqx.field(static=True)  # that the sampling took, compilation included
+    notes: tuple[str, ...] = eqx.field(static=True, default=())  # on how the draws were made
+    # sentences on why they are not to be trusted
     complaints: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property

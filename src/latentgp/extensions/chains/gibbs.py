@@ -41,19 +41,12 @@ HyperUpdate = Literal["slice", "metropolis"]
 
 
 class GibbsState(NamedTuple):
-    """A chain's state.
+    """A chain's state."""
 
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (H,).
-        f: latent functions at the rows, shape (N, Q).
-        coefficients: of the representation, as its sampler draws them, shape (Q, M).
-        log_scale: log of the step size of the hyper-parameters' random walk.
-    """
-
-    vector: HyperVector
-    f: RowLatents
-    coefficients: Coefs
-    log_scale: Scalar
+    vector: HyperVector  # unconstrained hyper-parameters
+    f: RowLatents  # latent functions at the rows
+    coefficients: Coefs  # of the representation, as its sampler draws them
+    log_scale: Scalar  # log of the step size of the hyper-parameters' random walk
 
 
 class GibbsChain(NamedTuple):
@@ -72,37 +65,24 @@ class GibbsSampler(Transition):
     hyper-parameters from being held in place by the latents they shape. A likelihood of several
     blocks, and one whose evidence given the sites is an estimate, has its kernel parameters updated
     with the white coefficients held instead.
-
-    Args:
-        representation: made ready for the rows.
-        rule: gives the augmentation.
-        space: the hyper-parameters; none are free if they are fixed.
-        data: the rows, on the device.
-        copies: the rows repeated by their weights.
-        centre: unconstrained hyper-parameters that chains start around, shape (H,).
-        update: how they are updated.
-        power: of the prior variance given the inducing variables: 0 is variational, 1 is FITC.
-        over_relaxation: of the draws of latents, where they are not collapsed out before.
-        known: sampler of the latents, if the hyper-parameters are fixed.
-        slow: rows of one copy that are updated more often, until the chains say which; None for
-            none.
-        adapt: how much the random walk's step size may change, 0 after the warm-up.
-        counts: whether moments are summed.
     """
 
-    representation: Representation
-    rule: AugmentationRule
-    space: ParameterSpace
-    data: Data
-    copies: Copies
-    centre: HyperVector
-    update: HyperUpdate = eqx.field(static=True, default="slice")
+    representation: Representation  # made ready for the rows
+    rule: AugmentationRule  # gives the augmentation
+    space: ParameterSpace  # the hyper-parameters; none are free if they are fixed
+    data: Data  # the rows, on the device
+    copies: Copies  # the rows repeated by their weights
+    centre: HyperVector  # unconstrained hyper-parameters that chains start around
+    update: HyperUpdate = eqx.field(static=True, default="slice")  # how they are updated
+    # of the prior variance given the inducing variables: 0 is variational, 1 is FITC
     power: float = eqx.field(static=True, default=0.0)
+    # of the draws of latents, where they are not collapsed out before
     over_relaxation: float = eqx.field(static=True, default=0.0)
-    known: SiteSampler | None = None
+    known: SiteSampler | None = None  # sampler of the latents, if the hyper-parameters are fixed
+    # rows of one copy that are updated more often, until the chains say which; None for none
     slow: Int[Array, "slow"] | None = None
-    adapt: float = 0.0
-    counts: bool = False
+    adapt: float = 0.0  # how much the random walk's step size may change, 0 after the warm-up
+    counts: bool = False  # whether moments are summed
 
     @classmethod
     def of(

@@ -27,15 +27,11 @@ _LENGTHSCALE, _NOISE, _OPTIMISM = 0.25, 0.1, 2.0  # of the box; relative varianc
 
 
 class HMCSampler(JointSampler):
-    """Trajectories of 1 to `steps` leapfrogs, drawn evenly; see `JointSampler`.
+    """Trajectories of 1 to `steps` leapfrogs, drawn evenly; see `JointSampler`."""
 
-    Attributes:
-        steps: of the longest trajectory, or the most that tuning may take.
-        tuning: "windows" or "jumps".
-    """
-
+    # of the longest trajectory, or the most that tuning may take
     steps: int = eqx.field(static=True)
-    tuning: Tuning = eqx.field(static=True)
+    tuning: Tuning = eqx.field(static=True)  # "windows" or "jumps"
 
     def adapted(self, start: JointPosition, key: RandomKey) -> JointState:
         import blackjax
@@ -127,19 +123,12 @@ class HMCSampler(JointSampler):
 
 
 class Trials(NamedTuple):
-    """Settings that can be tried, and what is believed of their figures.
+    """Settings that can be tried, and what is believed of their figures."""
 
-    Attributes:
-        step_sizes: of leapfrogs, shape (trials,).
-        longest: steps of the longest trajectory, shape (trials,).
-        places: of both in the unit square, logarithmic, shape (trials, 2).
-        middle: where to begin.
-    """
-
-    step_sizes: Float[Array, "trials"]
-    longest: Int[Array, "trials"]
-    places: Float[Array, "trials 2"]
-    middle: int
+    step_sizes: Float[Array, "trials"]  # of leapfrogs
+    longest: Int[Array, "trials"]  # steps of the longest trajectory
+    places: Float[Array, "trials 2"]  # of both in the unit square, logarithmic
+    middle: int  # where to begin
 
     @classmethod
     def grid(cls, steps: int, dtype: Any) -> "Trials":

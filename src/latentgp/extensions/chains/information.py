@@ -29,16 +29,12 @@ from latentgp.typing import Array, Coefs, HyperVector, RowLatents
 
 
 class Information(NamedTuple):
-    """Fisher information of a law about hyper-parameters.
+    """Fisher information of a law about hyper-parameters."""
 
-    Attributes:
-        matrix: expected Fisher information and the negative second derivatives of the prior, shape
-            (H, H), in unconstrained hyper-parameters.
-        known: which entries the law depends on, shape (H,); not those of the likelihood.
-    """
-
+    # expected Fisher information and the negative second derivatives of the prior, in unconstrained
+    # hyper-parameters
     matrix: Float[Array, "H H"]
-    known: Bool[np.ndarray, "H"]
+    known: Bool[np.ndarray, "H"]  # which entries the law depends on; not those of the likelihood
 
 
 def with_prior(

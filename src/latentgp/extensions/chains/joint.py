@@ -27,17 +27,11 @@ from latentgp.typing import Array, Coefs, HyperVector, RandomKey, Scalar
 
 
 class JointPosition(NamedTuple):
-    """Position of a trajectory.
+    """Position of a trajectory."""
 
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (H,); H = 0 if they are fixed.
-        eps: coordinates of the latent functions, shape (Q, M); white ones are the prior's.
-        log_auxiliary: logs of auxiliary variables, shape (auxiliaries,); none unless augmented.
-    """
-
-    vector: HyperVector
-    eps: Coefs
-    log_auxiliary: Float[Array, "auxiliaries"]
+    vector: HyperVector  # unconstrained hyper-parameters; H = 0 if they are fixed
+    eps: Coefs  # coordinates of the latent functions; white ones are the prior's
+    log_auxiliary: Float[Array, "auxiliaries"]  # logs of auxiliary variables; none unless augmented
 
 
 class JointState(NamedTuple):
@@ -48,20 +42,14 @@ class JointState(NamedTuple):
 
 
 class JointDensity(eqx.Module):
-    """Log density of hyper-parameters and latent functions, in coordinates of these.
+    """Log density of hyper-parameters and latent functions, in coordinates of these."""
 
-    Attributes:
-        target: the log density in white coefficients.
-        copies: the rows repeated by their weights if the auxiliary variables of a scale mixture
-            are part of it; else None.
-        coupling: the coordinates of the latent functions.
-        fixed: the coordinates where hyper-parameters are held; else None.
-    """
-
-    target: WhiteTarget
+    target: WhiteTarget  # the log density in white coefficients
+    # the rows repeated by their weights if the auxiliary variables of a scale mixture are part of
+    # it; else None
     copies: Copies | None
-    coupling: Kind = eqx.field(static=True)
-    fixed: Coordinates | None
+    coupling: Kind = eqx.field(static=True)  # the coordinates of the latent functions
+    fixed: Coordinates | None  # the coordinates where hyper-parameters are held; else None
 
     @classmethod
     def of(cls, target: WhiteTarget, copies: Copies | None = None, **settings: Any) -> Any:
@@ -117,17 +105,12 @@ class JointDensity(eqx.Module):
 
 
 class JointSampler(JointDensity, Sampler):
-    """Hamiltonian trajectories of a chain's whole position.
-
-    Attributes:
-        warmup: steps that adapt.
-        target_acceptance: that the step size is adapted to.
-    """
+    """Hamiltonian trajectories of a chain's whole position."""
 
     adapts_in_init: ClassVar[bool] = True
 
-    warmup: int = eqx.field(static=True)
-    target_acceptance: float = eqx.field(static=True)
+    warmup: int = eqx.field(static=True)  # steps that adapt
+    target_acceptance: float = eqx.field(static=True)  # that the step size is adapted to
 
     def init(self, key: RandomKey) -> JointState:
         key_start, key_w, key_run = jax.random.split(key, 3)

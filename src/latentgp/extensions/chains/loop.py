@@ -38,18 +38,12 @@ _last = operator.itemgetter(-1)
 
 
 class Draw(NamedTuple):
-    """The part of a state that is kept as a draw.
+    """The part of a state that is kept as a draw."""
 
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (H,).
-        white: white coefficients, shape (functions, M), M of each of Q latent functions; of deep
-            models those of their layers.
-        f: latent functions at the rows that are watched, shape (W, Q).
-    """
-
-    vector: Float[Array, "*C S H"]
+    vector: Float[Array, "*C S H"]  # unconstrained hyper-parameters
+    # white coefficients, M of each of Q latent functions; of deep models those of their layers
     white: Float[Array, "*C S functions M"]
-    f: Float[Array, "*C S W Q"]
+    f: Float[Array, "*C S W Q"]  # latent functions at the rows that are watched
 
 
 def groups_of(chains: int) -> int:
@@ -61,19 +55,12 @@ def groups_of(chains: int) -> int:
 
 
 class ChainRecord(NamedTuple):
-    """Chains so far: their state, and the draws kept.
+    """Chains so far: their state, and the draws kept."""
 
-    Attributes:
-        state: of all chains.
-        pieces: how many were made, those of the warm-up included.
-        draws: of every piece after it.
-        statistics: of the draws of every piece.
-    """
-
-    state: Any
-    pieces: int = 0
-    draws: tuple[Draw, ...] = ()
-    statistics: tuple[dict[str, np.ndarray], ...] = ()
+    state: Any  # of all chains
+    pieces: int = 0  # how many were made, those of the warm-up included
+    draws: tuple[Draw, ...] = ()  # of every piece after it
+    statistics: tuple[dict[str, np.ndarray], ...] = ()  # of the draws of every piece
 
     def joined(self) -> tuple[Draw, dict[str, np.ndarray]]:
         """All draws of each chain, and their statistics."""
@@ -83,25 +70,19 @@ class ChainRecord(NamedTuple):
 
 @dataclasses.dataclass
 class ChainLoop(Algorithm[ChainRecord]):
-    """Pieces of the warm-up and of draws.
-
-    Attributes:
-        piece: makes `piece_size` sweeps of all chains from a state, with what is random by its
-            number; gives the new state, draws (None in the warm-up) and statistics of each.
-        start: gives the state where the chains start.
-        drawn: makes the draws and statistics of a piece; traced for their shapes, where draws are
-            read from a checkpoint, and never run.
-        pieces: how many, those of the warm-up and those after it.
-        piece_size: sweeps a piece.
-    """
+    """Pieces of the warm-up and of draws."""
 
     phase: ClassVar[str] = "sampling"
 
+    # makes `piece_size` sweeps of all chains from a state, with what is random by its number; gives
+    # the new state, draws (None in the warm-up) and statistics of each
     piece: Callable[[Any, int], tuple[Any, Draw | None, dict[str, Any]]]
-    start: Callable[[], Any]
+    start: Callable[[], Any]  # gives the state where the chains start
+    # makes the draws and statistics of a piece; traced for their shapes, where draws are read from
+    # a checkpoint, and never run
     drawn: Callable[[], tuple[Draw, dict[str, Any]]]
-    pieces: tuple[int, int]
-    piece_size: int
+    pieces: tuple[int, int]  # how many, those of the warm-up and those after it
+    piece_size: int  # sweeps a piece
 
     def init(self) -> ChainRecord:
         return ChainRecord(self.start())

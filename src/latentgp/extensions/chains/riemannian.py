@@ -34,20 +34,14 @@ _SOLVED, _RETURNED = 0.6, 0.4  # powers of the rounding error that a change may 
 
 
 class Proposal(NamedTuple):
-    """End of a trajectory.
+    """End of a trajectory."""
 
-    Attributes:
-        place: coordinates, shape (size,).
-        log_ratio: of the densities of end and start, momenta included; minus infinity where the
-            trajectory is refused.
-        failed: whether an iteration did not converge, or the way back led elsewhere.
-        evaluations: of the gradient or the metric.
-    """
-
-    place: Float[Array, "size"]
+    place: Float[Array, "size"]  # coordinates
+    # of the densities of end and start, momenta included; minus infinity where the trajectory is
+    # refused
     log_ratio: Scalar
-    failed: Bool[Array, ""]
-    evaluations: Scalar
+    failed: Bool[Array, ""]  # whether an iteration did not converge, or the way back led elsewhere
+    evaluations: Scalar  # of the gradient or the metric
 
 
 class _There(NamedTuple):

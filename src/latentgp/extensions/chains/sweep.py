@@ -43,25 +43,17 @@ _FORGETS = 0.1  # the first share of the warm-up, which only leads to the poster
 
 
 class Adaptation(NamedTuple):
-    """Settings tuned in the warm-up.
+    """Settings tuned in the warm-up."""
 
-    Attributes:
-        log_scale: of the moves of latent functions, and of those of hyper-parameters, shape (2,).
-        mean: of the hyper-parameters, shape (H,).
-        covariance: of the hyper-parameters, shape (H, H).
-        seen: what moves of hyper-parameters use of these.
-        vectors: hyper-parameters that were proposed last, shape (T, H); T = 0 without an emulator.
-        values: their log density by the approximate evidence, shape (T,).
-        count: sweeps so far.
-    """
-
+    # of the moves of latent functions, and of those of hyper-parameters
     log_scale: Float[Array, "2"]
-    mean: HyperVector
-    covariance: Float[Array, "H H"]
-    seen: WarmupHistory
+    mean: HyperVector  # of the hyper-parameters
+    covariance: Float[Array, "H H"]  # of the hyper-parameters
+    seen: WarmupHistory  # what moves of hyper-parameters use of these
+    # hyper-parameters that were proposed last; T = 0 without an emulator
     vectors: Float[Array, "T H"]
-    values: Float[Array, "T"]
-    count: Int[Array, ""]
+    values: Float[Array, "T"]  # their log density by the approximate evidence
+    count: Int[Array, ""]  # sweeps so far
 
 
 class SweepState(NamedTuple):
@@ -73,29 +65,19 @@ class SweepState(NamedTuple):
 
 
 class SweepSampler(Sampler):
-    """Blocks in turn: hyper-parameters by each coupling, latent functions some times.
+    """Blocks in turn: hyper-parameters by each coupling, latent functions some times."""
 
-    Attributes:
-        target: the log density.
-        couplings: in turn; latent functions move in the coordinates of the last.
-        latents: the move of latent functions.
-        hyperparameters: that of hyper-parameters.
-        repeats: moves of latent functions a sweep.
-        warmup: sweeps that adapt scales and the covariance of hyper-parameters.
-        chains: that are run side by side, and tuned by what all have seen.
-        fixed: the coordinates of all chains where hyper-parameters are held; else None.
-        variances: that are drawn exactly, if any are.
-    """
-
-    target: WhiteTarget
-    couplings: tuple[Coupling, ...]
-    latents: LatentMove
-    hyperparameters: HyperMove
-    repeats: int = eqx.field(static=True)
-    warmup: Int[Array, ""]
+    target: WhiteTarget  # the log density
+    couplings: tuple[Coupling, ...]  # in turn; latent functions move in the coordinates of the last
+    latents: LatentMove  # the move of latent functions
+    hyperparameters: HyperMove  # that of hyper-parameters
+    repeats: int = eqx.field(static=True)  # moves of latent functions a sweep
+    warmup: Int[Array, ""]  # sweeps that adapt scales and the covariance of hyper-parameters
+    # that are run side by side, and tuned by what all have seen
     chains: int = eqx.field(static=True)
+    # the coordinates of all chains where hyper-parameters are held; else None
     fixed: Coordinates | None
-    variances: ConjugateVariances | None = None
+    variances: ConjugateVariances | None = None  # that are drawn exactly, if any are
 
     @classmethod
     def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":

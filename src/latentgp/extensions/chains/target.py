@@ -25,28 +25,17 @@ _SPREAD = 0.3  # of starts, on the unconstrained scale
 
 
 class Position(NamedTuple):
-    """A point of the space that is explored.
+    """A point of the space that is explored."""
 
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (H,); H = 0 if they are fixed.
-        white: white coefficients of the latent functions, shape (Q, M); of deep models those of
-            their layers.
-    """
-
-    vector: HyperVector
-    white: Coefs
+    vector: HyperVector  # unconstrained hyper-parameters; H = 0 if they are fixed
+    white: Coefs  # white coefficients of the latent functions; of deep models those of their layers
 
 
 class Coefficients(NamedTuple):
-    """Context of white coefficients.
+    """Context of white coefficients."""
 
-    Attributes:
-        centres: such as points of shape (M, D).
-        jitter: added to the diagonal of their prior covariance; units of f squared.
-    """
-
-    centres: Any
-    jitter: Scalar
+    centres: Any  # such as points of shape (M, D)
+    jitter: Scalar  # added to the diagonal of their prior covariance; units of f squared
 
 
 class Target(eqx.Module):
@@ -68,21 +57,15 @@ class WhiteTarget(Target):
     free-form variational posterior exp(E log p(y | f)) p(v), the expectation under f given v
     (Hensman, Matthews, Filippone & Ghahramani 2015, eq. 7), of which the Gaussian one is an
     approximation: the variance that the points leave open is part of it.
-
-    Attributes:
-        space: the hyper-parameters; none are free if they are fixed.
-        representation: made ready for the rows.
-        data: the rows, on the device; weights are powers of their likelihoods.
-        centre: the unconstrained hyper-parameters of the space's model, shape (H,).
-        fixed: the map to the rows where no hyper-parameter is free; else None.
-        anchor: where Newton's method for coordinates by sites starts, f at the rows.
     """
 
-    space: ParameterSpace
-    representation: Representation
-    data: Data
-    centre: HyperVector
+    space: ParameterSpace  # the hyper-parameters; none are free if they are fixed
+    representation: Representation  # made ready for the rows
+    data: Data  # the rows, on the device; weights are powers of their likelihoods
+    centre: HyperVector  # the unconstrained hyper-parameters of the space's model
+    # the map to the rows where no hyper-parameter is free; else None
     fixed: Whitening | None = None
+    # where Newton's method for coordinates by sites starts, f at the rows
     anchor: RowLatents | None = None
 
     @classmethod

@@ -131,27 +131,18 @@ _COMPILED_EACH = 3  # layers of one structure
 
 @stored
 class LayerDraw(eqx.Module):
-    """A draw of the functions of a hidden layer, phi(h)' w.
+    """A draw of the functions of a hidden layer, phi(h)' w."""
 
-    Attributes:
-        features: of the layer's kernel.
-        weights: shape (R, width); of several draws with S first.
-    """
-
-    features: FeatureWeights
-    weights: Float[Array, "*S R width"]
+    features: FeatureWeights  # of the layer's kernel
+    weights: Float[Array, "*S R width"]  # of several draws with S first
 
 
 @stored
 class LastLayer(NamedTuple):
-    """Posterior of the last layer's weights.
-
-    Attributes:
-        mean: shape (Q, R).
-        root: R with covariance R' R, shape (Q, R, R), or deviations, shape (Q, R).
-    """
+    """Posterior of the last layer's weights."""
 
     mean: Float[Array, "*S Q R"]
+    # R with covariance R' R, shape (Q, R, R), or deviations, shape (Q, R)
     root: Float[Array, "*S Q R *R"]
 
     def means(self, blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
@@ -180,20 +171,14 @@ class LastLayer(NamedTuple):
 
 @stored
 class Layout(eqx.Module):
-    """Fixed parts between the layers of a deep model.
+    """Fixed parts between the layers of a deep model."""
 
-    Attributes:
-        centre: of the inputs, shape (D,).
-        spread: standard deviations of the inputs, shape (D,).
-        skips: maps from the functions of the layer below to the mean of each hidden layer, shape
-            (V, width); zero without skips.
-        feed_inputs: whether every layer sees the inputs.
-    """
-
-    centre: Float[Array, "D"]
-    spread: Float[Array, "D"]
+    centre: Float[Array, "D"]  # of the inputs
+    spread: Float[Array, "D"]  # standard deviations of the inputs
+    # maps from the functions of the layer below to the mean of each hidden layer; zero without
+    # skips
     skips: tuple[Float[Array, "_ _"], ...]
-    feed_inputs: bool = eqx.field(static=True)
+    feed_inputs: bool = eqx.field(static=True)  # whether every layer sees the inputs
 
     @classmethod
     def of(cls, model: DeepGP, X: Float[np.ndarray, "N D"]) -> "Layout":

@@ -105,19 +105,12 @@ class LayeredComponents(DrawnComponents):
 
 @stored
 class DeepComponents(LayeredComponents):
-    """Draws of the weights of hidden layers of random features.
+    """Draws of the weights of hidden layers of random features."""
 
-    Attributes:
-        hidden: draws of each hidden layer.
-        features: of the last layer.
-        last: its weights, arrays with #S first.
-        number: of draws S.
-    """
-
-    hidden: tuple[LayerDraw, ...]
-    features: FeatureWeights
-    last: LastLayer
-    number: int = eqx.field(static=True)
+    hidden: tuple[LayerDraw, ...]  # draws of each hidden layer
+    features: FeatureWeights  # of the last layer
+    last: LastLayer  # its weights, arrays with #S first
+    number: int = eqx.field(static=True)  # of draws S
 
     @property
     def size(self) -> int:
@@ -164,19 +157,12 @@ class WeightsAt(NamedTuple):
 
 @stored
 class ProcessComponents(LayeredComponents):
-    """Draws of the hidden functions of two layers of processes at the rows.
+    """Draws of the hidden functions of two layers of processes at the rows."""
 
-    Attributes:
-        X: inputs of the rows, shape (N, D).
-        sites: of the rows, as functions of g = f - prior mean.
-        hidden: functions at the rows, shape (S, N, width).
-        keys: data of the random keys by which they go on elsewhere, shape (S, words).
-    """
-
-    X: Inputs
-    sites: GaussianSites
-    hidden: Float[Array, "S N width"]
-    keys: UInt32[Array, "S words"]
+    X: Inputs  # inputs of the rows
+    sites: GaussianSites  # of the rows, as functions of g = f - prior mean
+    hidden: Float[Array, "S N width"]  # functions at the rows
+    keys: UInt32[Array, "S words"]  # data of the random keys by which they go on elsewhere
 
     @property
     def size(self) -> int:

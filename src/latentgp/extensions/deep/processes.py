@@ -19,17 +19,11 @@ PATH_FEATURES = 1024
 
 
 class ProcessLayers(eqx.Module):
-    """Both layers of a deep model at its rows, Gaussian noise on top.
+    """Both layers of a deep model at its rows, Gaussian noise on top."""
 
-    Attributes:
-        layout: between the layers.
-        X: inputs of the rows, shape (N, D).
-        sites: of the rows, as functions of g = f - prior mean.
-    """
-
-    layout: Layout
-    X: Inputs
-    sites: GaussianSites
+    layout: Layout  # between the layers
+    X: Inputs  # inputs of the rows
+    sites: GaussianSites  # of the rows, as functions of g = f - prior mean
 
     def hidden_mean(self, X: Float[Array, "B D"]) -> Float[Array, "B width"]:
         """Prior mean of the hidden functions."""

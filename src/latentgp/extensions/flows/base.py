@@ -19,14 +19,10 @@ from latentgp.typing import Array, RandomKey, Scalar
 
 
 class LogDensity(Module):
-    """A log density, up to a constant, and its gradients; energies are phi = -log p.
+    """A log density, up to a constant, and its gradients; energies are phi = -log p."""
 
-    Attributes:
-        function: of x of shape (D,), and of a key if it is stochastic.
-        stochastic: it estimates the log density, from a batch of rows that the key chooses, say.
-    """
-
-    function: Callable[..., Any]
+    function: Callable[..., Any]  # of x of shape (D,), and of a key if it is stochastic
+    # it estimates the log density, from a batch of rows that the key chooses, say
     stochastic: bool = eqx.field(static=True, default=False)
 
     def energy(self, x: Float[Array, "D"], key: RandomKey) -> Scalar:
@@ -46,15 +42,10 @@ class LogDensity(Module):
 
 
 class Start(NamedTuple):
-    """The Gaussian that an approximation starts from.
-
-    Attributes:
-        mean: shape (D,).
-        scale: standard deviations, shape (D,).
-    """
+    """The Gaussian that an approximation starts from."""
 
     mean: Float[Array, "D"]
-    scale: Float[Array, "D"]
+    scale: Float[Array, "D"]  # standard deviations
 
 
 class Gaussian(NamedTuple):
@@ -66,55 +57,33 @@ class Gaussian(NamedTuple):
 
 
 class StepReport(NamedTuple):
-    """Report of a step.
+    """Report of a step."""
 
-    Attributes:
-        free_energy: F = -log|C| / 2 + E phi before the step, exact or estimated, in nats.
-        change: how far the step was from standing still, without units; NaN where that is noise.
-    """
-
-    free_energy: Scalar
+    free_energy: Scalar  # F = -log|C| / 2 + E phi before the step, exact or estimated, in nats
+    # how far the step was from standing still, without units; NaN where that is noise
     change: Scalar
 
 
 class Outcome(NamedTuple):
-    """Result of an approximation.
+    """Result of an approximation."""
 
-    Attributes:
-        gaussian: the approximation.
-        free_energy: of every step, NaN after the last one, in nats, shape (T,).
-        change: of every step, likewise.
-        steps: that were made.
-        evaluations: of the gradient; a Hessian counts as D of them.
-        settled: ended by itself.
-        finite: no step gave NaN or infinity, before which the loop stops.
-    """
-
-    gaussian: Gaussian
-    free_energy: Float[Array, "T"]
-    change: Float[Array, "T"]
-    steps: Int[Array, ""]
-    evaluations: Int[Array, ""]
-    settled: Bool[Array, ""]
-    finite: Bool[Array, ""]
+    gaussian: Gaussian  # the approximation
+    free_energy: Float[Array, "T"]  # of every step, NaN after the last one, in nats
+    change: Float[Array, "T"]  # of every step, likewise
+    steps: Int[Array, ""]  # that were made
+    evaluations: Int[Array, ""]  # of the gradient; a Hessian counts as D of them
+    settled: Bool[Array, ""]  # ended by itself
+    finite: Bool[Array, ""]  # no step gave NaN or infinity, before which the loop stops
 
 
 class Loop(NamedTuple):
-    """Where the steps of an approximation are.
+    """Where the steps of an approximation are."""
 
-    Attributes:
-        state: the method's own.
-        traces: free energy and change of every step, NaN after the last one, shape (2, T).
-        steps: that were made.
-        settled: ended by itself.
-        finite: no step gave NaN or infinity.
-    """
-
-    state: Any
-    traces: Float[Array, "2 T"]
-    steps: Int[Array, ""]
-    settled: Bool[Array, ""]
-    finite: Bool[Array, ""]
+    state: Any  # the method's own
+    traces: Float[Array, "2 T"]  # free energy and change of every step, NaN after the last one
+    steps: Int[Array, ""]  # that were made
+    settled: Bool[Array, ""]  # ended by itself
+    finite: Bool[Array, ""]  # no step gave NaN or infinity
 
     @property
     def has_ended(self) -> bool:

@@ -30,27 +30,16 @@ _BEYOND = 1e30  # times the start, how wide nothing proper is
 
 
 class Moments(NamedTuple):
-    """Gradients under draws of the Gaussian, and their standard errors.
+    """Gradients under draws of the Gaussian, and their standard errors."""
 
-    Attributes:
-        slope: mean gradient of phi in deviations, shape (D,).
-        slope_error: of it.
-        spread: E[g_i (x_i - m_i)], shape (D,).
-        spread_error: of it.
-        total: their sum.
-        total_error: of it.
-        energies: phi at the draws, shape (S,).
-        draws: less the mean, shape (S, D).
-    """
-
-    slope: Float[Array, "D"]
-    slope_error: Float[Array, "D"]
-    spread: Float[Array, "D"]
-    spread_error: Float[Array, "D"]
-    total: Scalar
-    total_error: Scalar
-    energies: Float[Array, "S"]
-    draws: Float[Array, "S D"]
+    slope: Float[Array, "D"]  # mean gradient of phi in deviations
+    slope_error: Float[Array, "D"]  # of it
+    spread: Float[Array, "D"]  # E[g_i (x_i - m_i)]
+    spread_error: Float[Array, "D"]  # of it
+    total: Scalar  # their sum
+    total_error: Scalar  # of it
+    energies: Float[Array, "S"]  # phi at the draws
+    draws: Float[Array, "S D"]  # less the mean
 
 
 def complaints_of(

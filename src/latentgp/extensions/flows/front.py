@@ -102,15 +102,9 @@ def gaussian_approximation(
 
 
 class RescaledDensity(Module):
-    """A log density of z for x = centre + units z, but for the constant of the change.
+    """A log density of z for x = centre + units z, but for the constant of the change."""
 
-    Attributes:
-        function: log p(x).
-        centre: shape (D,).
-        units: shape (D,).
-    """
-
-    function: Callable[..., Any]
+    function: Callable[..., Any]  # log p(x)
     centre: Float[Array, "D"]
     units: Float[Array, "D"]
 

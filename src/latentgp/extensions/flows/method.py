@@ -167,17 +167,11 @@ def _coordinates(target: WhiteTarget, latents: RowLatents) -> Coordinates:
 
 
 class FlatDensity(eqx.Module):
-    """The density of one vector: unconstrained hyper-parameters, then coordinates.
+    """The density of one vector: unconstrained hyper-parameters, then coordinates."""
 
-    Attributes:
-        density: of positions.
-        hyperparameters: their number P.
-        shape: of the coordinates, (Q, M).
-    """
-
-    density: JointDensity
-    hyperparameters: int = eqx.field(static=True)
-    shape: tuple[int, ...] = eqx.field(static=True)
+    density: JointDensity  # of positions
+    hyperparameters: int = eqx.field(static=True)  # their number P
+    shape: tuple[int, ...] = eqx.field(static=True)  # of the coordinates, (Q, M)
 
     def __call__(self, x: Float[Array, "D"]) -> Scalar:
         return self.density.log_density(self.position(x))
@@ -205,19 +199,12 @@ def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:
 
 
 class GaussianDraws(NamedTuple):
-    """Draws of a Gaussian.
+    """Draws of a Gaussian."""
 
-    Attributes:
-        draw: what is kept of each.
-        points: the vectors, shape (C, S, D).
-        log_density: there.
-        outside: the share of them that were made again.
-    """
-
-    draw: Draw
-    points: Float[np.ndarray, "C S D"]
-    log_density: Float[np.ndarray, "C S"]
-    outside: float
+    draw: Draw  # what is kept of each
+    points: Float[np.ndarray, "C S D"]  # the vectors
+    log_density: Float[np.ndarray, "C S"]  # there
+    outside: float  # the share of them that were made again
 
 
 def _draws(

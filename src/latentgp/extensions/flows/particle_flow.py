@@ -205,16 +205,11 @@ class GaussianParticleFlow(Stepwise):
 
 
 class Flow(NamedTuple):
-    """A flow downwards, before step sizes.
+    """A flow downwards, before step sizes."""
 
-    Attributes:
-        spread: of every particle from the mean, shape (N, D).
-        covered: of the mean, within the span of the particles if a metric is, shape (D,).
-        rest: gradients outside of the span, where the metric has no size for them, shape (N, D).
-    """
-
-    spread: Float[Array, "S D"]
-    covered: Float[Array, "D"]
+    spread: Float[Array, "S D"]  # of every particle from the mean
+    covered: Float[Array, "D"]  # of the mean, within the span of the particles if a metric is
+    # gradients outside of the span, where the metric has no size for them
     rest: Float[Array, "S D"]
 
     @property
@@ -224,23 +219,14 @@ class Flow(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """State of the search for step sizes.
+    """State of the search for step sizes."""
 
-    Attributes:
-        size: of the next step.
-        rest_size: relative to it, that outside the span of the particles.
-        particles: before the last step.
-        gradients: of phi at these.
-        lowest: free energy so far.
-        idle: steps since it last fell by more than rounding.
-    """
-
-    size: Scalar
-    rest_size: Scalar
-    particles: Float[Array, "S D"]
-    gradients: Float[Array, "S D"]
-    lowest: Scalar
-    idle: Int[Array, ""]
+    size: Scalar  # of the next step
+    rest_size: Scalar  # relative to it, that outside the span of the particles
+    particles: Float[Array, "S D"]  # before the last step
+    gradients: Float[Array, "S D"]  # of phi at these
+    lowest: Scalar  # free energy so far
+    idle: Int[Array, ""]  # steps since it last fell by more than rounding
 
 
 class FlowState(NamedTuple):

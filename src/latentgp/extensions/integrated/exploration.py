@@ -32,33 +32,21 @@ _LOWEST = 9.0  # nats below the highest point, of a mixture
 
 
 class DensityEvaluation(NamedTuple):
-    """A log density where it was evaluated.
-
-    Attributes:
-        vector: the place.
-        value: log density in nats, up to a constant.
-        gradient: of it.
-    """
+    """A log density where it was evaluated."""
 
     vector: Float[np.ndarray, "H"]
-    value: float
-    gradient: Float[np.ndarray, "H"]
+    value: float  # log density in nats, up to a constant
+    gradient: Float[np.ndarray, "H"]  # of it
 
 
 class Frame(NamedTuple):
-    """Rotated, standardised coordinates z around a mode.
+    """Rotated, standardised coordinates z around a mode."""
 
-    Attributes:
-        origin: the mode.
-        axes: columns that are one deviation long; vector = origin + axes z.
-        below: deviation towards negative z over the mean of both, that of a split normal law.
-        above: the same towards positive z.
-    """
-
-    origin: Float[np.ndarray, "H"]
-    axes: Float[np.ndarray, "H H"]
+    origin: Float[np.ndarray, "H"]  # the mode
+    axes: Float[np.ndarray, "H H"]  # columns that are one deviation long; vector = origin + axes z
+    # deviation towards negative z over the mean of both, that of a split normal law
     below: Float[np.ndarray, "H"]
-    above: Float[np.ndarray, "H"]
+    above: Float[np.ndarray, "H"]  # the same towards positive z
 
     def vectors(self, z: Float[np.ndarray, "*S H"]) -> Float[np.ndarray, "*S H"]:
         """Places of coordinates."""
@@ -74,33 +62,20 @@ class Frame(NamedTuple):
 
 
 class Exploration(NamedTuple):
-    """A log density after exploration.
+    """A log density after exploration."""
 
-    Attributes:
-        points: of a mixture that has the density's mean and covariance, shape (points, H).
-        weights: of the points, with a sum of one.
-        draws: places all over the density, shape (S, H).
-        draw_weights: of the draws, with a sum of one, shape (S,).
-        log_integral: of the density, in nats.
-        evaluations: how many there were.
-        left_out: how many of them failed.
-        flat: number of directions without curvature at the mode.
-        drop: nats from the mode down to the lowest of the points.
-        rise: nats by which the highest place is above the mode.
-        moved: by how much the last further points, twice, moved the integrals: the log integral in
-            nats, a mean in deviations, or the logarithm of a deviation, whichever most.
-    """
-
-    points: Float[np.ndarray, "points H"]
-    weights: Float[np.ndarray, "points"]
-    draws: Float[np.ndarray, "S H"]
-    draw_weights: Float[np.ndarray, "S"]
-    log_integral: float
-    evaluations: int
-    left_out: int
-    flat: int
-    drop: float
-    rise: float
+    points: Float[np.ndarray, "points H"]  # of a mixture that has the density's mean and covariance
+    weights: Float[np.ndarray, "points"]  # of the points, with a sum of one
+    draws: Float[np.ndarray, "S H"]  # places all over the density
+    draw_weights: Float[np.ndarray, "S"]  # of the draws, with a sum of one
+    log_integral: float  # of the density, in nats
+    evaluations: int  # how many there were
+    left_out: int  # how many of them failed
+    flat: int  # number of directions without curvature at the mode
+    drop: float  # nats from the mode down to the lowest of the points
+    rise: float  # nats by which the highest place is above the mode
+    # by how much the last further points, twice, moved the integrals: the log integral in nats, a
+    # mean in deviations, or the logarithm of a deviation, whichever most
     moved: float
 
 

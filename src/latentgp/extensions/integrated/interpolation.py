@@ -19,20 +19,14 @@ _VALUE_NOISE, _SLOPE_NOISE = 1e-8, 1e-5  # variances over that of the process
 
 
 class Interpolant(NamedTuple):
-    """Log density less that at the mode, in standardised coordinates.
+    """Log density less that at the mode, in standardised coordinates."""
 
-    Attributes:
-        points: where it is known.
-        lengthscale: of the process, in standardised coordinates.
-        variance: of the process, nats squared.
-        weights: of the kernel's values (first column) and slopes at the points.
-        root: lower Cholesky factor of the covariance of values and slopes over `variance`.
-    """
-
-    points: Float[np.ndarray, "M H"]
-    lengthscale: float
-    variance: float
+    points: Float[np.ndarray, "M H"]  # where it is known
+    lengthscale: float  # of the process, in standardised coordinates
+    variance: float  # of the process, nats squared
+    # of the kernel's values (first column) and slopes at the points
     weights: Float[np.ndarray, "M 1+H"]
+    # lower Cholesky factor of the covariance of values and slopes over `variance`
     root: Float[np.ndarray, "R R"]
 
     def __call__(self, z: Float[np.ndarray, "S H"]) -> Float[np.ndarray, "S"]:

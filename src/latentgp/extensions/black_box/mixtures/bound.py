@@ -32,21 +32,13 @@ from latentgp.typing import Array, HyperVector, PerRow, RandomKey, RowLatents, S
 
 
 class Terms(NamedTuple):
-    """The bound's terms, in nats: their sum is the bound.
+    """The bound's terms, in nats: their sum is the bound."""
 
-    Attributes:
-        entropy: of the mixture, exact for one component; a lower bound for several.
-        cross: E log p(c), the negative cross-entropy to the prior.
-        expected: E log p(y | f) of all rows.
-        error: standard error of `expected` where it is an estimate.
-        failed: number of values of log p that were not finite.
-    """
-
-    entropy: Scalar
-    cross: Scalar
-    expected: Scalar
-    error: Scalar
-    failed: Scalar
+    entropy: Scalar  # of the mixture, exact for one component; a lower bound for several
+    cross: Scalar  # E log p(c), the negative cross-entropy to the prior
+    expected: Scalar  # E log p(y | f) of all rows
+    error: Scalar  # standard error of `expected` where it is an estimate
+    failed: Scalar  # number of values of log p that were not finite
 
     @property
     def bound(self) -> Scalar:
@@ -63,38 +55,24 @@ class Slopes(NamedTuple):
 
 
 class MixtureEvaluation(NamedTuple):
-    """A mixture with its bound, and what the rows say.
-
-    Attributes:
-        mixture: itself.
-        terms: of the bound.
-        slopes: of the bound.
-        expected: of each component and row: shapes (K, N), (K, N, Q).
-    """
+    """A mixture with its bound, and what the rows say."""
 
     mixture: GaussianMixture
-    terms: Terms
-    slopes: Slopes
-    expected: ExpectedLogLikelihoods
+    terms: Terms  # of the bound
+    slopes: Slopes  # of the bound
+    expected: ExpectedLogLikelihoods  # of each component and row: shapes (K, N), (K, N, Q)
 
 
 class MixtureBound(Module):
-    """The bound for a model and rows.
+    """The bound for a model and rows."""
 
-    Attributes:
-        space: the hyper-parameters; none are free if they are fixed.
-        representation: made ready for the rows, or the points of each latent function.
-        data: the rows, on the device.
-        expectations: how expected log likelihoods are found.
-        coordinates: of the coefficients.
-        learns_likelihood: whether a parameter of the likelihood is free.
-    """
-
-    space: ParameterSpace
+    space: ParameterSpace  # the hyper-parameters; none are free if they are fixed
+    # made ready for the rows, or the points of each latent function
     representation: Representation | OwnPoints
-    data: Data
-    expectations: Expectations
-    coordinates: Coordinates = eqx.field(static=True)
+    data: Data  # the rows, on the device
+    expectations: Expectations  # how expected log likelihoods are found
+    coordinates: Coordinates = eqx.field(static=True)  # of the coefficients
+    # whether a parameter of the likelihood is free
     learns_likelihood: bool = eqx.field(static=True)
 
     @property

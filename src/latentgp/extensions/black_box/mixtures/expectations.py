@@ -28,37 +28,25 @@ Estimator = Literal["quadrature", "score", "reparameterised"]
 
 
 class ExpectedLogLikelihoods(NamedTuple):
-    """Expected log likelihoods of rows, in nats, with their derivatives.
+    """Expected log likelihoods of rows, in nats, with their derivatives."""
 
-    Attributes:
-        value: E log p(y | f), shape (N,).
-        in_mean: its derivative in the mean of f, shape (N, Q).
-        in_variance: that in the variance, shape (N, Q).
-        error: variance of `value` as an estimate, shape (N,); zero where it is none.
-        failed: values of log p that were not finite, counted as the lowest of their row, (N,).
-    """
-
-    value: PerRow
-    in_mean: RowLatents
-    in_variance: RowLatents
-    error: PerRow
-    failed: PerRow
+    value: PerRow  # E log p(y | f)
+    in_mean: RowLatents  # its derivative in the mean of f
+    in_variance: RowLatents  # that in the variance
+    error: PerRow  # variance of `value` as an estimate; zero where it is none
+    failed: PerRow  # values of log p that were not finite, counted as the lowest of their row, (N,)
 
 
 class Expectations(Module):
-    """Estimator of expected log likelihoods.
+    """Estimator of expected log likelihoods."""
 
-    Attributes:
-        estimator: "quadrature", by fixed nodes; "score", by draws and values of log p alone;
-            "reparameterised", by draws and gradients of log p.
-        samples: draws a row, an even number: every one comes with its opposite.
-        control: whether the score function is a control variate (Ranganath et al. 2014), with a
-            coefficient for each derivative; it is found from the other draws, so that nothing is
-            biased.
-    """
-
+    # "quadrature", by fixed nodes; "score", by draws and values of log p alone; "reparameterised",
+    # by draws and gradients of log p
     estimator: Estimator = eqx.field(static=True, default="quadrature")
+    # draws a row, an even number: every one comes with its opposite
     samples: int = eqx.field(static=True, default=100)
+    # whether the score function is a control variate (Ranganath et al. 2014), with a coefficient
+    # for each derivative; it is found from the other draws, so that nothing is biased
     control: bool = eqx.field(static=True, default=True)
 
     @property

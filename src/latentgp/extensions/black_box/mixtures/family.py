@@ -29,22 +29,14 @@ class Basis(NamedTuple):
     """Coefficients c ~ N(0, P^-1) of the latent functions at some rows: g = A' c + e.
 
     White ones, c = v, have P = I; the values of g at the centres, c = u = L v, have P = K^-1.
-
-    Attributes:
-        features: A, shape (#Q, M, N).
-        residual: variance of e, shape (#Q, N).
-        precision: P, shape (#Q, M, M).
-        log_determinant: of P, shape (#Q,).
-        offset: prior means of f at the rows, shape (N, Q).
-        lower: L, the factor of K at the centres, shape (#Q, M, M).
     """
 
-    features: Float[Array, "#Q M N"]
-    residual: Float[Array, "#Q N"]
-    precision: Float[Array, "#Q M M"]
-    log_determinant: Float[Array, "#Q"]
-    offset: RowLatents
-    lower: Float[Array, "#Q M M"]
+    features: Float[Array, "#Q M N"]  # A
+    residual: Float[Array, "#Q N"]  # variance of e
+    precision: Float[Array, "#Q M M"]  # P
+    log_determinant: Float[Array, "#Q"]  # of P
+    offset: RowLatents  # prior means of f at the rows
+    lower: Float[Array, "#Q M M"]  # L, the factor of K at the centres
 
     @classmethod
     def of(
@@ -71,16 +63,11 @@ class Basis(NamedTuple):
 
 
 class GaussianMixture(NamedTuple):
-    """A mixture q(c) = sum_k pi_k prod_q N(c_q; m_kq, S_kq).
+    """A mixture q(c) = sum_k pi_k prod_q N(c_q; m_kq, S_kq)."""
 
-    Attributes:
-        log_weights: log pi, shape (K,).
-        mean: m, shape (K, Q, M).
-        precision: S^-1, shape (K, Q, M, M), or its diagonal, shape (K, Q, M).
-    """
-
-    log_weights: Float[Array, "K"]
-    mean: Float[Array, "K Q M"]
+    log_weights: Float[Array, "K"]  # log pi
+    mean: Float[Array, "K Q M"]  # m
+    # S^-1, shape (K, Q, M, M), or its diagonal, shape (K, Q, M)
     precision: Float[Array, "K Q M *M"]
 
     @property
@@ -109,19 +96,12 @@ class GaussianMixture(NamedTuple):
 
 
 class FactorisedMixture(NamedTuple):
-    """A mixture with its covariances.
-
-    Attributes:
-        mixture: itself.
-        covariance: S, shape (K, Q, M, M) or (K, Q, M).
-        root: R with S = R' R, shape (K, Q, M, M); None of diagonal ones.
-        half_log_determinant: of S, shape (K, Q).
-    """
+    """A mixture with its covariances."""
 
     mixture: GaussianMixture
-    covariance: Float[Array, "K Q M *M"]
-    root: Float[Array, "K Q M M"] | None
-    half_log_determinant: Float[Array, "K Q"]
+    covariance: Float[Array, "K Q M *M"]  # S, shape (K, Q, M, M) or (K, Q, M)
+    root: Float[Array, "K Q M M"] | None  # R with S = R' R; None of diagonal ones
+    half_log_determinant: Float[Array, "K Q"]  # of S
 
     def marginals(self, basis: Basis) -> tuple[Float[Array, "K N Q"], Float[Array, "K N Q"]]:
         """Means and variances of f at the rows under each component."""

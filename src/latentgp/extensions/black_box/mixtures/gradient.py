@@ -43,22 +43,15 @@ _ADADELTA: Any = optax.adadelta(learning_rate=1.0, rho=0.95, eps=1e-6)  # Hensma
 
 
 class Free(NamedTuple):
-    """All that is learned, without constraints.
+    """All that is learned, without constraints."""
 
-    Attributes:
-        logits: of the weights, shape (K,).
-        mean: shape (K, Q, M).
-        spread: of full covariances C C' the factor C with the logarithm of its diagonal, shape (K,
-            Q, M, M); the logarithms of diagonal ones; of "linear" ones a number a row and latent.
-        vector: hyper-parameters, shape (H,).
-        points: inducing points, shape (M, D), or (Q, M, D) of each latent function; None if they
-            are held.
-    """
-
-    logits: Float[Array, "K"]
+    logits: Float[Array, "K"]  # of the weights
     mean: Float[Array, "K Q M"]
+    # of full covariances C C' the factor C with the logarithm of its diagonal; the logarithms of
+    # diagonal ones; of "linear" ones a number a row and latent
     spread: Float[Array, "K Q *M"]
     vector: HyperVector
+    # inducing points, shape (M, D), or (Q, M, D) of each latent function; None if they are held
     points: Float[Array, "*Q M D"] | None
 
 

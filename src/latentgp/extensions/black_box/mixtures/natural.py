@@ -18,19 +18,13 @@ _SHORTEST, _LONGER = 1e-6, 1.5
 
 
 class Climb(NamedTuple):
-    """An ascent.
+    """An ascent."""
 
-    Attributes:
-        at: the mixture with its bound.
-        share: the length of the next step, in (0, 1].
-        rise: nats gained by the last step that was taken, over its length; infinite before any.
-        steps: how many were tried.
-    """
-
-    at: MixtureEvaluation
-    share: Scalar
+    at: MixtureEvaluation  # the mixture with its bound
+    share: Scalar  # the length of the next step, in (0, 1]
+    # nats gained by the last step that was taken, over its length; infinite before any
     rise: Scalar
-    steps: Int[Array, ""]
+    steps: Int[Array, ""]  # how many were tried
 
 
 def stepped(
@@ -119,17 +113,11 @@ def climb(
 
 
 class ProfiledMixture(NamedTuple):
-    """The best mixture at some hyper-parameters, and the bound's derivative in these.
+    """The best mixture at some hyper-parameters, and the bound's derivative in these."""
 
-    Attributes:
-        climb: the end of the ascent.
-        value: bound plus log prior, in nats.
-        gradient: of it, shape (H,).
-    """
-
-    climb: Climb
-    value: Scalar
-    gradient: HyperVector
+    climb: Climb  # the end of the ascent
+    value: Scalar  # bound plus log prior, in nats
+    gradient: HyperVector  # of it
 
 
 @Program

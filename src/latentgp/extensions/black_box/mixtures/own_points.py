@@ -21,29 +21,17 @@ from latentgp.typing import Array, Coefs, Inputs, Scalar
 
 
 class OwnWhitening(NamedTuple):
-    """The map from white coefficients to f, with centres of each latent function.
-
-    Attributes:
-        centres: shape (Q, M, D).
-        lower: factors of K at them, shape (Q, M, M).
-        features: their products with kernel blocks, shape (Q, M, N).
-        residual: prior variances given the coefficients, shape (Q, N).
-        jitter: the largest that was added to K.
-    """
+    """The map from white coefficients to f, with centres of each latent function."""
 
     centres: Float[Array, "Q M D"]
-    lower: Float[Array, "Q M M"]
-    features: Float[Array, "Q M N"]
-    residual: Float[Array, "Q N"]
-    jitter: Scalar
+    lower: Float[Array, "Q M M"]  # factors of K at them
+    features: Float[Array, "Q M N"]  # their products with kernel blocks
+    residual: Float[Array, "Q N"]  # prior variances given the coefficients
+    jitter: Scalar  # the largest that was added to K
 
 
 class OwnPoints(Module):
-    """Inducing inputs of each latent function: what a bound asks of a representation.
-
-    Attributes:
-        points: shape (Q, M, D).
-    """
+    """Inducing inputs of each latent function: what a bound asks of a representation."""
 
     points: Float[Array, "Q M D"]
 

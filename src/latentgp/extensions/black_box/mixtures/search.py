@@ -33,29 +33,17 @@ class SlopeHistory(NamedTuple):
 
 @dataclasses.dataclass
 class SearchState:
-    """The end of a search, or where it is.
-
-    Attributes:
-        vector: hyper-parameters, shape (H,).
-        mixture: the mixture there.
-        records: of all evaluations.
-        steps: of the mixture, in all.
-        passed_over: those that changed nothing.
-        failed: values of log p that were not finite.
-        rise: nats gained by the last step, relative to the bound.
-        reason: why it ended; empty while it goes on.
-        converged: whether by itself.
-    """
+    """The end of a search, or where it is."""
 
     vector: Float[np.ndarray, "H"]
     mixture: GaussianMixture
-    records: list[Any] = dataclasses.field(default_factory=list)
-    steps: int = 0
-    passed_over: int = 0
-    failed: int = 0
-    rise: float = 0.0
-    reason: str = ""
-    converged: bool = False
+    records: list[Any] = dataclasses.field(default_factory=list)  # of all evaluations
+    steps: int = 0  # of the mixture, in all
+    passed_over: int = 0  # those that changed nothing
+    failed: int = 0  # values of log p that were not finite
+    rise: float = 0.0  # nats gained by the last step, relative to the bound
+    reason: str = ""  # why it ended; empty while it goes on
+    converged: bool = False  # whether by itself
 
 
 class SlopeSearch(Algorithm[Any]):
@@ -117,18 +105,12 @@ def search_along_slopes(search: SlopeSearch, steps: int | None, control: RunCont
 
 
 class CheckpointState(NamedTuple):
-    """State in the checkpoint of a search, beside its evaluations.
+    """State in the checkpoint of a search, beside its evaluations."""
 
-    Attributes:
-        log_weights: of the mixture that the next evaluation starts from.
-        mean: of it.
-        precision: of it.
-        told: steps, values that were not finite, the last rise, and whether the best ascent ended.
-    """
-
-    log_weights: Float[Any, "K"]
-    mean: Float[Any, "K Q M"]
-    precision: Float[Any, "K Q M *M"]
+    log_weights: Float[Any, "K"]  # of the mixture that the next evaluation starts from
+    mean: Float[Any, "K Q M"]  # of it
+    precision: Float[Any, "K Q M *M"]  # of it
+    # steps, values that were not finite, the last rise, and whether the best ascent ended
     told: Float[np.ndarray, "4"]
 
 

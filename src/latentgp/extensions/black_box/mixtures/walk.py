@@ -31,39 +31,24 @@ _PIECE = 20  # steps in a compiled call
 
 
 class StepLengths(NamedTuple):
-    """Of step t (t + delay)^-power (Robbins & Monro 1951), of Adam's steps rate times its root.
+    """Of step t (t + delay)^-power (Robbins & Monro 1951), of Adam's steps rate times its root."""
 
-    Attributes:
-        delay: in steps.
-        power: in (0.5, 1].
-        rate: of Adam, for hyper-parameters, and for points in units.
-        unit: in which points move, one an input.
-    """
-
-    delay: Scalar
-    power: Scalar
-    rate: Scalar
-    unit: Float[Array, "D"]
+    delay: Scalar  # in steps
+    power: Scalar  # in (0.5, 1]
+    rate: Scalar  # of Adam, for hyper-parameters, and for points in units
+    unit: Float[Array, "D"]  # in which points move, one an input
 
 
 class Walk(NamedTuple):
-    """Steps along estimated slopes.
-
-    Attributes:
-        vector: hyper-parameters, shape (H,).
-        points: inducing points, shape (M, D) or (Q, M, D); None if they are held.
-        mixture: the mixture.
-        adam: state of the optimiser of hyper-parameters and points.
-        made: number of steps.
-        passed_over: those that changed nothing, as they were not finite.
-    """
+    """Steps along estimated slopes."""
 
     vector: HyperVector
+    # inducing points, shape (M, D) or (Q, M, D); None if they are held
     points: Float[Array, "*Q M D"] | None
     mixture: GaussianMixture
-    adam: Any
-    made: Int[Array, ""]
-    passed_over: Int[Array, ""]
+    adam: Any  # state of the optimiser of hyper-parameters and points
+    made: Int[Array, ""]  # number of steps
+    passed_over: Int[Array, ""]  # those that changed nothing, as they were not finite
 
     @classmethod
     def begun(

@@ -19,15 +19,10 @@ from latentgp.typing import Array, Coefs, HyperVector, RandomKey, Scalar
 
 
 class Runs(NamedTuple):
-    """Annealed runs at the present hyper-parameters, and the randomness of those of a proposal.
+    """Annealed runs at the present hyper-parameters, and the randomness of those of a proposal."""
 
-    Attributes:
-        at: the place, with a draw of f by the weights of the runs.
-        key: of the runs at proposed hyper-parameters.
-    """
-
-    at: Place
-    key: RandomKey
+    at: Place  # the place, with a draw of f by the weights of the runs
+    key: RandomKey  # of the runs at proposed hyper-parameters
 
 
 class Annealed(Coupling):
@@ -42,15 +37,12 @@ class Annealed(Coupling):
     f: the one that led there by its moves in reverse order, the others freely. This leaves the law
     of all runs and f as it is (Andrieu, Doucet & Holenstein 2010, 2.4, of particle filters), and no
     estimate that came out too high holds the chain.
-
-    Args:
-        samples: S, runs of the estimate.
-        temperatures: T, powers 0 < 1/T < ... < 1; 1 is plain importance sampling.
     """
 
     kind: ClassVar[Kind] = "sites"
 
-    samples: int = eqx.field(static=True, default=8)
+    samples: int = eqx.field(static=True, default=8)  # S, runs of the estimate
+    # T, powers 0 < 1/T < ... < 1; 1 is plain importance sampling
     temperatures: int = eqx.field(static=True, default=8)
 
     def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> Runs:

@@ -19,22 +19,16 @@ from latentgp.typing import Array, Coefs, HyperVector, RandomKey, Scalar
 
 
 class Place(NamedTuple):
-    """Hyper-parameters, and the latent functions in coordinates that belong to them.
+    """Hyper-parameters, and the latent functions in coordinates that belong to them."""
 
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (H,).
-        eps: standard normal coordinates of the latent functions, shape (Q, M).
-        coordinates: what they mean under these hyper-parameters.
-        others: further coordinates whose likelihoods are averaged with that of `eps`, shape
-            (S - 1, Q, M); none but in pseudo-marginal schemes.
-        log_weights: whose mean exponential is the estimate of a pseudo-marginal scheme relative to
-            the approximate evidence, shape (S,); None where they follow from the coordinates.
-    """
-
-    vector: HyperVector
-    eps: Coefs
-    coordinates: Coordinates
+    vector: HyperVector  # unconstrained hyper-parameters
+    eps: Coefs  # standard normal coordinates of the latent functions
+    coordinates: Coordinates  # what they mean under these hyper-parameters
+    # further coordinates whose likelihoods are averaged with that of `eps`; none but in
+    # pseudo-marginal schemes
     others: Float[Array, "S Q M"]
+    # whose mean exponential is the estimate of a pseudo-marginal scheme relative to the approximate
+    # evidence; None where they follow from the coordinates
     log_weights: Float[Array, "S"] | None = None
 
 

@@ -22,13 +22,10 @@ class PseudoMarginal(Sites):
     2018). A draw taken by its weight is one of f given the hyper-parameters (Andrieu, Doucet &
     Holenstein 2010). One sample without correlation is the joint proposal of Knorr-Held & Rue
     (2002).
-
-    Args:
-        samples: S, of the estimate.
-        correlation: of the draws with the present ones, in [0, 1).
     """
 
-    samples: int = eqx.field(static=True, default=8)
+    samples: int = eqx.field(static=True, default=8)  # S, of the estimate
+    # of the draws with the present ones, in [0, 1)
     correlation: float = eqx.field(static=True, default=0.0)
 
     def others(self, eps: Coefs, key: RandomKey) -> Float[Array, "S Q M"]:

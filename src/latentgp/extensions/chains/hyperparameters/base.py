@@ -16,17 +16,11 @@ from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 
 class WarmupHistory(NamedTuple):
-    """Hyper-parameters visited in the warm-up.
-
-    Attributes:
-        mean: shape (H,).
-        root: lower factor of their covariance, shape (H, H).
-        emulator: of their approximate log density; None unless the move asks for it.
-    """
+    """Hyper-parameters visited in the warm-up."""
 
     mean: HyperVector
-    root: Float[Array, "H H"]
-    emulator: Any = None
+    root: Float[Array, "H H"]  # lower factor of their covariance
+    emulator: Any = None  # of their approximate log density; None unless the move asks for it
 
     def standardised(self, vector: HyperVector) -> HyperVector:
         """Distance from the mean in standard deviations."""
@@ -34,31 +28,21 @@ class WarmupHistory(NamedTuple):
 
 
 class Theta(NamedTuple):
-    """Hyper-parameters theta, with what a law gives for them.
+    """Hyper-parameters theta, with what a law gives for them."""
 
-    Attributes:
-        vector: unconstrained, shape (H,).
-        value: their log density, in nats.
-        worked_out: for it.
-    """
-
-    vector: HyperVector
-    value: Scalar
-    worked_out: Any
+    vector: HyperVector  # unconstrained
+    value: Scalar  # their log density, in nats
+    worked_out: Any  # for it
 
 
 class HyperLaw(NamedTuple):
-    """Law of unconstrained hyper-parameters given what a coupling holds.
+    """Law of unconstrained hyper-parameters given what a coupling holds."""
 
-    Attributes:
-        density: log density at some, in nats, and what was worked out for it.
-        information: that the held tells about them, given them and what was worked out.
-        seen: those visited in the warm-up.
-    """
-
+    # log density at some, in nats, and what was worked out for it
     density: Callable[[Array], tuple[Array, Any]]
+    # that the held tells about them, given them and what was worked out
     information: Callable[[Array, Any], Information]
-    seen: WarmupHistory
+    seen: WarmupHistory  # those visited in the warm-up
 
     def at(self, vector: HyperVector) -> Theta:
         """The law at some."""
@@ -66,20 +50,13 @@ class HyperLaw(NamedTuple):
 
 
 class HyperMoved(NamedTuple):
-    """Hyper-parameters after a move.
+    """Hyper-parameters after a move."""
 
-    Attributes:
-        at: the hyper-parameters.
-        acceptance: probability that the proposal was accepted, in [0, 1].
-        evaluations: of the density.
-        proposed: hyper-parameters that were proposed last.
-        failed: whether a trajectory diverged, or its implicit steps could not be solved.
-    """
-
-    at: Theta
-    acceptance: Scalar
-    evaluations: Scalar
-    proposed: Theta
+    at: Theta  # the hyper-parameters
+    acceptance: Scalar  # probability that the proposal was accepted, in [0, 1]
+    evaluations: Scalar  # of the density
+    proposed: Theta  # hyper-parameters that were proposed last
+    # whether a trajectory diverged, or its implicit steps could not be solved
     failed: Bool[Array, ""] | bool = False
 
 

@@ -26,18 +26,12 @@ class ConjugateVariances(eqx.Module):
 
     For K = s Q and s ~ InvGamma(a, b), s | f ~ InvGamma(a + n / 2, b + (f - m)' Q^-1 (f - m) / 2),
     n the number of values of f (Filippone, Zhong & Girolami 2013, A.1). Nothing is rejected.
-
-    Attributes:
-        entries: of the vector of hyper-parameters.
-        latents: that each variance scales.
-        shapes: of the priors.
-        scales: of the priors.
     """
 
-    entries: tuple[int, ...] = eqx.field(static=True)
-    latents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
-    shapes: tuple[Scalar, ...]
-    scales: tuple[Scalar, ...]
+    entries: tuple[int, ...] = eqx.field(static=True)  # of the vector of hyper-parameters
+    latents: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # that each variance scales
+    shapes: tuple[Scalar, ...]  # of the priors
+    scales: tuple[Scalar, ...]  # of the priors
 
     @classmethod
     def of(cls, target: WhiteTarget) -> "ConjugateVariances":

@@ -30,18 +30,12 @@ class Emulator(NamedTuple):
 
     The prior mean is the log density of a Student-t law, which is what is left far from all
     evaluations.
-
-    Attributes:
-        points: where it was evaluated, standardised, shape (T, H).
-        coefficients: of the kernel at the points, shape (T,); zero before the fit.
-        lengthscale: of the squared exponential kernel, in standard deviations.
-        fitted: whether there was a fit.
     """
 
-    points: Float[Array, "T H"]
-    coefficients: Float[Array, "T"]
-    lengthscale: Scalar
-    fitted: Array
+    points: Float[Array, "T H"]  # where it was evaluated, standardised
+    coefficients: Float[Array, "T"]  # of the kernel at the points; zero before the fit
+    lengthscale: Scalar  # of the squared exponential kernel, in standard deviations
+    fitted: Array  # whether there was a fit
 
     def __call__(self, z: HyperVector) -> Scalar:
         """Log density at standardised hyper-parameters, up to a constant."""
@@ -102,14 +96,12 @@ class HyperEmulated(HyperMove):
     However wrong the emulator is the chain is exact; where it is right draws hardly depend on each
     other, at one evaluation each. A quarter of the moves, and all before the fit, are those of
     `HyperRandomWalk`, which lead out of where it is wrong.
-
-    Args:
-        trajectories: at most so many under the emulator, drawn evenly from 1 on.
     """
 
     target_acceptance: ClassVar[float | None] = 0.25
     emulates: ClassVar[bool] = True
 
+    # at most so many under the emulator, drawn evenly from 1 on
     trajectories: int = eqx.field(static=True, default=6)
 
     def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:

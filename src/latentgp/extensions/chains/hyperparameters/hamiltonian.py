@@ -13,16 +13,12 @@ from latentgp.typing import Array, RandomKey, Scalar
 
 
 class HyperHamiltonian(HyperMove):
-    """Leapfrog trajectories in coordinates of the covariance that the warm-up saw, by BlackJAX.
-
-    Args:
-        steps: at most so many, drawn evenly from 1 on.
-    """
+    """Leapfrog trajectories in coordinates of the covariance that the warm-up saw, by BlackJAX."""
 
     target_acceptance: ClassVar[float | None] = 0.75
     differentiates: ClassVar[bool] = True
 
-    steps: int = eqx.field(static=True, default=5)
+    steps: int = eqx.field(static=True, default=5)  # at most so many, drawn evenly from 1 on
 
     def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         import blackjax

@@ -23,18 +23,15 @@ class HyperRiemannian(HyperMove):
     "fisher" is the metric of Filippone et al. (2012, 3), the information of f about them and the
     curvature of their prior, by generalised leapfrog steps (Girolami & Calderhead 2011);
     "identity" is I for the unconstrained hyper-parameters, by explicit steps.
-
-    Args:
-        metric: "fisher" or "identity".
-        steps: at most so many, drawn evenly from 1 on.
     """
 
     target_acceptance: ClassVar[float | None] = 0.8
     largest_scale: ClassVar[float] = 1.5
     differentiates: ClassVar[bool] = True
 
+    # "fisher" or "identity"
     metric: Literal["fisher", "identity"] = eqx.field(static=True, default="fisher")
-    steps: int = eqx.field(static=True, default=5)
+    steps: int = eqx.field(static=True, default=5)  # at most so many, drawn evenly from 1 on
 
     def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         key_number, key_momentum, key_accept = jax.random.split(key, 3)

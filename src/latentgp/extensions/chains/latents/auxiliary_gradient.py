@@ -26,16 +26,12 @@ class AuxiliaryGradient(LatentMove):
     varies coordinates are drawn anew, and delta is a variance of f. With coupling="whitened" F F'
     is the prior covariance, as published. One eigendecomposition a sweep, or one in all where
     hyper-parameters are held.
-
-    Args:
-        values: eigenvalues, shape (Q, M); set by `within`.
-        vectors: eigenvectors in columns, shape (Q, M, M); set by `within`.
     """
 
     target_acceptance: ClassVar[float | None] = 0.57
 
-    values: Coefs | None = None
-    vectors: Float[Array, "Q M M"] | None = None
+    values: Coefs | None = None  # eigenvalues; set by `within`
+    vectors: Float[Array, "Q M M"] | None = None  # eigenvectors in columns; set by `within`
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         assert isinstance(coordinates, DenseCoordinates)

@@ -21,16 +21,11 @@ Residual = Callable[[Array], Array]
 
 
 class Info(NamedTuple):
-    """Information about a move.
+    """Information about a move."""
 
-    Attributes:
-        acceptance: probability that the proposal was accepted, in [0, 1].
-        evaluations: of the residual.
-        failed: whether a trajectory diverged, or its implicit steps could not be solved.
-    """
-
-    acceptance: Scalar
-    evaluations: Scalar
+    acceptance: Scalar  # probability that the proposal was accepted, in [0, 1]
+    evaluations: Scalar  # of the residual
+    # whether a trajectory diverged, or its implicit steps could not be solved
     failed: Bool[Array, ""] | bool = False
 
 

@@ -29,15 +29,12 @@ class Hamiltonian(LatentMove):
 
     In prior white coordinates the identity mass is that of K^-1 for f (Filippone, Zhong & Girolami
     2013, HMC v2), in coordinates of sites that of K^-1 + W.
-
-    Args:
-        steps: at most so many, drawn evenly from 1 on.
     """
 
     target_acceptance: ClassVar[float | None] = 0.75
     first_scale: ClassVar[float] = 0.3
 
-    steps: int = eqx.field(static=True, default=10)
+    steps: int = eqx.field(static=True, default=10)  # at most so many, drawn evenly from 1 on
 
     def init(self, residual: Residual, eps: Coefs) -> Trajectory:
         import blackjax

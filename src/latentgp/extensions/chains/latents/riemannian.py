@@ -37,22 +37,18 @@ class RiemannianHamiltonian(LatentMove):
     information), by generalised leapfrog steps; "homogeneous" is K^-1 + W(f_0) at the most probable
     constant f_0 (for the softmax the log frequencies of the classes), "identity" is I for f at the
     places of the coefficients, both by explicit steps.
-
-    Args:
-        metric: "fisher", "homogeneous" or "identity".
-        steps: at most so many, drawn evenly from 1 on.
-        given: hyper-parameters and coordinates at which a metric that depends on f is taken; set by
-            `within`.
-        root: lower factor of a constant metric, shape (Q M, Q M); set by `within`.
     """
 
     target_acceptance: ClassVar[float | None] = 0.8
     first_scale: ClassVar[float] = 0.3
     largest_scale: ClassVar[float] = 1.5
 
+    # "fisher", "homogeneous" or "identity"
     metric: Literal["fisher", "homogeneous", "identity"] = eqx.field(static=True, default="fisher")
-    steps: int = eqx.field(static=True, default=5)
+    steps: int = eqx.field(static=True, default=5)  # at most so many, drawn evenly from 1 on
+    # hyper-parameters and coordinates at which a metric that depends on f is taken; set by `within`
     given: tuple[WhiteTarget, LatentGP, Coordinates] | None = None
+    # lower factor of a constant metric; set by `within`
     root: Float[Array, "size size"] | None = None
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:

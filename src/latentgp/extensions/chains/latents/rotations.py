@@ -32,15 +32,12 @@ class Rotations(LatentMove):
     warm-up fits the scale, the h at which the deviation is one nat, to the acceptance it sees; the
     number of steps is the best by that. Where the most steps are too few for a quarter, as in prior
     white coordinates of precise targets, h is the scale and a trajectory is shorter.
-
-    Args:
-        steps: at most so many.
     """
 
     first_scale: ClassVar[float] = 0.5
     largest_scale: ClassVar[float] = 20.0
 
-    steps: int = eqx.field(static=True, default=32)
+    steps: int = eqx.field(static=True, default=32)  # at most so many
 
     def wanted_acceptance(self, scale: Scalar) -> Scalar:
         return _acceptance(_step(self._number(scale), scale), scale)

@@ -42,20 +42,16 @@ _HIDDEN_DEVIATION, _OF_HYPERPARAMETERS = 0.01, 0.05  # standard deviations at th
 
 
 class DeepParameters(NamedTuple):
-    """All that gradients move.
+    """All that gradients move."""
 
-    Attributes:
-        vector: hyper-parameters, unconstrained, or their posterior mean.
-        spread: logarithms of their standard deviations; None where they have one value.
-        hidden: of the weights of each hidden layer, shapes (R, width).
-        directions: of the directions of each layer; None where they are fixed.
-        last: of the weights of the last layer, shape (Q, R); None where natural parameters are.
-    """
-
-    vector: HyperVector
+    vector: HyperVector  # hyper-parameters, unconstrained, or their posterior mean
+    # logarithms of their standard deviations; None where they have one value
     spread: HyperVector | None
+    # of the weights of each hidden layer, shapes (R, width)
     hidden: tuple[Factors | MatrixNormal, ...]
+    # of the directions of each layer; None where they are fixed
     directions: tuple[Factors, ...] | None
+    # of the weights of the last layer, shape (Q, R); None where natural parameters are
     last: Factors | None
 
     def kl(self) -> Scalar:
@@ -67,17 +63,11 @@ class DeepParameters(NamedTuple):
 
 
 class Architecture(eqx.Module):
-    """Fixed parts of a deep model's features.
+    """Fixed parts of a deep model's features."""
 
-    Attributes:
-        layout: between the layers.
-        features: of each layer, with the directions that were drawn.
-        frequencies: "fixed" at what was drawn, "variational" with the draw's noise, or
-            "resampled" at every step.
-    """
-
-    layout: Layout
-    features: tuple[FeatureWeights, ...]
+    layout: Layout  # between the layers
+    features: tuple[FeatureWeights, ...]  # of each layer, with the directions that were drawn
+    # "fixed" at what was drawn, "variational" with the draw's noise, or "resampled" at every step
     frequencies: Frequencies = eqx.field(static=True)
 
     @classmethod

@@ -25,12 +25,9 @@ class ImportanceWeighted(DeepInference):
     It rises with K to the log evidence. It is no sum over rows, so that a batch has all of them;
     directions of features are drawn once for all K and enter by their divergence. Before the step
     `late` the search climbs the usual bound: far from the posterior one weight is all of the sum.
-
-    Args:
-        number: K.
     """
 
-    number: int = eqx.field(static=True, kw_only=True)
+    number: int = eqx.field(static=True, kw_only=True)  # K
 
     def read_at(
         self, state: DeepState, batch: Data, key: RandomKey, draws: int

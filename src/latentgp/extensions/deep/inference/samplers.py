@@ -38,18 +38,13 @@ class WeightSampler(Sampler):
 
 
 class WeightNUTS(WeightSampler):
-    """Trajectories that end where they would turn back, on all rows.
-
-    Attributes:
-        warmup: steps that adapt.
-        target_acceptance: that the step size is adapted to.
-    """
+    """Trajectories that end where they would turn back, on all rows."""
 
     adapts_in_init: ClassVar[bool] = True
 
     target: WeightTarget
-    warmup: int = eqx.field(static=True)
-    target_acceptance: float = eqx.field(static=True)
+    warmup: int = eqx.field(static=True)  # steps that adapt
+    target_acceptance: float = eqx.field(static=True)  # that the step size is adapted to
 
     def init(self, key: RandomKey) -> JointState:
         key_start, key_run = jax.random.split(key)
@@ -72,23 +67,14 @@ class WeightNUTS(WeightSampler):
 
 
 class ScaledState(NamedTuple):
-    """A chain of stochastic gradients.
+    """A chain of stochastic gradients."""
 
-    Attributes:
-        place: hyper-parameters and weights.
-        momentum: of each, the step of last time.
-        memory: steps that the averages look back, tau.
-        mean: average gradient of the energy, g.
-        square: average squared gradient, V.
-        steps: so far.
-    """
-
-    place: Float[Array, "D"]
-    momentum: Float[Array, "D"]
-    memory: Float[Array, "D"]
-    mean: Float[Array, "D"]
-    square: Float[Array, "D"]
-    steps: Int[Array, ""]
+    place: Float[Array, "D"]  # hyper-parameters and weights
+    momentum: Float[Array, "D"]  # of each, the step of last time
+    memory: Float[Array, "D"]  # steps that the averages look back, tau
+    mean: Float[Array, "D"]  # average gradient of the energy, g
+    square: Float[Array, "D"]  # average squared gradient, V
+    steps: Int[Array, ""]  # so far
 
 
 class ScaledSGHMC(WeightSampler):
@@ -99,19 +85,14 @@ class ScaledSGHMC(WeightSampler):
     Hyper-parameters are held for its first half: far from likely weights they would explain noise.
     Steps are shorter where a batch's gradient would bring more than half of the noise that friction
     takes: what it brings beyond all of it would heat the chain.
-
-    Attributes:
-        batch_size: rows of a gradient, drawn with replacement; all of them if there are no more.
-        warmup: steps that adapt.
-        step_size: epsilon.
-        friction: alpha, the share of the momentum that a step loses.
     """
 
     target: WeightTarget
+    # rows of a gradient, drawn with replacement; all of them if there are no more
     batch_size: int = eqx.field(static=True)
-    warmup: int
-    step_size: Scalar
-    friction: Scalar
+    warmup: int  # steps that adapt
+    step_size: Scalar  # epsilon
+    friction: Scalar  # alpha, the share of the momentum that a step loses
 
     def init(self, key: RandomKey) -> ScaledState:
         start = self.start(key)

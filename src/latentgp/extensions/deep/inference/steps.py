@@ -32,23 +32,14 @@ _OF_HYPERPARAMETERS = 1 << 20  # folded into the key of a step for their noise
 
 
 class DeepState(NamedTuple):
-    """State of the search.
+    """State of the search."""
 
-    Attributes:
-        learned: by gradients.
-        white: natural parameters of the last layer's weights, if they are not.
-        factor: of the precision that these give.
-        schedule: state of their step sizes.
-        adam: state of the optimiser.
-        steps: number of steps so far.
-    """
-
-    learned: DeepParameters
-    white: WhiteSites | None
-    factor: Factor | None
-    schedule: Any
-    adam: Any
-    steps: Int[Array, ""]
+    learned: DeepParameters  # by gradients
+    white: WhiteSites | None  # natural parameters of the last layer's weights, if they are not
+    factor: Factor | None  # of the precision that these give
+    schedule: Any  # state of their step sizes
+    adam: Any  # state of the optimiser
+    steps: Int[Array, ""]  # number of steps so far
 
     @property
     def vector(self) -> HyperVector:
@@ -71,53 +62,31 @@ def _weight_means(white: WhiteSites, factor: Factor) -> Float[Array, "Q R"]:
 
 
 class DeepRead(NamedTuple):
-    """Estimates from a batch weighted as all rows.
+    """Estimates from a batch weighted as all rows."""
 
-    Attributes:
-        bound: in nats.
-        slopes: of it in what is learned.
-        white: natural parameters of the last layer's weights, if it has them.
-        part: weight of the batch, one on average.
-    """
-
-    bound: Scalar
-    slopes: DeepParameters
-    white: WhiteSites | None
-    part: Scalar
+    bound: Scalar  # in nats
+    slopes: DeepParameters  # of it in what is learned
+    white: WhiteSites | None  # natural parameters of the last layer's weights, if it has them
+    part: Scalar  # weight of the batch, one on average
 
 
 class DeepInference(TwoPartInference):
-    """The algorithm for batches.
+    """The algorithm for batches."""
 
-    Args:
-        architecture: the features.
-        algorithm: makes sites of rows, by a rule.
-        space: of hyper-parameters.
-        schedule: of natural parameters.
-        learning_rate: of Adam, at the start.
-        decay: steps after which the learning rate has halved.
-        total_weight: what all rows count as.
-        batches: of an epoch.
-        draws: of the hidden layers in a step, at first and later.
-        late: the step from which there are as many as later.
-        held: how many steps hyper-parameters of kernels are held for.
-        of_kernels: which entries of the vector are those.
-        key: random key.
-    """
-
-    architecture: Architecture
-    algorithm: SiteInference
-    space: ParameterSpace
-    schedule: Schedule
-    learning_rate: Scalar
-    decay: Scalar
-    total_weight: Scalar
-    batches: Scalar
+    architecture: Architecture  # the features
+    algorithm: SiteInference  # makes sites of rows, by a rule
+    space: ParameterSpace  # of hyper-parameters
+    schedule: Schedule  # of natural parameters
+    learning_rate: Scalar  # of Adam, at the start
+    decay: Scalar  # steps after which the learning rate has halved
+    total_weight: Scalar  # what all rows count as
+    batches: Scalar  # of an epoch
+    # of the hidden layers in a step, at first and later
     draws: tuple[int, int] = eqx.field(static=True)
-    late: Int[Array, ""]
-    held: Int[Array, ""]
-    of_kernels: Bool[Array, "H"]
-    key: RandomKey
+    late: Int[Array, ""]  # the step from which there are as many as later
+    held: Int[Array, ""]  # how many steps hyper-parameters of kernels are held for
+    of_kernels: Bool[Array, "H"]  # which entries of the vector are those
+    key: RandomKey  # random key
 
     def begin(
         self, learned: DeepParameters, model: DeepGP, last: WhiteSites | None = None

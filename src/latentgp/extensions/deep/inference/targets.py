@@ -28,15 +28,10 @@ from latentgp.typing import Array, HyperVector, RandomKey, RowLatents, Scalar
 
 
 class LayerTarget(Target):
-    """Density of something that the layers of a deep model follow from.
+    """Density of something that the layers of a deep model follow from."""
 
-    Attributes:
-        space: the hyper-parameters; none are free if they are held.
-        data: the rows, on the device; weights are powers of their likelihoods.
-    """
-
-    space: ParameterSpace
-    data: Data
+    space: ParameterSpace  # the hyper-parameters; none are free if they are held
+    data: Data  # the rows, on the device; weights are powers of their likelihoods
 
     def coefficients(self, position: Position) -> Coefficients:
         """None of places; layers are made from the draws themselves."""
@@ -49,16 +44,11 @@ class WeightTarget(LayerTarget):
 
     Weights have the prior N(0, I). Under Gaussian noise those of the last layer can be integrated
     out; then the hidden ones alone are moved, and the last ones drawn from their Gaussian.
-
-    Attributes:
-        architecture: the features, whose directions are held.
-        centre: the unconstrained hyper-parameters of the space's model, shape (H,).
-        integrates: whether the last layer's weights are integrated out.
     """
 
-    architecture: Architecture
-    centre: HyperVector
-    integrates: bool = eqx.field(static=True)
+    architecture: Architecture  # the features, whose directions are held
+    centre: HyperVector  # the unconstrained hyper-parameters of the space's model
+    integrates: bool = eqx.field(static=True)  # whether the last layer's weights are integrated out
 
     @classmethod
     def of(
@@ -153,16 +143,11 @@ class ProcessTarget(LayerTarget):
     Coefficients v ~ N(0, I), one a row and function, make the hidden functions L v beside their
     prior mean, L L' the covariance of the hidden layer's process at the rows. Hyper-parameters
     are held.
-
-    Attributes:
-        layers: both processes, at the rows.
-        root: L, shape (N, N).
-        jitter: of L L'.
     """
 
-    layers: ProcessLayers
-    root: Float[Array, "N N"]
-    jitter: Scalar
+    layers: ProcessLayers  # both processes, at the rows
+    root: Float[Array, "N N"]  # L
+    jitter: Scalar  # of L L'
 
     @classmethod
     def of(cls, space: ParameterSpace, layout: Layout, data: Data) -> "ProcessTarget":

@@ -15,15 +15,10 @@ _LOG_2PI = 1.8378770664093453
 
 
 class Factors(NamedTuple):
-    """Independent Gaussians.
+    """Independent Gaussians."""
 
-    Attributes:
-        mean: a tree of arrays; shape (R, width) of a layer's weights.
-        log_deviation: the same of logarithms of standard deviations.
-    """
-
-    mean: Any
-    log_deviation: Any
+    mean: Any  # a tree of arrays; shape (R, width) of a layer's weights
+    log_deviation: Any  # the same of logarithms of standard deviations
 
     def kl(self) -> Scalar:
         """KL divergence from standard normal laws, in nats."""
@@ -59,16 +54,11 @@ class MatrixNormal(NamedTuple):
 
     Gaussian as Louizos & Welling (2016, "Structured and efficient variational deep learning with
     matrix Gaussian posteriors"), both covariances full.
-
-    Attributes:
-        mean: shape (R, width).
-        features: lower factor of U, shape (R, R), its diagonal in logarithms.
-        between: lower factor of V, shape (width, width), likewise.
     """
 
     mean: Float[Array, "R width"]
-    features: Float[Array, "R R"]
-    between: Float[Array, "width width"]
+    features: Float[Array, "R R"]  # lower factor of U, shape (R, R), its diagonal in logarithms
+    between: Float[Array, "width width"]  # lower factor of V, likewise
 
     def kl(self) -> Scalar:
         """KL divergence from standard normal laws, in nats."""
