@@ -38,12 +38,6 @@ class BatchReader:
 
     Rows in memory are read at random. Of files the worker reads all, and passes over the batches
     of others.
-
-    Args:
-        inference: the algorithm.
-        source: of the rows.
-        batch_size: rows of a batch.
-        seed: of their order.
     """
 
     def __init__(
@@ -78,13 +72,6 @@ class BatchReader:
 class ParameterServer:
     """Rounds of steps along what workers answer.
 
-    Args:
-        inference: the algorithm.
-        source: of the rows.
-        plan: how the rows are cut.
-        seed: of their order.
-        workers: number of these.
-
     Attributes:
         went: how it went so far.
 
@@ -114,9 +101,7 @@ class ParameterServer:
     def steps(self, state: Any, done: int) -> Rounds:
         """State and information after each of the rounds that are left, with its epoch.
 
-        Args:
-            state: where to start.
-            done: rounds that were made before.
+        Rounds that are `done` were made before.
 
         Raises:
             ProcessLost: no worker is left; the round that was begun is given before.

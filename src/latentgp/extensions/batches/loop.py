@@ -135,16 +135,9 @@ class BatchSearchResult(NamedTuple):
 class BatchSearch(Algorithm[Any]):
     """Runs the search.
 
-    Args:
-        inference: the algorithm.
-        source: of the rows.
-        plan: how the rows are cut, and when to stop.
-        key: random key.
-        control: limits, callback, progress line, checkpoint.
-        view: makes of a state what a callback is shown.
-        held_out: gives the mean log density of held-out targets, if there are any.
-        workers: number of processes that read batches at their own pace, for an algorithm of two
-            parts; 0 makes the steps here, in turn.
+    A callback is shown what the view makes of a state. Held-out targets have a mean log density.
+    Workers are processes that read batches at their own pace, for an algorithm of two parts; 0
+    makes the steps here, in turn.
     """
 
     phase: ClassVar[str] = "learning from batches"
@@ -316,10 +309,8 @@ def stands_still(values: Float[np.ndarray, "rounds"], tolerance: float, fall: fl
         >>> stands_still(np.array([4921.0, 4922.0, 4924.0, -8704.0]), tolerance=0.5, fall=50.0)
         False
 
-    Args:
-        values: in the order of rounds.
-        tolerance: by how much the mean rises if it rises.
-        fall: by how much it falls at least, and by four standard errors, if it falls.
+    The mean rises by more than the tolerance if it rises; it falls by so much at least, and by four
+    standard errors, if it falls.
     """
     before, after = np.split(values, 2)
     rise = after.mean() - before.mean()

@@ -82,9 +82,7 @@ class Workers:
     def ask(self, request: Any, label: Any) -> None:
         """Hand a request to a worker that is free.
 
-        Args:
-            request: what the function is called with; it is copied.
-            label: comes back with the answer.
+        The request is copied; the label comes back with the answer.
         """
         place = self._free.popleft()
         self._asked[self._actors[place].answer.remote(request)] = place, label

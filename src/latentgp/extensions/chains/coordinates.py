@@ -373,12 +373,8 @@ def _mode(at: ModelAtRows, anchor: RowLatents) -> _Mode:
 def _newton(at: ModelAtRows, start: tuple[RowLatents, Scalar]) -> tuple[RowLatents, Scalar, Any]:
     """Newton's method, of whose step the first share that gains enough is taken.
 
-    Args:
-        at: the model.
-        start: g, and the squared norm of its white coefficients.
-
-    Returns:
-        g at the mode, the decrement there, the number of steps.
+    From g and the squared norm of its white coefficients; gives g at the mode, the decrement there
+    and the number of steps.
     """
     posterior_given = _conditioning(at)
 

@@ -80,14 +80,7 @@ def diagnose_chains(
 ) -> ChainDiagnostics:
     """Diagnose Markov chains: convergence, effective sample sizes, divergences.
 
-    Args:
-        method: the method used.
-        reason: why it was chosen.
-        chains: the draws.
-        summary: their R-hat and effective sample sizes.
-        seconds: of the whole fit.
-        prior_variance: of f, or of what else has the chains' jitter; their mean over rows.
-        notes: on how it was computed.
+    The prior variance is that of f, or of what else has the chains' jitter; its mean over rows.
     """
     number = len(chains.f)
     needed = _EFFECTIVE_A_CHAIN * number

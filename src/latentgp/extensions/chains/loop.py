@@ -203,11 +203,7 @@ class Transition(eqx.Module):
     def within_piece(self, states: Any, piece: int, warmup: int, sweeps: int) -> "Transition":
         """The transition in a piece, after so many others of so many sweeps, by what all have seen.
 
-        Args:
-            states: of all chains.
-            piece: its number.
-            warmup: number of pieces of the warm-up.
-            sweeps: of each piece.
+        `warmup` counts the pieces of the warm-up.
         """
         return self
 
@@ -274,15 +270,8 @@ def run_chains(
 ) -> Chains:
     """Run chains of a sampler side by side.
 
-    Args:
-        sampler: the transition.
-        chains: how many.
-        warmup: steps of each after `init` that are thrown away, at least so many.
-        draws: that are kept of each chain.
-        thin: keeps every `thin`-th state.
-        watched: rows whose latents are kept.
-        key: random key.
-        control: callback, limit, progress line, checkpoint.
+    Steps of the warm-up, after `init` and at least so many, are thrown away; then every `thin`-th
+    state is kept, with the latents at the watched rows.
     """
     started = time.perf_counter()
     key_init, key_run = jax.random.split(key)

@@ -182,12 +182,7 @@ def sampled_posterior(
 ) -> SampledPosterior:
     """The posterior that chains make, everything in NumPy.
 
-    Args:
-        space: the hyper-parameters.
-        chains: the draws.
-        watched: the places, in the data as they were given, of the rows whose f was kept.
-        rows: the data of these rows.
-        representation: of the chains, made ready for the rows.
+    Watched rows are places in the data as they were given.
     """
     model, models, _ = models_of(space, chains)
     count = chains.vector.shape[0] * chains.vector.shape[1]
@@ -210,12 +205,7 @@ def posterior_of_chains(
 ) -> SampledPosterior:
     """The posterior of chains whose components are known.
 
-    Args:
-        space: the hyper-parameters.
-        chains: the draws.
-        components: that predictions average over, of equal weight.
-        watched: the places, in the data as they were given, of the rows whose f was kept.
-        rows: the data of these rows.
+    Predictions average over the components. Watched rows are places in the data as they were given.
     """
     return SampledPosterior(
         components,

@@ -45,11 +45,8 @@ def slice_update(
     drawn in it are tried, each that is outside the slice cutting the bracket, until one is
     inside. No step is ever rejected, and nothing has to be tuned but for speed.
 
-    Args:
-        log_density: of the vector, up to a constant; not finite counts as zero density.
-        vector: the present point.
-        scale: lengths of a typical step; zero holds an entry fixed.
-        key: random key.
+    The density is known up to a constant; not finite counts as zero. The scale has lengths of a
+    typical step; zero holds an entry fixed.
     """
     key_direction, key_place, key_level, key_loop = jax.random.split(key, 4)
     direction = scale * jax.random.normal(key_direction, vector.shape, vector.dtype)
@@ -89,11 +86,7 @@ def metropolis_update(
 ) -> Update:
     """A Gaussian random-walk step, accepted or not (Metropolis et al. 1953).
 
-    Args:
-        log_density: of the vector, up to a constant; not finite counts as zero density.
-        vector: the present point.
-        scale: standard deviations of the step; zero holds an entry fixed.
-        key: random key.
+    Arguments are those of `slice_update`, the scale standard deviations of the step.
     """
     key_step, key_accept = jax.random.split(key)
     proposal = vector + scale * jax.random.normal(key_step, vector.shape, vector.dtype)

@@ -40,15 +40,8 @@ def update_some_rows(
     depend on g_S and its sites; so these may be drawn anew with the rest held. Exact for any
     fixed S.
 
-    Args:
-        augmentation: of these rows, at the present parameters.
-        drawn: the block's g at all rows, and covariances of these rows.
-        sites: of all rows, for g, that g was drawn with.
-        f: latents at all rows, the block's not updated yet.
-        offset: prior means at all rows.
-        some: which rows, S.
-        block: which latents.
-        key: random key.
+    The block's g at all rows was drawn with the sites, functions of g; its latents f are not
+    updated yet. The augmentation is that of the rows S, at the present parameters.
     """
     columns = jnp.asarray(block)
     assert drawn.covariances is not None
@@ -109,11 +102,7 @@ def slowest_rows(
 ) -> Int[np.ndarray, "slow"]:
     """Rows of one copy whose latents have the greatest autocorrelation from sweep to sweep.
 
-    Args:
-        moments: sums over sweeps of f, f^2 and f times f of the sweep before.
-        sweeps: how many went into the sums.
-        copies: says which rows have one copy.
-        number: of rows, S.
+    Moments are sums over so many sweeps of f, f^2 and f times f of the sweep before.
     """
     first, second, lagged = np.moveaxis(moments / sweeps, 1, 0)
     centre = first.mean(axis=0)

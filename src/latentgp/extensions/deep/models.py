@@ -245,10 +245,7 @@ class Layout(eqx.Module):
 def through_layers(step: Callable[[Any, Any], Any], start: Any, layers: Sequence[Any]) -> Any:
     """A state taken through layers by a step; those of one structure are compiled once.
 
-    Args:
-        step: gives the state above a layer from that below and the layer.
-        start: the state below the first layer.
-        layers: trees of arrays.
+    The step gives the state above a layer from that below and the layer, a tree of arrays.
     """
     if len(layers) < _COMPILED_EACH + 1 or not _are_alike(layers[1:]):
         return reduce(step, layers, start)

@@ -46,13 +46,7 @@ class LayeredComponents(DrawnComponents):
 
     @abstractmethod
     def last_at(self, model: Any, parts: Any, X: Inputs) -> Any:
-        """The last layer at X given a draw, less its prior mean: its `means`, `marginals`, `draw`.
-
-        Args:
-            model: of the draw.
-            parts: of the draw.
-            X: inputs.
-        """
+        """The last layer at X given a draw, less its prior mean: `means`, `marginals`, `draw`."""
 
     @property
     def inputs(self) -> int:

@@ -47,11 +47,7 @@ def complaints_of(
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether a Gaussian can be what the density asks for, and sentences on where it is not.
 
-    Args:
-        target: the density.
-        gaussian: in NumPy.
-        start: that the method began with.
-        key: random key.
+    The Gaussian is in NumPy; the start is what the method began with.
     """
     variances = np.asarray(gaussian.covariance.variances, float)
     deviations = np.sqrt(np.maximum(variances, 0.0))

@@ -188,10 +188,7 @@ def finished(
 ) -> GaussianApproximation:
     """The result in NumPy, with its verdict.
 
-    Args:
-        method: the method.
-        outcome: of its run.
-        ended: why it ended, in words, if something outside of it made it end.
+    `ended` says why something outside of the method ended it.
 
     Raises:
         InputError: not one step was finite, or a search for a mode ended at none.

@@ -88,10 +88,8 @@ def explore(
 ) -> Exploration:
     """Explore a log density.
 
-    Args:
-        evaluate: the density at some places, at once if need be; None where that fails.
-        mode: the density at its mode.
-        goes_on: whether there is time for further points; the design is evaluated in any case.
+    `evaluate` takes several places at once, and gives None where it fails. Further points are added
+    while there is time; the design is evaluated in any case.
     """
     asked: list[DensityEvaluation | None] = []
 

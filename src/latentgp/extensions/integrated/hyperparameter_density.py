@@ -144,10 +144,7 @@ def marginals_in(
 ) -> dict[str, HyperparameterMarginal]:
     """Marginals on the hyper-parameters' own scales, by path, with those of their priors.
 
-    Args:
-        space: the hyper-parameters.
-        draws: of the unconstrained vector.
-        weights: of the draws, shape (S,); None for equal ones.
+    Draws are of the unconstrained vector, of equal weight if there are no weights.
     """
     known = parameters(stacked_models(space, jnp.asarray(draws)))
     values = {path: np.asarray(known[path].value) for path in space.paths}

@@ -52,10 +52,8 @@ def interpolate(
 ) -> Interpolant:
     """Interpolant whose length-scale is the most probable of a few.
 
-    Args:
-        points: in standardised coordinates.
-        values: of the log density less that at the mode, in nats.
-        gradients: of it in these coordinates.
+    Values are those of the log density less that at the mode, in nats; gradients are in the
+    standardised coordinates of the points.
     """
     from scipy.linalg import LinAlgError, cho_solve, cholesky
 

@@ -198,17 +198,10 @@ def ascend(
 ) -> MixtureBound:
     """Gradient ascent of all parameters; gives the bound through the points at the end.
 
-    Args:
-        bound: the bound.
-        found: what is brought up to date.
-        free: where it starts.
-        by_groups: mixture, hyper-parameters and points in turn by L-BFGS, each with the others held
-            and draws that stay the same; else all at once by Adadelta.
-        steps: of Adadelta.
-        batch_size: rows of a step of Adadelta; None for all.
-        tolerance: nats below which a round over all groups ends the ascent.
-        control: limits and callback.
-        key: random key.
+    By groups mixture, hyper-parameters and points go in turn by L-BFGS, each with the others held
+    and draws that stay the same, until a round over all groups gains less than the tolerance, in
+    nats; else all at once by so many steps of Adadelta, of a batch of rows or of all. What was
+    found is brought up to date.
     """
     search = (
         _AscentByGroups(found, Ascent(free, None), bound, tolerance, key)

@@ -97,12 +97,7 @@ def among_all(
     Those at other points than a latent function's own follow the prior given these, so that
     neither the posterior nor its divergence from the prior is another.
 
-    Args:
-        own: factors of K at the own points.
-        lower: factors of K at all.
-        places: of the own points among all.
-        mean: of white coefficients at the own points.
-        precision: of them.
+    Factors of K are those at the own points and at all, places those of the own points among all.
     """
 
     def one(own: Array, lower: Array, places: Array, mean: Array, precision: Array) -> Any:

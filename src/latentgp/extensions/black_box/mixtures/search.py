@@ -49,10 +49,7 @@ class SearchState:
 class SlopeSearch(Algorithm[Any]):
     """Steps along slopes.
 
-    Args:
-        found: what is brought up to date.
-        first: state to start from.
-        settings: of the steps.
+    From a first state; what was found is brought up to date.
     """
 
     phase: ClassVar[str] = "learning"
@@ -119,14 +116,8 @@ class ProfiledSearch:
 
     Evaluations are kept, so that a resumed search is answered from them until their end.
 
-    Args:
-        bound: the bound; expectations have no noise.
-        found: where it starts, and what is brought up to date.
-        limits: of the vector.
-        tolerance: nats below which an iteration ends a run.
-        at_most: evaluations of a run.
-        control: limits, callback, progress line, checkpoint.
-        key: random key.
+    Expectations have no noise. What was found, where the search starts, is brought up to date. An
+    iteration that gains less than the tolerance, in nats, ends a run, as do so many evaluations.
     """
 
     def __init__(
@@ -157,8 +148,7 @@ class ProfiledSearch:
     def run(self, number: int) -> bool:
         """One run from where things are; gives whether another may follow.
 
-        Args:
-            number: of it, 0 for the last one.
+        The last one has the number 0.
         """
         found, search = self.found, self._search
         found.converged, found.reason, goes_on = False, "", True

@@ -93,12 +93,7 @@ def _opened(
 
     From elsewhere, where log p(y | f) is exponentially steep, steps would be tiny or go astray.
 
-    Args:
-        bound: the bound.
-        model: with the hyper-parameters.
-        start: a component.
-        likely: the first latent, the others as the component has them; None if `modes` are given.
-        modes: laws of all latents.
+    `likely` is the first latent, the others as the component has them; `modes` are laws of all.
     """
     basis = bound.basis(model)
     means, variances = start.factorised().marginals(basis)

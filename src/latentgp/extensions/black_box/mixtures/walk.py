@@ -138,15 +138,8 @@ def walk(
 ) -> MixtureBound:
     """Steps along estimated slopes, of all that is learned together; gives the bound at their end.
 
-    Args:
-        bound: the bound.
-        found: where it starts, and what is brought up to date.
-        lengths: of the steps.
-        points: inducing points to start from; None if they are held.
-        steps: how many.
-        batch_size: rows of a step; None for all.
-        control: limits and callback.
-        key: random key.
+    Inducing points are held if they are None. What was found, where the walk starts, is brought up
+    to date.
     """
     first = Walk.begun(jnp.asarray(found.vector), points, found.mixture)
     search = _WalkSearch(found, first, bound, lengths, steps, batch_size, key)
@@ -177,11 +170,7 @@ def batches(
 ) -> Callable[[int], np.ndarray] | None:
     """Places of the rows of so many batches, shuffled anew every pass; None for all rows.
 
-    Args:
-        rows: how many there are.
-        size: rows of a batch; None for all.
-        key: random key.
-        drawn: batches of a search that is resumed, which are passed over.
+    Batches that a search has drawn before it is resumed are passed over.
     """
     if size is None or size >= rows:
         return None

@@ -106,11 +106,7 @@ def annealed_run(
     rising powers it is an unbiased estimate of E exp(r) (Neal 2001, eq. 11); along falling ones it
     is that of a run that ended at `eps`, as the moves are reversible.
 
-    Args:
-        residual: r.
-        eps: where the run starts.
-        powers: evenly spaced in (0, 1), without the ends; rising, or falling for a run backwards.
-        key: random key.
+    Powers are evenly spaced in (0, 1), without the ends; rising, or falling for a run backwards.
     """
 
     def move(

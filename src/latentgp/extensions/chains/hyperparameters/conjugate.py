@@ -54,13 +54,7 @@ class ConjugateVariances(eqx.Module):
     def moved(
         self, at: Place, coordinates: Callable[[Array], Coordinates], key: RandomKey
     ) -> Place:
-        """The place with new variances and the same latent functions.
-
-        Args:
-            at: the present place.
-            coordinates: those that belong to hyper-parameters.
-            key: random key.
-        """
+        """The place with new variances and the same latent functions."""
         vector, white = at.vector, at.coordinates.white(at.eps)
         known = zip(self.entries, self.latents, self.shapes, self.scales, strict=True)
         for number, (entry, latents, shape, scale) in enumerate(known):

@@ -110,13 +110,7 @@ class Architecture(eqx.Module):
     ) -> DeepParameters:
         """Means of hidden functions at their prior means; without any, at draws of the prior.
 
-        Args:
-            model: the hyper-parameters at first.
-            vector: the same, those that are free.
-            key: random key.
-            natural: whether the last layer has natural parameters.
-            factorised: whether weights of hidden layers are independent.
-            spread: whether hyper-parameters have a posterior.
+        The last layer may have natural parameters; hyper-parameters may have a posterior, a spread.
         """
         vector, hidden = jnp.asarray(vector), []
         for place, layer in enumerate(model.layers):

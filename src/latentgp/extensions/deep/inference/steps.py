@@ -249,11 +249,8 @@ class DeepInference(TwoPartInference):
     def bound_of(self, state: DeepState, block: Data, key: RandomKey, number: Any = 0) -> Scalar:
         """Expected log likelihood of a block of rows under a draw of the hidden layers, in nats.
 
-        Args:
-            state: of the search.
-            block: the rows.
-            key: of the draw of hyper-parameters, the same for all blocks.
-            number: of the block; rows of each have noise of their own.
+        The key is that of the draw of hyper-parameters, the same for all blocks; rows of a block,
+        by its number, have noise of their own.
         """
         learned = self.at_draw(state.learned, key)
         model = self.space.to_model(learned.vector)

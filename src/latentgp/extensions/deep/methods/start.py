@@ -59,15 +59,11 @@ def from_shallow(
     then have nothing to say: the search ends below the shallow model. One that starts rough may
     leave them nothing to say either, so that both are starts.
 
-    Args:
-        problem: what is free, and its priors. Where nothing is, or hidden functions have no prior
-            mean of use (`skip=False`), or the prior mean is a function of the inputs, there is
-            no such start.
-        model: where it begins.
-        sample: rows, of which 600 are looked at.
-        seen: what the last layer sees there where hidden functions are their prior means.
-        features: of the last layer, which the search is through: what they cannot represent,
-            such as short length-scales of many inputs, it does not prefer.
+    Where nothing is free, or hidden functions have no prior mean of use (`skip=False`), or the
+    prior mean is a function of the inputs, there is no such start. Of the sample 600 rows are
+    looked at, and what the last layer sees there where hidden functions are their prior means. The
+    search is through the features of the last layer: what they cannot represent, such as short
+    length-scales of many inputs, it does not prefer.
     """
     plain = isinstance(model.mean, ZeroMean | ConstantMean)
     if not (problem.options.learn_hyperparameters and model.skip and plain):
@@ -116,12 +112,8 @@ def last_layer_at_modes(
     None if site updates from the prior mean end no lower, or there is no such start, as
     `from_shallow` has none.
 
-    Args:
-        model: where it begins.
-        sample: rows, of which 600 are looked at.
-        seen: what the last layer sees there where hidden functions are their prior means.
-        features: of the last layer.
-        total: weight of all rows.
+    Of the sample 600 rows are looked at, counted as all rows, and what the last layer sees there
+    where hidden functions are their prior means.
     """
     if not (model.skip and isinstance(model.mean, ZeroMean | ConstantMean)):
         return None
