@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(89_913, 79_000),
-    "lines of core": Limit(35_257, 32_000),
+    "lines of src": Limit(88_707, 79_000),
+    "lines of core": Limit(35_260, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(19_519),
+    "lines of surfaces": Limit(19_481),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),
@@ -50,11 +50,11 @@ LIMITS = {
     "most hooks of such a protocol": Limit(3, 5),
     "public names at the top": Limit(107, 110),
     "classes in the table of persistence": Limit(0, 0),
-    "private constants": Limit(705),
+    "private constants": Limit(706),
     "calls of isinstance": Limit(622),
     "raise InputError": Limit(603),
     "raise InputError in rooms of inference": Limit(164, 60),
-    "functions that only raise": Limit(33),
+    "functions that only raise": Limit(32),
     "classes named by a participle": Limit(14),
     "names of several classes": Limit(28),
     "writers of checkpoints": Limit(1, 1),

@@ -87,8 +87,8 @@ class ModelAtRows(NamedTuple):
 
     def held(self) -> "ModelAtRows":
         """Without derivatives in the model."""
-        _, *known, blur = self
-        return ModelAtRows(self.target, *jax.lax.stop_gradient(known), blur)
+        model, whitening, offset = jax.lax.stop_gradient(self[1:4])
+        return self._replace(model=model, whitening=whitening, offset=offset)
 
     def log_likelihood(self, f: RowLatents) -> Scalar:
         """Log p(y | f), or its expectation over what the coefficients leave open, in nats."""
