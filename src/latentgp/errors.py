@@ -109,6 +109,24 @@ def check_ranges(owner: object, **ranges: str) -> None:
             raise InputError(f"{type(owner).__name__}.{name} must be {words}, got {value}.")
 
 
+def check_whole(owner: object, **least: int) -> None:
+    """Raise InputError unless an attribute, by its name, is a whole number from `least`, or None.
+
+    Example:
+        >>> import latentgp as lgp
+        >>> lgp.Markov(harmonics=0)
+        Traceback (most recent call last):
+            ...
+        latentgp.errors.InputError: Markov.harmonics must be a whole number from 1, got 0.
+    """
+    for name, lower in least.items():
+        value = getattr(owner, name)
+        if value is not None and (not isinstance(value, int) or value < lower):
+            raise InputError(
+                f"{type(owner).__name__}.{name} must be a whole number from {lower}, got {value!r}."
+            )
+
+
 class ProcessLost(RuntimeError):
     """Another process of a joint fit has ended, or cannot be reached."""
 

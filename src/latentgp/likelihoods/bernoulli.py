@@ -11,12 +11,11 @@ from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
 from scipy.special import ndtri
 
-from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.likelihoods.noise_shapes import ExponentialOfRoot
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, log_inverse_cosh_root
 from latentgp.numerics.quadrature import expected_excess
-from latentgp.rows.arrays import rows_named
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerClass, PerRow, RowMoments, Scalar
 
 
@@ -54,13 +53,8 @@ class BinaryResponse(Likelihood):
         return (probabilities > 1 - probability[:, None]).astype(marginals.mean.dtype)
 
     def check_targets(self, y: PerRow) -> None:
-        outside = ~np.isin(y, [0.0, 1.0])
-        if outside.any():
-            raise InputError(
-                f"{type(self).__name__} targets must be 0 or 1, but are not in "
-                f"{rows_named(outside)} (such as {y[outside][0]:g}); encode the two classes as 0 "
-                "and 1."
-            )
+        name, advice = f"{type(self).__name__} targets", "encode the two classes as 0 and 1"
+        check_values(name, y, np.isin(y, [0.0, 1.0]), "0 or 1", advice)
 
 
 class BinaryLikelihood(BinaryResponse, ScaleMixture):

@@ -11,7 +11,7 @@ from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.of_base import OfBase
 from latentgp.modules import forwarded
 from latentgp.numerics.log_space import log_interval
-from latentgp.rows.arrays import rows_named
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar
 
 _SIDES = "censored", "upper"
@@ -90,24 +90,18 @@ class Censored(OfBase):
 
     def check_side_information(self, side: SideInformation) -> None:
         self.base.check_side_information(_of_base(side))
-        kinds = [_LEFT, _SEEN, _RIGHT, _INTERVAL]
-        outside = np.setdiff1d(np.asarray(side.get("censored", 0.0)), kinds)
-        if outside.size:
-            raise InputError(
-                "censored must be 0 (seen), 1 (above y), -1 (at most y) or 2 (above y and at most "
-                f"upper) in every row, got {outside[:5].tolist()}."
-            )
+        censored = side.get("censored", 0.0)
+        accepted = np.isin(censored, [_LEFT, _SEEN, _RIGHT, _INTERVAL])
+        kind = "0 (seen), 1 (above y), -1 (at most y) or 2 (above y and at most upper)"
+        check_values("censored", censored, accepted, kind, "give one of these in every row")
 
     def check_rows(self, y: PerRow, side: SideInformation) -> None:
         self.base.check_rows(y, _of_base(side))
         between = np.broadcast_to(side.get("censored", 0.0), y.shape) == _INTERVAL
-        wrong = between & ~(y < np.broadcast_to(side.get("upper", -np.inf), y.shape))
-        if wrong.any():
-            raise InputError(
-                "upper must be above y where censored is 2, as targets are between them, but is "
-                f"not in {rows_named(wrong)}; give Data(..., upper=...), with any number in other "
-                "rows."
-            )
+        upper = np.broadcast_to(side.get("upper", -np.inf), y.shape)
+        kind = "above y where censored is 2, as targets are between them"
+        advice = "give Data(..., upper=...), with any number in other rows"
+        check_values("upper", upper, ~between | (y < upper), kind, advice)
 
     def latent_centre(
         self, y: PerRow, weights: PerRow | None, side: SideInformation

@@ -16,7 +16,7 @@ from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.numerics.poisson_cdf import poisson_cdf
 from latentgp.parameters.base import parameter
-from latentgp.rows.arrays import rows_named
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 
@@ -26,14 +26,11 @@ class CountLikelihood(Likelihood):
     targets: ClassVar[Targets] = "count"
 
     def check_targets(self, y: PerRow) -> None:
-        wrong = (y < 0) | (y != np.floor(y))
-        if np.any(wrong):
-            advice = "leave these rows out" if np.any(y < 0) else "round them"
-            raise InputError(
-                f"{type(self).__name__} targets must be counts 0, 1, 2, ..., but are not in "
-                f"{rows_named(wrong)} (such as {y[wrong][0]:g}); {advice}, or use a likelihood of "
-                "real numbers."
-            )
+        accepted = (y >= 0) & (y == np.floor(y))
+        advice = "leave these rows out" if np.any(y < 0) else "round them"
+        advice += ", or use a likelihood of real numbers"
+        name = f"{type(self).__name__} targets"
+        check_values(name, y, accepted, "counts 0, 1, 2, ...", advice)
 
 
 class TrialsLikelihood(CountLikelihood):
@@ -57,8 +54,9 @@ class TrialsLikelihood(CountLikelihood):
 
     def check_side_information(self, side: SideInformation) -> None:
         trials = np.asarray(side.get("trials", 1.0))
-        if np.any((trials < 1) | (trials != np.floor(trials))):
-            raise InputError("trials must be whole numbers of at least 1; drop rows without any.")
+        accepted = (trials >= 1) & (trials == np.floor(trials))
+        kind = "whole numbers of at least 1"
+        check_values("trials", trials, accepted, kind, "drop rows without any")
 
     def check_rows(self, y: PerRow, side: SideInformation) -> None:
         trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
@@ -220,12 +218,8 @@ class LogRateLikelihood(CountLikelihood):
 
     def check_side_information(self, side: SideInformation) -> None:
         exposure = np.asarray(side.get("exposure", 1.0))
-        rows = np.flatnonzero(~(exposure > 0))
-        if rows.size:
-            raise InputError(
-                f"exposure must be positive, but is not in {rows.size} row(s), counted from 0: "
-                f"{rows[:5].tolist()}; leave out rows in which nothing could be counted."
-            )
+        advice = "leave out rows in which nothing could be counted"
+        check_values("exposure", exposure, exposure > 0, "positive", advice)
 
     def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         exposure = np.broadcast_to(side.get("exposure", 1.0), y.shape)

@@ -14,6 +14,7 @@ from numpyro.distributions import constraints
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.parameters.base import parameter
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 USUAL_NOISE_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
@@ -65,12 +66,9 @@ class Gaussian(Likelihood):
         )
 
     def check_side_information(self, side: SideInformation) -> None:
-        negative = np.flatnonzero(np.asarray(side.get("noise_variance", 0.0)) < 0)
-        if negative.size:
-            raise InputError(
-                f"noise_variance is negative in {negative.size} row(s), counted from 0: "
-                f"{negative[:5].tolist()}; give each row's known noise variance, or zero."
-            )
+        known = np.asarray(side.get("noise_variance", 0.0))
+        advice = "give each row's known noise variance, or zero"
+        check_values("noise_variance", known, known >= 0, "at least 0", advice)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return jax.scipy.special.ndtr((y - f[0]) / jnp.sqrt(self.total_noise_variance(side)))

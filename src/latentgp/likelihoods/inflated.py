@@ -20,7 +20,7 @@ from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import Nodes, latents_at, prediction_nodes, training_nodes
 from latentgp.numerics.root_finding import invert_cdf_of_counts
 from latentgp.parameters.base import parameter
-from latentgp.rows.arrays import rows_named
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 _NEGLIGIBLE = 100.0  # nats below the other term of a sum
@@ -69,11 +69,8 @@ class ZeroTruncated(OfBase):
 
     def check_targets(self, y: PerRow) -> None:
         self.base.check_targets(y)
-        if np.any(y == 0):
-            raise InputError(
-                f"ZeroTruncated targets must be at least 1, but are not in {rows_named(y == 0)}; "
-                "leave these rows out, or use Hurdle, which has a probability of zero."
-            )
+        advice = "leave these rows out, or use Hurdle, which has a probability of zero"
+        check_values("ZeroTruncated targets", y, y != 0, "at least 1", advice)
 
     def _log_share(self, f: Latents, side: SideInformation) -> Scalar:
         """Log probability that the base's y is not zero."""

@@ -29,6 +29,7 @@ from latentgp.modules import forwarded
 from latentgp.numerics.orthants import log_orthant_probability
 from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.parameters.base import parameter
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerClass, PerRow, Scalar, Values
 
 _ROOT_TWO = math.sqrt(2.0)  # no NumPy scalar, which would widen single precision
@@ -69,12 +70,9 @@ class ClassLikelihood(Likelihood):
         return None
 
     def check_targets(self, y: PerRow) -> None:
-        outside = np.setdiff1d(y, np.arange(self.classes))
-        if outside.size:
-            raise InputError(
-                f"{type(self).__name__} targets must be classes 0 to {self.classes - 1}, got "
-                f"{outside[:5].tolist()}; number the classes, or let GPClassifier do it."
-            )
+        name, kind = f"{type(self).__name__} targets", f"classes 0 to {self.classes - 1}"
+        advice = "number the classes, or let GPClassifier do it"
+        check_values(name, y, np.isin(y, np.arange(self.classes)), kind, advice)
 
 
 class MulticlassLikelihood(ClassLikelihood):

@@ -15,7 +15,7 @@ from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
-from latentgp.rows.arrays import rows_named
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerClass, PerRow, RowMoments, Scalar, Values
 
 _FAR, _VERY_FAR = 1e30, 1e15
@@ -100,13 +100,9 @@ class Ordinal(Likelihood):
         return jnp.sum(passed, axis=2).astype(marginals.mean.dtype)
 
     def check_targets(self, y: PerRow) -> None:
-        outside = ~np.isin(y, np.arange(self.classes))
-        if outside.any():
-            raise InputError(
-                f"Ordinal targets must be classes 0 to {self.classes - 1} in their order, but are "
-                f"not in {rows_named(outside)} (such as {y[outside][0]:g}); number them, or let "
-                "GPOrdinalClassifier do it."
-            )
+        kind = f"classes 0 to {self.classes - 1} in their order"
+        advice = "number them, or let GPOrdinalClassifier do it"
+        check_values("Ordinal targets", y, np.isin(y, np.arange(self.classes)), kind, advice)
 
     def _ends(self, y: Values, dtype: Any) -> tuple[Values, Values]:
         """The thresholds around y; at the ends as good as infinite, with finite derivatives."""

@@ -11,12 +11,12 @@ from jax.scipy.special import betainc, gammainc, gammaln
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.numerics.log_beta import log_beta
 from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 _SERIES = 1e-3  # of log(1 + x): below, five terms are exact to rounding
@@ -30,13 +30,8 @@ class PositiveLikelihood(Likelihood):
     is_log_concave: ClassVar[bool] = True
 
     def check_targets(self, y: PerRow) -> None:
-        rows = np.flatnonzero(~(y > 0))
-        if rows.size:
-            raise InputError(
-                f"{type(self).__name__} targets must be positive, but are not in {rows.size} "
-                f"row(s), counted from 0: {rows[:5].tolist()}; shift them, or use a likelihood of "
-                "real numbers."
-            )
+        advice = "shift them, or use a likelihood of real numbers"
+        check_values(f"{type(self).__name__} targets", y, y > 0, "positive", advice)
 
     def latent_scale(self, spread: float) -> float:
         return 1.0
@@ -127,12 +122,14 @@ class Weibull(PositiveLikelihood):
         return log_complement(above), above
 
     def check_side_information(self, side: SideInformation) -> None:
-        outside = np.setdiff1d(np.asarray(side.get("censored", 0.0)), [0.0, 1.0])
-        if outside.size:
-            raise InputError(
-                "censored must be 0 (an event at y) or 1 (none until y) in every row, got "
-                f"{outside[:5].tolist()}."
-            )
+        censored, kind = side.get("censored", 0.0), "0 (an event at y) or 1 (none until y)"
+        check_values(
+            "censored",
+            censored,
+            np.isin(censored, [0.0, 1.0]),
+            kind,
+            "give one of these in every row",
+        )
 
     def _log_density(
         self, y: Values, f: Values, log_inverse: Values, side: SideInformation
@@ -287,13 +284,9 @@ class Beta(Likelihood):
         return betainc(*shapes_of_mean(f[0], self.precision), jnp.clip(y, 0.0, 1.0))
 
     def check_targets(self, y: PerRow) -> None:
-        rows = np.flatnonzero(~((y > 0) & (y < 1)))
-        if rows.size:
-            raise InputError(
-                f"Beta targets must be strictly between 0 and 1, but are not in {rows.size} "
-                f"row(s), counted from 0: {rows[:5].tolist()}; divide by their range, and move "
-                "values at the ends inside."
-            )
+        kind = "strictly between 0 and 1"
+        advice = "divide by their range, and move values at the ends inside"
+        check_values("Beta targets", y, (y > 0) & (y < 1), kind, advice)
 
     def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         mean = np.average(y, weights=weights)

@@ -11,11 +11,10 @@ from jax.scipy.special import gammaln, logsumexp, ndtr
 from jaxtyping import Complex, Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.numerics.laplace_inversion import invert
 from latentgp.parameters.base import parameter
-from latentgp.rows.arrays import rows_named
+from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
 
 _TERMS = 161
@@ -86,11 +85,8 @@ class Tweedie(Likelihood):
         return jnp.where(y > 0, jnp.clip(below, at_zero, 1.0), jnp.where(y == 0, at_zero, 0.0))
 
     def check_targets(self, y: PerRow) -> None:
-        if np.any(y < 0):
-            raise InputError(
-                f"Tweedie targets must not be negative, but are in {rows_named(y < 0)}; leave "
-                "these rows out, or use a likelihood of real numbers."
-            )
+        advice = "leave these rows out, or use a likelihood of real numbers"
+        check_values("Tweedie targets", y, y >= 0, "at least 0", advice)
 
     def latent_scale(self, spread: float) -> float:
         return 1.0

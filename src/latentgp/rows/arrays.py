@@ -112,6 +112,16 @@ def check_not_traced(name: str, values: Any) -> None:
         )
 
 
+def check_values(name: str, values: Any, accepted: Any, kind: str, advice: str) -> None:
+    """Raise InputError, with rows and a value, unless all values of a quantity are accepted."""
+    wrong = ~np.atleast_1d(accepted)
+    if wrong.any():
+        value = np.atleast_1d(values)[wrong][0]
+        raise InputError(
+            f"{name} must be {kind}, not {value:g} as in {rows_named(wrong)}; {advice}."
+        )
+
+
 def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:
     """Rows where a mask is true, for messages: how many, and the first of them."""
     rows = np.flatnonzero(chosen)

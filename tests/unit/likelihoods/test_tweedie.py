@@ -108,7 +108,7 @@ def test_a_fit_finds_the_claims():
     assert np.mean(np.abs(regressor.predict(X[:, None]) - mean)) < 0.15 * mean.mean()
     lower, upper = regressor.predict_interval(X[:, None], 0.9)
     assert 0.85 < np.mean((lower <= y) & (y <= upper)) < 0.97
-    with pytest.raises(lgp.InputError, match="Tweedie targets must not be negative"):
+    with pytest.raises(lgp.InputError, match="Tweedie targets must be at least 0"):
         regressor.fit(X[:, None], y - 1)
 
 

@@ -197,7 +197,7 @@ def test_several_latents_have_a_column_each():
             lambda p: p.predict(NEW, noise_variance=np.ones(4)),
             "noise_variance must have one number",
         ),
-        (lambda p: p.predict(NEW, noise_variance=-np.ones(6)), "noise_variance is negative"),
+        (lambda p: p.predict(NEW, noise_variance=-np.ones(6)), "noise_variance must be at least 0"),
         (lambda p: p.predict(NEW).log_prob(np.ones(4)), "y must have one number a row"),
         (lambda p: p.predict(NEW).quantiles([0.0]), "strictly between 0 and 1"),
         (lambda p: p.predict(NEW).interval(1.0), "level must be strictly between 0 and 1"),

@@ -9,7 +9,7 @@ Kronecker products and sums blocks. Hyper-parameters are in K_uu alone, or in on
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Key
@@ -33,22 +33,32 @@ from latentgp.rows.data import Data
 from latentgp.typing import Array, Inputs, PerRow
 
 _PLACES = 64  # rows at which the variance that is left open is looked at
-
-
 _ROUNDING = 1e-10  # a share of the prior variance
-
-
 _USUAL = 0.1  # of the range of a column: length-scales that a search may well come to
-
-
 _MOST = 10_000
-
-
 MOST_FUNCTIONS = 1_000  # of a term, where no number is given
 
 
 class InterDomain(InducingFeatures):
     """A kind of inter-domain inducing variables, as `Inducing(features=...)` takes it."""
+
+
+class Demands(NamedTuple):
+    """What the functions of a part of a kernel are to do.
+
+    Attributes:
+        weights: of the rows; None for ones.
+        shortest: length-scale, in ranges of the columns, for which the functions are to do too;
+            infinite for that of the part alone.
+        left: share of the part's prior variance that may be left open, by a kind whose number of
+            functions follows from it.
+        share: number of parts that the part is multiplied with, itself included.
+    """
+
+    weights: Float[np.ndarray, "N"] | None
+    shortest: float
+    left: float
+    share: int = 1
 
 
 class FixedFeatures(InterDomain):
@@ -61,26 +71,13 @@ class FixedFeatures(InterDomain):
     fewer: ClassVar[str] = "give a smaller number"
 
     @abstractmethod
-    def basis(
-        self,
-        part: Part,
-        columns: Float[np.ndarray, "N D"],
-        share: int,
-        weights: Float[np.ndarray, "N"] | None,
-        shortest: float,
-        left: float,
-    ) -> Basis:
+    def basis(self, part: Part, columns: Inputs, demands: Demands) -> Basis:
         """Functions for one part of a kernel.
 
         Args:
             part: the part, at the values that a search starts from.
             columns: what it sees of the rows.
-            share: number of parts that it is multiplied with, itself included.
-            weights: of the rows; None for ones.
-            shortest: length-scale, in ranges of the columns, for which the functions are to do too;
-                infinite for that of the part alone.
-            left: share of the part's prior variance that may be left open, by a kind whose number
-                of functions follows from it.
+            demands: on the functions.
 
         Raises:
             InputError: the kind has none for it.
@@ -131,10 +128,10 @@ class FixedFeatures(InterDomain):
         counts = None if weights is None else np.asarray(weights)
         real = X if counts is None else X[counts > 0]
         counts = None if counts is None else counts[counts > 0]
-        bases = []
+        bases, demands = [], Demands(counts, shortest, left)
         for one in groups_of(kernel):
             terms = terms_of(one, tuple(range(X.shape[1])))
-            bases.append(tuple(self._of_term(term, real, counts, shortest, left) for term in terms))
+            bases.append(tuple(self._of_term(term, real, demands) for term in terms))
         number = max(sum(map(number_of, terms)) for terms in bases)
         if number > _MOST:
             raise InputError(
@@ -145,14 +142,7 @@ class FixedFeatures(InterDomain):
             sample=_some(real), bases=tuple(bases), number=number, words=self.words
         )
 
-    def _of_term(
-        self,
-        term: Term,
-        X: Float[np.ndarray, "N D"],
-        weights: Float[np.ndarray, "N"] | None,
-        shortest: float,
-        left: float,
-    ) -> tuple[Basis, ...]:
+    def _of_term(self, term: Term, X: Inputs, demands: Demands) -> tuple[Basis, ...]:
         seen = [column for part in term.parts for column in part.columns]
         if len(set(seen)) < len(seen):
             raise InputError(
@@ -160,19 +150,13 @@ class FixedFeatures(InterDomain):
                 f"kernels of the columns {seen} are multiplied; use RandomFeatures(...) or "
                 "Inducing(number=...)."
             )
-        share = len(term.parts)
-        return tuple(
-            self.basis(part, X[:, part.columns], share, weights, shortest, left / share)
-            for part in term.parts
-        )
+        share = max(len(term.parts), 1)  # a constant has none
+        demands = demands._replace(share=share, left=demands.left / share)
+        return tuple(self.basis(part, X[:, part.columns], demands) for part in term.parts)
 
 
 def as_needed(
-    of_times: Callable[[int], Sequence[Basis]],
-    part: Part,
-    columns: Float[np.ndarray, "N D"],
-    shortest: float,
-    left: float,
+    of_times: Callable[[int], Sequence[Basis]], part: Part, columns: Inputs, demands: Demands
 ) -> Basis:
     """The `least_open` basis of candidates, which are made of ever more functions until it does.
 
@@ -180,22 +164,19 @@ def as_needed(
         of_times: candidates of so many times as many functions as at first, up to a limit.
         part: of a kernel.
         columns: what it sees of the rows.
-        shortest: as in `FixedFeatures.basis`.
-        left: share of the prior variance that may be left open; at the limit it may be more.
+        demands: at the limit more of the prior variance may be left open.
     """
-    times, found = 1, least_open(of_times(1), part, columns, shortest)
-    while np.isfinite(left) and found.left_open(part.kernel, _some(columns)) > left:
+    times, found = 1, least_open(of_times(1), part, columns, demands.shortest)
+    while np.isfinite(demands.left) and found.left_open(part.kernel, _some(columns)) > demands.left:
         times *= 2
         more = of_times(times)
         if more[0].number <= found.number:
             break
-        found = least_open(more, part, columns, shortest)
+        found = least_open(more, part, columns, demands.shortest)
     return found
 
 
-def least_open(
-    candidates: Sequence[Basis], part: Part, columns: Float[np.ndarray, "N D"], shortest: float
-) -> Basis:
+def least_open(candidates: Sequence[Basis], part: Part, columns: Inputs, shortest: float) -> Basis:
     """The basis that leaves least of a part's prior variance open, and of other length-scales.
 
     These are shorter ones, or where only its own count, twice as long: the smooth functions of a
@@ -230,15 +211,6 @@ def refused(kind: str, supported: str, part: Part) -> InputError:
     )
 
 
-def check_number(setting: Any, least: int, name: str = "number") -> None:
-    """Raise InputError unless a setting is a whole number from `least`, or None."""
-    value = getattr(setting, name)
-    if value is not None and (not isinstance(value, int) or value < least):
-        raise InputError(
-            f"{type(setting).__name__}.{name} must be a whole number from {least}, got {value!r}."
-        )
-
-
-def _some(rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "places D"]:
+def _some(rows: Inputs) -> Float[np.ndarray, "places D"]:
     """Rows at which the variance that is left open is looked at."""
     return rows[np.linspace(0, len(rows) - 1, min(_PLACES, len(rows))).astype(int)]

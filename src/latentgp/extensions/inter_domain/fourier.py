@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.errors import check_whole
 from latentgp.extensions.inter_domain.base import (
     MOST_FUNCTIONS,
+    Demands,
     FixedFeatures,
     as_needed,
-    check_number,
     range_of,
 )
 from latentgp.extensions.inter_domain.functions import Basis
@@ -66,29 +67,21 @@ class FourierFeatures(FixedFeatures):
     number: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        check_number(self, 3)
+        check_whole(self, number=3)
 
-    def basis(
-        self,
-        part: Part,
-        columns: Float[np.ndarray, "N D"],
-        share: int,
-        weights: Float[np.ndarray, "N"] | None,
-        shortest: float,
-        left: float,
-    ) -> Basis:
+    def basis(self, part: Part, columns: Inputs, demands: Demands) -> Basis:
         p = smoothness_of(part, type(self).__name__)
         lower, upper = range_of(columns[:, 0])
         kernel: Any = part.kernel
         least = np.maximum(_MARGINS * np.ravel(kernel.lengthscale)[0], _LEAST * (upper - lower))
         margins = np.unique(least).tolist()
-        most = (int(MOST_FUNCTIONS ** (1 / share)) - 1) // 2
+        most = (int(MOST_FUNCTIONS ** (1 / demands.share)) - 1) // 2
 
         def of_times(times: int) -> list[Waves]:
             count = min(times * _FREQUENCIES, most) if self.number is None else self.number // 2
             return [Waves(lower - m, upper + m, count, p) for m in margins]
 
-        return as_needed(of_times, part, columns, shortest, left)
+        return as_needed(of_times, part, columns, demands)
 
 
 @stored

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from scipy.linalg import block_diag
 from scipy.special import gammaln, roots_legendre
 
-from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.base import FixedFeatures, check_number, refused
+from latentgp.errors import InputError, check_whole
+from latentgp.extensions.inter_domain.base import Demands, FixedFeatures, refused
 from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import ArcCosine, Kernel
 from latentgp.kernels.terms import Part
@@ -57,19 +57,11 @@ class SphericalHarmonics(FixedFeatures):
     number: int = eqx.field(static=True, default=500)
 
     def __check_init__(self) -> None:
-        check_number(self, 1)
+        check_whole(self, number=1)
 
-    def basis(
-        self,
-        part: Part,
-        columns: Float[np.ndarray, "N D"],
-        share: int,
-        weights: Float[np.ndarray, "N"] | None,
-        shortest: float,
-        left: float,
-    ) -> "Harmonics":
+    def basis(self, part: Part, columns: Inputs, demands: Demands) -> "Harmonics":
         dimension = columns.shape[1] + 1
-        if type(part.kernel) is not ArcCosine or dimension - 1 > _MOST_COLUMNS or share > 1:
+        if type(part.kernel) is not ArcCosine or dimension - 1 > _MOST_COLUMNS or demands.share > 1:
             kinds = f"ArcCosine of up to {_MOST_COLUMNS} columns, not multiplied with others"
             raise refused(type(self).__name__, kinds, part)
         kernel: Any = part.kernel

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import check_ranges
+from latentgp.errors import check_ranges, check_whole
 from latentgp.extensions.inter_domain.base import (
     MOST_FUNCTIONS,
+    Demands,
     FixedFeatures,
     as_needed,
-    check_number,
     range_of,
     refused,
 )
@@ -68,24 +68,16 @@ class HilbertSpace(FixedFeatures):
     box: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        check_number(self, 1)
+        check_whole(self, number=1)
         check_ranges(self, box="at least 1")
 
     @property
     def evidence_is_bound(self) -> bool:
         return False
 
-    def basis(
-        self,
-        part: Part,
-        columns: Float[np.ndarray, "N D"],
-        share: int,
-        weights: Float[np.ndarray, "N"] | None,
-        shortest: float,
-        left: float,
-    ) -> Basis:
+    def basis(self, part: Part, columns: Inputs, demands: Demands) -> Basis:
         dimension = columns.shape[1]
-        if not has_density(part.kernel) or dimension * share > _MOST_DIMENSIONS:
+        if not has_density(part.kernel) or dimension * demands.share > _MOST_DIMENSIONS:
             kinds = "RBF, Matern kernels and RationalQuadratic of up to 4 columns"
             raise refused(type(self).__name__, kinds, part)
         ranges = [range_of(column) for column in columns.T]
@@ -96,10 +88,10 @@ class HilbertSpace(FixedFeatures):
         boxes = [np.maximum(1 + margin * relative, _LEAST_BOX) for margin in _MARGINS]
         if self.box is not None:
             boxes = [np.full_like(halves, self.box)]
-        elif self.number is None and np.isfinite(shortest):  # so that the more the better
+        elif self.number is None and np.isfinite(demands.shortest):  # so that the more the better
             boxes = [np.minimum(boxes[-1], _MOST_BOX)]
-        finest = np.maximum(np.minimum(_SHORTER * relative, 2 * shortest), _SHORTEST)
-        most = int(MOST_FUNCTIONS ** (1 / (dimension * share)))
+        finest = np.maximum(np.minimum(_SHORTER * relative, 2 * demands.shortest), _SHORTEST)
+        most = int(MOST_FUNCTIONS ** (1 / (dimension * demands.share)))
         factor = _FREQUENCIES if type(kernel) is RBF else _ROUGH_FREQUENCIES
 
         def of_times(times: int) -> list[Eigenfunctions]:
@@ -108,7 +100,7 @@ class HilbertSpace(FixedFeatures):
             own = tuple(counts.tolist())
             return [Eigenfunctions(centres, tuple((b * halves).tolist()), own) for b in boxes]
 
-        return as_needed(of_times, part, columns, shortest, left)
+        return as_needed(of_times, part, columns, demands)
 
 
 @stored

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.base import InterDomain, check_number
+from latentgp.errors import InputError, check_whole
+from latentgp.extensions.inter_domain.base import InterDomain
 from latentgp.extensions.inter_domain.functions import InterDomainVariables
 from latentgp.kernels import RBF, Kernel, LatentKernel
 from latentgp.modules import stored
@@ -47,7 +47,7 @@ class MultiScale(InterDomain):
     number: int = eqx.field(static=True, default=100)
 
     def __check_init__(self) -> None:
-        check_number(self, 1)
+        check_whole(self, number=1)
 
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]

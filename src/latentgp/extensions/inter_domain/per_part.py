@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.base import FixedFeatures, check_number
+from latentgp.errors import InputError, check_whole
+from latentgp.extensions.inter_domain.base import Demands, FixedFeatures
 from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup, White
 from latentgp.kernels.effects import with_ones
@@ -59,37 +59,20 @@ class PerPart(FixedFeatures):
     number: int = eqx.field(static=True, default=100)
 
     def __check_init__(self) -> None:
-        check_number(self, 1)
+        check_whole(self, number=1)
 
-    def _of_term(
-        self,
-        term: Term,
-        X: Float[np.ndarray, "N D"],
-        weights: Float[np.ndarray, "N"] | None,
-        shortest: float,
-        left: float,
-    ) -> tuple[Basis, ...]:
+    def _of_term(self, term: Term, X: Inputs, demands: Demands) -> tuple[Basis, ...]:
         smooth = sum(not isinstance(part.kernel, _GROUPS | _LINEAR) for part in term.parts)
-        return tuple(
-            self.basis(part, X[:, part.columns], smooth, weights, shortest, left)
-            for part in term.parts
-        )
+        demands = demands._replace(share=smooth)
+        return tuple(self.basis(part, X[:, part.columns], demands) for part in term.parts)
 
-    def basis(
-        self,
-        part: Part,
-        columns: Float[np.ndarray, "N D"],
-        share: int,
-        weights: Float[np.ndarray, "N"] | None,
-        shortest: float,
-        left: float,
-    ) -> Basis:
+    def basis(self, part: Part, columns: Inputs, demands: Demands) -> Basis:
         kernel: Any = part.kernel
         if isinstance(kernel, _GROUPS):
             return GroupMembers(np.unique(columns, axis=0))
         if isinstance(kernel, _LINEAR):
             return Coordinates(columns.shape[1] + isinstance(kernel, CorrelatedLinear))
-        number = max(1, round(self.number ** (1 / share)))
+        number = max(1, round(self.number ** (1 / demands.share)))
         key = jax.random.key(0)  # the same points for the same rows
         return Points(select_points(columns, None, kernel, number, "k-means++", key))
 

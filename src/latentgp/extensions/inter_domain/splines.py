@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from latentgp.errors import InputError
-from latentgp.extensions.inter_domain.base import FixedFeatures, check_number, range_of
+from latentgp.errors import InputError, check_whole
+from latentgp.extensions.inter_domain.base import Demands, FixedFeatures, range_of
 from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.extensions.inter_domain.matern import (
     beyond,
@@ -69,18 +69,9 @@ class BSplines(FixedFeatures):
     degree: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        check_number(self, 2)
-        check_number(self, 1, "degree")
+        check_whole(self, number=2, degree=1)
 
-    def basis(
-        self,
-        part: Part,
-        columns: Float[np.ndarray, "N D"],
-        share: int,
-        weights: Float[np.ndarray, "N"] | None,
-        shortest: float,
-        left: float,
-    ) -> "Splines":
+    def basis(self, part: Part, columns: Inputs, demands: Demands) -> "Splines":
         p = smoothness_of(part, type(self).__name__)
         degree = 2 * p + 1 if self.degree is None else self.degree
         if degree <= p or self.number <= degree:
@@ -93,7 +84,7 @@ class BSplines(FixedFeatures):
         least = min(self.number, _BANDED_FROM - 1) - degree
         longest = _most_in_cells(p) * width / float(np.sqrt(2 * p + 1) / rate_of(part.kernel, p))
         cells = int(np.clip(longest, least, self.number - degree))
-        return Splines(lower, _knots(about, weights, width, cells, p), degree, p)
+        return Splines(lower, _knots(about, demands.weights, width, cells, p), degree, p)
 
 
 @stored

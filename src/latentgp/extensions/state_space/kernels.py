@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache, singledispatch
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -41,7 +41,9 @@ from latentgp.kernels.stationary import (
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.modules import stored
 from latentgp.numerics.incomplete_gamma import lower_gammas
-from latentgp.typing import Array
+from latentgp.typing import Values
+
+Transition: TypeAlias = tuple[UnrolledMatrix, UnrolledMatrix]
 
 _NODES = 128  # of the integral of a harmonic's variance
 _KNOWN = (
@@ -75,13 +77,11 @@ class StateSpace(eqx.Module):
         """The row h' of f = h' x."""
 
     @abstractmethod
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         """P(t), the prior covariance of the state."""
 
     @abstractmethod
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         """A and Q over a gap >= 0 that ends at t."""
 
     @property
@@ -100,20 +100,18 @@ class MaternSpace(StateSpace):
         degree: p.
     """
 
-    rate: Float[Array, "*S"]
-    variance: Float[Array, "*S"]
+    rate: Values
+    variance: Values
     degree: int = eqx.field(static=True)
 
     @property
     def measurement(self) -> tuple[float, ...]:
         return (1.0, *[0.0] * self.degree)
 
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         return scaled(UnrolledMatrix(_matern_constants(self.degree).stationary), self.variance)
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         known, s = _matern_constants(self.degree), self.rate * gap
         powers = [jnp.ones_like(s)]
         for _ in range(self.degree):
@@ -184,20 +182,18 @@ class Modes(StateSpace):
         order: number of states.
     """
 
-    rate: Float[Array, "*S"]
-    variance: Float[Array, "*S"]
+    rate: Values
+    variance: Values
     order: int = eqx.field(static=True)
 
     @property
     def measurement(self) -> tuple[float, ...]:
         return (1.0, 0.0) * (self.order // 2)
 
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         return scaled(UnrolledMatrix(_rbf_constants(self.order).stationary), self.variance)
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         known, s = _rbf_constants(self.order), self.rate * gap
         A = block_diagonal([_turn(b * s, jnp.exp(-a * s)) for a, b in known.poles])
         P = UnrolledMatrix(known.stationary)
@@ -254,8 +250,8 @@ class Oscillations(StateSpace):
         first: 0 with the constant, 1 without.
     """
 
-    frequency: Float[Array, "*S"]
-    variances: tuple[Float[Array, "*S"], ...]
+    frequency: Values
+    variances: tuple[Values, ...]
     first: int = eqx.field(static=True)
 
     @property
@@ -267,15 +263,13 @@ class Oscillations(StateSpace):
         numbered = enumerate(self.variances, self.first)
         return block_diagonal([make(number, variance) for number, variance in numbered])
 
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         def block(number: int, variance: Any) -> UnrolledMatrix:
             return scaled(identity(2 if number else 1), variance)
 
         return self._blocks(block)
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         one = jnp.ones_like(gap)
 
         def block(number: int, variance: Any) -> UnrolledMatrix:
@@ -288,19 +282,17 @@ class Oscillations(StateSpace):
 class LinearSpace(StateSpace):
     """A straight line through the origin: its height and its slope."""
 
-    variance: Float[Array, "*S"]
+    variance: Values
 
     @property
     def measurement(self) -> tuple[float, ...]:
         return 1.0, 0.0
 
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         v = self.variance
         return UnrolledMatrix([[v * t**2, v * t], [v * t, v + 0 * t]])
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         return UnrolledMatrix([[1.0, gap], [0.0, 1.0]]), _zeros(2)
 
 
@@ -308,18 +300,16 @@ class LinearSpace(StateSpace):
 class ConstantSpace(StateSpace):
     """A constant."""
 
-    variance: Float[Array, "*S"]
+    variance: Values
 
     @property
     def measurement(self) -> tuple[float, ...]:
         return (1.0,)
 
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         return UnrolledMatrix([[self.variance + 0 * t]])
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         return identity(1), _zeros(1)
 
 
@@ -327,9 +317,7 @@ class ConstantSpace(StateSpace):
 class WhiteSpace(ConstantSpace):
     """An independent value at every distinct time."""
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         same = jnp.where(gap == 0, 1.0, 0.0).astype(gap.dtype)
         return UnrolledMatrix([[same]]), UnrolledMatrix([[self.variance * (1 - same)]])
 
@@ -339,18 +327,16 @@ class ScaledSpace(StateSpace):
     """A process times the root of a number."""
 
     inner: StateSpace
-    factor: Float[Array, "*S"]
+    factor: Values
 
     @property
     def measurement(self) -> tuple[float, ...]:
         return self.inner.measurement
 
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         return scaled(self.inner.covariance(t), self.factor)
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         A, Q = self.inner.transition(t, gap)
         return A, scaled(Q, self.factor)
 
@@ -365,12 +351,10 @@ class SumSpace(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return tuple(entry for part in self.parts for entry in part.measurement)
 
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         return block_diagonal([part.covariance(t) for part in self.parts])
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         moves, noises = zip(*(part.transition(t, gap) for part in self.parts), strict=True)
         return block_diagonal(moves), block_diagonal(noises)
 
@@ -386,12 +370,10 @@ class ProductSpace(StateSpace):
     def measurement(self) -> tuple[float, ...]:
         return tuple(a * b for a in self.left.measurement for b in self.right.measurement)
 
-    def covariance(self, t: Float[Array, "*S"]) -> UnrolledMatrix:
+    def covariance(self, t: Values) -> UnrolledMatrix:
         return kron(self.left.covariance(t), self.right.covariance(t))
 
-    def transition(
-        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
-    ) -> tuple[UnrolledMatrix, UnrolledMatrix]:
+    def transition(self, t: Values, gap: Values) -> Transition:
         A, Q = self.left.transition(t, gap)
         B, R = self.right.transition(t, gap)
         P, S = self.left.covariance(t), self.right.covariance(t)

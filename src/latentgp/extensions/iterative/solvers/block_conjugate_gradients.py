@@ -244,15 +244,8 @@ def solution_of(
     tolerance: Any,
 ) -> Solution:
     """The certified solution where an iteration from a start has ended."""
-    return certified(
-        operator,
-        right,
-        start + preconditioner.solve_root(end.value, transposed=True),
-        tolerance=tolerance,
-        broken=end.broken,
-        stalled=~end.active,
-        steps=end.steps,
-    )
+    value = start + preconditioner.solve_root(end.value, transposed=True)
+    return certified(operator, right, value, tolerance, end.broken, ~end.active, end.steps)
 
 
 def _unfinished(

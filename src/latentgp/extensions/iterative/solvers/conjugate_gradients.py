@@ -172,12 +172,4 @@ def conjugate_gradients(
     end = jax.lax.while_loop(
         lambda cycle: jnp.any(unfinished(cycle)) & (cycle.steps < max_steps), restart, cycle
     )
-    return certified(
-        operator,
-        right,
-        end.value,
-        tolerance=tolerance,
-        broken=end.broken,
-        stalled=end.stalled,
-        steps=end.steps,
-    )
+    return certified(operator, right, end.value, tolerance, end.broken, end.stalled, end.steps)

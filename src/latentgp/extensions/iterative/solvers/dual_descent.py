@@ -71,6 +71,4 @@ def dual_descent(
     begun = first, jnp.zeros_like(right), first
     _, _, average = jax.lax.fori_loop(0, steps, step, begun)
     diverged = ~jnp.all(jnp.isfinite(average), axis=0)
-    return certified(
-        system, right, average, tolerance=tolerance, broken=diverged, stalled=False, steps=steps
-    )
+    return certified(system, right, average, tolerance, diverged, False, steps)

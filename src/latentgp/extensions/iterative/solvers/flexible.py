@@ -119,12 +119,5 @@ def flexible_conjugate_gradients(
         lambda state: jnp.any(active(state)) & (state.steps < max_steps), step, begun
     )
     return certified(
-        operator,
-        right,
-        end.value,
-        tolerance=tolerance,
-        broken=end.broken,
-        stalled=end.stuck,
-        steps=end.steps,
-        inner_steps=end.inner_steps,
+        operator, right, end.value, tolerance, end.broken, end.stuck, end.steps, end.inner_steps
     )

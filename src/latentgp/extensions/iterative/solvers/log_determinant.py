@@ -114,13 +114,7 @@ def recorded_conjugate_gradients(
         (begun, none, none, jnp.asarray(0)),
     )
     solution = certified(
-        operator,
-        right,
-        state.value,
-        tolerance=tolerance,
-        broken=state.broken,
-        stalled=~state.active,
-        steps=steps,
+        operator, right, state.value, tolerance, state.broken, ~state.active, steps
     )
     return SolutionRecord(solution, begun.inner, lengths, momenta, state.broken)
 

@@ -101,16 +101,8 @@ def refined_conjugate_gradients(
     zero = jnp.asarray(0)
     end = jax.lax.while_loop(going, correct, (value, residual, size, no, no, zero, zero))
     value, _, _, stalled, broken, steps, inner_steps = end
-    return certified(
-        operator,
-        right,
-        value,
-        tolerance=tolerance,
-        broken=broken,
-        stalled=stalled & (inner_steps < max_steps),
-        steps=steps,
-        inner_steps=inner_steps,
-    )
+    stuck = stalled & (inner_steps < max_steps)
+    return certified(operator, right, value, tolerance, broken, stuck, steps, inner_steps)
 
 
 def in_single_precision(tree: PyTree) -> PyTree:

@@ -108,15 +108,7 @@ def sketch_and_project(
     first, residual = first_residual(system, right, start)
     begun = first, first, relative(residual, right), jnp.asarray(0)
     Y, _, residual, passes = jax.lax.while_loop(going, one_pass, begun)
-    return certified(
-        system,
-        right,
-        Y,
-        tolerance=tolerance,
-        broken=~(residual < _DIVERGED),
-        stalled=False,
-        steps=passes,
-    )
+    return certified(system, right, Y, tolerance, ~(residual < _DIVERGED), False, passes)
 
 
 def _near(

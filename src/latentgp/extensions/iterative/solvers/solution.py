@@ -125,7 +125,6 @@ def certified(
     operator: LinearOperator,
     right: Vectors,
     value: Vectors,
-    *,
     tolerance: Any,
     broken: Any,
     stalled: Any,

@@ -74,12 +74,5 @@ def split_conjugate_gradients(
     state, steps = jax.lax.while_loop(
         lambda now: jnp.any(now[0].active) & (now[1] < max_steps), step, (begun, jnp.asarray(0))
     )
-    return certified(
-        operator,
-        right,
-        preconditioner.solve_root(state.value, transposed=True),
-        tolerance=tolerance,
-        broken=state.broken,
-        stalled=~state.active,
-        steps=steps,
-    )
+    value = preconditioner.solve_root(state.value, transposed=True)
+    return certified(operator, right, value, tolerance, state.broken, ~state.active, steps)

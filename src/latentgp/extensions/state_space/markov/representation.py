@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import check_whole
 from latentgp.extensions.state_space.conditioned_draws import ConditionedDraws, conditioned_draws
 from latentgp.extensions.state_space.kernels import Truncation, time_columns
 from latentgp.extensions.state_space.markov.beliefs import Filter
@@ -85,13 +85,7 @@ class Markov(Representation):
     remembered: RememberedRows | None = None
 
     def __check_init__(self) -> None:
-        for name in ("lanes", "rbf_states", "harmonics"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InputError(
-                    f"Markov.{name} must be a whole number from 1, got {value!r}; leave it out for "
-                    "the default."
-                )
+        check_whole(self, lanes=1, rbf_states=1, harmonics=1)
 
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]

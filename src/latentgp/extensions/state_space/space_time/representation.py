@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_whole
 from latentgp.extensions.state_space.kernels import Truncation, state_space
 from latentgp.extensions.state_space.separable import separable_terms
 from latentgp.extensions.state_space.space_time.posterior import RowArrays, SpaceTimePosterior
@@ -83,10 +83,7 @@ class SpaceTime(Representation):
                 "SpaceTime needs points or a number of points to choose; give for example "
                 "SpaceTime(50)."
             )
-        for name in ("number", "rbf_states", "harmonics"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InputError(f"SpaceTime.{name} must be a whole number from 1, got {value!r}.")
+        check_whole(self, number=1, rbf_states=1, harmonics=1)
 
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
