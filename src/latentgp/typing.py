@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key
 
 if TYPE_CHECKING:
     # The stubs of NumPy and JAX share no type; shapes and dtypes are checked when tests run.
@@ -21,14 +21,16 @@ else:
 
 __all__ = ["Array", "in_double_precision"]
 
-# In signatures that many classes share: of one row, of N rows, S vectors as columns, elementwise.
+# In signatures that many classes share: of one row, N rows, M points, S columns, elementwise.
 Scalar: TypeAlias = Float[Array, ""]
 Latents: TypeAlias = Float[Array, "Q"]
 PerRow: TypeAlias = Float[Array, "N"]
 Inputs: TypeAlias = Float[Array, "N D"]
+Points: TypeAlias = Float[Array, "M D"]
 RowLatents: TypeAlias = Float[Array, "N Q"]
 Vectors: TypeAlias = Float[Array, "N S"]
 PerClass: TypeAlias = Float[Array, "N K"]
+NeighbourRows: TypeAlias = Int[Array, "N #Q V"]
 RowMoments: TypeAlias = tuple[PerRow, PerRow]
 Values: TypeAlias = Float[Array, "*N"]
 Draws: TypeAlias = Float[Array, "..."]

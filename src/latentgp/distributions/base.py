@@ -8,18 +8,18 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import Distribution
 from numpyro.distributions.util import validate_sample
 
-from latentgp.typing import Array, Draws
+from latentgp.typing import Array, Draws, RandomKey
 
 
 class Law(Distribution):
     """A NumPyro distribution with the logarithm of its Laplace transform."""
 
     @abstractmethod
-    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
+    def sample(self, key: RandomKey | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         """Independent draws, of shape sample_shape + batch_shape + event_shape."""
 
     @abstractmethod

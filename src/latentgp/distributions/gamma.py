@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpyro.distributions
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array, Draws, PerRow, Values
+from latentgp.typing import Array, Draws, PerRow, RandomKey, Values
 
 
 class Gamma(numpyro.distributions.Gamma):
@@ -19,7 +19,7 @@ class Gamma(numpyro.distributions.Gamma):
         -2.0794
     """
 
-    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
+    def sample(self, key: RandomKey | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         assert key is not None
         dtype = jnp.result_type(float, self.concentration, self.rate)
         shape = jnp.broadcast_to(jnp.asarray(self.concentration, dtype), self.shape(sample_shape))
@@ -31,7 +31,7 @@ class Gamma(numpyro.distributions.Gamma):
 
 
 @jax.jit
-def sample_gamma(key: Key[Array, ""], shape: Float[Array, "*S"]) -> Float[Array, "*S"]:
+def sample_gamma(key: RandomKey, shape: Float[Array, "*S"]) -> Float[Array, "*S"]:
     """Draws from Ga(shape, 1), density proportional to w^(shape - 1) exp(-w); zero at shape zero.
 
     Example:
@@ -44,7 +44,7 @@ def sample_gamma(key: Key[Array, ""], shape: Float[Array, "*S"]) -> Float[Array,
 
 
 @jax.jit
-def sample_log_gamma(key: Key[Array, ""], shape: Float[Array, "*S"]) -> Float[Array, "*S"]:
+def sample_log_gamma(key: RandomKey, shape: Float[Array, "*S"]) -> Float[Array, "*S"]:
     """Logarithms of draws from Ga(shape, 1), finite where a draw of tiny shape underflows.
 
     Example:
@@ -55,7 +55,7 @@ def sample_log_gamma(key: Key[Array, ""], shape: Float[Array, "*S"]) -> Float[Ar
     return jnp.log(large) + log_boost
 
 
-def propose_gamma(key: Key[Array, ""], shape: PerRow) -> tuple[PerRow, Bool[Array, "N"]]:
+def propose_gamma(key: RandomKey, shape: PerRow) -> tuple[PerRow, Bool[Array, "N"]]:
     """One proposal a lane for Ga(shape, 1), shape >= 1 (Marsaglia & Tsang 2000, section 2).
 
     Returns:
@@ -73,7 +73,7 @@ def propose_gamma(key: Key[Array, ""], shape: PerRow) -> tuple[PerRow, Bool[Arra
     return d * (1 + y) ** 3, positive & (jnp.log(u) < log_ratio)
 
 
-def _large_and_log_boost(key: Key[Array, ""], shape: Values) -> tuple[Values, Values]:
+def _large_and_log_boost(key: RandomKey, shape: Values) -> tuple[Values, Values]:
     """A draw whose shape is raised by one where it is below one, and the log of what undoes it.
 
     Ga(a) is Ga(a + 1) U^(1/a) with U uniform (Marsaglia & Tsang 2000, section 6).
@@ -82,7 +82,7 @@ def _large_and_log_boost(key: Key[Array, ""], shape: Values) -> tuple[Values, Va
     is_small = shape < 1
     raised = jnp.where(is_small, shape + 1, shape).ravel()
 
-    def step(key: Key[Array, ""], raised: Array, _: Array) -> tuple[Array, Array]:
+    def step(key: RandomKey, raised: Array, _: Array) -> tuple[Array, Array]:
         return propose_gamma(key, raised)
 
     possible = (shape >= 0).ravel() & jnp.isfinite(raised)

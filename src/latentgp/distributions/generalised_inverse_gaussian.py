@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array, Draws, PerRow, Values
+from latentgp.typing import Array, Draws, PerRow, RandomKey, Values
 
 _NODES = 128
 
@@ -44,7 +44,7 @@ class GeneralisedInverseGaussian(Law):
         self.p, self.a, self.b = as_floats(p, a, b)
         super().__init__(self.p.shape, validate_args=validate_args)
 
-    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
+    def sample(self, key: RandomKey | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         p = jnp.broadcast_to(self.p, self.shape(sample_shape))
         return sample_generalised_inverse_gaussian(key, p, self.a, self.b)
 
@@ -135,7 +135,7 @@ def log_normaliser(p: Values, a: Values, b: Values) -> Values:
 
 @jax.jit
 def sample_generalised_inverse_gaussian(
-    key: Key[Array, ""], p: Float[Array, "*#S"], a: Float[Array, "*#S"], b: Float[Array, "*#S"]
+    key: RandomKey, p: Float[Array, "*#S"], a: Float[Array, "*#S"], b: Float[Array, "*#S"]
 ) -> Float[Array, "*S"]:
     """Draws from the law by rejection on the log scale, exact and uniformly efficient.
 
@@ -198,7 +198,7 @@ def _hat(psi: _Exponent) -> _Hat:
     )
 
 
-def _propose_log(key: Key[Array, ""], hat: _Hat, _: Array) -> tuple[PerRow, Bool[Array, "N"]]:
+def _propose_log(key: RandomKey, hat: _Hat, _: Array) -> tuple[PerRow, Bool[Array, "N"]]:
     """One attempt at t."""
     which, place, u = jax.random.uniform(key, (3, *hat.flat_left.shape), hat.flat_left.dtype)
     middle = hat.flat_left + hat.flat_right

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.distributions.base import Law, as_floats
-from latentgp.typing import Array, Draws, Values
+from latentgp.typing import Array, Draws, RandomKey, Values
 
 
 class InverseGaussian(Law):
@@ -38,7 +38,7 @@ class InverseGaussian(Law):
         self.loc, self.concentration = as_floats(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
+    def sample(self, key: RandomKey | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         loc = jnp.broadcast_to(self.loc, self.shape(sample_shape))
         return sample_inverse_gaussian(key, loc, self.concentration)
 
@@ -64,7 +64,7 @@ class InverseGaussian(Law):
 
 @jax.jit
 def sample_inverse_gaussian(
-    key: Key[Array, ""], loc: Float[Array, "*#S"], concentration: Float[Array, "*#S"]
+    key: RandomKey, loc: Float[Array, "*#S"], concentration: Float[Array, "*#S"]
 ) -> Float[Array, "*S"]:
     """Draws from the inverse Gaussian law, finite for every mean up to infinity.
 

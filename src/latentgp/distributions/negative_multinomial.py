@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.gamma import sample_gamma
 from latentgp.distributions.poisson import sample_poisson
-from latentgp.typing import Array, Draws
+from latentgp.typing import Array, Draws, RandomKey
 
 
 class _PartsOfLessThanOne(constraints.ParameterFreeConstraint):
@@ -55,7 +55,7 @@ class NegativeMultinomial(Law):
         self.x0 = number[..., 0]
         super().__init__(self.x0.shape, self.p.shape[-1:], validate_args=validate_args)
 
-    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
+    def sample(self, key: RandomKey | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         shape = self.shape(sample_shape)
         x0, p = jnp.broadcast_to(self.x0, shape[:-1]), jnp.broadcast_to(self.p, shape)
         return sample_negative_multinomial(key, x0, p)
@@ -88,7 +88,7 @@ class NegativeMultinomial(Law):
 
 @jax.jit
 def sample_negative_multinomial(
-    key: Key[Array, ""],
+    key: RandomKey,
     x0: Float[Array, "*S"],
     p: Float[Array, "*S K"],
     p0: Float[Array, "*S"] | None = None,

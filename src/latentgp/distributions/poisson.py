@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 from scipy.special import gammaln
 
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array, PerRow
+from latentgp.typing import Array, PerRow, RandomKey
 
 # Below this rate, by inversion.
 _SMALL = 10.0
@@ -18,7 +18,7 @@ _LOG_FACTORIALS = gammaln(np.arange(10) + 1.0)
 
 
 @jax.jit
-def sample_poisson(key: Key[Array, ""], rate: Float[Array, "*S"]) -> Float[Array, "*S"]:
+def sample_poisson(key: RandomKey, rate: Float[Array, "*S"]) -> Float[Array, "*S"]:
     """Poisson counts of the rates, zero at rate zero, NaN where the rate is NaN.
 
     Example:
@@ -38,7 +38,7 @@ def sample_poisson(key: Key[Array, ""], rate: Float[Array, "*S"]) -> Float[Array
     )
 
 
-def _by_inversion(key: Key[Array, ""], rate: PerRow) -> PerRow:
+def _by_inversion(key: RandomKey, rate: PerRow) -> PerRow:
     """The smallest k whose distribution function is not below a uniform number."""
     u = jax.random.uniform(key, rate.shape, rate.dtype)
 
@@ -59,7 +59,7 @@ def _by_inversion(key: Key[Array, ""], rate: PerRow) -> PerRow:
     return jax.lax.while_loop(is_short, lengthen, start)[1]
 
 
-def _propose(key: Key[Array, ""], rate: PerRow, _: Array) -> tuple[PerRow, Bool[Array, "N"]]:
+def _propose(key: RandomKey, rate: PerRow, _: Array) -> tuple[PerRow, Bool[Array, "N"]]:
     """One attempt at a rate of at least 10 (Hörmann 1993, transformed rejection, "PTRS")."""
     u, v = jax.random.uniform(key, (2, *rate.shape), rate.dtype)
     u = u - 0.5

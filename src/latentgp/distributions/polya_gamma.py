@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 from scipy.special import comb, factorial, zeta
 
@@ -17,7 +17,7 @@ from latentgp.distributions.gamma import propose_gamma
 from latentgp.distributions.inverse_gaussian import reciprocal
 from latentgp.distributions.polya_gamma_density import log_polya_gamma_density
 from latentgp.distributions.rejection import computed_once, repeat_until_done
-from latentgp.typing import Array, Draws, PerRow
+from latentgp.typing import Array, Draws, PerRow, RandomKey
 
 # (sinh c - c) / c^3 in powers of c^2.
 _SINH_EXCESS = 1 / factorial(2 * np.arange(8) + 3)
@@ -52,7 +52,7 @@ class PolyaGamma(Law):
         self.b, self.c = as_floats(b, c)
         super().__init__(self.b.shape, validate_args=validate_args)
 
-    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
+    def sample(self, key: RandomKey | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         return sample_polya_gamma(key, jnp.broadcast_to(self.b, self.shape(sample_shape)), self.c)
 
     def log_density(self, value: Float[Array, "*S"]) -> Float[Array, "*S"]:
@@ -97,7 +97,7 @@ def unit_moments(c: Float[Array, "*S"]) -> tuple[Float[Array, "*S"], Float[Array
 
 @jax.jit
 def sample_polya_gamma(
-    key: Key[Array, ""], b: Float[Array, "*#S"], c: Float[Array, "*#S"]
+    key: RandomKey, b: Float[Array, "*#S"], c: Float[Array, "*#S"]
 ) -> Float[Array, "*S"]:
     """Draws from PG(b, c); exactly zero at b = 0, finite for b up to 1e14 and every finite c.
 
@@ -133,7 +133,7 @@ def sample_polya_gamma(
 
 
 def _add_part(
-    key: Key[Array, ""], parameters: tuple[Array, Array], state: tuple[Array, Array]
+    key: RandomKey, parameters: tuple[Array, Array], state: tuple[Array, Array]
 ) -> tuple[tuple[Array, Array], Bool[Array, "N"]]:
     """One attempt at PG(b, c), added to the total where it is accepted.
 
@@ -215,7 +215,7 @@ def _gammas(b: PerRow, c: PerRow) -> _Gammas:
 
 
 def _add_gamma(
-    key: Key[Array, ""], gammas: _Gammas, state: tuple[Array, Array]
+    key: RandomKey, gammas: _Gammas, state: tuple[Array, Array]
 ) -> tuple[tuple[Array, Array], Bool[Array, "N"]]:
     """One attempt at the next term of the sum."""
     total, drawn = state

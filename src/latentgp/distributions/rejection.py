@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Key, PyTree
+from jaxtyping import Bool, PyTree
 
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 State = TypeVar("State")
 Result = TypeVar("Result")
@@ -20,8 +20,8 @@ _SHRINKAGE, _MINIMAL_WIDTH, _NARROWER = 8, 128, 2
 
 
 def repeat_until_done(
-    step: Callable[[Key[Array, ""], Any, State], tuple[State, Bool[Array, "B"]]],
-    key: Key[Array, ""],
+    step: Callable[[RandomKey, Any, State], tuple[State, Bool[Array, "B"]]],
+    key: RandomKey,
     parameters: PyTree,
     state: State,
     done: Bool[Array, "N"],

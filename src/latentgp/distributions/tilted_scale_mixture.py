@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.rejection import repeat_until_done
 from latentgp.numerics.laplace_inversion import LawAtPoints, invert
-from latentgp.typing import Array, Draws, PerRow, Values
+from latentgp.typing import Array, Draws, PerRow, RandomKey, Values
 
 # Relative error of F after which a step of Halley's method, of third order, is the last.
 _LAST = 1e-3
@@ -60,7 +60,7 @@ class TiltedScaleMixture(Law):
         (self.tilt,) = as_floats(tilt)
         super().__init__(self.tilt.shape, validate_args=validate_args)
 
-    def sample(self, key: Key[Array, ""] | None, sample_shape: tuple[int, ...] = ()) -> Draws:
+    def sample(self, key: RandomKey | None, sample_shape: tuple[int, ...] = ()) -> Draws:
         tilt = jnp.broadcast_to(self.tilt, self.shape(sample_shape))
         return sample_tilted_scale_mixture(key, self.log_phi, tilt)
 
@@ -152,7 +152,7 @@ class _Search(NamedTuple):
 
 @eqx.filter_jit
 def sample_tilted_scale_mixture(
-    key: Key[Array, ""], log_phi: Callable[[Array], Array], tilt: Float[Array, "*S"]
+    key: RandomKey, log_phi: Callable[[Array], Array], tilt: Float[Array, "*S"]
 ) -> Float[Array, "*S"]:
     """Draws by inversion: the w at which the distribution function F equals a uniform number.
 

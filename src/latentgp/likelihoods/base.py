@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
@@ -25,7 +25,7 @@ from latentgp.numerics.quadrature import (
 from latentgp.numerics.root_finding import invert_cdf, invert_cdf_of_counts
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
 from latentgp.parameters.base import Parametrised
-from latentgp.typing import Array, Latents, PerClass, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowLatents, Scalar
 
 Targets = Literal["real", "count", "class"]
 _SINGULAR = 1e2  # roundings of a variance by which covariances are kept from being singular
@@ -176,7 +176,7 @@ class Likelihood(Parametrised):
         """Mean and variance of y given f, one row."""
         raise self._undefined("conditional_moments(f, side)", "predict the mean and variance of y")
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         """A draw of y given f, one row."""
         raise self._undefined("sample(key, f, side)", "draw targets")
 
@@ -233,7 +233,7 @@ class Likelihood(Parametrised):
     def calibrated(
         self,
         y: Float[np.ndarray, "N *P"],
-        weights: Float[np.ndarray, "N"] | None,
+        weights: PerRow | None,
         marginals: Marginals,
         side: SideInformation,
     ) -> "Likelihood":

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, ndtr
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from scipy.special import ndtri
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
@@ -16,12 +16,10 @@ from latentgp.likelihoods.noise_shapes import ExponentialOfRoot
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, log_inverse_cosh_root
 from latentgp.numerics.quadrature import expected_excess
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerClass, PerRow, RowMoments, Scalar
+from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowMoments, Scalar
 
 
-def class_shares(
-    y: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"] | None, classes: int
-) -> Float[np.ndarray, "K"]:
+def class_shares(y: PerRow, weights: PerRow | None, classes: int) -> Float[np.ndarray, "K"]:
     """Share of each class among the rows, with half a row more in each, lest there be none."""
     counts = np.bincount(np.asarray(y, int), weights=weights, minlength=classes)
     return (counts + 0.5) / np.sum(counts + 0.5)
@@ -43,7 +41,7 @@ class BinaryResponse(Likelihood):
         probability = self.class_probabilities(f, side)[1]
         return probability, probability * (1 - probability)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jax.random.bernoulli(key, self.class_probabilities(f, side)[1]).astype(f.dtype)
 
     def predictive_quantiles(

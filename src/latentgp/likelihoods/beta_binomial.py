@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, polygamma
-from jaxtyping import Key
 from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import SideInformation
@@ -14,7 +13,7 @@ from latentgp.likelihoods.counts import TrialsLikelihood, log_choices
 from latentgp.likelihoods.positive import shapes_of_mean
 from latentgp.numerics.log_beta import log_beta
 from latentgp.parameters.base import parameter
-from latentgp.typing import Array, Latents, Scalar
+from latentgp.typing import Latents, RandomKey, Scalar
 
 _NODES = 61
 _TAIL = 36.0  # nats below the mode, where nothing is left
@@ -48,7 +47,7 @@ class BetaBinomial(TrialsLikelihood):
         excess = 1 + (n - 1) / (1 + self.precision)
         return n * mean, n * mean * jax.nn.sigmoid(-f[0]) * excess
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         key_share, key_count = jax.random.split(key)
         share = jax.random.beta(key_share, *shapes_of_mean(f[0], self.precision), dtype=f.dtype)
         n = jnp.asarray(self.trials(side), f.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
@@ -12,7 +12,7 @@ from latentgp.likelihoods.of_base import OfBase
 from latentgp.modules import forwarded
 from latentgp.numerics.log_space import log_interval
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar
 
 _SIDES = "censored", "upper"
 _LEFT, _SEEN, _RIGHT, _INTERVAL = -1.0, 0.0, 1.0, 2.0
@@ -71,7 +71,7 @@ class Censored(OfBase):
     def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self.base.conditional_moments(f, _of_base(side))
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return self.base.sample(key, f, _of_base(side))
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, gammaln
-from jaxtyping import Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
@@ -17,7 +16,7 @@ from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Ta
 from latentgp.numerics.poisson_cdf import poisson_cdf
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 
 class CountLikelihood(Likelihood):
@@ -97,7 +96,7 @@ class Binomial(TrialsLikelihood):
         n, p = self.trials(side), jax.nn.sigmoid(f[0])
         return n * p, n * p * (1 - p)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         n = jnp.asarray(self.trials(side), f.dtype)
         return jax.random.binomial(key, n, jax.nn.sigmoid(f[0]), dtype=f.dtype)
 
@@ -125,7 +124,7 @@ class NegativeBinomialLaw(CountLikelihood):
         ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)
         return ways + y * jax.nn.log_sigmoid(logit) + r * jax.nn.log_sigmoid(-logit)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         key_rate, key_count = jax.random.split(key)
         shape = jnp.asarray(self.dispersion, f.dtype)
         rate = jax.random.gamma(key_rate, shape, dtype=f.dtype) * jnp.exp(self._logit(f, side))
@@ -186,7 +185,7 @@ class ScaledLogisticPoisson(CountLikelihood):
     def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self._rate(f), self._rate(f)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jax.random.poisson(key, self._rate(f)).astype(f.dtype)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
@@ -266,7 +265,7 @@ class Poisson(LogRateLikelihood):
         first = self._log_normal_mean(marginals, side)
         return first, first + first**2 * jnp.expm1(marginals.variance[:, 0])
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jax.random.poisson(key, jnp.exp(self.log_exposure(side) + f[0])).astype(f.dtype)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:

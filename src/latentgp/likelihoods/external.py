@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError, check_choices
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
@@ -29,7 +29,7 @@ from latentgp.numerics.quadrature import (
     training_nodes,
 )
 from latentgp.runtime.host_calls import call_on_host
-from latentgp.typing import Array, Latents, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents, Scalar
 
 Reasons: TypeAlias = Callable[[int], str]  # why a value is none, by its place
 Columns: TypeAlias = Mapping[str, np.ndarray]  # side information of rows
@@ -355,7 +355,7 @@ class ExternalLikelihood(Likelihood):
         shapes = (self.output_shape,)
         return call_on_host(self.host.probabilities, shapes, f.dtype, y, f, self._own(side))[0]
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         if self.draws is None:
             raise InputError(
                 "ExternalLikelihood has no draws of y; give draws=..., a function of a "

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 USUAL_NOISE_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
 
@@ -60,7 +60,7 @@ class Gaussian(Likelihood):
     def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return f[0], jnp.broadcast_to(self.total_noise_variance(side), f[0].shape)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return f[0] + jnp.sqrt(self.total_noise_variance(side)) * jax.random.normal(
             key, dtype=f.dtype
         )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
 from jax.scipy.stats import norm
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import (
@@ -24,7 +24,7 @@ from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, Student
 from latentgp.likelihoods.volatility import LOG_2_PI
 from latentgp.numerics.quadrature import Nodes, latent_at_nodes, prediction_nodes, training_nodes
 from latentgp.parameters.base import parameter, replace
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the noise starts
 
@@ -107,7 +107,7 @@ class Heteroscedastic(NoiseShape):
     def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self.unit_log_tails(jnp.sqrt(self.precision(f)) * (y - f[0]))
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return f[0] + self.unit_draw(key, f.dtype) / jnp.sqrt(self.precision(f))
 
     def latent_scale(self, spread: float) -> tuple[float, ...]:
@@ -207,7 +207,7 @@ class LogNoiseGaussian(Likelihood):
         noise = self.noise_scale**2 * jnp.exp(2 * mean[:, 1] + 2 * variance[:, 1])
         return mean[:, 0], variance[:, 0] + noise
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return f[0] + self.noise_scale * jnp.exp(f[1]) * jax.random.normal(key, dtype=f.dtype)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:

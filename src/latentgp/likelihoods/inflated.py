@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
@@ -21,7 +21,7 @@ from latentgp.numerics.quadrature import Nodes, latents_at, prediction_nodes, tr
 from latentgp.numerics.root_finding import invert_cdf_of_counts
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _NEGLIGIBLE = 100.0  # nats below the other term of a sum
 _INSIDE = {"count": 1.0, "real": 0.5}  # stands for a target that is at a point
@@ -60,7 +60,7 @@ class ZeroTruncated(OfBase):
         below = 1 - (1 - self.base.cdf(jnp.maximum(y, 1.0), f, side)) / share
         return jnp.where(y >= 1, jnp.clip(below, 0.0, 1.0), 0.0)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         # A uniform number that is above the probability of zero, through the quantiles.
         share = jnp.exp(self._log_share(f, side))
         level = 1 - share * jax.random.uniform(key, dtype=f.dtype)
@@ -148,7 +148,7 @@ class Inflated(OfBase):
         shares = jnp.exp(self._log_mean_shares(marginals))
         return self._mixed(shares, *self.law.predictive_moments(self._of_base(marginals), side))
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         key_which, key_other = jax.random.split(key)
         which = jax.random.categorical(key_which, self._log_shares(self._own_latent(f)))
         other = self.law.sample(key_other, f[: self.base.latent_size], side)
@@ -235,7 +235,7 @@ class Inflated(OfBase):
         """Targets that the other law can give, with another value in place of points."""
         return jnp.where(jnp.any(self._at(y), axis=-1), _INSIDE[self.targets], y)
 
-    def _given_inside(self, y: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+    def _given_inside(self, y: PerRow) -> PerRow:
         """The same of targets as they are given, in double precision."""
         return np.where(np.any(self._at(y), axis=-1), _INSIDE[self.targets], y)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.likelihoods.base import (
     AnyMarginals,
@@ -18,7 +18,7 @@ from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import expectation, hermite_nodes, nodes_near, sobol_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
-from latentgp.typing import Array, Latents, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents, Scalar
 
 _MEAN, _ROOT = "mean of f", "root of the covariance of f"
 _NODES_ALONG = {1: 121, 2: 40, 3: 17}  # of a grid; quasi-random points for more latents
@@ -60,7 +60,7 @@ class WhitenedLikelihood(Likelihood):
     ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
         return self.own.conditional_moments(*_of_row(f, side))
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         return self.own.sample(key, *_of_row(f, side))
 
     def cdf(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Float[Array, "*P"]:

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.multiclass import ClassLikelihood
 from latentgp.parameters.base import parameter
-from latentgp.typing import Array, Latents, PerClass, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _LOG_TEMPERATURES = -7.0, 12.0
 
@@ -83,7 +83,7 @@ class LeastSquares(ClassLikelihood):
         values = jax.lax.map(own, (mean.T, variance.T)).T
         return values / jnp.sum(values, axis=1, keepdims=True)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jax.random.categorical(key, f / self._scale).astype(f.dtype)
 
     def latent_scale(self, spread: float) -> float:
@@ -91,11 +91,7 @@ class LeastSquares(ClassLikelihood):
         return (self.classes - 1) ** 0.5 / self.classes
 
     def calibrated(
-        self,
-        y: Float[np.ndarray, "N"],
-        weights: Float[np.ndarray, "N"] | None,
-        marginals: Marginals,
-        side: SideInformation,
+        self, y: PerRow, weights: PerRow | None, marginals: Marginals, side: SideInformation
     ) -> "LeastSquares":
         from scipy.optimize import minimize_scalar  # takes long to import
 

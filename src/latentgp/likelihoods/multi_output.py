@@ -12,7 +12,7 @@ import numpy as np
 from jax.lax.linalg import triangular_solve as solve
 from jax.scipy.special import logsumexp, ndtr
 from jax.scipy.stats import norm
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
@@ -24,7 +24,7 @@ from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_cholesky, small_inverse, small_solve_lower
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import as_targets, as_weights
-from latentgp.typing import Array, Latents, PerRow, Scalar
+from latentgp.typing import Array, Latents, PerRow, RandomKey, Scalar
 
 Outputs: TypeAlias = Float[Array, "N P"]
 OutputMoments: TypeAlias = tuple[Outputs, Outputs]
@@ -141,7 +141,7 @@ class LinearOutputs(Likelihood):
         mean, variance = self.predictive_moments(Marginals.known(f[None]), side)
         return mean[0], variance[0]
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Float[Array, "P"]:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "P"]:
         mean, variance = self.conditional_moments(f, side)
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erfc
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 from scipy.special import ndtri
 
@@ -30,7 +30,7 @@ from latentgp.numerics.orthants import log_orthant_probability
 from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerClass, PerRow, Scalar, Values
+from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, Scalar, Values
 
 _ROOT_TWO = math.sqrt(2.0)  # no NumPy scalar, which would widen single precision
 
@@ -95,7 +95,7 @@ class MulticlassLikelihood(ClassLikelihood):
     def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return jnp.exp(self.class_log_probabilities(f))
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jax.random.categorical(key, self.class_log_probabilities(f)).astype(f.dtype)
 
 
@@ -256,7 +256,7 @@ class LargestLatent(ClassLikelihood):
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return jnp.log(self.class_probabilities(f, side)[y.astype(int)])
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         log_probabilities = jnp.log(self.class_probabilities(f, side))
         return jax.random.categorical(key, log_probabilities).astype(f.dtype)
 

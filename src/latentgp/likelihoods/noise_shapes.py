@@ -11,14 +11,14 @@ from abc import abstractmethod
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import betainc, gammaln, log_ndtr, logsumexp, ndtr
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import Delta, Distribution, constraints
 
 from latentgp.distributions import Gamma, GeneralisedInverseGaussian, InverseGaussian
 from latentgp.likelihoods.scale_mixture import CompletelyMonotone
 from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
-from latentgp.typing import Array, Scalar, Values
+from latentgp.typing import Array, RandomKey, Scalar, Values
 
 _MIXTURE_NODES = 240
 _NEAR = 0.03
@@ -45,7 +45,7 @@ class NoiseShape(CompletelyMonotone):
         """Variance of e."""
 
     @abstractmethod
-    def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Scalar:
+    def unit_draw(self, key: RandomKey, dtype: jnp.dtype) -> Scalar:
         """A draw of e."""
 
     def normal_mixture(self) -> tuple[Float[Array, "K"], Float[Array, "K"]] | None:
@@ -86,7 +86,7 @@ class GaussianShape(NoiseShape):
     def unit_variance(self) -> Scalar:
         return jnp.asarray(1.0)
 
-    def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Scalar:
+    def unit_draw(self, key: RandomKey, dtype: jnp.dtype) -> Scalar:
         return jax.random.normal(key, dtype=dtype)
 
     def normal_mixture(self) -> tuple[Float[Array, "K"], Float[Array, "K"]] | None:
@@ -125,7 +125,7 @@ class StudentShape(NoiseShape):
         nu = self.degrees_of_freedom
         return jnp.where(nu > 2, nu / jnp.where(nu > 2, nu - 2, 1.0), jnp.inf)
 
-    def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Scalar:
+    def unit_draw(self, key: RandomKey, dtype: jnp.dtype) -> Scalar:
         return jax.random.t(key, jnp.asarray(self.degrees_of_freedom, dtype), dtype=dtype)
 
     def normal_mixture(self) -> tuple[Float[Array, "K"], Float[Array, "K"]]:
@@ -165,7 +165,7 @@ class LaplaceShape(ExponentialOfRoot, NoiseShape):
     def unit_variance(self) -> Scalar:
         return jnp.asarray(2.0)
 
-    def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Scalar:
+    def unit_draw(self, key: RandomKey, dtype: jnp.dtype) -> Scalar:
         return jax.random.laplace(key, dtype=dtype)
 
 
@@ -193,7 +193,7 @@ class MaternShape(NoiseShape):
     def unit_variance(self) -> Scalar:
         return jnp.asarray(4 / 3)
 
-    def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Scalar:
+    def unit_draw(self, key: RandomKey, dtype: jnp.dtype) -> Scalar:
         # sqrt(3) |e| has density (1 + t) exp(-t) / 2: half the time Ga(1, 1), else Ga(2, 1).
         key_sign, key_shape, key_size = jax.random.split(key, 3)
         parts = jax.random.exponential(key_size, (2,), dtype)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, ndtr, ndtri
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
@@ -16,7 +16,7 @@ from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Ta
 from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerClass, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _FAR, _VERY_FAR = 1e30, 1e15
 
@@ -69,7 +69,7 @@ class Ordinal(Likelihood):
     def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return self._probabilities(f[0], jnp.ones_like(f[0]))
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         noisy = f[0] + jax.random.normal(key, dtype=f.dtype)
         return jnp.sum(noisy > jnp.asarray(self.thresholds, f.dtype)).astype(f.dtype)
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, gammainc, gammaln
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
@@ -17,7 +17,7 @@ from latentgp.numerics.log_beta import log_beta
 from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _SERIES = 1e-3  # of log(1 + x): below, five terms are exact to rounding
 _NO_SHAPE = 1e-12
@@ -67,7 +67,7 @@ class Gamma(PositiveLikelihood):
         first = jnp.exp(m + 0.5 * v)
         return first, first**2 * (jnp.expm1(v) + jnp.exp(v) / self.shape)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         shape = jnp.asarray(self.shape, f.dtype)
         return jax.random.gamma(key, shape, dtype=f.dtype) * jnp.exp(f[0]) / shape
 
@@ -110,7 +110,7 @@ class Weibull(PositiveLikelihood):
         mean, variance = marginals
         return self._moments(mean[:, 0], variance[:, 0])
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(f[0]) * jax.random.exponential(key, dtype=f.dtype) ** (1 / self.shape)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
@@ -175,7 +175,7 @@ class LogNormal(PositiveLikelihood):
         mean, variance = marginals
         return _log_normal_moments(mean[:, 0], variance[:, 0] + self.noise_variance)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(self.of_log().sample(key, f, {}))
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
@@ -227,7 +227,7 @@ class GeneralisedPareto(PositiveLikelihood):
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         return self._moments(marginals.mean[:, 0], marginals.variance[:, 0])
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         size, k = jax.random.exponential(key, dtype=f.dtype), jnp.asarray(self.shape, f.dtype)
         exponential = jnp.abs(k) < _NO_SHAPE
         size = jnp.where(exponential, size, jnp.expm1(k * size) / jnp.where(exponential, 1.0, k))
@@ -277,7 +277,7 @@ class Beta(Likelihood):
         mean = jax.nn.sigmoid(f[0])
         return mean, mean * jax.nn.sigmoid(-f[0]) / (1 + self.precision)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jax.random.beta(key, *shapes_of_mean(f[0], self.precision), dtype=f.dtype)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:

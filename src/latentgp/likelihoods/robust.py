@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
-from jaxtyping import Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
@@ -24,7 +23,7 @@ from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
 from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import expectation, expected_excess, prediction_nodes
 from latentgp.parameters.base import parameter, replace
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar
+from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar
 
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the scale starts
 
@@ -68,7 +67,7 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
     def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self.unit_log_tails((y - f[0]) / self.scale)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return f[0] + self.scale * self.unit_draw(key, f.dtype)
 
     def latent_scale(self, spread: float) -> float:
@@ -182,7 +181,7 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
         bias, noise = self._noise_moments()
         return marginals.mean[:, 0] + bias, marginals.variance[:, 0] + noise
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         above, below = jax.random.exponential(key, (2,), f.dtype)
         return f[0] + self.scale * (above / self.level - below / (1 - self.level))
 

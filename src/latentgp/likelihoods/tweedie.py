@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln, logsumexp, ndtr
-from jaxtyping import Complex, Float, Key
+from jaxtyping import Complex, Float
 from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.numerics.laplace_inversion import invert
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _TERMS = 161
 _WIDTHS = 10.0  # of the largest terms of the series that are summed, on either side
@@ -63,7 +63,7 @@ class Tweedie(Likelihood):
         within = self.dispersion * jnp.exp(p * m + 0.5 * p**2 * v)
         return first, within + first**2 * jnp.expm1(v)
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         key_count, key_size = jax.random.split(key)
         rate, shape, scale = self._compound(f[0])
         count = jax.random.poisson(key_count, rate).astype(f.dtype)

@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
-from jaxtyping import Key
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar
+from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar
 
 LOG_2_PI = 1.8378770664093453
 
@@ -37,7 +36,7 @@ class StochasticVolatility(Likelihood):
         mean, variance = marginals
         return jnp.zeros_like(mean[:, 0]), jnp.exp(2 * mean[:, 0] + 2 * variance[:, 0])
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(f[0]) * jax.random.normal(key, dtype=f.dtype)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
@@ -16,7 +16,7 @@ from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.numerics.quadrature import trapezoidal_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.parameters.base import parameter, replace
-from latentgp.typing import Array, Latents, PerRow, RowMoments, Scalar, Values
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _LOG_2_PI = float(np.log(2 * np.pi))
 _NODES = 101
@@ -88,7 +88,7 @@ class WarpedGaussian(Likelihood):
         first = y @ weights
         return first, (y - first[:, None]) ** 2 @ weights
 
-    def sample(self, key: Key[Array, ""], f: Latents, side: SideInformation) -> Scalar:
+    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         noise = jnp.sqrt(self.noise_variance) * jax.random.normal(key, dtype=f.dtype)
         return self.unwarp((f[0] + noise)[None])[0]
 

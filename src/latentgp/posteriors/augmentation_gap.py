@@ -22,7 +22,7 @@ from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.sites.augmentations import Augmentation
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow
 from latentgp.validation import checked_side, checked_targets
 
 _NODES = {1: 2001, 2: 81}
@@ -40,7 +40,7 @@ class AugmentationGap(NamedTuple):
     """
 
     total: float
-    rows: Float[np.ndarray, "N"]
+    rows: PerRow
     error: float
 
 

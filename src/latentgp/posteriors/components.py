@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -36,7 +36,7 @@ from latentgp.representations.variables import (
     wholes_at,
 )
 from latentgp.rows.data import padded_size
-from latentgp.typing import Array, Inputs, RowLatents
+from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
 _FEW = 16  # components, of which each has its own quadrature
 _FEW_STACKED = 32  # the same, where one program is run for all
@@ -56,6 +56,10 @@ def covariances_of(spread: Spread) -> Float[Array, "N #K Q Q"]:
 def variances_of(spread: Spread) -> Float[Array, "N #K Q"]:
     """Variances of each latent."""
     return spread if spread.ndim == 3 else jnp.diagonal(spread, axis1=2, axis2=3)
+
+
+# Draws of f at rows together, and of which component each is, shape (S,).
+JointDraws: TypeAlias = tuple[Float[np.ndarray, "S N Q"], np.ndarray]
 
 
 class Law(eqx.Module):
@@ -120,9 +124,7 @@ class Components(eqx.Module):
         return self.marginals(X)[0]
 
     @abstractmethod
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         """Joint draws of f at X, and of which component each is, shape (S,)."""
 
     @abstractmethod
@@ -140,14 +142,14 @@ class Components(eqx.Module):
             "Inducing(...)."
         )
 
-    def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
+    def check_inputs(self, X: Inputs) -> None:
         """Raise InputError where the posterior no longer knows f; nowhere unless overridden."""
 
     def prepared(self) -> "Components":
         """With whatever predictions can keep, such as factors of the prior."""
         return self
 
-    def pick(self, key: Key[Array, ""], number: int) -> np.ndarray:
+    def pick(self, key: RandomKey, number: int) -> np.ndarray:
         """Components drawn by their weights, shape (S,)."""
         log_weights = jnp.asarray(self.law.log_weights)
         return np.asarray(jax.random.categorical(key, log_weights, shape=(number,)))
@@ -192,9 +194,7 @@ class OneGaussian(Components):
     def means(self, X: Inputs) -> Float[Array, "N K Q"]:
         return (self.latent.mean(X) + self.own_model.mean(X))[:, None]
 
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         more = padded_size(len(X)) - len(X) if self.latent.draws_copies else 0
         filled = np.pad(X, ((0, more), (0, 0)), mode="edge")
         draws = _joint_of_gaussian(self.own_model, self.latent, filled, key, number)
@@ -205,7 +205,7 @@ class OneGaussian(Components):
         model = LatentGP(self.own_model.kernel, self.own_model.likelihood, mean)
         return OneGaussian(model, self.latent.with_targets_shifted(centre))
 
-    def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
+    def check_inputs(self, X: Inputs) -> None:
         self.latent.check_inputs(X)
 
     def telling_parts(self, number: int) -> "OneGaussian":
@@ -287,9 +287,7 @@ class Mixture(Components):
             spreads = [covariances_of(spread) for spread in spreads]
         return jnp.concatenate(means, axis=1), jnp.concatenate(spreads, axis=1)
 
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_parts = jax.random.split(key)
         chosen = np.asarray(
             jax.random.categorical(key_pick, jnp.asarray(self.log_weights), shape=(number,))
@@ -388,9 +386,7 @@ class Gaussians(Components):
 
         return jnp.moveaxis(jax.lax.map(one, (self.models, self.latents)), 0, 1)
 
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_f = jax.random.split(key)
         picked = self.pick(key_pick, number)
         draws = np.zeros((number, len(X), self.model.likelihood.latent_size))
@@ -517,9 +513,7 @@ class Draws(DrawnComponents):
         means, variances = over_draws(one, (self.models, self.inverse, self.white))
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_f = jax.random.split(key)
         picked = self.pick(key_pick, number)
         keys = jax.random.split(key_f, number)
@@ -607,7 +601,7 @@ def _half(
 
 @partial(jax.jit, static_argnames="number")
 def _joint_of_gaussian(
-    model: LatentGP, latent: LatentPosterior, X: Array, key: Key[Array, ""], number: int
+    model: LatentGP, latent: LatentPosterior, X: Array, key: RandomKey, number: int
 ) -> Float[Array, "S N Q"]:
     return model.mean(X) + latent.draws(key, X, number)
 

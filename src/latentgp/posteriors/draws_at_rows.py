@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.models import LatentGP
-from latentgp.posteriors.components import DrawnComponents, Draws, over_draws, taken
+from latentgp.posteriors.components import DrawnComponents, Draws, JointDraws, over_draws, taken
 from latentgp.representations import Representation
 from latentgp.representations.protocols import coefficients_of
-from latentgp.typing import Array, Inputs, RowLatents
+from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
 _TOGETHER = 16  # draws whose sweeps run side by side
 
@@ -32,9 +32,7 @@ class DrawsAtRows(DrawnComponents):
     def size(self) -> int:
         return len(self.g)
 
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_f = jax.random.split(key)
         picked = self.pick(key_pick, number)
         chosen = self.of_draws(picked, taken(self.models, picked) if self.own else self.models)

@@ -19,7 +19,7 @@ from latentgp.modules import stored
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.runtime.x64 import double_precision
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector
 from latentgp.validation import checked_levels, interval_levels
 
 _NARROWER = 0.9  # Silverman's rule
@@ -172,7 +172,7 @@ def stacked_models(space: ParameterSpace, vectors: Float[Array, "S H"]) -> Laten
     """The model of every draw, S first in every leaf; 1 in matrices that all share."""
     leaves, structure = jax.tree.flatten(space.model, is_leaf=_is_shared)
 
-    def drawn(vector: Float[Array, "H"]) -> list[Array]:
+    def drawn(vector: HyperVector) -> list[Array]:
         own = jax.tree.leaves(space.to_model(vector), is_leaf=_is_shared)
         return [leaf for leaf in own if not _is_shared(leaf)]
 

@@ -15,7 +15,7 @@ from latentgp.parameters.base import replace_unchecked
 from latentgp.posteriors.arviz_versions import from_groups, with_coordinates
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, RandomKey, Scalar
 
 Drawn = Mapping[str, Float[np.ndarray, "C S *shape"]]
 
@@ -82,7 +82,7 @@ def log_likelihoods(
 
 
 def replicates(
-    model: LatentGP, drawn: Drawn, f: Float[np.ndarray, "C S W Q"], rows: Data, key: Key[Array, ""]
+    model: LatentGP, drawn: Drawn, f: Float[np.ndarray, "C S W Q"], rows: Data, key: RandomKey
 ) -> Shaped[np.ndarray, "C S W *P"]:
     """A draw of y at every row from every draw of f; arguments as of `log_likelihoods`."""
     keys = jax.random.split(key, f.shape[:3])

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
+from latentgp.typing import Inputs
 from latentgp.validation import interval_levels
 
 
@@ -55,7 +56,7 @@ class Parts(Mapping[str, Part]):
         return f"Parts({', '.join(self._parts)})"
 
 
-def rows_of_parts(X: Float[np.ndarray, "N D"], number: int) -> Float[np.ndarray, "rows columns"]:
+def rows_of_parts(X: Inputs, number: int) -> Float[np.ndarray, "rows columns"]:
     """Rows of the first part at X, then of the second, and so on."""
     units = np.repeat(np.eye(number), len(X), axis=0)
     return np.concatenate([np.tile(X, (number, 1)), units], axis=1)

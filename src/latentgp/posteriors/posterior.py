@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extension import at, verb
@@ -32,7 +32,7 @@ from latentgp.posteriors.coefficients import (
     group_effects_of,
     linear_parts,
 )
-from latentgp.posteriors.components import Components, Mixture, OneGaussian
+from latentgp.posteriors.components import Components, JointDraws, Mixture, OneGaussian
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.inference_data import inference_data, log_likelihoods, replicates
 from latentgp.posteriors.parts import Part, Parts, rows_of_parts
@@ -46,7 +46,7 @@ from latentgp.rows.subsets import watched_rows
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.mesh import gather, on_host
 from latentgp.runtime.x64 import double_precision, fresh
-from latentgp.typing import Array, Inputs, Latents, RowLatents
+from latentgp.typing import Array, Inputs, Latents, RandomKey, RowLatents
 from latentgp.validation import check_data, checked_inputs, checked_side
 
 if TYPE_CHECKING:
@@ -180,9 +180,7 @@ class Posterior(eqx.Module):
         return Predictive(self._prepared, X, self._side(side_information, len(X)))
 
     @double_precision
-    def sample_f(
-        self, X: Any, *, key: Key[Array, ""], number: int = 1
-    ) -> Float[np.ndarray, "S N *Q"]:
+    def sample_f(self, X: Any, *, key: RandomKey, number: int = 1) -> Float[np.ndarray, "S N *Q"]:
         """Joint draws of the latent functions at X, exact, O(N^3).
 
         Returns:
@@ -193,7 +191,7 @@ class Posterior(eqx.Module):
 
     @double_precision
     def sample_y(
-        self, X: Any, *, key: Key[Array, ""], number: int = 1, **side_information: Any
+        self, X: Any, *, key: RandomKey, number: int = 1, **side_information: Any
     ) -> Float[np.ndarray, "S N *P"]:
         """Draws of y at X, rows dependent through joint draws of the latents, shape (S, N)."""
         X = self._inputs(X)
@@ -204,7 +202,7 @@ class Posterior(eqx.Module):
 
     @double_precision
     def sample_expectation(
-        self, X: Any, *, key: Key[Array, ""], number: int = 1, **side_information: Any
+        self, X: Any, *, key: RandomKey, number: int = 1, **side_information: Any
     ) -> Float[np.ndarray, "S N *P"]:
         """Joint draws of the expectation of y given the latents: no noise, rows dependent.
 
@@ -360,7 +358,7 @@ class Posterior(eqx.Module):
 
     @double_precision
     def sample_parts(
-        self, X: Any, *, key: Key[Array, ""], number: int = 1, names: Sequence[str] | None = None
+        self, X: Any, *, key: RandomKey, number: int = 1, names: Sequence[str] | None = None
     ) -> dict[str, Float[np.ndarray, "S N *Q"]]:
         """Joint draws of the parts at X by name, shape (S, N) each, that add up to draws of f.
 
@@ -374,9 +372,7 @@ class Posterior(eqx.Module):
         return {name: self._of_latents(draws[:, j]) for j, name in enumerate(names)}
 
     @double_precision
-    def sample_paths(
-        self, *, key: Key[Array, ""], number: int = 1, features: int = 1024
-    ) -> "Paths":
+    def sample_paths(self, *, key: RandomKey, number: int = 1, features: int = 1024) -> "Paths":
         """Draws of the latent functions as functions, by Matheron's rule (Wilson et al. 2020).
 
         The prior's part is made of random Fourier features, an approximation whose error falls
@@ -425,7 +421,7 @@ class Posterior(eqx.Module):
         X: Any,
         y: Any,
         *,
-        key: Key[Array, ""],
+        key: RandomKey,
         weights: Any = None,
         n_inducing: int | None = None,
         selection: Selection = "greedy-variance",
@@ -477,7 +473,7 @@ class Posterior(eqx.Module):
 
     @double_precision
     def to_arviz(
-        self, data: Data | None = None, *, key: Key[Array, ""] | None = None, draws: int = 1000
+        self, data: Data | None = None, *, key: RandomKey | None = None, draws: int = 1000
     ) -> Any:
         """Draws of the posterior as ArviZ's InferenceData, in one chain of independent draws.
 
@@ -597,9 +593,7 @@ class Posterior(eqx.Module):
             )
         return self.components
 
-    def _joint_draws(
-        self, X: np.ndarray, key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+    def _joint_draws(self, X: np.ndarray, key: RandomKey, number: int) -> JointDraws:
         if len(X) == 0:
             shape = (number, 0, self.model.likelihood.latent_size)
             return np.zeros(shape), self.components.pick(key, number)
@@ -641,7 +635,7 @@ def _observe(
     likelihoods: Likelihood,
     f: Float[Array, "S N Q"],
     side: SideInformation,
-    key: Key[Array, ""],
+    key: RandomKey,
     own: bool,
 ) -> Float[Array, "S N *P"]:
     """A draw of every target given its latents."""
@@ -668,9 +662,7 @@ def _expectations(
 
 
 @partial(jax.jit, static_argnames=("number", "features"))
-def _draw_paths(
-    posterior: PurePosterior, key: Key[Array, ""], number: int, features: int
-) -> PurePaths:
+def _draw_paths(posterior: PurePosterior, key: RandomKey, number: int, features: int) -> PurePaths:
     return posterior.paths(key, number, features)
 
 

@@ -29,7 +29,7 @@ from latentgp.posteriors.components import Components, Law, Spread, variances_of
 from latentgp.rows.arrays import as_targets
 from latentgp.runtime.buckets import Buckets
 from latentgp.runtime.x64 import double_precision
-from latentgp.typing import Array, PerClass, PerRow
+from latentgp.typing import Array, Inputs, PerClass, PerRow, RandomKey
 from latentgp.validation import checked_levels, checked_targets, interval_levels
 
 _POINTS = 4096  # of all components together, at least, where they are many
@@ -44,12 +44,7 @@ class Predictive:
         likelihood: of the model that stands for all components.
     """
 
-    def __init__(
-        self,
-        components: Components,
-        X: Float[np.ndarray, "N D"],
-        side_information: dict[str, Float[np.ndarray, "N"]],
-    ):
+    def __init__(self, components: Components, X: Inputs, side_information: dict[str, PerRow]):
         self.likelihood = components.model.likelihood
         self._components, self._law = components, components.law
         self._size, self._latents = len(X), self.likelihood.latent_size
@@ -87,7 +82,7 @@ class Predictive:
         return self._ask(_probabilities)
 
     @double_precision
-    def log_prob(self, y: Any) -> Float[np.ndarray, "N"]:
+    def log_prob(self, y: Any) -> PerRow:
         """Log p(y) of one target a row, in nats; of all outputs that are there together."""
         return self._ask(_log_prob, checked_targets(self.likelihood, y, self._size))
 
@@ -113,7 +108,7 @@ class Predictive:
         return ends[..., 0], ends[..., 1]
 
     @double_precision
-    def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N *P"]:
+    def sample(self, *, key: RandomKey, number: int = 1) -> Float[np.ndarray, "S N *P"]:
         """Draws of y, rows independent of each other, shape (S, N)."""
         keys = jax.random.split(key, number)
         draws = self._ask(_samples, np.arange(self._size), settings=keys)
@@ -138,7 +133,7 @@ class Predictive:
         return beside.map(_ASKED_ANEW[question], self._components, settings).to_numpy()
 
 
-def marginals_of(components: Components, X: Float[np.ndarray, "N D"]) -> Marginals:
+def marginals_of(components: Components, X: Inputs) -> Marginals:
     """Marginals of the latent functions under the mixture of all components."""
     predictive = Predictive(components, X, {})
     return Marginals(predictive.latent_mean, predictive.latent_variance)
@@ -372,7 +367,7 @@ def _samples(
     spread = jnp.sqrt(variance) if variance.ndim == 3 else _roots(variance)
     spread = jnp.broadcast_to(spread, (*mean.shape, *spread.shape[3:]))
 
-    def one(key: Key[Array, ""], number: Any, mean: Array, spread: Array, side: Any) -> Array:
+    def one(key: RandomKey, number: Any, mean: Array, spread: Array, side: Any) -> Array:
         # Rows come in pieces: a key of a row's own is its number's among all of them.
         key_pick, key_f, key_y = jax.random.split(jax.random.fold_in(key, number), 3)
         picked = jax.random.categorical(key_pick, law.log_weights)

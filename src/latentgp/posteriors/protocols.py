@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int, Key, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.rows.data import Data
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class HoldsDraws(Protocol):
     summary: Any
     model: Any
 
-    def sample_watched(self, *, key: Key[Array, ""]) -> Shaped[np.ndarray, "C S W *P"]:
+    def sample_watched(self, *, key: RandomKey) -> Shaped[np.ndarray, "C S W *P"]:
         """A draw of y at every watched row from every draw of f."""
         ...
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.likelihoods.joint import jointly
 from latentgp.models import LatentGP
@@ -16,7 +16,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.prior_paths import PosteriorPaths, posterior_paths
 from latentgp.representations.variables import Centres
 from latentgp.runtime.x64 import public
-from latentgp.typing import Array, Inputs, RowLatents
+from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
 
 # No modules of Equinox: bound methods of theirs cannot be hashed, so jax.jit(pure.mean) would fail.
@@ -80,7 +80,7 @@ class PurePosterior:
         return likelihood.predictive_moments(independent, side)
 
     @public
-    def paths(self, key: Key[Array, ""], number: int = 1, features: int = 1024) -> "PurePaths":
+    def paths(self, key: RandomKey, number: int = 1, features: int = 1024) -> "PurePaths":
         """Draws of the latent functions as functions, as `Posterior.sample_paths` makes them.
 
         Args:

@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key, PyTree
+from jaxtyping import Float, Int, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
@@ -28,7 +28,7 @@ from latentgp.representations.traits import Traits
 from latentgp.representations.variables import Centres
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, PerRow, RandomKey, RowLatents, Scalar
 
 SiteUpdate = Callable[[Rows, AnyMarginals, Any, Float[Array, "B Q"]], tuple[Any, PyTree]]
 
@@ -98,7 +98,7 @@ class LatentPosterior(eqx.Module):
     def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """Joint posterior covariances at new inputs, of each latent function."""
 
-    def draws(self, key: Key[Array, ""], X: Inputs, number: int) -> Float[Array, "S N Q"]:
+    def draws(self, key: RandomKey, X: Inputs, number: int) -> Float[Array, "S N Q"]:
         """Joint draws at new inputs."""
         mean = self.mean(X)
         factors = vmap_latents(
@@ -119,7 +119,7 @@ class LatentPosterior(eqx.Module):
     def centres(self) -> Centres:
         """Points whose kernel functions make up the posterior mean, or other inducing variables."""
 
-    def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
+    def check_inputs(self, X: Inputs) -> None:
         """Raise InputError where the posterior no longer knows f, nowhere unless overridden."""
 
     def with_targets_shifted(self, centre: float) -> "LatentPosterior":
@@ -183,9 +183,7 @@ class LatentPosterior(eqx.Module):
             "to; use CollapsedVI(Inducing(number=...)) for streams, or fit all rows again."
         )
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Centres], Array]) -> Coefs:
         """Weights w such that prior_path(x) + sum_m w_m k(x, centre_m) is a posterior path.
 
         The prior path is zero where inducing variables span the prior.
@@ -219,7 +217,7 @@ class Representation(Module):
 
     @abstractmethod
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 

@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import warn_user
 from latentgp.kernels import LatentKernel
@@ -37,7 +37,7 @@ from latentgp.representations.latent_axis import (
     vmap_latents,
 )
 from latentgp.sites.coupled import CoupledSites
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, Points, RandomKey, RowLatents, Scalar
 
 
 class CoupledPosterior(LatentPosterior):
@@ -51,7 +51,7 @@ class CoupledPosterior(LatentPosterior):
         joint = self.joint_covariance(X)
         return jnp.stack([joint[q, :, q] for q in range(len(joint))])
 
-    def draws(self, key: Key[Array, ""], X: Inputs, number: int) -> Float[Array, "S N Q"]:
+    def draws(self, key: RandomKey, X: Inputs, number: int) -> Float[Array, "S N Q"]:
         mean = self.mean(X)
         size = mean.size
         joint = self.joint_covariance(X).reshape(size, size)
@@ -114,10 +114,10 @@ class WhiteMoments(NamedTuple):
     """
 
     factor: Factor
-    mean: Float[Array, "Q M"]
+    mean: Coefs
     precision: Float[Array, "Q M M"]
     half_log_determinant: Scalar
-    deviations: Float[Array, "Q M"]
+    deviations: Coefs
     signed: bool
 
 
@@ -173,7 +173,7 @@ class CoupledDensePosterior(CoupledPosterior):
         return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
-    def centres(self) -> Float[Array, "M D"]:
+    def centres(self) -> Points:
         return self.X
 
     def white_moments(self) -> WhiteMoments:
@@ -212,9 +212,7 @@ class CoupledDensePosterior(CoupledPosterior):
             precision=self.precision[:, chosen],
         )
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         key_more = jax.random.fold_in(key, 1)
         noise = jax.random.normal(key, self.inverse.shape[:1], self.inverse.dtype)
         more = jax.random.normal(key_more, self.raised.shape[:1], self.inverse.dtype)

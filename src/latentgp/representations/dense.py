@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key, PyTree
+from jaxtyping import Float, Int, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
@@ -46,7 +46,7 @@ from latentgp.rows.data import padded_size
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, PerRow, Points, RandomKey, RowLatents, Scalar
 
 # Below this product of precision and prior variance, marginals are computed the long way.
 _WEAK_SITE = 1e-6
@@ -109,7 +109,7 @@ class DensePosterior(LatentPosterior):
         return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
-    def centres(self) -> Float[Array, "M D"]:
+    def centres(self) -> Points:
         return self.X
 
     def without_fillers(self) -> "DensePosterior":
@@ -153,9 +153,7 @@ class DensePosterior(LatentPosterior):
             centres=self.X, inverse=prior.inverse, white=white, constant=constant, signed=signed
         )
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
         more = jax.random.normal(
             jax.random.fold_in(key, 1), self.raised.shape[:2], self.weights.dtype
@@ -172,6 +170,9 @@ class DensePosterior(LatentPosterior):
         return vmap_latents(
             weights, self.weights, self.root_precision, self.factor, self.raised, prior, noise, more
         )
+
+
+AnyDensePosterior: TypeAlias = DensePosterior | CoupledDensePosterior
 
 
 class Dense(Representation):
@@ -202,7 +203,7 @@ class Dense(Representation):
         )
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "Dense":
         devices = number_of_shards()
         if len(X) > _MOST_ROWS * devices**0.5:
@@ -216,7 +217,7 @@ class Dense(Representation):
     def for_sites(self, form: SiteForm) -> "Dense":
         return dataclasses.replace(self, signed=form.signed, shared=form.shared)
 
-    def at_places(self, X: Float[np.ndarray, "N D"]) -> "Dense":
+    def at_places(self, X: Inputs) -> "Dense":
         """The same with one coefficient for all rows of equal inputs, if programs are smaller.
 
         The product of these rows' sites is one site of f there: nothing is approximated.
@@ -228,31 +229,27 @@ class Dense(Representation):
         filled = np.minimum(np.arange(size), len(places) - 1)
         return dataclasses.replace(self, places=places[filled])
 
-    def condition(
-        self, kernel: LatentKernel, X: Inputs, sites: Sites
-    ) -> DensePosterior | CoupledDensePosterior:
+    def condition(self, kernel: LatentKernel, X: Inputs, sites: Sites) -> AnyDensePosterior:
         if number_of_shards() > 1:
             return self._over_devices(kernel, X, sites)
         return self._condition(kernel, X, latent_grams(kernel, self._centres(X)), sites)
 
     def update_sites(
         self,
-        posterior: DensePosterior | CoupledDensePosterior,
+        posterior: AnyDensePosterior,
         X: Inputs,
         rows: Rows,
         sites: Sites,
         offset: RowLatents,
         update: SiteUpdate,
-    ) -> tuple[Sites, DensePosterior | CoupledDensePosterior, PyTree]:
+    ) -> tuple[Sites, AnyDensePosterior, PyTree]:
         K = latent_grams(posterior.kernel, self._centres(X))
         marginals = self._marginals_of_rows(posterior, K, X)
         sites, other = update(rows, marginals, sites, offset)
         after = self._condition(posterior.kernel, X, K, sites.about(offset))
         return sites, after, other
 
-    def pull_back(
-        self, posterior: DensePosterior | CoupledDensePosterior, X: Inputs, sites: Sites
-    ) -> Pullback:
+    def pull_back(self, posterior: AnyDensePosterior, X: Inputs, sites: Sites) -> Pullback:
         if number_of_shards() > 1 and isinstance(posterior, DensePosterior):
             known = posterior.weights, posterior.precision, posterior.factor.inverse
             in_kernel, marginals = sharded.pull_back(posterior.kernel, X, *known)
@@ -306,7 +303,7 @@ class Dense(Representation):
 
     def _condition(
         self, kernel: LatentKernel, X: Inputs, K: Float[Array, "#Q places places"], sites: Sites
-    ) -> DensePosterior | CoupledDensePosterior:
+    ) -> AnyDensePosterior:
         """Prior times sites of rows X, where K are the Gram matrices of the centres."""
         centres = self._centres(X)
         if self.places is not None:
@@ -326,10 +323,7 @@ class Dense(Representation):
         return jnp.argmax(jnp.all(X[:, None] == self.places, axis=2), axis=1)
 
     def _marginals_of_rows(
-        self,
-        posterior: DensePosterior | CoupledDensePosterior,
-        K: Float[Array, "#Q places places"],
-        X: Inputs,
+        self, posterior: AnyDensePosterior, K: Float[Array, "#Q places places"], X: Inputs
     ) -> AnyMarginals:
         marginals = _marginals_at_centres(posterior, K)
         if self.places is None:
@@ -435,9 +429,7 @@ def _with_negative(
     return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)
 
 
-def _marginals_at_centres(
-    posterior: DensePosterior | CoupledDensePosterior, K: Float[Array, "#Q N N"]
-) -> AnyMarginals:
+def _marginals_at_centres(posterior: AnyDensePosterior, K: Float[Array, "#Q N N"]) -> AnyMarginals:
     if isinstance(posterior, CoupledDensePosterior):
         return row_marginals(posterior, K)
     return _row_marginals(posterior, K)

@@ -15,7 +15,7 @@ from jaxtyping import Float, PyTree
 
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.numerics.sums import sum_over_first
-from latentgp.typing import Array, Inputs, RowLatents, Values
+from latentgp.typing import Array, Coefs, Inputs, Points, RowLatents, Values
 
 
 def vmap_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
@@ -48,12 +48,12 @@ def split_linear(linear: Values, root: Values, diagonal: Values) -> tuple[Values
     return ratio, jnp.where(strong, 0.0, linear)
 
 
-def block_means(blocks: Float[Array, "#Q M N"], weights: Float[Array, "Q M"]) -> RowLatents:
+def block_means(blocks: Float[Array, "#Q M N"], weights: Coefs) -> RowLatents:
     """Functions sum_m w_m k(centre_m, x) at N points whose kernel blocks are known."""
     return vmap_latents(lambda block, w: w @ block, blocks, weights).T
 
 
-def outer_sums(weights: Float[Array, "Q M"], like: Float[Array, "#Q *S"]) -> Float[Array, "#Q M M"]:
+def outer_sums(weights: Coefs, like: Float[Array, "#Q *S"]) -> Float[Array, "#Q M M"]:
     """Outer products of each latent's weights, summed over those that share a block."""
     return (weights.T @ weights)[None] if len(like) == 1 else jax.vmap(jnp.outer)(weights, weights)
 
@@ -71,7 +71,7 @@ def distinct_kernels(kernel: LatentKernel) -> tuple[Kernel, ...]:
 
 
 def latent_grams(
-    kernel: LatentKernel, X: Inputs, Z: Float[Array, "M D"] | None = None
+    kernel: LatentKernel, X: Inputs, Z: Points | None = None
 ) -> Float[Array, "#Q N M"]:
     """Covariances between all rows of X and all rows of Z.
 

@@ -7,7 +7,7 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
@@ -21,7 +21,7 @@ from latentgp.representations.variables import (
     cross_covariance,
     spans_prior,
 )
-from latentgp.typing import Array, Inputs
+from latentgp.typing import Array, Inputs, RandomKey
 
 _FEATURE_SETS = 16
 
@@ -50,13 +50,7 @@ class PriorPaths(eqx.Module):
 
 
 def prior_paths(
-    kernel: LatentKernel,
-    key: Key[Array, ""],
-    *,
-    inputs: int,
-    latents: int,
-    features: int,
-    number: int,
+    kernel: LatentKernel, key: RandomKey, *, inputs: int, latents: int, features: int, number: int
 ) -> PriorPaths:
     """Draws from the prior of the latent functions.
 
@@ -84,9 +78,9 @@ def prior_paths(
 
 
 def _draw(
-    group: KernelGroup, key: Key[Array, ""], inputs: int, features: int, number: int
+    group: KernelGroup, key: RandomKey, inputs: int, features: int, number: int
 ) -> tuple[Features, Float[Array, "groups R S"]]:
-    def random(kernel: Kernel, key: Key[Array, ""]) -> Features:
+    def random(kernel: Kernel, key: RandomKey) -> Features:
         return random_features(kernel, key, inputs, features)
 
     key_features, key_weights = jax.random.split(key)
@@ -127,7 +121,7 @@ class PosteriorPaths(eqx.Module):
 def posterior_paths(
     posterior: LatentPosterior,
     kernel: LatentKernel,
-    key: Key[Array, ""],
+    key: RandomKey,
     *,
     latents: int,
     features: int,
@@ -158,7 +152,7 @@ def posterior_paths(
     sets = min(number, _FEATURE_SETS)
     own = -(-number // sets)
 
-    def draw(key: Key[Array, ""]) -> tuple[PriorPaths | None, Array]:
+    def draw(key: RandomKey) -> tuple[PriorPaths | None, Array]:
         key_prior, key_update = jax.random.split(key)
         keys = jax.random.split(key_update, own)
         if spans_prior(centres):

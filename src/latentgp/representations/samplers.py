@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
@@ -27,7 +27,7 @@ from latentgp.representations.variables import (
     prior_variances,
 )
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, Inputs, Scalar
+from latentgp.typing import Array, Inputs, RandomKey, Scalar
 
 _MOST_NUMBERS = 1 << 28  # of an N x M array that is kept
 
@@ -67,7 +67,7 @@ class SiteSampler(eqx.Module):
         self,
         sites: GaussianSites,
         block: Block,
-        key: Key[Array, ""],
+        key: RandomKey,
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
@@ -87,7 +87,7 @@ class SiteSampler(eqx.Module):
 
     @abstractmethod
     def at_rows(
-        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+        self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
     ) -> Float[Array, "N functions"]:
         """A draw of the block's g at the rows, given its coefficients."""
 
@@ -113,7 +113,7 @@ class DenseSampler(SiteSampler):
         self,
         sites: GaussianSites,
         block: Block,
-        key: Key[Array, ""],
+        key: RandomKey,
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
@@ -154,7 +154,7 @@ class DenseSampler(SiteSampler):
         return vmap_latents(draw, gram, lower, linear, precision, noise, start)
 
     def at_rows(
-        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+        self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
     ) -> Float[Array, "N functions"]:
         return coefficients.T
 
@@ -189,7 +189,7 @@ class InducingSampler(SiteSampler):
         self,
         sites: GaussianSites,
         block: Block,
-        key: Key[Array, ""],
+        key: RandomKey,
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
@@ -213,7 +213,7 @@ class InducingSampler(SiteSampler):
         )
 
     def at_rows(
-        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+        self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
     ) -> Float[Array, "N functions"]:
         noise = jax.random.normal(key, (len(block), self.features.shape[-1]), coefficients.dtype)
 

@@ -19,7 +19,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.sharded_cholesky import Layout, ShardedFactor, over_inverse, sharded_cholesky
 from latentgp.representations.latent_axis import distinct_kernels, split_linear
 from latentgp.runtime.mesh import ROWS, number_of_shards, summed
-from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, PerRow, RowLatents, Scalar
 
 # Below this product of precision and prior variance, marginals are computed the long way.
 _WEAK_SITE = 1e-6
@@ -128,7 +128,7 @@ def condition(
 def pull_back(
     kernel: LatentKernel,
     X: Inputs,
-    weights: Float[Array, "Q M"],
+    weights: Coefs,
     precision: Float[Array, "#Q M"],
     inverse: Float[Array, "#Q M M"],
 ) -> tuple[LatentKernel, Marginals]:

@@ -27,7 +27,7 @@ from latentgp.representations.variables import (
     cross_covariance,
     prior_variances,
 )
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, RowLatents, Scalar
 
 
 class Whitening(eqx.Module):
@@ -44,7 +44,7 @@ class Whitening(eqx.Module):
     jitter: eqx.AbstractVar[Scalar]
 
     @abstractmethod
-    def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
+    def conditional(self, white: Coefs) -> Marginals:
         """Conditional marginals of g given white coefficients."""
 
     def attached(self, representation: Any) -> "Whitening":
@@ -94,7 +94,7 @@ class DenseWhitening(Whitening):
     residual: Float[Array, "#Q N"]
     jitter: Scalar
 
-    def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
+    def conditional(self, white: Coefs) -> Marginals:
         """Conditional marginals of g given white coefficients."""
         mean = vmap_latents(lambda features, v: v @ features, self.features, white).T
         variance = jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T

@@ -18,7 +18,7 @@ from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.modules import stored
-from latentgp.posteriors.components import DrawnComponents, Spread, over_draws, taken
+from latentgp.posteriors.components import DrawnComponents, JointDraws, Spread, over_draws, taken
 from latentgp.representations.base import LatentPosterior
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, RandomKey, RowLatents
@@ -65,9 +65,7 @@ class LayeredComponents(DrawnComponents):
         means = self._of_draws(X, lambda last, _: last.means())
         return jnp.moveaxis(means, 0, 1) + self._prior_means(X)
 
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: RandomKey, number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_f = jax.random.split(key)
         picked = self.pick(key_pick, number)
         drawn = self.of_draws(picked, taken(self.models, picked) if self.own else self.models)

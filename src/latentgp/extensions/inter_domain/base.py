@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.inter_domain.functions import (
@@ -30,7 +30,7 @@ from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.summary import RowsAsSums
 from latentgp.rows import RowsInMemory
 from latentgp.rows.data import Data
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Inputs, PerRow, RandomKey
 
 _PLACES = 64  # rows at which the variance that is left open is looked at
 _ROUNDING = 1e-10  # a share of the prior variance
@@ -55,7 +55,7 @@ class Demands(NamedTuple):
         share: number of parts that the part is multiplied with, itself included.
     """
 
-    weights: Float[np.ndarray, "N"] | None
+    weights: PerRow | None
     shortest: float
     left: float
     share: int = 1
@@ -84,7 +84,7 @@ class FixedFeatures(InterDomain):
         """
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> FixedFunctions:
         return self.functions_for(X, weights, kernel, _USUAL)
 
@@ -196,7 +196,7 @@ def least_open(candidates: Sequence[Basis], part: Part, columns: Inputs, shortes
     return candidates[int(np.argmin(left))]
 
 
-def range_of(column: Float[np.ndarray, "N"]) -> tuple[float, float]:
+def range_of(column: PerRow) -> tuple[float, float]:
     """Least and greatest value of a column; around a constant one, by one half."""
     lower, upper = float(np.min(column)), float(np.max(column))
     return (lower, upper) if upper > lower else (lower - 0.5, upper + 0.5)

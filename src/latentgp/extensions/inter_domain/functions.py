@@ -119,7 +119,7 @@ class Basis(eqx.Module):
         """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
         return jnp.ones((), bool)
 
-    def serves_as(self, other: "Basis", kernel: Kernel, x: Float[np.ndarray, "N D"]) -> bool:
+    def serves_as(self, other: "Basis", kernel: Kernel, x: Inputs) -> bool:
         """Whether it does as well as another one for a kernel at rows, and for a smoother kernel.
 
         Unless overridden, it is the same, or leaves at most twice as much open.
@@ -134,7 +134,7 @@ class Basis(eqx.Module):
         return own <= max(_TWICE * others, _NOTHING)
 
     @double_precision
-    def left_open(self, kernel: Kernel, x: Float[np.ndarray, "N D"]) -> float:
+    def left_open(self, kernel: Kernel, x: Inputs) -> float:
         """Mean share of the prior variance at rows that the functions leave open."""
         values, prior = self.values(kernel, jnp.asarray(x)), kernel.diagonal(jnp.asarray(x))
         if self.is_white:

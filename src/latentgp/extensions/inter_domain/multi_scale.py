@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError, check_whole
 from latentgp.extensions.inter_domain.base import InterDomain
@@ -16,7 +16,7 @@ from latentgp.kernels import RBF, Kernel, LatentKernel
 from latentgp.modules import stored
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.latent_axis import distinct_kernels
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
 
 _SCALED = 0.25  # widths at the start, in length-scales
 
@@ -50,7 +50,7 @@ class MultiScale(InterDomain):
         check_whole(self, number=1)
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "Windows":
         for own in distinct_kernels(kernel):
             if type(own) is not RBF:
@@ -74,8 +74,8 @@ class Windows(InterDomainVariables):
         log_widths: logarithms of their standard deviations.
     """
 
-    sample: Float[Array, "M D"]
-    log_widths: Float[Array, "M D"]
+    sample: Points
+    log_widths: Points
     words: str = eqx.field(static=True, default="Gaussian windows")
 
     @property

@@ -26,7 +26,7 @@ from latentgp.extensions.inter_domain.operators import Banded, Full, Operator
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored
-from latentgp.typing import Array, Inputs
+from latentgp.typing import Array, Inputs, PerRow
 
 _CLOSEST = 1e-6  # in the range, places of rows that have a knot each
 _SPARSEST = 0.01  # density of values, of an even one, that knots are made for at least
@@ -132,7 +132,7 @@ class Splines(Basis):
         longest = _LOST * _most_in_cells(p) * np.min(np.diff(self.knots))
         return jnp.asarray(not self.banded) | (rate_of(kernel, p) * longest > np.sqrt(2 * p + 1))
 
-    def serves_as(self, other: Basis, kernel: Kernel, x: Float[np.ndarray, "N D"]) -> bool:
+    def serves_as(self, other: Basis, kernel: Kernel, x: Inputs) -> bool:
         fewer, more = sorted((self.number, other.number))
         return more <= _AS_MANY * fewer
 
@@ -201,11 +201,7 @@ def _most_in_cells(p: int) -> float:
 
 
 def _knots(
-    values: Float[np.ndarray, "N"],
-    weights: Float[np.ndarray, "N"] | None,
-    width: float,
-    cells: int,
-    p: int,
+    values: PerRow, weights: PerRow | None, width: float, cells: int, p: int
 ) -> tuple[float, ...]:
     """Ends of cells from 0 to `width` that leave least open at values there.
 

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float
 from scipy.linalg import block_diag
 
 from latentgp.errors import InputError
@@ -31,7 +31,7 @@ from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.runtime.x64 import double_precision, usual_settings
-from latentgp.typing import Array, Inputs, PerRow, Scalar
+from latentgp.typing import Array, Inputs, PerRow, RandomKey, Scalar
 
 _BLOCK = 1 << 15  # rows that are read at a time
 _SAMPLE = 4_096
@@ -155,7 +155,7 @@ class _Terms(NamedTuple):
 
 @double_precision
 def summarise(
-    model: LatentGP, data: Data | RowSource, features: InducingFeatures, *, key: Key[Array, ""]
+    model: LatentGP, data: Data | RowSource, features: InducingFeatures, *, key: RandomKey
 ) -> RowSums:
     """Sums over rows that replace them in fits with Gaussian noise: one pass.
 
@@ -309,7 +309,7 @@ def _sums_of_touched(
     return phi.T @ weighted, behind
 
 
-def _weights_of(block: Data) -> Float[np.ndarray, "N"]:
+def _weights_of(block: Data) -> PerRow:
     return np.ones(block.size) if block.weights is None else np.asarray(block.weights)
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.neighbours.search import (
@@ -27,7 +27,7 @@ from latentgp.representations.base import Representation
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations.needs import Needs
 from latentgp.representations.traits import Traits
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, RandomKey
 
 _FEW_CHANGED = 0.05
 
@@ -41,7 +41,7 @@ class NeighbourSets(NamedTuple):
         terms: those whose terms of the evidence stand for all; None for all. Others may have none.
     """
 
-    rows: Int[Array, "N #Q V"]
+    rows: NeighbourRows
     order: Int[Array, "N"]
     terms: Int[Array, "terms"] | None = None
 
@@ -68,7 +68,7 @@ class NearestRows(Representation):
         check_choices(self, ordering=get_args(Ordering), search=(None, *get_args(SearchBy)))
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "NearestRows":
         Needs(any_inputs=True, distances=True).check(type(self).__name__, kernel=kernel)
         return self
@@ -123,9 +123,7 @@ class NearestRows(Representation):
         """Search for neighbours."""
         return self.search or "scaled"
 
-    def features(
-        self, kernel: LatentKernel, X: Float[np.ndarray, "N D"]
-    ) -> Sequence[Float[Array, "N M"] | None]:
+    def features(self, kernel: LatentKernel, X: Inputs) -> Sequence[Float[Array, "N M"] | None]:
         """Features of the low rank that neighbours are not asked about; none unless overridden."""
         return (None,) * len(distinct_kernels(kernel))
 

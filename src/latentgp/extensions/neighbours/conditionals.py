@@ -21,7 +21,7 @@ from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, Points, RowLatents, Scalar
 
 
 @stored
@@ -149,7 +149,7 @@ class Slopes(NamedTuple):
     kernel: LatentKernel
     root: Float[Array, "Q N"]
     target: Float[Array, "Q N"]
-    points: Float[Array, "M D"] | None = None
+    points: Points | None = None
 
     @classmethod
     def start(cls, kernel: LatentKernel, sites: ScaledSites) -> "Slopes":
@@ -193,11 +193,7 @@ def given(
 
 
 def conditionals(
-    kernel: LatentKernel,
-    X: Inputs,
-    neighbours: Int[Array, "N #Q V"],
-    sites: ScaledSites,
-    terms: Terms,
+    kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows, sites: ScaledSites, terms: Terms
 ) -> tuple[Conditionals, Scalar]:
     """Rows given their neighbours, and the log evidence of the sites, in nats."""
 
@@ -229,7 +225,7 @@ def conditionals(
 def slopes(
     kernel: LatentKernel,
     X: Inputs,
-    neighbours: Int[Array, "N #Q V"],
+    neighbours: NeighbourRows,
     sites: ScaledSites,
     known: Conditionals,
     terms: Terms,

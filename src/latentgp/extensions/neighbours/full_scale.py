@@ -32,7 +32,7 @@ from latentgp.numerics.cholesky import Factor, cholesky, differentiable_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, Scalar
+from latentgp.typing import Array, Coefs, Inputs, NeighbourRows, Points, Scalar
 
 
 @stored
@@ -48,10 +48,10 @@ class LowRank(NamedTuple):
         left: pseudo-targets less F times the mean of v, shape (Q, N).
     """
 
-    points: Float[Array, "M D"]
+    points: Points
     inverse: Float[Array, "#Q M M"]
     features: Float[Array, "#Q N M"]
-    mean: Float[Array, "Q M"]
+    mean: Coefs
     factor: Factor
     left: Float[Array, "Q N"]
 
@@ -84,7 +84,7 @@ class Law(NamedTuple):
 
 
 def inverse_root(
-    kernel: LatentKernel, points: Float[Array, "M D"]
+    kernel: LatentKernel, points: Points
 ) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:
     """L^-1, and the jitter that K_zz needs."""
     lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, points))
@@ -93,7 +93,7 @@ def inverse_root(
 
 
 def features_given(
-    kernel: LatentKernel, points: Float[Array, "M D"], inverse: Float[Array, "#Q M M"], X: Inputs
+    kernel: LatentKernel, points: Points, inverse: Float[Array, "#Q M M"], X: Inputs
 ) -> Float[Array, "#Q N M"]:
     """Phi = K_xz L^-T."""
     return vmap_latents(
@@ -102,9 +102,7 @@ def features_given(
 
 
 @jax.jit
-def features_of(
-    kernel: LatentKernel, points: Float[Array, "M D"], X: Inputs
-) -> Float[Array, "#Q N M"]:
+def features_of(kernel: LatentKernel, points: Points, X: Inputs) -> Float[Array, "#Q N M"]:
     """Phi: that K - Phi Phi' is the covariance of what inducing points leave."""
     return features_given(kernel, points, inverse_root(kernel, points)[0], X)
 
@@ -124,11 +122,7 @@ def residual_grams(
 
 
 def law_of(
-    kernel: LatentKernel,
-    X: Inputs,
-    neighbours: Int[Array, "N #Q V"],
-    sites: ScaledSites,
-    points: Float[Array, "M D"],
+    kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows, sites: ScaledSites, points: Points
 ) -> Law:
     """Every row given its neighbours and v, the posterior of v, and the log evidence."""
     inverse, jitter = inverse_root(kernel, points)
@@ -181,7 +175,7 @@ def law_of(
 def slopes(
     kernel: LatentKernel,
     X: Inputs,
-    neighbours: Int[Array, "N #Q V"],
+    neighbours: NeighbourRows,
     sites: ScaledSites,
     whitener: Whitener,
     low_rank: LowRank,
@@ -251,8 +245,8 @@ def slopes(
 
 
 def pull_features(
-    kernel: LatentKernel, points: Float[Array, "M D"], X: Inputs, slope: Float[Array, "#Q N M"]
-) -> tuple[LatentKernel, Float[Array, "M D"]]:
+    kernel: LatentKernel, points: Points, X: Inputs, slope: Float[Array, "#Q N M"]
+) -> tuple[LatentKernel, Points]:
     """Derivatives through the features, in kernel and inducing points."""
     inverse, pull_inverse, _ = jax.vjp(inverse_root, kernel, points, has_aux=True)
 
@@ -268,7 +262,7 @@ def pull_features(
     return jax.tree.map(jnp.add, tuple(direct), pull_inverse(in_inverse))
 
 
-def _columns(neighbours: Int[Array, "N #Q V"], points: Float[Array, "M D"]) -> int:
+def _columns(neighbours: NeighbourRows, points: Points) -> int:
     """Numbers needed a row: a block and its features."""
     size = neighbours.shape[2] + 1
     return size * (size + len(points))

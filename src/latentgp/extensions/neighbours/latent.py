@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int, Key, PyTree, UInt32
+from jaxtyping import Bool, Int, PyTree, UInt32
 
 from latentgp.extensions.neighbours.base import NearestRows
 from latentgp.extensions.neighbours.latent_posterior import (
@@ -45,7 +45,7 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array, Inputs, PerRow, RowLatents
+from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
 
 
 class RowPrior(NamedTuple):
@@ -82,7 +82,7 @@ class LatentNeighbours(NearestRows):
     real: Bool[Array, "N"] | None = None
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "LatentNeighbours":
         ready: Any = super().initialise(X, weights, kernel, key)
         return dataclasses.replace(ready, key=jax.random.key_data(key))
@@ -136,7 +136,7 @@ class LatentNeighbours(NearestRows):
         )
 
     @property
-    def _key(self) -> Key[Array, ""]:
+    def _key(self) -> RandomKey:
         return jax.random.key(0) if self.key is None else jax.random.wrap_key_data(self.key)
 
     @property

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.log_determinant import (
@@ -35,7 +35,16 @@ from latentgp.numerics.cholesky import cholesky
 from latentgp.representations.latent_axis import over_sharing
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import (
+    Array,
+    Coefs,
+    Inputs,
+    NeighbourRows,
+    Points,
+    RandomKey,
+    RowLatents,
+    Scalar,
+)
 
 _TOLERANCE, _MOST_STEPS = 1e-6, 1000  # of the mean
 _POOR = 1e-3  # residual of the mean, or of a probe vector, that is worth a warning
@@ -123,7 +132,7 @@ def solved(
     M: WhitenedOperator,
     diagonal: RowLatents,
     linear: RowLatents,
-    key: Key[Array, ""],
+    key: RandomKey,
     probes: int,
     exact: bool,
 ) -> PrecisionSolves:
@@ -178,7 +187,7 @@ def solved(
 
 
 def _spread_of_draws(
-    M: WhitenedOperator, diagonal: RowLatents, key: Key[Array, ""], number: int
+    M: WhitenedOperator, diagonal: RowLatents, key: RandomKey, number: int
 ) -> RowLatents:
     """Variance of each row's mean given all others, by draws."""
     x, z = draws_of(M, key, number)
@@ -186,7 +195,7 @@ def _spread_of_draws(
 
 
 def draws_of(
-    M: WhitenedOperator, key: Key[Array, ""], number: int
+    M: WhitenedOperator, key: RandomKey, number: int
 ) -> tuple[Float[Array, "N Q S"], Float[Array, "N Q S"]]:
     """Draws x = A^-1 z, of latents less their mean, with z ~ N(0, A).
 
@@ -197,7 +206,7 @@ def draws_of(
     return solve_to(held, z, _PROBE_TOLERANCE), z
 
 
-def perturbed(M: WhitenedOperator, key: Key[Array, ""], number: int) -> Float[Array, "N Q S"]:
+def perturbed(M: WhitenedOperator, key: RandomKey, number: int) -> Float[Array, "N Q S"]:
     """Draws z ~ N(0, A), where no precision is negative."""
     noise = jax.random.normal(key, (2, *M.variance.shape, number), M.variance.dtype)
     z = M.factor.transposed_times(noise[0] / jnp.sqrt(M.variance)[..., None])
@@ -237,9 +246,7 @@ def _sound(solution: Solution) -> Float[Array, "M S"]:
     return jnp.where(solution.code == BREAKDOWN, jnp.nan, solution.value)
 
 
-def diagonal_of(
-    prior: Regression, neighbours: Int[Array, "N #Q V"], precision: RowLatents
-) -> RowLatents:
+def diagonal_of(prior: Regression, neighbours: NeighbourRows, precision: RowLatents) -> RowLatents:
     """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
     scaled = prior.weights**2 / prior.variance[..., None]
     block = Block.of(jnp.arange(len(precision)), jnp.asarray(neighbours))
@@ -264,7 +271,7 @@ class LatentNeighboursPosterior(NearPosterior):
 
     kernel: LatentKernel
     X: Inputs
-    neighbours: Int[Array, "N #Q V"]
+    neighbours: NeighbourRows
     prior: Regression
     operator: WhitenedOperator
     real: Bool[Array, "N"]
@@ -353,9 +360,7 @@ class LatentNeighboursPosterior(NearPosterior):
         through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
         return with_diagonals(self.errors_together(sight, X) + through, sight.variance)
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         """Weights B' D^-1 B (draw - prior path) at the rows: K^-1 as the neighbours say it."""
         M = self.operator
         drawn = self.solved.mean + draws_of(M, key, 1)[0][..., 0]
@@ -365,7 +370,7 @@ class LatentNeighboursPosterior(NearPosterior):
 
 
 def with_draws(
-    posterior: LatentNeighboursPosterior, key: Key[Array, ""], number: int
+    posterior: LatentNeighboursPosterior, key: RandomKey, number: int
 ) -> LatentNeighboursPosterior:
     """The posterior with draws in place of probe vectors, for variances at new inputs.
 

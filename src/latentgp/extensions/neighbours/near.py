@@ -18,7 +18,7 @@ from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, RowLatents
+from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
@@ -222,7 +222,7 @@ class NearPosterior(LatentPosterior):
     """
 
     X: eqx.AbstractVar[Inputs]
-    neighbours: eqx.AbstractVar[Int[Array, "N #Q V"]]
+    neighbours: eqx.AbstractVar[NeighbourRows]
     number: eqx.AbstractVar[int]
 
     @property
@@ -255,7 +255,7 @@ class NearPosterior(LatentPosterior):
         return self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
 
     @property
-    def centres(self) -> Float[Array, "M D"]:
+    def centres(self) -> Points:
         return self.X
 
     @property

@@ -20,7 +20,7 @@ from latentgp.posteriors.components import Draws, Spread, over_draws
 from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
-from latentgp.typing import Array, Inputs, RowLatents
+from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
 
 @stored
@@ -92,7 +92,7 @@ class NearDraws(DrawsAtRows):
             return weights, vmap_latents(root, covariances, latent_diagonals(model.kernel, X))
 
         def one(
-            model: LatentGP, known: tuple[Array, Array], g: Array, key: Key[Array, ""]
+            model: LatentGP, known: tuple[Array, Array], g: Array, key: RandomKey
         ) -> RowLatents:
             weights, root = known
             mean = weighted_rows(weights, near, g[..., None])[..., 0].T + model.mean(X)

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float
 
 from latentgp.extensions.neighbours.conditionals import Block, Conditionals, ScaledSites, given
 from latentgp.extensions.neighbours.full_scale import (
@@ -26,7 +26,7 @@ from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, Scalar
+from latentgp.typing import Array, Coefs, Inputs, NeighbourRows, Points, RandomKey, Scalar
 
 _REMEMBERED_POINTS = 500
 
@@ -44,7 +44,7 @@ class NeighboursPosterior(NearPosterior):
     kernel: LatentKernel
     X: Inputs
     sites: ScaledSites
-    neighbours: Int[Array, "N #Q V"]
+    neighbours: NeighbourRows
     known: Conditionals | Whitener
     log_evidence: Scalar
     jitter: Scalar
@@ -93,9 +93,7 @@ class NeighboursPosterior(NearPosterior):
         full = jnp.broadcast_to(full, (len(sight.variance), *full.shape[1:]))
         return with_diagonals(full, sight.variance)
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         """By the sparse precision P = U'U of the pseudo-targets.
 
         With a low rank theirs is P - P F (I + F'P F)^-1 F'P.

@@ -19,13 +19,13 @@ from latentgp.extensions.neighbours.prior import Regression, nugget_of
 from latentgp.kernels import LatentKernel
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, RowLatents
+from latentgp.typing import Array, Inputs, NeighbourRows, RowLatents
 
 
 def posterior_regression(
     kernel: LatentKernel,
     X: Inputs,
-    neighbours: Int[Array, "N #Q V"],
+    neighbours: NeighbourRows,
     later: Int[Array, "N #Q later"],
     precision: RowLatents,
 ) -> Regression:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at
 from latentgp.extensions.neighbours.sweeps import Sweeps, Swept
@@ -17,7 +17,7 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.runtime.x64 import usual_settings
-from latentgp.typing import Array, Inputs
+from latentgp.typing import Array, Inputs, NeighbourRows
 
 # Of the prior variance: neighbours so near that one says all of the other.
 _NUGGET = {jnp.dtype("float64"): 1e-9, jnp.dtype("float32"): 1e-4}
@@ -43,7 +43,7 @@ def nugget_of(kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q"]:
 
 
 @jax.custom_vjp
-def regression(kernel: LatentKernel, X: Inputs, neighbours: Int[Array, "N #Q V"]) -> Regression:
+def regression(kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows) -> Regression:
     """Every row's latent given those of its neighbours; differentiable in the kernel."""
     roots = 1 / jnp.sqrt(nugget_of(kernel, X))
 
@@ -68,11 +68,7 @@ def regression(kernel: LatentKernel, X: Inputs, neighbours: Int[Array, "N #Q V"]
 
 
 def slope_of_regression(
-    kernel: LatentKernel,
-    X: Inputs,
-    neighbours: Int[Array, "N #Q V"],
-    known: Regression,
-    slope: Regression,
+    kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows, known: Regression, slope: Regression
 ) -> LatentKernel:
     """Derivative in the kernel of what has the given derivatives in weights and variances.
 

@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.extensions.neighbours import full_scale
@@ -27,7 +27,7 @@ from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Products, Traits
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
 
 _MORE_PREDICTED = 5
 _A_PAIR = 1_000  # of neighbours of a row, in products: measured
@@ -94,7 +94,7 @@ class Neighbours(NearestRows):
             )
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "Neighbours":
         ready: Any = super().initialise(X, weights, kernel, key)
         if self.inducing is None:
@@ -106,9 +106,7 @@ class Neighbours(NearestRows):
     def searched_by(self) -> SearchBy:
         return self.search or ("scaled" if self.inducing is None else "correlation")
 
-    def features(
-        self, kernel: LatentKernel, X: Float[np.ndarray, "N D"]
-    ) -> Sequence[Float[Array, "N M"] | None]:
+    def features(self, kernel: LatentKernel, X: Inputs) -> Sequence[Float[Array, "N M"] | None]:
         if self.inducing is None:
             return super().features(kernel, X)
         own = features_of(kernel, self._points(), jnp.asarray(X))
@@ -198,7 +196,7 @@ class Neighbours(NearestRows):
         found: Any = self.found
         return Terms.of(len(found.rows), found.order, found.terms)
 
-    def _points(self) -> Float[Array, "M D"]:
+    def _points(self) -> Points:
         points = None if self.inducing is None else self.inducing.points
         return jnp.asarray(chosen(points, "Inducing points"))
 

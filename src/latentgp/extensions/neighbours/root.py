@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.extensions.neighbours.latent_posterior import WhitenedOperator, perturbed, solve_to
 from latentgp.extensions.neighbours.preconditioner import posterior_regression
@@ -24,7 +24,7 @@ from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.samplers import CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import WhiteningBySolves
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, NeighbourRows, RandomKey, RowLatents, Scalar
 
 _DRAW_TOLERANCE = 1e-8  # relative residual of a draw's solve
 
@@ -39,7 +39,7 @@ class SparseRoot(NamedTuple):
     """
 
     law: Regression
-    neighbours: Int[Array, "N #Q V"]
+    neighbours: NeighbourRows
     factor: SparseFactor
 
     def times(self, white: Float[Array, "Q N"]) -> RowLatents:
@@ -63,9 +63,7 @@ class SparseRoot(NamedTuple):
         logs = 0.5 * jnp.log(self.law.variance)
         return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
 
-    def attached(
-        self, neighbours: Int[Array, "N #Q V"], sweeps: tuple[Sweeps, ...]
-    ) -> "SparseRoot":
+    def attached(self, neighbours: NeighbourRows, sweeps: tuple[Sweeps, ...]) -> "SparseRoot":
         """With these neighbours and sweeps, which are its own."""
         return SparseRoot(self.law, neighbours, self.factor.attached(sweeps))
 
@@ -152,7 +150,7 @@ class NeighbourSampler(SiteSampler):
         self,
         sites: GaussianSites,
         block: Block,
-        key: Key[Array, ""],
+        key: RandomKey,
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
@@ -169,7 +167,7 @@ class NeighbourSampler(SiteSampler):
         return CoefficientDraw(found.T[jnp.asarray(block)] - over_relaxation * start, None)
 
     def at_rows(
-        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+        self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
     ) -> Float[Array, "N functions"]:
         return coefficients.T
 

@@ -164,7 +164,7 @@ def earlier_neighbours(
 
 def neighbours_of(
     kernel: Kernel,
-    X: Float[np.ndarray, "N D"],
+    X: Inputs,
     order: Int[np.ndarray, "N"],
     number: int,
     search: SearchBy,

@@ -16,7 +16,7 @@ from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import LatentPosterior, Representation
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, RowLatents
+from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
 _CLOSE = 1e-10  # variance, over the prior's, that latents at the rows are known to
 
@@ -57,7 +57,7 @@ class ConditionedDraws(DrawsAtRows):
     def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         """A joint draw at X for each of the draws."""
 
-        def one(draw: tuple[LatentGP, Array, Key[Array, ""]]) -> RowLatents:
+        def one(draw: tuple[LatentGP, Array, RandomKey]) -> RowLatents:
             model, g, key = draw
             return self._posterior(model, g).draws(key, X, 1)[0] + model.mean(X)
 

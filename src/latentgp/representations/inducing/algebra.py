@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, PyTree
 
 from latentgp.errors import InputError
@@ -21,7 +20,7 @@ from latentgp.numerics.cholesky import Factor, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import BatchUpdate, Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing import coupled
-from latentgp.representations.inducing.coupled import CoupledInducingPosterior
+from latentgp.representations.inducing.coupled import AnyInducingPosterior, CoupledInducingPosterior
 from latentgp.representations.inducing.derivatives import (
     BlockRead,
     pull_moved,
@@ -132,7 +131,7 @@ class ByVariables(Representation):
         return dataclasses.replace(self.at(centres), remembered=None)
 
     @abstractmethod
-    def units(self, X: Float[np.ndarray, "N D"]) -> Float[Array, "#D"]:
+    def units(self, X: Inputs) -> Float[Array, "#D"]:
         """Units of steps of learned inducing variables, from some rows."""
 
     def extended(
@@ -171,7 +170,7 @@ class ByVariables(Representation):
 
     def condition(
         self, kernel: LatentKernel, X: RowsOrBlocks, sites: Sites
-    ) -> InducingPosterior | CoupledInducingPosterior:
+    ) -> AnyInducingPosterior:
         if isinstance(sites, CoupledSites):
             known, settings = self.prior(kernel), {"power": self.power, "signed": self.signed}
             return coupled.condition(kernel, self.centres, known, cast(Any, X), sites, **settings)
@@ -193,13 +192,13 @@ class ByVariables(Representation):
 
     def update_sites(
         self,
-        posterior: InducingPosterior | CoupledInducingPosterior,
+        posterior: AnyInducingPosterior,
         X: RowsOrBlocks,
         rows: Rows,
         sites: Sites,
         offset: RowLatents,
         update: SiteUpdate,
-    ) -> tuple[Sites, InducingPosterior | CoupledInducingPosterior, PyTree]:
+    ) -> tuple[Sites, AnyInducingPosterior, PyTree]:
         if isinstance(posterior, CoupledInducingPosterior):
             prior = Prior(posterior.factor, posterior.jitter)
             of_rows = cast(Any, X), rows, cast(CoupledSites, sites), offset
@@ -228,9 +227,7 @@ class ByVariables(Representation):
         statistics, (sites, other) = _scan(step, start, X, rest, len(centres))
         return sites, self._posterior(kernel, prior, statistics), other
 
-    def pull_back(
-        self, posterior: InducingPosterior | CoupledInducingPosterior, X: Inputs, sites: Sites
-    ) -> Pullback:
+    def pull_back(self, posterior: AnyInducingPosterior, X: Inputs, sites: Sites) -> Pullback:
         if isinstance(posterior, CoupledInducingPosterior):
             prior, own = Prior(posterior.factor, posterior.jitter), cast(CoupledSites, sites)
             pulled = coupled.pull_back(posterior, prior, X, own, power=self.power)
@@ -344,10 +341,7 @@ class ByVariables(Representation):
         )
 
     def _pull_prior(
-        self,
-        posterior: InducingPosterior | CoupledInducingPosterior,
-        through_rows: Any,
-        *slopes: Float[Array, "#Q M M"],
+        self, posterior: AnyInducingPosterior, through_rows: Any, *slopes: Float[Array, "#Q M M"]
     ) -> tuple[LatentKernel, Centres]:
         """Derivatives in kernel and variables: those through rows, and parts of that in K_mm."""
         grams, pull_grams = jax.vjp(covariance_of, posterior.kernel, self.centres)

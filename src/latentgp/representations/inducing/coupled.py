@@ -8,12 +8,12 @@ linear in all variables has shape (Q, M, ...).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import telling_parts
@@ -23,7 +23,12 @@ from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
 from latentgp.representations.base import SiteUpdate
 from latentgp.representations.coupled import CoupledPosterior, WhiteMoments
-from latentgp.representations.inducing.posterior import Prior, kernel_blocks, residuals
+from latentgp.representations.inducing.posterior import (
+    InducingPosterior,
+    Prior,
+    kernel_blocks,
+    residuals,
+)
 from latentgp.representations.latent_axis import block_means, vmap_latents
 from latentgp.representations.variables import (
     Centres,
@@ -34,7 +39,7 @@ from latentgp.representations.variables import (
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import CoupledSites
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, RandomKey, RowLatents, Scalar
 
 
 @stored
@@ -53,9 +58,9 @@ class CoupledInducingPosterior(CoupledPosterior):
     kernel: LatentKernel
     variables: Centres
     factor: Factor
-    white_mean: Float[Array, "Q M"]
+    white_mean: Coefs
     white_root: Float[Array, "size size"]
-    mean_weights: Float[Array, "Q M"]
+    mean_weights: Coefs
     reduction: Float[Array, "Q M Q M"]
     log_evidence: Scalar
     kl: Scalar
@@ -129,9 +134,7 @@ class CoupledInducingPosterior(CoupledPosterior):
             signed=self.signed,
         )
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Centres], Array]) -> Coefs:
         noise = jax.random.normal(key, self.white_root.shape[:1], self.white_root.dtype)
         drawn = self.white_mean + (noise @ self.white_root).reshape(self.white_mean.shape)
 
@@ -139,6 +142,9 @@ class CoupledInducingPosterior(CoupledPosterior):
             return (drawn - inverse @ prior) @ inverse
 
         return vmap_latents(weights, self.factor.inverse, drawn, prior_path(self.centres).T)
+
+
+AnyInducingPosterior: TypeAlias = InducingPosterior | CoupledInducingPosterior
 
 
 class CoupledProjection(NamedTuple):
@@ -223,7 +229,7 @@ class _Sums(NamedTuple):
     """
 
     precision: Float[Array, "Q M Q M"]
-    linear: Float[Array, "Q M"]
+    linear: Coefs
     loss: Scalar
 
     @classmethod

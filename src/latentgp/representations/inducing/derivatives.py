@@ -21,7 +21,7 @@ from latentgp.representations.inducing.posterior import (
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
 from latentgp.representations.variables import Centres, covariance_between, covariance_of
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Coefs, Scalar
 
 
 def pull_rows(
@@ -57,7 +57,7 @@ class BlockRead(NamedTuple):
     products: Float[Array, "Q M B"]
     mean: Float[Array, "Q B"]
     variance: Float[Array, "Q B"]
-    weights: Float[Array, "Q M"]
+    weights: Coefs
     pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Centres]]
 
     @classmethod

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-from jaxtyping import Key
-
 from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
 from latentgp.modules import Module
 from latentgp.representations.summary import RowsAsSums
 from latentgp.representations.variables import InducingVariables
 from latentgp.rows.data import Data
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Inputs, PerRow, RandomKey
 
 
 class InducingFeatures(Module):
@@ -21,7 +19,7 @@ class InducingFeatures(Module):
 
     @abstractmethod
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> InducingVariables:
         """The inducing variables for some rows and a kernel, at whose values a search starts.
 

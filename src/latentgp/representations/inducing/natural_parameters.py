@@ -11,7 +11,7 @@ from latentgp.modules import stored, stored_as
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.triangular import congruence, lower_product
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.typing import Array, Latents, Scalar
+from latentgp.typing import Array, Coefs, Latents, Scalar
 
 
 class Statistics(NamedTuple):
@@ -26,7 +26,7 @@ class Statistics(NamedTuple):
     """
 
     products: Float[Array, "Q M M"]
-    linear: Float[Array, "Q M"]
+    linear: Coefs
     loss: Latents
 
     def add(
@@ -53,7 +53,7 @@ class WhiteSites(NamedTuple):
         precision: A, symmetric, shape (Q, M, M).
     """
 
-    linear: Float[Array, "Q M"]
+    linear: Coefs
     precision: Float[Array, "Q M M"]
 
     @classmethod
@@ -158,7 +158,7 @@ class Memory(NamedTuple):
     constant: Scalar
     lost: Scalar
 
-    def expected(self, mean: Float[Array, "Q M"], root: Float[Array, "Q M M"]) -> Scalar:
+    def expected(self, mean: Coefs, root: Float[Array, "Q M M"]) -> Scalar:
         """Mean log under N(mean, root' root), in nats."""
 
         def worth(sites, mean, root):

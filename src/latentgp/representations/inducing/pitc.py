@@ -21,7 +21,7 @@ from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.rows.spread import robust_spread
 from latentgp.rows.subsets import blocks_of_rows
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, Latents, PerRow
+from latentgp.typing import Array, Inputs, Latents, PerRow, Points
 
 
 class _Block(NamedTuple):
@@ -60,7 +60,7 @@ def blocks_for(X: Inputs, weights: PerRow | None, size: int) -> Int[np.ndarray, 
 
 def condition(
     kernel: LatentKernel,
-    points: Float[Array, "M D"],
+    points: Points,
     prior: Prior,
     X: Inputs,
     sites: GaussianSites,
@@ -90,7 +90,7 @@ class PulledBlocks(NamedTuple):
         marginals: zero at rows of no block.
     """
 
-    places: tuple[LatentKernel, Float[Array, "M D"]]
+    places: tuple[LatentKernel, Points]
     inverse: Float[Array, "#Q M M"]
     marginals: Marginals
 
@@ -150,7 +150,7 @@ def _taken(X: Any, sites: GaussianSites, own: Any) -> tuple[Array, Array, Array]
 
 def _block(
     kernel: LatentKernel,
-    points: Float[Array, "M D"],
+    points: Points,
     inverse: Float[Array, "#Q M M"],
     X: Float[Array, "B D"],
     linear: Float[Array, "Q B"],

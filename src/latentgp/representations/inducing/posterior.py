@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import telling_parts
@@ -31,7 +31,7 @@ from latentgp.representations.variables import (
     prior_variances,
     wholes_at,
 )
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, RandomKey, RowLatents, Scalar
 
 _SAFE_PIVOT = 0.95
 
@@ -60,10 +60,10 @@ class InducingPosterior(LatentPosterior):
     kernel: LatentKernel
     variables: Centres
     factor: Factor
-    white_mean: Float[Array, "Q M"]
+    white_mean: Coefs
     white_lower: Float[Array, "Q M M"]
     white_root: Float[Array, "Q M M"]
-    mean_weights: Float[Array, "Q M"]
+    mean_weights: Coefs
     reduction: Float[Array, "Q M M"]
     log_evidence: Scalar
     kl: Scalar
@@ -149,9 +149,7 @@ class InducingPosterior(LatentPosterior):
     def centres(self) -> Centres:
         return self.variables
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Centres], Array]) -> Coefs:
         noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)
 
         def weights(inverse, white_mean, white_root, prior, noise):
@@ -291,7 +289,7 @@ def posterior_of_white(
     kernel: LatentKernel,
     centres: Centres,
     prior: Prior,
-    linear: Float[Array, "Q M"],
+    linear: Coefs,
     factor: Factor,
     *,
     signed: bool,

@@ -9,16 +9,16 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Int, Key, PyTree
+from jaxtyping import Float, Int, PyTree
 
 from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing import pitc
 from latentgp.representations.inducing.algebra import ByVariables, RowsOrBlocks
-from latentgp.representations.inducing.coupled import CoupledInducingPosterior
+from latentgp.representations.inducing.coupled import AnyInducingPosterior, CoupledInducingPosterior
 from latentgp.representations.inducing.features import InducingFeatures
-from latentgp.representations.inducing.posterior import Covariance, InducingPosterior
+from latentgp.representations.inducing.posterior import Covariance
 from latentgp.representations.inducing.selection import Selection, select_points
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.needs import Needs, chosen
@@ -28,7 +28,7 @@ from latentgp.representations.traits import Products, Traits
 from latentgp.representations.variables import Centres, InducingVariables
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array, Inputs, PerRow, RowLatents
+from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey, RowLatents
 
 _AN_INPUT = 20  # distances along an input, in products of a row of M
 _COARSE_POINTS = 128
@@ -80,7 +80,7 @@ class Inducing(ByVariables):
     """
 
     number: int | None = eqx.field(static=True, default=None)
-    points: Float[Array, "M D"] | None = None
+    points: Points | None = None
     selection: Selection = eqx.field(static=True, default="k-means++")
     resemblance: float = eqx.field(static=True, default=0.95)
     approximation: Approximation | None = eqx.field(static=True, default=None, kw_only=True)
@@ -136,7 +136,7 @@ class Inducing(ByVariables):
             )
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "Inducing":
         if self.remembered is not None:
             self.remembered.check_columns(X.shape[1])
@@ -165,7 +165,7 @@ class Inducing(ByVariables):
         return dataclasses.replace(self, number=len(points), points=points)
 
     def _with_variables(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "Inducing":
         assert self.features is not None
         known = self.variables if self.remembered is None else self.remembered.centres
@@ -227,7 +227,7 @@ class Inducing(ByVariables):
 
     def condition(
         self, kernel: LatentKernel, X: RowsOrBlocks, sites: Sites
-    ) -> InducingPosterior | CoupledInducingPosterior:
+    ) -> AnyInducingPosterior:
         if self.approximation != "pitc" or isinstance(sites, CoupledSites):
             return super().condition(kernel, X, sites)
         prior, in_blocks = self.prior(kernel), (cast(Any, X), sites, self._blocks())
@@ -236,22 +236,20 @@ class Inducing(ByVariables):
 
     def update_sites(
         self,
-        posterior: InducingPosterior | CoupledInducingPosterior,
+        posterior: AnyInducingPosterior,
         X: RowsOrBlocks,
         rows: Rows,
         sites: Sites,
         offset: RowLatents,
         update: SiteUpdate,
-    ) -> tuple[Sites, InducingPosterior | CoupledInducingPosterior, PyTree]:
+    ) -> tuple[Sites, AnyInducingPosterior, PyTree]:
         if self.approximation != "pitc" or isinstance(posterior, CoupledInducingPosterior):
             return super().update_sites(posterior, X, rows, sites, offset, update)
         marginals = self.pull_back(posterior, cast(Any, X), sites.about(offset)).marginals
         sites, other = update(rows, marginals, sites, offset)
         return sites, self.condition(posterior.kernel, X, sites.about(offset)), other
 
-    def pull_back(
-        self, posterior: InducingPosterior | CoupledInducingPosterior, X: Inputs, sites: Sites
-    ) -> Pullback:
+    def pull_back(self, posterior: AnyInducingPosterior, X: Inputs, sites: Sites) -> Pullback:
         if self.approximation != "pitc" or isinstance(posterior, CoupledInducingPosterior):
             return super().pull_back(posterior, X, sites)
         own = cast(GaussianSites, sites)
@@ -274,7 +272,7 @@ class Inducing(ByVariables):
             return self.variables
         return jnp.asarray(chosen(self.points, "Inducing points"))
 
-    def units(self, X: Float[np.ndarray, "N D"]) -> Float[Array, "#D"]:
+    def units(self, X: Inputs) -> Float[Array, "#D"]:
         if self.features is not None:
             return jnp.ones(1)
         return jnp.asarray(np.std(X, axis=0))

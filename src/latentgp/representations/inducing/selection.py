@@ -8,13 +8,13 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.numerics.cholesky import cholesky
 from latentgp.representations.latent_axis import latent_diagonals, latent_grams, vmap_latents
-from latentgp.typing import Array, Inputs, Scalar
+from latentgp.typing import Array, Inputs, PerRow, RandomKey, Scalar
 
 Selection = Literal["k-means++", "greedy-variance", "k-dpp", "grid", "oips"]
 
@@ -26,12 +26,12 @@ _SWAPS_A_POINT = 20
 
 
 def select_points(
-    X: Float[np.ndarray, "N D"],
-    weights: Float[np.ndarray, "N"] | None,
+    X: Inputs,
+    weights: PerRow | None,
     kernel: LatentKernel,
     number: int,
     selection: Selection,
-    key: Key[Array, ""],
+    key: RandomKey,
     earlier: Float[np.ndarray, "earlier D"] | None = None,
     resemblance: float = 0.95,
 ) -> Float[np.ndarray, "M D"]:
@@ -79,12 +79,12 @@ def select_points(
     )
 
 
-def _distinct(X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "M D"]:
+def _distinct(X: Inputs) -> Float[np.ndarray, "M D"]:
     """Every row once, where it is met first."""
     return X[np.sort(np.unique(X, axis=0, return_index=True)[1])]
 
 
-def _grid(X: Float[np.ndarray, "N D"], number: int) -> Float[np.ndarray, "M D"]:
+def _grid(X: Inputs, number: int) -> Float[np.ndarray, "M D"]:
     """A regular grid over the box of the rows, equally many points along every input."""
     inputs = X.shape[1]
     along = round(number ** (1 / inputs))
@@ -100,7 +100,7 @@ def _grid(X: Float[np.ndarray, "N D"], number: int) -> Float[np.ndarray, "M D"]:
 
 def _novel(
     kernel: LatentKernel,
-    X: Float[np.ndarray, "N D"],
+    X: Inputs,
     number: int,
     earlier: Float[np.ndarray, "earlier D"] | None,
     resemblance: float,
@@ -151,7 +151,7 @@ def _sift(
 
 @jax.jit
 def _swapped(
-    kernel: LatentKernel, X: Inputs, chosen: Int[Array, "M"], key: Key[Array, ""]
+    kernel: LatentKernel, X: Inputs, chosen: Int[Array, "M"], key: RandomKey
 ) -> Int[Array, "M"]:
     """About a draw of a k-determinantal point process, by swaps (Burt et al. 2020, Alg. 1).
 
@@ -188,7 +188,7 @@ def _swapped(
 
 def _with_known_codes(
     scaled: Float[np.ndarray, "M D"],
-    X: Float[np.ndarray, "N D"],
+    X: Inputs,
     centre: Float[np.ndarray, "D"],
     spread: Float[np.ndarray, "D"],
 ) -> Float[np.ndarray, "M D"]:

@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from latentgp.diagnostics import diagnose
 from latentgp.errors import check_finite, check_ranges
@@ -52,6 +51,7 @@ from latentgp.site_inference.search.profiled_bound import (
 from latentgp.site_inference.search.search import Search
 from latentgp.site_inference.search.starts import raised
 from latentgp.sites.coupled import Sites
+from latentgp.typing import HyperVector
 
 _START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
@@ -325,7 +325,7 @@ class SearchOutcome(NamedTuple):
 
     algorithm: SiteInference
     space: ParameterSpace
-    bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]
+    bounds: tuple[HyperVector, HyperVector]
     rows: Data
     model: LatentGP
     learned: SearchResult | None
@@ -348,7 +348,7 @@ def start_of_search(
     problem: Problem,
     algorithm: SiteInference,
     space: ParameterSpace,
-    bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
+    bounds: tuple[HyperVector, HyperVector],
     rows: Data,
 ) -> SearchResult:
     """Hyper-parameters at which another search, or a sampler, starts."""

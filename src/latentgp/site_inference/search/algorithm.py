@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Int, Key
+from jaxtyping import Int
 
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.models import LatentGP
@@ -29,7 +29,7 @@ from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.search.anderson import Update, residual_norm
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array, RowLatents, Scalar
+from latentgp.typing import Array, RandomKey, RowLatents, Scalar
 
 # Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
 _FINAL_TOLERANCE = 1e-9
@@ -122,7 +122,7 @@ class SiteInference(eqx.Module):
         """Rough algorithm with few inducing points, for initial hyper-parameters."""
         return replace(self.rough(), representation=coarse(self.representation))
 
-    def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
+    def init(self, model: LatentGP, data: Data, key: RandomKey | None = None) -> SiteState:
         """The state with the first sites."""
         return self.resume(model, data, self.first_sites(model, data))
 
@@ -151,7 +151,7 @@ class SiteInference(eqx.Module):
         return SiteState(model, sites, posterior)
 
     def step(
-        self, state: SiteState, data: Data, key: Key[Array, ""] | None = None
+        self, state: SiteState, data: Data, key: RandomKey | None = None
     ) -> tuple[SiteState, SiteInfo]:
         """One damped update of all sites, block by block, and the posterior they give."""
         after, read = self.sweep(state, data, self.rule.step_size)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.errors import check_finite
 from latentgp.parameters.space import ParameterSpace
@@ -27,6 +27,7 @@ from latentgp.site_inference.search.starts import (
     starting_sites,
 )
 from latentgp.sites.coupled import Sites
+from latentgp.typing import HyperVector
 
 _RESTART_SPREAD = 1.0
 # Many rows: a first run on a part of them, whose evaluations cost next to nothing.
@@ -63,7 +64,7 @@ class SearchResult(NamedTuple):
         reason: why that run ended, in words.
     """
 
-    vector: Float[np.ndarray, "H"]
+    vector: HyperVector
     sites: Sites
     converged: bool
     reason: str
@@ -77,7 +78,7 @@ class Opening(NamedTuple):
         rows: those that it looks at.
     """
 
-    others: tuple[Float[np.ndarray, "H"], ...]
+    others: tuple[HyperVector, ...]
     rows: Data
 
 
@@ -86,9 +87,9 @@ def learn(
     space: ParameterSpace,
     data: Data,
     *,
-    bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
+    bounds: tuple[HyperVector, HyperVector],
     opening: Opening | None = None,
-    second: Float[np.ndarray, "H"] | None = None,
+    second: HyperVector | None = None,
     restarts: int,
     tolerance: float,
     search: Search,
@@ -170,7 +171,7 @@ class _Runs:
         self,
         algorithm: SiteInference,
         space: ParameterSpace,
-        bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
+        bounds: tuple[HyperVector, HyperVector],
         search: Search,
     ):
         self.endings: dict[int, tuple[bool, str]] = {}
@@ -184,7 +185,7 @@ class _Runs:
 
     def one(
         self,
-        start: Float[np.ndarray, "H"],
+        start: HyperVector,
         data: Data,
         sites: Sites,
         run: int,
@@ -227,12 +228,7 @@ class _Runs:
         self.one(best, data, self.sites, run, tolerance, _FIRST_STEP_AFTER_THINNED)
 
     def _climb_and_renew(
-        self,
-        start: Float[np.ndarray, "H"],
-        data: Data,
-        run: int,
-        tolerance: float,
-        first_step: float,
+        self, start: HyperVector, data: Data, run: int, tolerance: float, first_step: float
     ) -> None:
         """Roughly, as long as what the representation holds of the rows changes, and to the end."""
         rough, renewals = max(tolerance, _THINNED_TOLERANCE), 0
@@ -257,16 +253,11 @@ class _Runs:
         how_often += ", as often as they may be" if renewals == _MOST_RENEWALS else ""
         self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
 
-    def _kernel(self, vector: Float[np.ndarray, "H"]) -> Any:
+    def _kernel(self, vector: HyperVector) -> Any:
         return self._space.to_model(jnp.asarray(vector)).kernel
 
     def _climb(
-        self,
-        start: Float[np.ndarray, "H"],
-        data: Data,
-        run: int,
-        tolerance: float,
-        first_step: float,
+        self, start: HyperVector, data: Data, run: int, tolerance: float, first_step: float
     ) -> None:
         """L-BFGS-B from a start until an iteration gains next to nothing.
 
@@ -283,7 +274,7 @@ class _Runs:
         at_most = self._opening_evaluations if run <= _FIRST_OPENING_RUN else at_most
         unit = 0.0
 
-        def objective(vector: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
+        def objective(vector: HyperVector) -> tuple[float, HyperVector]:
             nonlocal unit
             record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
             record = record or self._evaluate(vector, data, run)
@@ -332,7 +323,7 @@ class _Runs:
             self.endings[run] = (False, str(end))
             raise
 
-    def on_a_part(self, start: Float[np.ndarray, "H"], data: Data) -> Float[np.ndarray, "H"]:
+    def on_a_part(self, start: HyperVector, data: Data) -> HyperVector:
         """End of a run on some of the rows, with the weights that they have."""
         whole = self._algorithm
         self._algorithm, part = on_some_rows(whole, data, _THINNED_ROWS)
@@ -343,9 +334,7 @@ class _Runs:
             self._algorithm = whole
         return self._search.best(THINNED_RUN).vector
 
-    def opened(
-        self, first: Float[np.ndarray, "H"], opening: Opening, data: Data
-    ) -> tuple[Float[np.ndarray, "H"], float]:
+    def opened(self, first: HyperVector, opening: Opening, data: Data) -> tuple[HyperVector, float]:
         """Start of the long run, and the length of its first step.
 
         A short run from another start has to end clearly higher than one from the first. If none
@@ -385,8 +374,8 @@ class _Runs:
         return rise > max(_CLEARLY, behind / _FASTER)
 
     def on_thinned_rows(
-        self, start: Float[np.ndarray, "H"], data: Data, stored: Sites | None
-    ) -> tuple[Float[np.ndarray, "H"], Sites]:
+        self, start: HyperVector, data: Data, stored: Sites | None
+    ) -> tuple[HyperVector, Sites]:
         """End of a run on a subset, weighted as all rows; with sites for all rows."""
         part = thinned(data)
         sites = starting_sites(self._algorithm, self._space.model, part)
@@ -407,7 +396,7 @@ class _Runs:
         ahead = np.clip(best.vector + np.sign(best.gradient), self._lower, self._upper)
         return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
 
-    def _evaluate(self, vector: Float[np.ndarray, "H"], data: Data, run: int) -> Record:
+    def _evaluate(self, vector: HyperVector, data: Data, run: int) -> Record:
         algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm
         result = evaluate(algorithm, self._space, jnp.asarray(vector), data, self.sites)
         value, bound, gradient = broadcast_from_first((result.value, result.bound, result.gradient))

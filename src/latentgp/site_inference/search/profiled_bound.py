@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
@@ -28,7 +28,7 @@ from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
 from latentgp.site_inference.search.laplace_evidence import mode_of, slope_at_mode
 from latentgp.sites.coupled import Sites
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, HyperVector, Scalar
 
 
 class Evaluation(NamedTuple):
@@ -45,7 +45,7 @@ class Evaluation(NamedTuple):
 
     value: Scalar
     bound: Scalar
-    gradient: Float[Array, "H"]
+    gradient: HyperVector
     sites: Sites
     updates: Int[Array, ""]
     change: Scalar
@@ -84,11 +84,7 @@ def spread_sites(
 
 
 def evaluate(
-    algorithm: SiteInference,
-    space: ParameterSpace,
-    vector: Float[Array, "H"],
-    data: Data,
-    sites: Sites,
+    algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
 ) -> Evaluation:
     """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
@@ -100,7 +96,7 @@ def evaluate(
 
 
 @Program
-def model_at(space: ParameterSpace, vector: Float[Array, "H"]) -> LatentGP:
+def model_at(space: ParameterSpace, vector: HyperVector) -> LatentGP:
     """The model whose free parameters are those of the unconstrained vector."""
     return space.to_model(vector)
 
@@ -109,7 +105,7 @@ def model_at(space: ParameterSpace, vector: Float[Array, "H"]) -> LatentGP:
 def _evaluate_ascended(
     algorithm: SiteInference,
     space: ParameterSpace,
-    vector: Float[Array, "H"],
+    vector: HyperVector,
     data: Data,
     ascended: FixedPoint,
 ) -> Evaluation:
@@ -173,11 +169,7 @@ class ConvergedPosterior(NamedTuple):
 
 
 def converge_at(
-    algorithm: SiteInference,
-    space: ParameterSpace,
-    vector: Float[Array, "H"],
-    data: Data,
-    sites: Sites,
+    algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
 ) -> ConvergedPosterior:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
     if row_sums(algorithm.representation) is not None:
@@ -217,11 +209,7 @@ def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Co
 
 @Program
 def _evaluate_exact(
-    algorithm: SiteInference,
-    space: ParameterSpace,
-    vector: Float[Array, "H"],
-    data: Data,
-    sites: Sites,
+    algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
 ) -> tuple[Evaluation, ConvergedPosterior]:
     """Sites that are the likelihood itself: differentiate the evidence straight through them."""
 
@@ -235,7 +223,7 @@ def _evaluate_exact(
 
 
 def _evaluate_sums(
-    sums: RowsAsSums, space: ParameterSpace, vector: Float[Array, "H"], sites: Sites
+    sums: RowsAsSums, space: ParameterSpace, vector: HyperVector, sites: Sites
 ) -> Evaluation:
     """The same from sums over rows, whatever their number.
 
@@ -254,8 +242,8 @@ def _slope_of_sums(sums: RowsAsSums, model: LatentGP) -> tuple[Scalar, LatentGP]
 
 @Program
 def _with_prior(
-    space: ParameterSpace, vector: Float[Array, "H"], bound: Scalar, in_model: LatentGP
-) -> tuple[Scalar, Float[Array, "H"]]:
+    space: ParameterSpace, vector: HyperVector, bound: Scalar, in_model: LatentGP
+) -> tuple[Scalar, HyperVector]:
     """Bound plus log prior, and its derivative in the unconstrained vector."""
     _, pull_model = jax.vjp(space.to_model, vector)
     log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)

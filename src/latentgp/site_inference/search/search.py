@@ -14,22 +14,22 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.runtime.mesh import gather
 from latentgp.runtime.progress import Resumable, Run, RunControl, RunProgress
 from latentgp.sites.coupled import sites_of
 from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import HyperVector
 
 
 class Record(NamedTuple):
     """One evaluation of the bound, as the history keeps it."""
 
-    vector: Float[np.ndarray, "H"]
+    vector: HyperVector
     value: float
     bound: float
-    gradient: Float[np.ndarray, "H"]
+    gradient: HyperVector
     seconds: float
     restart: int
 
@@ -106,9 +106,7 @@ class Search(Resumable[Any]):
         """Whether evaluations of this run, or of a later one, are known."""
         return any(record.restart >= run for record in self.records)
 
-    def replay(
-        self, vector: Float[np.ndarray, "H"], run: int, at_most: int | None = None
-    ) -> Record | None:
+    def replay(self, vector: HyperVector, run: int, at_most: int | None = None) -> Record | None:
         """The next evaluation of a resumed run, if it has been made already.
 
         Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Key, PyTree
+from jaxtyping import PyTree
 from numpyro.distributions import Distribution
 
 from latentgp.errors import InputError
@@ -24,7 +24,7 @@ from latentgp.likelihoods.scale_mixture import (
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.augmentations.base import Augmentation, augmentation_of
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, PerRow, RowLatents
+from latentgp.typing import PerRow, RandomKey, RowLatents
 
 _RADII = np.logspace(-4, 4, 49)
 _ORDERS = 8
@@ -52,7 +52,7 @@ class Automatic(Augmentation[ScaleMixture]):
         value = form.log_constant + form.linear * mean[:, 0] + self.likelihood.log_phi(tilt)
         return GaussianSites.worth(value, sites.linear, sites.precision, marginals)
 
-    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> PyTree:
+    def draw(self, f: RowLatents, key: RandomKey, block: Block) -> PyTree:
         return self.law(f).sample(key)
 
     def conditional_sites(self, auxiliary: PyTree, f: RowLatents, block: Block) -> GaussianSites:

@@ -8,12 +8,12 @@ from functools import singledispatch
 from typing import Generic, TypeVar
 
 import equinox as eqx
-from jaxtyping import Key, PyTree
+from jaxtyping import PyTree
 
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.modules import Module
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
-from latentgp.typing import Array, PerRow, RowLatents
+from latentgp.typing import PerRow, RandomKey, RowLatents
 
 LikelihoodT = TypeVar("LikelihoodT", bound=Likelihood)
 AugmentationT = TypeVar("AugmentationT", bound="Augmentation")
@@ -47,7 +47,7 @@ class Augmentation(Module, Generic[LikelihoodT]):
         """
 
     @abstractmethod
-    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> PyTree:
+    def draw(self, f: RowLatents, key: RandomKey, block: Block) -> PyTree:
         """Auxiliary variables of the block's conditional: one draw of p(w | y, f) a row."""
 
     @abstractmethod

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Key, PyTree
+from jaxtyping import PyTree
 
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.least_squares import LeastSquares
 from latentgp.sites.augmentations.base import Augmentation, augmentation_of
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, PerRow, RowLatents
+from latentgp.typing import PerRow, RandomKey, RowLatents
 
 
 class Conjugate(Augmentation[Gaussian | LeastSquares]):
@@ -33,7 +33,7 @@ class Conjugate(Augmentation[Gaussian | LeastSquares]):
         constants = -0.5 * (jnp.log(2 * jnp.pi * noise) + y**2 / noise)
         return GaussianSites(y / noise, 1 / noise, jnp.sum(constants, axis=1))
 
-    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> PyTree:
+    def draw(self, f: RowLatents, key: RandomKey, block: Block) -> PyTree:
         return ()
 
     def conditional_sites(self, auxiliary: PyTree, f: RowLatents, block: Block) -> GaussianSites:

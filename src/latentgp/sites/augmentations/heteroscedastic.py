@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln, xlogy
-from jaxtyping import Key, PyTree
+from jaxtyping import PyTree
 
 from latentgp.distributions import sample_poisson, sample_polya_gamma
 from latentgp.likelihoods.base import Likelihood, Marginals
@@ -28,7 +28,7 @@ from latentgp.sites.augmentations.polya_gamma import (
     logistic_bound,
 )
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, PerRow, RowLatents, Scalar
+from latentgp.typing import PerRow, RandomKey, RowLatents, Scalar
 
 _NOISE: Block = (1,)
 _SIGNAL: Block = (0,)
@@ -75,7 +75,7 @@ class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
         precision = jnp.stack([signal, noise], axis=1)
         return GaussianSites.worth(value, linear, precision, marginals)
 
-    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> PyTree:
+    def draw(self, f: RowLatents, key: RandomKey, block: Block) -> PyTree:
         likelihood, rows = self.likelihood, self.rows
         key_w, key_counts, key_gamma = jax.random.split(key, 3)
         square = likelihood.maximal_precision * (rows.y - f[:, 0]) ** 2

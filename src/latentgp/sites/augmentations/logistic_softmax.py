@@ -10,14 +10,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaln, polygamma
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.distributions import sample_negative_multinomial
 from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.multiclass import LogisticSoftmaxLikelihood
 from latentgp.sites.augmentations.base import Augmentation, augmentation_of
 from latentgp.sites.augmentations.polya_gamma import LogisticPowers, Powers
-from latentgp.typing import Array, Latents, PerRow, RowLatents
+from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents
 
 _NEWTON_STEPS = 12
 
@@ -40,7 +40,7 @@ class NegativeMultinomialPolyaGamma(LogisticPowers[LogisticSoftmaxLikelihood]):
     def log_generating(self, rest: RowLatents) -> PerRow:
         return -jnp.log(self._no_count(rest))
 
-    def draw_counts(self, f: RowLatents, key: Key[Array, ""]) -> RowLatents:
+    def draw_counts(self, f: RowLatents, key: RandomKey) -> RowLatents:
         chances, none = self._shares() * jax.nn.sigmoid(-f), self._no_count(jax.nn.sigmoid(f))
         return sample_negative_multinomial(key, jnp.ones_like(self.rows.y), chances, none)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.distributions import sample_poisson, sample_polya_gamma
 from latentgp.likelihoods.base import Likelihood, Marginals
@@ -31,7 +31,7 @@ from latentgp.likelihoods.counts import (
 )
 from latentgp.sites.augmentations.base import Augmentation, LikelihoodT, augmentation_of
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
-from latentgp.typing import Array, PerRow, RowLatents
+from latentgp.typing import Array, PerRow, RandomKey, RowLatents
 
 _TINY = 1e-30
 
@@ -74,7 +74,7 @@ class LogisticPowers(Augmentation[LikelihoodT]):
         """Log E prod_q s_q^n_q of the counts, as a function of rest = 1 - s."""
 
     @abstractmethod
-    def draw_counts(self, f: RowLatents, key: Key[Array, ""]) -> RowLatents:
+    def draw_counts(self, f: RowLatents, key: RandomKey) -> RowLatents:
         """Counts of their law given f: proportional to p(n) prod_q sigmoid(-f_q)^n_q."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class LogisticPowers(Augmentation[LikelihoodT]):
         precision = (positive + negative) * expected_polya_gamma(jnp.sqrt(mean**2 + variance))
         return GaussianSites.worth(value, linear, precision, marginals)
 
-    def draw(self, f: RowLatents, key: Key[Array, ""], block: Block) -> Auxiliary:
+    def draw(self, f: RowLatents, key: RandomKey, block: Block) -> Auxiliary:
         key_counts, key_gamma = jax.random.split(key)
         powers = self.powers()
         counts = self.draw_counts(f, key_counts)
@@ -152,7 +152,7 @@ class PolyaGamma(LogisticPowers[Likelihood]):
     def log_generating(self, rest: RowLatents) -> PerRow:
         return jnp.zeros_like(self.rows.y)
 
-    def draw_counts(self, f: RowLatents, key: Key[Array, ""]) -> RowLatents:
+    def draw_counts(self, f: RowLatents, key: RandomKey) -> RowLatents:
         return jnp.zeros_like(f)
 
     def log_counts(self, counts: RowLatents) -> PerRow:
@@ -201,7 +201,7 @@ class PoissonPolyaGamma(LogisticPowers[ScaledLogisticPoisson]):
     def log_generating(self, rest: RowLatents) -> PerRow:
         return -self.likelihood.maximal_rate * rest[:, 0]
 
-    def draw_counts(self, f: RowLatents, key: Key[Array, ""]) -> RowLatents:
+    def draw_counts(self, f: RowLatents, key: RandomKey) -> RowLatents:
         return sample_poisson(key, self.likelihood.maximal_rate * jax.nn.sigmoid(-f))
 
     def log_counts(self, counts: RowLatents) -> PerRow:

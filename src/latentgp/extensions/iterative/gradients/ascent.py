@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.modules import Module
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array, Scalar, Vectors
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar, Vectors
 
 Optimiser = Literal["adagrad", "adam"]
 _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8  # Kingma & Ba 2015
@@ -31,9 +31,9 @@ class AscentState(NamedTuple):
         iteration: how many were made.
     """
 
-    vector: Float[Array, "H"]
-    mean: Float[Array, "H"]
-    square: Float[Array, "H"]
+    vector: HyperVector
+    mean: HyperVector
+    square: HyperVector
     solution: Vectors
     probes: Probes
     iteration: Int[Array, ""]
@@ -64,16 +64,16 @@ class Ascent(Module):
     evidence: SolvedEvidence
     optimiser: Optimiser = eqx.field(static=True)
     step_size: Scalar
-    lower: Float[Array, "H"]
-    upper: Float[Array, "H"]
+    lower: HyperVector
+    upper: HyperVector
 
-    def init(self, vector: Float[Array, "H"], key: Key[Array, ""]) -> AscentState:
+    def init(self, vector: HyperVector, key: RandomKey) -> AscentState:
         """A search that starts at a vector."""
         nothing = jnp.zeros_like(vector)
         solution, probes = self.evidence.no_solution(), self.evidence.probes(key)
         return AscentState(vector, nothing, nothing, solution, probes, jnp.asarray(0))
 
-    def step(self, state: AscentState, key: Key[Array, ""]) -> tuple[AscentState, Any]:
+    def step(self, state: AscentState, key: RandomKey) -> tuple[AscentState, Any]:
         """The next state, and where it is."""
         key_probes, key_solves = jax.random.split(key)
         probes, start = state.probes, state.solution
@@ -99,7 +99,7 @@ class Ascent(Module):
 
 @partial(Program, static_argnums=(3,))
 def ascent_piece(
-    search: Ascent, state: AscentState, key: Key[Array, ""], number: int
+    search: Ascent, state: AscentState, key: RandomKey, number: int
 ) -> tuple[AscentState, AscentTold]:
     """So many steps."""
     keys = jax.random.split(key, number)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int, Key, UInt32
+from jaxtyping import Bool, Float, Int, UInt32
 
 from latentgp.extensions.iterative.gradients.settings import Solves
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
@@ -32,7 +32,7 @@ from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, PerRow, Scalar, Vectors
+from latentgp.typing import Array, HyperVector, PerRow, RandomKey, Scalar, Vectors
 
 _FEATURES = 1024  # of a path
 _COPIES = 4  # of an unbiased solution: two pairs, whose difference tells their variance
@@ -65,7 +65,7 @@ class Slope(NamedTuple):
         solved: whether all solves ended as they should.
     """
 
-    gradient: Float[Array, "H"]
+    gradient: HyperVector
     covariance: Float[Array, "H H"]
     solution: Vectors
     steps: Int[Array, ""]
@@ -99,7 +99,7 @@ class SolvedEvidence(Module):
     data: Data
     solves: Solves
 
-    def standardised(self, vector: Float[Array, "H"]) -> StandardisedTargets:
+    def standardised(self, vector: HyperVector) -> StandardisedTargets:
         """System and targets at a vector of hyper-parameters."""
         model = self.space.to_model(vector)
         sites = _sites_of(self.algorithm, model, self.data)
@@ -119,7 +119,7 @@ class SolvedEvidence(Module):
         system = System(K, root, jnp.ones_like(root))
         return StandardisedTargets(system, target, jnp.sum(sites.log_constant) + nothing)
 
-    def probes(self, key: Key[Array, ""]) -> Probes:
+    def probes(self, key: RandomKey) -> Probes:
         """New ones."""
         key_noise, key_rows, key_paths = jax.random.split(key, 3)
         size, rank = len(self.data.X), self.solves.rank or 0
@@ -128,7 +128,7 @@ class SolvedEvidence(Module):
         noise = draw(key_noise, (size, self.solves.probes), self.data.X.dtype)
         return Probes(noise, random_rows(key_rows, size, min(size, rank)), seed)
 
-    def _paths(self, vector: Float[Array, "H"], scale: PerRow, probes: Probes) -> Array:
+    def _paths(self, vector: HyperVector, scale: PerRow, probes: Probes) -> Array:
         """Draws of the standardised targets, by random features that length-scales stretch."""
         model = self.space.to_model(vector)
 
@@ -152,9 +152,7 @@ class SolvedEvidence(Module):
         """Where solves start that know of no earlier ones."""
         return jnp.zeros((len(self.data.X), 1 + self.solves.probes), self.data.X.dtype)
 
-    def slope(
-        self, vector: Float[Array, "H"], probes: Probes, start: Vectors, key: Key[Array, ""]
-    ) -> Slope:
+    def slope(self, vector: HyperVector, probes: Probes, start: Vectors, key: RandomKey) -> Slope:
         """Estimate of the gradient of log evidence plus log prior.
 
         With v = B^-1 r it is that of v' B v / 2 - v' r, v held, less half that of log |B|: the

@@ -12,7 +12,7 @@ from latentgp.extensions.chains.loop import Draw, Transition
 from latentgp.extensions.chains.target import Coefficients
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.typing import Array, Scalar, Vectors
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar, Vectors
 
 _FARTHEST = 1.0  # deviations of the metric that the drift of one step may go
 
@@ -31,7 +31,7 @@ class LangevinState(NamedTuple):
         frozen: whether it is.
     """
 
-    vector: Float[Array, "H"]
+    vector: HyperVector
     probes: Probes
     solution: Vectors
     iteration: Int[Array, ""]
@@ -64,7 +64,7 @@ class LangevinSampler(Transition):
     one_by_one: ClassVar[bool] = True
 
     evidence: SolvedEvidence
-    mode: Float[Array, "H"]
+    mode: HyperVector
     root: Float[Array, "H H"]
     scale: Scalar
     delay: Scalar
@@ -73,7 +73,7 @@ class LangevinSampler(Transition):
     batch: Int[Array, ""]
     threshold: Scalar
 
-    def init(self, key: Key[Array, ""]) -> LangevinState:
+    def init(self, key: RandomKey) -> LangevinState:
         vector = self.mode + self.root @ jax.random.normal(key, self.mode.shape)
         nothing = jnp.zeros_like(self.root)
         return LangevinState(
@@ -88,7 +88,7 @@ class LangevinSampler(Transition):
         )
 
     def step(
-        self, state: LangevinState, key: Key[Array, ""]
+        self, state: LangevinState, key: RandomKey
     ) -> tuple[LangevinState, dict[str, Shaped[Array, ""]]]:
         """The next state, and statistics of the step."""
         key_probes, key_solves, key_noise = jax.random.split(key, 3)
@@ -132,12 +132,12 @@ class LangevinSampler(Transition):
             "solved": slope.solved,
         }
 
-    def record(self, state: LangevinState, key: Key[Array, ""], watched: Int[Array, "W"]) -> Draw:
+    def record(self, state: LangevinState, key: RandomKey, watched: Int[Array, "W"]) -> Draw:
         """A draw of hyper-parameters alone."""
         vector = state.vector
         return Draw(vector, jnp.zeros((1, 0), vector.dtype), jnp.zeros((0, 1), vector.dtype))
 
-    def keys(self, key: Key[Array, ""], thin: int) -> tuple[Key[Array, "T"], Key[Array, ""]]:
+    def keys(self, key: RandomKey, thin: int) -> tuple[Key[Array, "T"], RandomKey]:
         return jax.random.split(key, thin), key  # nothing is random in a draw
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:

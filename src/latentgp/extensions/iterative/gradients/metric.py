@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.typing import HyperVector
+
 _STEP = 1e-3
 _FLATTEST = 0.25  # a deviation of two on the unconstrained scale
 
@@ -25,10 +27,7 @@ class Metric(NamedTuple):
     flat: int
 
 
-def metric_at(
-    gradient: Callable[[Float[np.ndarray, "H"]], Float[np.ndarray, "H"]],
-    mode: Float[np.ndarray, "H"],
-) -> Metric:
+def metric_at(gradient: Callable[[HyperVector], HyperVector], mode: HyperVector) -> Metric:
     """Metric by differences of the gradient.
 
     Args:

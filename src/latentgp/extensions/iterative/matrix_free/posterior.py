@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.iterative.matrix_free.solves import MatrixFreeSolves
 from latentgp.extensions.iterative.solvers.solution import Solution
@@ -21,7 +21,7 @@ from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, Points, RandomKey, RowLatents, Scalar
 
 # New inputs are right-hand sides of one solve, so many at a time.
 _AT_ONCE = 64
@@ -128,7 +128,7 @@ class MatrixFreePosterior(LatentPosterior):
         return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
-    def centres(self) -> Float[Array, "M D"]:
+    def centres(self) -> Points:
         return self.X
 
     def without_fillers(self) -> MatrixFreePosterior:
@@ -144,9 +144,7 @@ class MatrixFreePosterior(LatentPosterior):
             near=self.near[:, rows],
         )
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
         prior, weights = prior_path(self.X).T, self.weights
         for (q, _, latents), (system, near) in zip(self.systems, _prepared(self), strict=True):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Key, UInt32
+from jaxtyping import Float, UInt32
 
 from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.iterative.matrix_free.posterior import MatrixFreePosterior, Report
@@ -32,7 +32,7 @@ from latentgp.representations.needs import Needs
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents, Scalar
 
 
 class MatrixFree(Representation):
@@ -113,7 +113,7 @@ class MatrixFree(Representation):
         check_ranges(self, **least, tolerance="(0, 1)")
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "MatrixFree":
         Needs(any_inputs=True).check("MatrixFree", kernel=kernel)
         few = len(X) <= self.exact_up_to

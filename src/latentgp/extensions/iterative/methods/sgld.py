@@ -41,6 +41,7 @@ from latentgp.site_inference.search.profiled_bound import (
     initial_sites,
     model_at,
 )
+from latentgp.typing import HyperVector
 
 
 class SGLD(Method):
@@ -153,7 +154,7 @@ class SGLD(Method):
         learned = start_of_search(problem, algorithm, space, bounds, rows)
         sites = initial_sites(algorithm, problem.model, rows)
 
-        def gradient(vector: Float[np.ndarray, "H"]) -> Float[np.ndarray, "H"]:
+        def gradient(vector: HyperVector) -> HyperVector:
             found = evaluate(algorithm, space, jnp.asarray(vector), rows, sites)
             return np.asarray(found.gradient)
 

@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
 
 from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.iterative.gradients.ascent import (
@@ -30,7 +29,7 @@ from latentgp.representations.needs import Needs
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunProgress
-from latentgp.typing import Array
+from latentgp.typing import HyperVector, RandomKey
 
 _PIECE = 10  # iterations of a compiled call
 _MOVED = 0.1  # on the unconstrained scale
@@ -151,8 +150,8 @@ class _AscentLoop(Algorithm[_Iterations]):
     phase: ClassVar[str] = "learning"
 
     search: Ascent
-    vector: Float[np.ndarray, "H"]
-    key: Key[Array, ""]
+    vector: HyperVector
+    key: RandomKey
     iterations: int
 
     @property

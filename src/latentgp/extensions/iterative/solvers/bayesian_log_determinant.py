@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.traced import compiled, is_plain
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, RandomKey, Scalar
 
 _BINS = 512
 _NODES = 16  # of a bin, for the logarithm
@@ -33,7 +33,7 @@ class LogDeterminantPosterior(NamedTuple):
 
 def bayesian_log_determinant(
     operator: LinearOperator,
-    key: Key[Array, ""],
+    key: RandomKey,
     *,
     lower: Any,
     upper: Any,
@@ -71,13 +71,7 @@ def bayesian_log_determinant(
 
 @compiled("lower", "upper")
 def _by_probes(
-    operator: LinearOperator,
-    key: Key[Array, ""],
-    *,
-    lower: Any,
-    upper: Any,
-    probes: int,
-    products: int,
+    operator: LinearOperator, key: RandomKey, *, lower: Any, upper: Any, probes: int, products: int
 ) -> LogDeterminantPosterior:
     z = jax.random.rademacher(key, (operator.size, probes), operator.dtype)
     middle, half = (upper + lower) / 2, (upper - lower) / 2

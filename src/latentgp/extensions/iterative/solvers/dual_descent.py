@@ -6,13 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Key
 
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.nystrom import random_rows
 from latentgp.extensions.iterative.solvers.solution import Solution, certified
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.typing import Array, Vectors
+from latentgp.typing import RandomKey, Vectors
 
 _MOMENTUM, _AVERAGED = 0.9, 100.0
 
@@ -21,7 +20,7 @@ _MOMENTUM, _AVERAGED = 0.9, 100.0
 def dual_descent(
     system: System,
     right: Vectors,
-    key: Key[Array, ""],
+    key: RandomKey,
     *,
     step_size: Any,
     block: int,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Float, PyTree
 
 from latentgp.extensions.iterative.solvers.log_determinant import (
     Estimate,
@@ -24,7 +24,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
 )
 from latentgp.extensions.iterative.solvers.solution import Solution
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.typing import Array, PerRow, Scalar
+from latentgp.typing import Array, PerRow, RandomKey, Scalar
 
 
 class EvidenceEstimate(NamedTuple):
@@ -50,7 +50,7 @@ def log_evidence_by_solves(
     system_of: Callable[[PyTree], LinearOperator],
     parameters: PyTree,
     y: PerRow,
-    key: Key[Array, ""],
+    key: RandomKey,
     *,
     preconditioner: Callable[[Any], Preconditioner] | None = None,
     probes: int = 16,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Key
+from jaxtyping import Bool, Float
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, check_fixed, start_at
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
@@ -18,7 +18,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
 from latentgp.extensions.iterative.solvers.solution import Solution, certified, norms
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.typing import Array, Scalar, Vectors
+from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 
 class Estimate(NamedTuple):
@@ -49,7 +49,7 @@ class SolutionRecord(NamedTuple):
 @compiled("tolerance")
 def log_determinant(
     operator: LinearOperator,
-    key: Key[Array, ""],
+    key: RandomKey,
     *,
     preconditioner: Preconditioner | None = None,
     probes: int = 16,

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
-from latentgp.typing import Array, Inputs, PerRow, Scalar, Vectors
+from latentgp.typing import Array, Inputs, PerRow, Points, Scalar, Vectors
 
 # A tile and what is made of it stay in a core's cache.
 _TILE = 256
@@ -183,7 +183,7 @@ class TiledCovariance(Covariance):
             total, _ = jax.lax.scan(above, total, _pairs(len(X)))
         return total
 
-    def _at(self, rows: Int[Array, "M"]) -> Float[Array, "M D"]:
+    def _at(self, rows: Int[Array, "M"]) -> Points:
         return jnp.asarray(self.X)[rows]  # NumPy knows no traced rows
 
     def _in_tiles(

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.extensions.iterative.solvers.operators import System
@@ -21,7 +21,7 @@ from latentgp.extensions.iterative.solvers.solution import (
 )
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array, Scalar, Vectors
+from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 _POWER_STEPS = 10
 # A residual so many times that of zero is no solve any more.
@@ -32,7 +32,7 @@ _DIVERGED = 1e6
 def sketch_and_project(
     system: System,
     right: Vectors,
-    key: Key[Array, ""],
+    key: RandomKey,
     *,
     block: int,
     rank: int,
@@ -111,9 +111,7 @@ def sketch_and_project(
     return certified(system, right, Y, tolerance, ~(residual < _DIVERGED), False, passes)
 
 
-def _near(
-    K: Float[Array, "B B"], added: Float[Array, "B"], rank: int, key: Key[Array, ""]
-) -> LowRank:
+def _near(K: Float[Array, "B B"], added: Float[Array, "B"], rank: int, key: RandomKey) -> LowRank:
     """Randomised Nyström approximation, damped as Frangella, Tropp & Udell (2023) have it."""
     test = jnp.linalg.qr(jax.random.normal(key, (len(K), rank), K.dtype))[0]
     sketch = K @ test
@@ -123,7 +121,7 @@ def _near(
     return low_rank(DiagonalRoot(jnp.sqrt(added + smallest)), factor)
 
 
-def _largest(A: Float[Array, "B B"], P: LowRank, key: Key[Array, ""]) -> Scalar:
+def _largest(A: Float[Array, "B B"], P: LowRank, key: RandomKey) -> Scalar:
     """The largest eigenvalue of P^-1 A by power iterations, at least one."""
     v = jax.random.normal(key, (len(A), 1), A.dtype)
 

@@ -205,7 +205,7 @@ class Axes(Grid):
         return f"Kronecker products on a grid of {across} points"
 
 
-def find_grid(kernels: tuple[Kernel, ...], X: Float[np.ndarray, "N D"]) -> Grid | None:
+def find_grid(kernels: tuple[Kernel, ...], X: Inputs) -> Grid | None:
     """The grid that rows are on, if there is one and the kernels allow for its products.
 
     Regularly spaced points for stationary kernels, cells may be empty; else all combinations of the
@@ -225,7 +225,7 @@ def find_grid(kernels: tuple[Kernel, ...], X: Float[np.ndarray, "N D"]) -> Grid 
     return _axes(X, groups.pop() or ()) if len(groups) == 1 else None
 
 
-def _lattice(X: Float[np.ndarray, "N D"]) -> Lattice | None:
+def _lattice(X: Inputs) -> Lattice | None:
     steps, counts = [], []
     for column in X.T:
         values = np.unique(column)
@@ -246,7 +246,7 @@ def _lattice(X: Float[np.ndarray, "N D"]) -> Lattice | None:
     return Lattice(X.min(axis=0), np.array(steps), tuple(counts))
 
 
-def _axes(X: Float[np.ndarray, "N D"], groups: Groups) -> Axes | None:
+def _axes(X: Inputs, groups: Groups) -> Axes | None:
     points, cells = [], 1
     for group in groups:
         values = np.unique(X[:, group], axis=0)

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, check_fixed, start_at
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
@@ -16,7 +16,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import Identity,
 from latentgp.extensions.iterative.solvers.solution import first_residual, norms
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.modules import Module
-from latentgp.typing import Array, Scalar, Vectors
+from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 
 class ExponentialWeights(Module):
@@ -56,7 +56,7 @@ class TruncatedSolution(eqx.Module):
 def ulisse(
     operator: LinearOperator,
     right: Vectors,
-    key: Key[Array, ""],
+    key: RandomKey,
     *,
     threshold: Any,
     weights: Callable[[Array], Array] | None = None,

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.extensions.state_space import lanes as small
@@ -47,7 +47,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.rows.data import Data, padded_size
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, Points, RandomKey, RowLatents, Scalar
 
 _COLUMNS = 64  # of a joint covariance that are found together
 
@@ -107,7 +107,7 @@ class MarkovPosterior(LatentPosterior):
         return tuple(dict.fromkeys(said))
 
     @property
-    def centres(self) -> Float[Array, "M D"]:
+    def centres(self) -> Points:
         return as_wholes(self.X, self.told_apart) if self.told_apart else self.X
 
     def telling_parts(self, number: int) -> "MarkovPosterior":
@@ -136,7 +136,7 @@ class MarkovPosterior(LatentPosterior):
         """Number of series that go on from a state, at the first rows."""
         return known_in(self.starts)
 
-    def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
+    def check_inputs(self, X: Inputs) -> None:
         columns = self._columns
         first = np.asarray(self.X)[: self.known]
         early = before_states(first, X, columns)
@@ -194,7 +194,7 @@ class MarkovPosterior(LatentPosterior):
         covariance = jnp.moveaxis(found, -1, 0)
         return 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2))
 
-    def draws(self, key: Key[Array, ""], X: Inputs, number: int) -> Float[Array, "S N Q"]:
+    def draws(self, key: RandomKey, X: Inputs, number: int) -> Float[Array, "S N Q"]:
         """Joint draws at new inputs by simulation; by their covariance where sites are signed."""
         if any(part.process.signed for part in self.parts):
             return super().draws(key, X, number)
@@ -253,7 +253,7 @@ class MarkovPosterior(LatentPosterior):
             cavity = (mean - variance * linear) / left
             return linear / precision - cavity, variance / left
 
-    def window(self, lag: float, new: Float[np.ndarray, "N D"], log_evidence: float) -> Any:
+    def window(self, lag: float, new: Inputs, log_evidence: float) -> Any:
         """Rows within a lag of the newest one, and all not before the oldest of further rows."""
         return window_of(self, lag, new, log_evidence)
 
@@ -287,9 +287,7 @@ class MarkovPosterior(LatentPosterior):
             starts=starts,
         )
 
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
-    ) -> Float[Array, "Q M"]:
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         """Weights l - W m of linear terms l of perturbed sites, for their posterior mean m.
 
         Raises:

@@ -13,7 +13,7 @@ from latentgp.extensions import answer
 from latentgp.extensions.state_space.kernels import Columns, Truncation
 from latentgp.extensions.state_space.markov.beliefs import Starts
 from latentgp.representations.summary import DataSummary
-from latentgp.typing import Array, Scalar
+from latentgp.typing import Array, Inputs, Scalar
 
 
 class RememberedRows(DataSummary):
@@ -48,7 +48,7 @@ class RememberedRows(DataSummary):
         """Number of series that go on from a state."""
         return known_in(self.starts)
 
-    def check(self, X: Float[np.ndarray, "N D"], columns: Columns) -> None:
+    def check(self, X: Inputs, columns: Columns) -> None:
         """Refuse further rows from before the states.
 
         Raises:
@@ -65,7 +65,7 @@ class RememberedRows(DataSummary):
 
 
 def before_states(
-    first: Float[np.ndarray, "series D"], X: Float[np.ndarray, "N D"], columns: Columns
+    first: Float[np.ndarray, "series D"], X: Inputs, columns: Columns
 ) -> Bool[np.ndarray, "N"]:
     """Mask of rows before the state that their series continues from, at its first row."""
     early = np.zeros(len(X), bool)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Int, Key
+from jaxtyping import Int
 
 from latentgp.errors import check_whole
 from latentgp.extensions.state_space.conditioned_draws import ConditionedDraws, conditioned_draws
@@ -36,7 +36,7 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Inputs, PerRow, Points, RandomKey
 
 _MOST_STATES_IN_LANES = 12
 _STRETCHES = 8  # of rows that are looked at first
@@ -88,7 +88,7 @@ class Markov(Representation):
         check_whole(self, lanes=1, rbf_states=1, harmonics=1)
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "Markov":
         if self.remembered is not None:
             self.remembered.check_columns(X.shape[1])
@@ -130,7 +130,7 @@ class Markov(Representation):
     def streaming_prior(self) -> RememberedRows | None:
         return self.remembered
 
-    def _with_earlier(self, X: Inputs) -> Float[Array, "M D"]:
+    def _with_earlier(self, X: Inputs) -> Points:
         """The rows that are remembered before others."""
         return X if self.remembered is None else jnp.concatenate([self.remembered.centres, X])
 

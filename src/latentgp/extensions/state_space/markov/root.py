@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.lanes import number, scaled
@@ -20,7 +20,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.representations.samplers import CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, RandomKey, RowLatents, Scalar
 
 
 class MarkovWhitening(Whitening):
@@ -111,7 +111,7 @@ class MarkovSampler(SiteSampler):
         self,
         sites: GaussianSites,
         block: Block,
-        key: Key[Array, ""],
+        key: RandomKey,
         start: Float[Array, "functions M"],
         over_relaxation: float = 0.0,
         rows: Int[Array, "chosen"] | None = None,
@@ -135,7 +135,7 @@ class MarkovSampler(SiteSampler):
         return [tuple(range(latents))] if groups is None else list(groups)
 
     def at_rows(
-        self, coefficients: Float[Array, "functions M"], block: Block, key: Key[Array, ""]
+        self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
     ) -> Float[Array, "N functions"]:
         return coefficients.T
 

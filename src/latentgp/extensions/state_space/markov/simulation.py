@@ -6,20 +6,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number
 from latentgp.extensions.state_space.markov.beliefs import Filter
 from latentgp.extensions.state_space.markov.processes import means_given, together
 from latentgp.extensions.state_space.markov.series import Series
-from latentgp.typing import Array, RowLatents
+from latentgp.typing import Array, RandomKey, RowLatents
 
 
 def prior_draw(
     process: Filter,
     series: Series,
-    key: Key[Array, ""],
+    key: RandomKey,
     shape: tuple[int, ...],
     readings: Matrix | None = None,
 ) -> tuple[Float[Array, "N *S"], Float[Array, "N *S"]]:
@@ -73,7 +73,7 @@ def perturbation(
     groups: list[tuple[int, ...]],
     series: Series,
     precision: RowLatents,
-    key: Key[Array, ""],
+    key: RandomKey,
     number: int,
     readings: list[Matrix] | None = None,
 ) -> tuple[Float[Array, "N S Q"], Float[Array, "N S Q"]]:
@@ -100,7 +100,7 @@ def posterior_draws(
     series: Series,
     linear: RowLatents,
     precision: RowLatents,
-    key: Key[Array, ""],
+    key: RandomKey,
     number: int,
     readings: list[Matrix] | None = None,
 ) -> Float[Array, "N S Q"]:

@@ -27,7 +27,7 @@ from latentgp.extensions.state_space.markov.series import Series, order_of
 from latentgp.kernels import LatentKernel
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.typing import Scalar
+from latentgp.typing import Inputs, Scalar
 
 
 class Window(NamedTuple):
@@ -42,9 +42,7 @@ class Window(NamedTuple):
     rows: Data | None
 
 
-def window_of(
-    posterior: Any, lag: float, new: Float[np.ndarray, "N D"], log_evidence: float
-) -> Window:
+def window_of(posterior: Any, lag: float, new: Inputs, log_evidence: float) -> Window:
     """Rows within a lag of the newest one, and all that are not before the oldest of further rows.
 
     Args:
@@ -90,7 +88,7 @@ def _have_targets(posterior: Any) -> Any:
 
 
 def _last_places(
-    series: Series, gone: Any, X: Float[np.ndarray, "N D"], column: int | None
+    series: Series, gone: Any, X: Inputs, column: int | None
 ) -> Int[np.ndarray, "series"]:
     """Place in the order of time of the last row of each series among those that are gone."""
     ranks = np.arange(len(X)) if series.order is None else np.asarray(series.order.ranks)

@@ -42,7 +42,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.projected import ProjectedSites, row_marginals
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, Points, RowLatents, Scalar
 
 _COLUMNS = 64  # of a joint covariance that are found together
 
@@ -86,7 +86,7 @@ class SpaceTimePosterior(LatentPosterior):
     """
 
     kernel: LatentKernel
-    points: Float[Array, "M D"]
+    points: Points
     slots: Slots
     sites: GaussianSites
     starts: tuple[Beliefs, ...]
@@ -173,7 +173,7 @@ class SpaceTimePosterior(LatentPosterior):
         return (*dict.fromkeys(said), self._left_open())
 
     @property
-    def centres(self) -> Float[Array, "M D"]:
+    def centres(self) -> Points:
         return jnp.asarray(self.points).at[:, self.time].set(self.slots.times[0])
 
     def telling_parts(self, number: int) -> "SpaceTimePosterior":

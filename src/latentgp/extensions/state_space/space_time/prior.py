@@ -25,7 +25,7 @@ from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.numerics.cholesky import differentiable_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.typing import Array
+from latentgp.typing import Array, Points
 
 
 class StatePrior(NamedTuple):
@@ -99,7 +99,7 @@ class SpaceTimePrior(NamedTuple):
         truncation: of the processes in time.
     """
 
-    points: Float[Array, "M D"]
+    points: Points
     time: int
     truncation: Truncation
 
@@ -114,7 +114,7 @@ class SpaceTimePrior(NamedTuple):
         copies = (1 if term.space is None else len(self.points) for term in terms)
         return Layout(tuple(space.measurement for space in spaces), tuple(copies))
 
-    def of_group(self, group: LatentGroup, places: Float[Array, "M D"], at: Moments) -> StatePrior:
+    def of_group(self, group: LatentGroup, places: Points, at: Moments) -> StatePrior:
         """The priors of a group's kernels."""
         return vmap_latents(lambda kernel: self._of_kernel(kernel, places, at), group.kernels)
 
@@ -146,7 +146,7 @@ class SpaceTimePrior(NamedTuple):
         each = [len(self.terms(part)) for part in parts_of(kernel)]
         return np.repeat(np.arange(len(each)), each)
 
-    def _of_kernel(self, kernel: Kernel, places: Float[Array, "M D"], at: Moments) -> StatePrior:
+    def _of_kernel(self, kernel: Kernel, places: Points, at: Moments) -> StatePrior:
         terms = self.terms(kernel)
         read = [self._read(term, places) for term in terms]
         inputs = jnp.zeros((len(at.times), places.shape[1]), places.dtype)
@@ -163,7 +163,7 @@ class SpaceTimePrior(NamedTuple):
         )
         return jax.tree.map(lambda leaf: leaf.astype(places.dtype), made)
 
-    def _read(self, term: SeparableTerm, places: Float[Array, "M D"]) -> tuple[Array, Array, Array]:
+    def _read(self, term: SeparableTerm, places: Points) -> tuple[Array, Array, Array]:
         """Values of a term: phi at places, the open variance, and the jitter."""
         if term.space is None:
             zero = jnp.zeros(len(places), places.dtype)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.errors import InputError, check_whole
 from latentgp.extensions.state_space.kernels import Truncation, state_space
@@ -31,7 +31,7 @@ from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
 
 
 class SpaceTime(Representation):
@@ -69,7 +69,7 @@ class SpaceTime(Representation):
     """
 
     number: int | None = eqx.field(static=True, default=None)
-    points: Float[Array, "M D"] | None = None
+    points: Points | None = None
     time: int = eqx.field(static=True, default=0)
     rbf_states: int = eqx.field(static=True, default=6, kw_only=True)
     harmonics: int = eqx.field(static=True, default=10, kw_only=True)
@@ -86,7 +86,7 @@ class SpaceTime(Representation):
         check_whole(self, number=1, rbf_states=1, harmonics=1)
 
     def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: Key[Array, ""]
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "SpaceTime":
         for own in distinct_kernels(kernel):
             for term in separable_terms(own, X.shape[1], self.time):

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from latentgp.extensions.state_space.space_time.stacked import segments_for
 from latentgp.modules import stored
-from latentgp.typing import Array, Inputs
+from latentgp.typing import Array, Inputs, Points
 
 _WIDEST = 128
 _A_STEP = 6  # slots that take as long as a step without any
@@ -28,12 +28,12 @@ class Slots(eqx.Module):
     """
 
     times: Float[Array, "T"]
-    places: Float[Array, "M D"]
+    places: Points
     place: Int[Array, "T B"]
     slot: Int[Array, "N"]
 
     @classmethod
-    def of(cls, X: Float[np.ndarray, "N D"], time: int) -> "Slots":
+    def of(cls, X: Inputs, time: int) -> "Slots":
         """Slots of rows in NumPy, with a given column of time."""
         elsewhere = X.copy()
         elsewhere[:, time] = 0.0
@@ -80,7 +80,7 @@ class Slots(eqx.Module):
             ),
         )
 
-    def is_of(self, X: Float[np.ndarray, "N D"], time: int) -> bool:
+    def is_of(self, X: Inputs, time: int) -> bool:
         """Whether it is of these rows. In NumPy."""
         if len(self.slot) != len(X):
             return False

@@ -8,10 +8,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Int, Key
+from jaxtyping import Int
 
 from latentgp.errors import InputError
-from latentgp.typing import Array, Scalar, Vectors
+from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 
 class Preconditioner(eqx.Module):
@@ -71,7 +71,7 @@ class Identity(Preconditioner):
 
 
 def draws(
-    preconditioner: Preconditioner, key: Key[Array, ""], size: int, number: int, dtype: Any = None
+    preconditioner: Preconditioner, key: RandomKey, size: int, number: int, dtype: Any = None
 ) -> Vectors:
     """Draws from N(0, P) of so many rows, one a column.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import jax
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int
 
 from latentgp.extensions.iterative.solvers.operators import Covariance, System
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import LowRank, with_diagonal
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array
+from latentgp.typing import Array, RandomKey
 
 
 class Nystrom(Module):
@@ -40,7 +40,7 @@ def nystrom_factor(covariance: Covariance, rows: Int[Array, "M"]) -> Float[Array
     return across @ jittered_cholesky(across[rows]).factor.inverse.T
 
 
-def random_rows(key: Key[Array, ""], size: int, number: int) -> Int[Array, "M"]:
+def random_rows(key: RandomKey, size: int, number: int) -> Int[Array, "M"]:
     """Different rows out of so many, in random order.
 
     Example:

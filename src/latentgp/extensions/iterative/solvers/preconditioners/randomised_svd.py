@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Key
 
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import LowRank, with_diagonal
 from latentgp.modules import Module
 from latentgp.numerics.eigen import eigenvectors
-from latentgp.typing import Array
+from latentgp.typing import RandomKey
 
 
 class RandomisedSVD(Module):
@@ -25,7 +24,7 @@ class RandomisedSVD(Module):
         powers: products more before the basis is taken, each of which makes it sharper.
     """
 
-    key: Key[Array, ""]
+    key: RandomKey
     number: int
     oversampling: int = 10
     powers: int = 1

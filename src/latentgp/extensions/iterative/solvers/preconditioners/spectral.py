@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from jaxtyping import Key
-
 from latentgp.errors import InputError
 from latentgp.extensions.iterative.solvers.operators import System, TiledCovariance
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import LowRank, with_diagonal
 from latentgp.kernels.features import random_features
 from latentgp.modules import Module
-from latentgp.typing import Array, Inputs
+from latentgp.typing import Inputs, RandomKey
 
 
 class Spectral(Module):
@@ -23,7 +21,7 @@ class Spectral(Module):
         InputError: when called, a covariance without a kernel, or a kernel that has no features.
     """
 
-    key: Key[Array, ""]
+    key: RandomKey
     number: int
 
     def __call__(self, system: System) -> LowRank:
