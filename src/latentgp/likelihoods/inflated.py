@@ -16,6 +16,7 @@ from numpyro.distributions import constraints
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.of_base import OfBase
+from latentgp.modules import forwarded
 from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import Nodes, latents_at, prediction_nodes, training_nodes
 from latentgp.numerics.root_finding import invert_cdf_of_counts
@@ -279,11 +280,8 @@ class ZeroInflated(Inflated):
     def __check_init__(self) -> None:
         _check_counts(self, "; of real numbers Hurdle has zeros")
 
-    def check_targets(self, y: PerRow) -> None:
-        self.base.check_targets(y)
-
-    def check_rows(self, y: PerRow, side: SideInformation) -> None:
-        self.base.check_rows(y, side)
+    check_targets = forwarded("base.check_targets")
+    check_rows = forwarded("base.check_rows")
 
 
 class Hurdle(Inflated):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood
 from latentgp.modules import forwarded
-from latentgp.typing import PerRow
 
 
 class OfBase(Likelihood):
@@ -41,26 +40,12 @@ class OfBase(Likelihood):
     is_continuous = forwarded("base.is_continuous")
     is_positive = forwarded("base.is_positive")
     has_gradient = forwarded("base.has_gradient")
-
-    def check_side_information(self, side: SideInformation) -> None:
-        self.base.check_side_information(side)
-
-    def check_targets(self, y: PerRow) -> None:
-        self.base.check_targets(y)
-
-    def check_rows(self, y: PerRow, side: SideInformation) -> None:
-        self.base.check_rows(y, side)
-
-    def latent_scale(self, spread: float) -> float | tuple[float, ...]:
-        return self.base.latent_scale(spread)
-
-    def latent_centre(
-        self, y: PerRow, weights: PerRow | None, side: SideInformation
-    ) -> float | tuple[float, ...] | None:
-        return self.base.latent_centre(y, weights, side)
-
-    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow | None:
-        return self.base.latent_start(y, side)
+    check_side_information = forwarded("base.check_side_information")
+    check_targets = forwarded("base.check_targets")
+    check_rows = forwarded("base.check_rows")
+    latent_scale = forwarded("base.latent_scale")
+    latent_centre = forwarded("base.latent_centre")
+    latent_start = forwarded("base.latent_start")
 
     def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:
         return dataclasses.replace(self, base=self.base.scaled_to(spread, centre))

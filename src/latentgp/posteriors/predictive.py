@@ -147,27 +147,24 @@ def _believed(components: Components, rows: Any) -> Any:
     return (*components.marginals(X), side)
 
 
-def _over(
-    law: Law, function: Callable[..., Any], mean: Any, spread: Any, *rows: Any
-) -> tuple[Any, Float[Array, "points"]]:
-    """function(likelihood, marginals, *rows) under every one of a few components, K first.
+WeightedValues = tuple[Any, Float[Array, "points"]]  # and logarithms of their weights
 
-    The last of the rows is the side information.
-    """
+
+def _over(law: Law, method: str, mean: Any, spread: Any, side: Any, *first: Any) -> WeightedValues:
+    """likelihood.method(*first, marginals, side) under each of a few components, K first."""
     kind = JointMarginals if spread.ndim == 4 else Marginals
 
-    def of_one(likelihood: Likelihood, marginals: AnyMarginals, *rows: Any) -> Any:
-        *rest, side = rows
+    def of_one(likelihood: Likelihood, marginals: AnyMarginals, side: Any, *first: Any) -> Any:
         likelihood, marginals, side = jointly(likelihood, marginals, side)
-        return function(likelihood, marginals, *rest, side)
+        return getattr(likelihood, method)(*first, marginals, side)
 
     if law.log_weights.shape[0] == 1:
         likelihood = jax.tree.map(lambda a: a[0], law.likelihood) if law.own else law.likelihood
-        found = of_one(likelihood, kind(mean[:, 0], spread[:, 0]), *rows)
+        found = of_one(likelihood, kind(mean[:, 0], spread[:, 0]), side, *first)
         return jax.tree.map(lambda a: a[None], found), law.log_weights
     marginals = kind(mean, jnp.broadcast_to(spread, (*mean.shape, *spread.shape[3:])))
-    axes = (0 if law.own else None, 1, *(None for _ in rows))
-    return jax.vmap(of_one, axes)(law.likelihood, marginals, *rows), law.log_weights
+    axes = (0 if law.own else None, 1, None, *(None for _ in first))
+    return jax.vmap(of_one, axes)(law.likelihood, marginals, side, *first), law.log_weights
 
 
 @lru_cache
@@ -181,15 +178,19 @@ def _points(components: int, latents: int) -> Float[np.ndarray, "K S Q"]:
 
 
 def _at_points(
-    law: Law, function: Callable[..., Any], mean: Any, variance: Any, *rows: Any
-) -> tuple[Any, Float[Array, "points"]]:
-    """function(likelihood, f, *row) at the points of many components and all rows, points first."""
+    law: Law, method: str, mean: Any, variance: Any, side: Any, *first: Any
+) -> WeightedValues:
+    """likelihood.method(*first, f, side) of rows at points of many components, points first."""
     f = _f_points(mean, variance)
     each = f.shape[1]
-    along_rows = jax.vmap(function, (None, 0, *(0 for _ in rows)))
-    along_points = jax.vmap(along_rows, (None, 0, *(None for _ in rows)))
-    axes = (0 if law.own else None, 0, *(None for _ in rows))
-    found = jax.vmap(along_points, axes)(law.likelihood, f, *rows)
+
+    def of_one(likelihood: Likelihood, f: Array, side: Any, *first: Any) -> Any:
+        return getattr(likelihood, method)(*first, f, side)
+
+    along_rows = jax.vmap(of_one, (None, 0, 0, *(0 for _ in first)))
+    along_points = jax.vmap(along_rows, (None, 0, None, *(None for _ in first)))
+    axes = (0 if law.own else None, 0, None, *(None for _ in first))
+    found = jax.vmap(along_points, axes)(law.likelihood, f, side, *first)
     values = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), found)
     return values, jnp.repeat(law.log_weights, each) - jnp.log(each)
 
@@ -225,9 +226,9 @@ def _latent_moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tu
 
 def _moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tuple[Array, Array]:
     if law.by_quadrature or (variance.ndim == 3 and _has_own_moments(law.likelihood)):
-        values, log_weights = _over(law, _predictive_moments, mean, variance, side)
+        values, log_weights = _over(law, "predictive_moments", mean, variance, side)
     else:
-        values, log_weights = _at_points(law, _conditional_moments, mean, variance, side)
+        values, log_weights = _at_points(law, "conditional_moments", mean, variance, side)
     centre = _mean_of(values[0], log_weights)
     return centre, _mean_of(values[1] + (values[0] - centre) ** 2, log_weights)
 
@@ -242,18 +243,13 @@ def _has_own_moments(likelihood: Likelihood) -> bool:
 
 def _log_prob(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> PerRow:
     if law.by_quadrature:
-        values, log_weights = _over(
-            law, lambda lik, f, y, side: lik.predictive_log_prob(y, f, side),
-            mean, variance, y, side,
-        )  # fmt: skip
+        values, log_weights = _over(law, "predictive_log_prob", mean, variance, side, y)
     elif law.likelihood.targets == "class":
         probabilities = _probabilities(law, (), mean, variance, side)
         chosen = jnp.take_along_axis(probabilities, y.astype(int)[:, None], axis=1)
         return jnp.log(chosen[:, 0])
     else:
-        values, log_weights = _at_points(
-            law, lambda lik, f, y, side: lik.log_prob(y, f, side), mean, variance, y, side
-        )
+        values, log_weights = _at_points(law, "log_prob", mean, variance, side, y)
     if len(log_weights) == 1:
         return values[0]
     return logsumexp(values + log_weights[:, None], axis=0)
@@ -261,27 +257,15 @@ def _log_prob(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> 
 
 def _cdf(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float[Array, "N *P"]:
     if law.by_quadrature:
-        found = _over(
-            law, lambda lik, f, y, side: lik.predictive_cdf(y, f, side),
-            mean, variance, y, side,
-        )  # fmt: skip
-    else:
-        found = _at_points(
-            law, lambda lik, f, y, side: lik.cdf(y, f, side), mean, variance, y, side
-        )
-    return _mean_of(*found)
+        return _mean_of(*_over(law, "predictive_cdf", mean, variance, side, y))
+    return _mean_of(*_at_points(law, "cdf", mean, variance, side, y))
 
 
 def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> PerClass:
     if law.by_quadrature:
-        found = _over(
-            law, lambda lik, f, side: lik.predictive_probabilities(f, side),
-            mean, variance, side,
-        )  # fmt: skip
+        found = _over(law, "predictive_probabilities", mean, variance, side)
     else:
-        found = _at_points(
-            law, lambda lik, f, side: lik.class_probabilities(f, side), mean, variance, side
-        )
+        found = _at_points(law, "class_probabilities", mean, variance, side)
     values = _mean_of(*found)
     return values / jnp.sum(values, axis=1, keepdims=True)
 
@@ -291,11 +275,7 @@ def _quantiles(
 ) -> Float[Array, "N *P levels"]:
     """By the likelihood for one component, by bisection for a few, else of draws of y."""
     if law.log_weights.shape[0] == 1:
-        found, _ = _over(
-            law, lambda lik, f, side: lik.predictive_quantiles(levels, f, side),
-            mean, variance, side,
-        )  # fmt: skip
-        return found[0]
+        return _over(law, "predictive_quantiles", mean, variance, side, levels)[0][0]
     if law.likelihood.targets == "class":
         below = jnp.cumsum(_probabilities(law, (), mean, variance, side), axis=1)
         return jnp.sum(below[:, None, :] < levels[:, None], axis=2).astype(below.dtype)
@@ -319,9 +299,7 @@ def _quantiles_of_few(
     law: Law, levels: Float[Array, "levels"], mean: Any, variance: Any, side: Any
 ) -> Float[Array, "N *P levels"]:
     """By halving what is between the components' own quantiles, which hold that of the mixture."""
-    own, _ = _over(
-        law, lambda lik, f, side: lik.predictive_quantiles(levels, f, side), mean, variance, side
-    )
+    own, _ = _over(law, "predictive_quantiles", mean, variance, side, levels)
     counts = law.likelihood.targets == "count"
 
     def of_level(part: tuple[Array, Array, Array]) -> Float[Array, "N *P"]:
@@ -380,14 +358,6 @@ def _samples(
     along_rows = jax.vmap(one, (None, 0, 0, 0, 0))
     along_draws = jax.vmap(along_rows, (0, None, None, None, None), out_axes=1)
     return along_draws(keys, numbers, mean, spread, side)
-
-
-def _predictive_moments(likelihood: Likelihood, f: Marginals, side: Any) -> Any:
-    return likelihood.predictive_moments(f, side)
-
-
-def _conditional_moments(likelihood: Likelihood, f: Any, side: Any) -> Any:
-    return likelihood.conditional_moments(f, side)
 
 
 def _asked(question: Question) -> Callable[..., Any]:

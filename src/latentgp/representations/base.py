@@ -19,6 +19,7 @@ from jaxtyping import Float, Int, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import jittered_lower
@@ -28,7 +29,7 @@ from latentgp.representations.traits import Traits
 from latentgp.representations.variables import Centres
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array, Coefs, Inputs, PerRow, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, PerRow, Points, RandomKey, RowLatents, Scalar
 
 SiteUpdate = Callable[[Rows, AnyMarginals, Any, Float[Array, "B Q"]], tuple[Any, PyTree]]
 
@@ -201,6 +202,20 @@ class LatentPosterior(eqx.Module):
             f"{type(self).__name__} has no paths as functions; use sample_f for joint draws at "
             "given inputs, or Inducing(number=...)."
         )
+
+
+class PosteriorAtRows(LatentPosterior):
+    """Posterior with coefficients at the rows, whose inputs are `X`."""
+
+    X: eqx.AbstractVar[Inputs]
+
+    def telling_parts(self, number: int) -> "PosteriorAtRows":
+        kernel = telling_parts(self.kernel, number)
+        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
+
+    @property
+    def centres(self) -> Points:
+        return self.X
 
 
 class Representation(Module):

@@ -12,7 +12,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,12 +19,11 @@ from jaxtyping import Float
 
 from latentgp.errors import warn_user
 from latentgp.kernels import LatentKernel
-from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky, jittered_lower
 from latentgp.numerics.small_matrices import small_eigh
-from latentgp.representations.base import LatentPosterior
+from latentgp.representations.base import LatentPosterior, PosteriorAtRows
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import (
@@ -122,7 +120,7 @@ class WhiteMoments(NamedTuple):
 
 
 @stored
-class CoupledDensePosterior(CoupledPosterior):
+class CoupledDensePosterior(PosteriorAtRows, CoupledPosterior):
     """Posterior with coefficients at the rows, the latents of a row coupled.
 
     Attributes:
@@ -167,14 +165,6 @@ class CoupledDensePosterior(CoupledPosterior):
         joint = own[:, :, None, :] * identity[:, None, :, None]
         joint = joint - jnp.einsum("jqn,jrm->qnrm", lowered, lowered)
         return joint + jnp.einsum("jqn,jrm->qnrm", raised, raised)
-
-    def telling_parts(self, number: int) -> "CoupledDensePosterior":
-        kernel = telling_parts(self.kernel, number)
-        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
-
-    @property
-    def centres(self) -> Points:
-        return self.X
 
     def white_moments(self) -> WhiteMoments:
         grams = latent_grams(self.kernel, self.X)
@@ -223,33 +213,14 @@ class CoupledDensePosterior(CoupledPosterior):
         return self.weights - down + jnp.einsum("jqn,j->qn", self.raised, more)
 
 
-class _Roots(NamedTuple):
-    """Precisions of the rows by their eigenvectors.
-
-    Attributes:
-        vectors: U, shape (N, Q, Q).
-        root: square roots of the eigenvalues, zero for negative ones, shape (N, Q).
-        lack: the same of the negative ones, their sign left out.
-    """
-
-    vectors: Float[Array, "N Q Q"]
-    root: RowLatents
-    lack: RowLatents
-
-    @classmethod
-    def of(cls, precision: Float[Array, "N Q Q"]) -> "_Roots":
-        values, vectors = small_eigh(precision)
-        root, lack = (jnp.sqrt(jnp.maximum(sign * values, 0.0)) for sign in (1, -1))
-        return cls(vectors, root, lack)
-
-
 def coupled_posterior(
     kernel: LatentKernel, X: Inputs, K: Float[Array, "#Q N N"], sites: CoupledSites, signed: bool
 ) -> CoupledDensePosterior:
     """Prior times sites, where K are the Gram matrices of the rows."""
     linear, precision, _ = sites
     rows, latents = linear.shape
-    vectors, root, lack = _Roots.of(precision)
+    values, vectors = small_eigh(precision)
+    root, lack = (jnp.sqrt(jnp.maximum(sign * values, 0.0)) for sign in (1, -1))
     S = vectors * root[:, None]
     factor = cholesky(jnp.eye(rows * latents, dtype=K.dtype) + _inside(K, S))
     # As of single sites, in the directions of each row's eigenvectors: l = S r + l_0.

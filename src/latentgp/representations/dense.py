@@ -14,13 +14,12 @@ from jaxtyping import Float, Int, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
-from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations import sharded
-from latentgp.representations.base import LatentPosterior, Pullback, Representation, SiteUpdate
+from latentgp.representations.base import PosteriorAtRows, Pullback, Representation, SiteUpdate
 from latentgp.representations.coupled import (
     CoupledDensePosterior,
     coupled_posterior,
@@ -54,7 +53,7 @@ _MOST_ROWS = 30_000
 
 
 @stored
-class DensePosterior(LatentPosterior):
+class DensePosterior(PosteriorAtRows):
     """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
 
     Attributes:
@@ -103,14 +102,6 @@ class DensePosterior(LatentPosterior):
         return vmap_latents(
             covariance, cross, prior, self.root_precision, self.factor.inverse, self.raised
         )
-
-    def telling_parts(self, number: int) -> "DensePosterior":
-        kernel = telling_parts(self.kernel, number)
-        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
-
-    @property
-    def centres(self) -> Points:
-        return self.X
 
     def without_fillers(self) -> "DensePosterior":
         saying = np.any((np.asarray(self.precision) != 0) | (np.asarray(self.weights) != 0), axis=0)

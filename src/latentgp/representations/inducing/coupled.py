@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from latentgp.kernels import LatentKernel
-from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
@@ -25,17 +24,13 @@ from latentgp.representations.base import SiteUpdate
 from latentgp.representations.coupled import CoupledPosterior, WhiteMoments
 from latentgp.representations.inducing.posterior import (
     InducingPosterior,
+    PosteriorByVariables,
     Prior,
     kernel_blocks,
     residuals,
 )
 from latentgp.representations.latent_axis import block_means, vmap_latents
-from latentgp.representations.variables import (
-    Centres,
-    cross_covariance,
-    prior_covariance,
-    wholes_at,
-)
+from latentgp.representations.variables import Centres, cross_covariance, prior_covariance
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import CoupledSites
 from latentgp.sites.gaussian import Rows
@@ -43,7 +38,7 @@ from latentgp.typing import Array, Coefs, Inputs, RandomKey, RowLatents, Scalar
 
 
 @stored
-class CoupledInducingPosterior(CoupledPosterior):
+class CoupledInducingPosterior(PosteriorByVariables, CoupledPosterior):
     """Posterior N(white_mean, (I + A)^-1) of the white inducing variables of all latents.
 
     Attributes:
@@ -67,9 +62,6 @@ class CoupledInducingPosterior(CoupledPosterior):
     jitter: Scalar
     trace_term: Scalar
     signed: bool = eqx.field(static=True, default=False)
-
-    def mean(self, X: Inputs) -> RowLatents:
-        return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
 
     def marginals(self, X: Inputs) -> JointMarginals:
         return self.block_marginals(*kernel_blocks(self.kernel, self.centres, X))
@@ -99,17 +91,6 @@ class CoupledInducingPosterior(CoupledPosterior):
         identity = jnp.eye(latents, dtype=prior.dtype)
         joint = prior[:, :, None, :] * identity[:, None, :, None]
         return joint - jnp.einsum("qmn,qmrk,rkl->qnrl", cross, self.reduction, cross)
-
-    def telling_parts(self, number: int) -> "CoupledInducingPosterior":
-        return eqx.tree_at(
-            lambda p: (p.kernel, p.variables),
-            self,
-            (telling_parts(self.kernel, number), wholes_at(self.variables, number)),
-        )
-
-    @property
-    def centres(self) -> Centres:
-        return self.variables
 
     def white_moments(self) -> WhiteMoments:
         latents, points = self.white_mean.shape

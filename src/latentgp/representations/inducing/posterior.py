@@ -1,6 +1,5 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """The posterior of M inducing variables, from sums over rows or from natural parameters."""
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
@@ -38,8 +37,29 @@ _SAFE_PIVOT = 0.95
 Covariance = Literal["full", "diagonal"]
 
 
+class PosteriorByVariables(LatentPosterior):
+    """Posterior through inducing variables, whose mean at x is k(x, Z) mean_weights."""
+
+    variables: eqx.AbstractVar[Centres]
+    mean_weights: eqx.AbstractVar[Coefs]
+
+    def mean(self, X: Inputs) -> RowLatents:
+        return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
+
+    def telling_parts(self, number: int) -> "PosteriorByVariables":
+        return eqx.tree_at(
+            lambda p: (p.kernel, p.variables),
+            self,
+            (telling_parts(self.kernel, number), wholes_at(self.variables, number)),
+        )
+
+    @property
+    def centres(self) -> Centres:
+        return self.variables
+
+
 @stored
-class InducingPosterior(LatentPosterior):
+class InducingPosterior(PosteriorByVariables):
     """Posterior N(white_mean, S) of white inducing variables v = L^-1 u, K_mm = L L'.
 
     S is (I + A)^-1, A = L^-1 (sum_n w_n k_n k_n') L^-T, or diagonal with the same precisions.
@@ -75,9 +95,6 @@ class InducingPosterior(LatentPosterior):
     def notes(self) -> tuple[str, ...]:
         centres = self.centres
         return centres.notes(self.kernel) if isinstance(centres, InducingVariables) else ()
-
-    def mean(self, X: Inputs) -> RowLatents:
-        return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
 
     def marginals(self, X: Inputs) -> Marginals:
         return self.block_marginals(*kernel_blocks(self.kernel, self.centres, X))
@@ -137,17 +154,6 @@ class InducingPosterior(LatentPosterior):
             return WhiteSites(precision @ mean, precision - identity)
 
         return vmap_latents(sites, self.white_mean, self.white_lower)
-
-    def telling_parts(self, number: int) -> "InducingPosterior":
-        return eqx.tree_at(
-            lambda p: (p.kernel, p.variables),
-            self,
-            (telling_parts(self.kernel, number), wholes_at(self.variables, number)),
-        )
-
-    @property
-    def centres(self) -> Centres:
-        return self.variables
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Centres], Array]) -> Coefs:
         noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)

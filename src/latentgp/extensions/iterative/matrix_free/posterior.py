@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,10 +14,9 @@ from jaxtyping import Bool, Float, Int
 from latentgp.extensions.iterative.matrix_free.solves import MatrixFreeSolves
 from latentgp.extensions.iterative.solvers.solution import Solution
 from latentgp.kernels import Kernel, LatentKernel
-from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
-from latentgp.representations.base import LatentPosterior
+from latentgp.representations.base import PosteriorAtRows
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array, Coefs, Inputs, Points, RandomKey, RowLatents, Scalar
@@ -59,7 +57,7 @@ class Report(NamedTuple):
 
 
 @stored
-class MatrixFreePosterior(LatentPosterior):
+class MatrixFreePosterior(PosteriorAtRows):
     """Posterior with coefficients at the rows, of which no matrix is kept.
 
     Means are products with the Gram matrix, variances take a solve for each new input. A solve that
@@ -122,14 +120,6 @@ class MatrixFreePosterior(LatentPosterior):
 
     def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         return _covariance(self, X)
-
-    def telling_parts(self, number: int) -> "MatrixFreePosterior":
-        kernel = telling_parts(self.kernel, number)
-        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
-
-    @property
-    def centres(self) -> Points:
-        return self.X
 
     def without_fillers(self) -> MatrixFreePosterior:
         saying = np.any((np.asarray(self.root) > 0) | (np.asarray(self.weights) != 0), axis=0)
