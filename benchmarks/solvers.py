@@ -25,10 +25,13 @@ from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gr
 from latentgp.extensions.iterative.solvers.operators import TiledCovariance, noisy_system
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.block_jacobi import BlockJacobi
-from latentgp.extensions.iterative.solvers.preconditioners.fitc import Fitc
 from latentgp.extensions.iterative.solvers.preconditioners.interpolation import Interpolation
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom, random_rows
-from latentgp.extensions.iterative.solvers.preconditioners.pitc import Pitc
+from latentgp.extensions.iterative.solvers.preconditioners.nystrom import (
+    Fitc,
+    Nystrom,
+    Pitc,
+    random_rows,
+)
 from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
 from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
 from latentgp.extensions.iterative.solvers.preconditioners.regularised import Regularised

@@ -600,7 +600,7 @@ class TestLikelihood:
         untold = GPRegressor(likelihood="weibull", random_state=0).fit(X, seen)
         truth = times.mean()
         assert abs(told.predict(X).mean() - truth) < 0.25 * truth < truth - untold.predict(X).mean()
-        with pytest.raises(InputError, match="must be positive, not .* as in 1 row"):
+        with pytest.raises(InputError, match=r"must be positive, not .* as in 1 row"):
             told.fit(X, np.where(np.arange(80) == 3, 0.0, seen))
 
     @pytest.mark.slow

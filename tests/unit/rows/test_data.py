@@ -132,7 +132,7 @@ def test_data_that_do_not_fit_the_model_are_refused(model, data, sentence):
 
 
 def test_a_negative_known_noise_variance_is_refused():
-    with pytest.raises(lgp.InputError, match="noise_variance must be at least 0, not .* in 7 row"):
+    with pytest.raises(lgp.InputError, match=r"noise_variance must be at least 0, not .* in 7 row"):
         lgp.fit(regression(), lgp.Data(X, SMOOTH, noise_variance=-BINARY), key=jax.random.key(0))
 
 

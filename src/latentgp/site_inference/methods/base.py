@@ -3,7 +3,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,8 +24,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.protocols import finished, some_rows, streaming_prior_of
-from latentgp.representations.streaming import going_on
+from latentgp.representations.protocols import Streams, finished, some_rows, streaming_prior_of
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import gather, number_of_shards
@@ -409,3 +408,26 @@ def calibrated(posterior: Posterior, data: Data, sites: Sites) -> Posterior:
         data.y, data.weights, Marginals(mean, variance), data.side_information
     )
     return posterior.with_likelihood(likelihood)
+
+
+def going_on(
+    own: Representation,
+    remembered: DataSummary | None,
+    number: int | None,
+    usual: int,
+    selection: Selection,
+) -> Representation:
+    """A representation with a summary of the rows so far.
+
+    Args:
+        own: of the method: what it has is kept where it is of the summary's kind.
+        remembered: the summary: rows of a series, or inducing variables of one kind; None for none.
+        number: at most so many inducing variables; None keeps the own number.
+        usual: the number where there is none.
+        selection: how points are chosen among rows and earlier points.
+    """
+    streams: Any = own
+    if not (isinstance(own, Streams) and own.continues(remembered)):
+        usual_of_kind = None if remembered is None else remembered.usual_representation
+        streams = usual_of_kind or Inducing(number=usual)
+    return streams.extended(number, selection, remembered)

@@ -10,11 +10,10 @@ from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.needs import Needs
-from latentgp.representations.streaming import going_on
 from latentgp.representations.summary import DataSummary, RowsAsSums
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
-from latentgp.site_inference.methods.base import SiteMethod
+from latentgp.site_inference.methods.base import SiteMethod, going_on
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import SiteInference
 

@@ -16,13 +16,16 @@ from latentgp.extensions.iterative.solvers.operators import (
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, draws
 from latentgp.extensions.iterative.solvers.preconditioners.block_jacobi import BlockJacobi
 from latentgp.extensions.iterative.solvers.preconditioners.complete import Complete
-from latentgp.extensions.iterative.solvers.preconditioners.fitc import Fitc
 from latentgp.extensions.iterative.solvers.preconditioners.interpolation import (
     Interpolation,
     interpolated,
 )
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom, random_rows
-from latentgp.extensions.iterative.solvers.preconditioners.pitc import Pitc
+from latentgp.extensions.iterative.solvers.preconditioners.nystrom import (
+    Fitc,
+    Nystrom,
+    Pitc,
+    random_rows,
+)
 from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
 from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
 from latentgp.extensions.iterative.solvers.preconditioners.regularised import Regularised

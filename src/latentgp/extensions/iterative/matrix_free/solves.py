@@ -34,8 +34,7 @@ from latentgp.extensions.iterative.solvers.operators import (
 )
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.extensions.iterative.solvers.preconditioners.complete import Complete
-from latentgp.extensions.iterative.solvers.preconditioners.fitc import Fitc
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom
+from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Fitc, Nystrom
 from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
 from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
 from latentgp.extensions.iterative.solvers.refinement import in_single_precision
