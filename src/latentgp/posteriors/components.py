@@ -441,6 +441,16 @@ class DrawnComponents(Components):
         log_weights = np.full(self.size, -np.log(self.size))
         return Law(self.models.likelihood, log_weights, self.own, by_quadrature=False)
 
+    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
+        key_pick, key_f = jax.random.split(key)
+        picked = self.pick(key_pick, number)
+        chosen = self.of_draws(picked, taken(self.models, picked) if self.own else self.models)
+        return np.asarray(_joint(chosen, X, jax.random.split(key_f, number))), picked
+
+    @abstractmethod
+    def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+        """A joint draw of f at X given each of the draws."""
+
     def thinned(self, number: int) -> "DrawnComponents":
         """So many of the draws, evenly spaced."""
         kept = np.linspace(0, self.size - 1, number).astype(int)
@@ -513,18 +523,25 @@ class Draws(DrawnComponents):
         means, variances = over_draws(one, (self.models, self.inverse, self.white))
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
-    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
-        key_pick, key_f = jax.random.split(key)
-        picked = self.pick(key_pick, number)
-        keys = jax.random.split(key_f, number)
-        models = taken(self.models, picked) if self.own else self.models
-        inverse = self.inverse
-        if inverse is not None and self.own:
-            inverse = inverse[picked]
-        draws = _joint_of_draws(
-            self.own, models, inverse, self.centres, self.white[picked], X, keys
-        )
-        return np.asarray(draws), picked
+    def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+        shared = None if self.inverse is None or self.own else self.inverse[0]
+
+        def one(draw: tuple[Any, Any, Array, Any]) -> RowLatents:
+            own_model, own_inverse, white, key = draw
+            model = own_model if self.own else self.models
+            half = _half(model, own_inverse if self.own else shared, self.centres, X)
+            mean = vmap_latents(lambda half, v: v @ half, half, white).T + model.mean(X)
+
+            def factor(prior: Array, half: Array) -> Array:
+                scale = jnp.mean(jnp.diagonal(prior))
+                return jittered_lower(prior - half.T @ half, scale)
+
+            root = vmap_latents(factor, prior_covariance(model.kernel, self.centres, X), half)
+            noise = jax.random.normal(key, mean.T.shape, mean.dtype)
+            return mean + vmap_latents(lambda root, noise: root @ noise, root, noise).T
+
+        own_parts = (self.models, self.inverse) if self.own else (None, None)
+        return over_draws(one, (*own_parts, self.white, keys))
 
     def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "Draws":
         inverse = self.inverse
@@ -606,32 +623,6 @@ def _joint_of_gaussian(
     return model.mean(X) + latent.draws(key, X, number)
 
 
-@partial(jax.jit, static_argnums=0)
-def _joint_of_draws(
-    own: bool,
-    models: LatentGP,
-    inverses: Float[Array, "#S #Q M M"] | None,
-    centres: Centres,
-    white: Float[Array, "S Q M"],
-    X: Inputs,
-    keys: Key[Array, "S"],
-) -> Float[Array, "S N Q"]:
-    """One joint draw at X for each draw of the coefficients."""
-    shared = None if inverses is None or own else inverses[0]
-
-    def one(draw: tuple[Any, Any, Array, Any]) -> RowLatents:
-        own_model, own_inverse, white, key = draw
-        model = own_model if own else models
-        half = _half(model, own_inverse if own else shared, centres, X)
-        mean = vmap_latents(lambda half, v: v @ half, half, white).T + model.mean(X)
-
-        def factor(prior: Array, half: Array) -> Array:
-            scale = jnp.mean(jnp.diagonal(prior))
-            return jittered_lower(prior - half.T @ half, scale)
-
-        root = vmap_latents(factor, prior_covariance(model.kernel, centres, X), half)
-        noise = jax.random.normal(key, mean.T.shape, mean.dtype)
-        return mean + vmap_latents(lambda root, noise: root @ noise, root, noise).T
-
-    own_parts = (models, inverses) if own else (None, None)
-    return over_draws(one, (*own_parts, white, keys))
+@jax.jit
+def _joint(draws: Any, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
+    return draws.drawn(X, keys)

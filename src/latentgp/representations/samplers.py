@@ -85,11 +85,11 @@ class SiteSampler(eqx.Module):
             rows: whose covariances are wanted too, where coefficients are rows.
         """
 
-    @abstractmethod
     def at_rows(
         self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
     ) -> Float[Array, "N functions"]:
-        """A draw of the block's g at the rows, given its coefficients."""
+        """A draw of the block's g at the rows given its coefficients: by default these."""
+        return coefficients.T
 
     @abstractmethod
     def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
@@ -152,11 +152,6 @@ class DenseSampler(SiteSampler):
         gram, lower = _of_block(self.gram, block), _of_block(self.lower, block)
         noise = jnp.moveaxis(noise, 0, 1)
         return vmap_latents(draw, gram, lower, linear, precision, noise, start)
-
-    def at_rows(
-        self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
-    ) -> Float[Array, "N functions"]:
-        return coefficients.T
 
     def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
         def solve(lower, g):

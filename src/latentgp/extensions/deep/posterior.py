@@ -18,7 +18,7 @@ from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.modules import stored
-from latentgp.posteriors.components import DrawnComponents, JointDraws, Spread, over_draws, taken
+from latentgp.posteriors.components import DrawnComponents, Spread, over_draws, taken
 from latentgp.representations.base import LatentPosterior
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, RandomKey, RowLatents
@@ -65,14 +65,7 @@ class LayeredComponents(DrawnComponents):
         means = self._of_draws(X, lambda last, _: last.means())
         return jnp.moveaxis(means, 0, 1) + self._prior_means(X)
 
-    def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
-        key_pick, key_f = jax.random.split(key)
-        picked = self.pick(key_pick, number)
-        drawn = self.of_draws(picked, taken(self.models, picked) if self.own else self.models)
-        return np.asarray(_joint(drawn, X, jax.random.split(key_f, number))), picked
-
-    def functions(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
-        """A joint draw of f at X given each of the draws."""
+    def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         drawn = self._of_draws(X, lambda last, key: last.draw(key), keys)
         return drawn + jnp.moveaxis(self._prior_means(X), 1, 0)
 
@@ -197,8 +190,3 @@ class ProcessAt(NamedTuple):
     def draw(self, key: RandomKey) -> RowLatents:
         """A joint draw."""
         return self.posterior.draws(key, self.seen, 1)[0]
-
-
-@jax.jit
-def _joint(drawn: LayeredComponents, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
-    return drawn.functions(X, keys)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Key
 
 from latentgp.extensions.neighbours.conditionals import Block
 from latentgp.extensions.neighbours.near import NearRows, latents_given, weighted_rows
@@ -65,9 +63,6 @@ class NearDraws(DrawsAtRows):
 
         means, variances = over_draws(one, (self.models, self.g))
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
-
-    def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "NearDraws":
-        return dataclasses.replace(self, models=models, g=self.g[kept])
 
     def _given(
         self, kernel: LatentKernel, near: Block, X: Inputs

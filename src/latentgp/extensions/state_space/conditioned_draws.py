@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Key
 
 from latentgp.models import LatentGP
 from latentgp.modules import stored
@@ -50,9 +48,6 @@ class ConditionedDraws(DrawsAtRows):
 
         means, variances = over_draws(one, self._each)
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
-
-    def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "ConditionedDraws":
-        return dataclasses.replace(self, models=models, g=self.g[kept])
 
     def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         """A joint draw at X for each of the draws."""

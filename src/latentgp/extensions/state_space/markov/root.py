@@ -134,11 +134,6 @@ class MarkovSampler(SiteSampler):
         groups = self.whitening.groups
         return [tuple(range(latents))] if groups is None else list(groups)
 
-    def at_rows(
-        self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
-    ) -> Float[Array, "N functions"]:
-        return coefficients.T
-
     def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
         flat = coefficients.reshape(coefficients.shape[0], -1, coefficients.shape[-1])
         found = jax.lax.map(lambda g: self.whitening.white_of(g.T), jnp.moveaxis(flat, 1, 0))
