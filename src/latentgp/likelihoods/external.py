@@ -16,7 +16,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import (
@@ -310,10 +310,7 @@ class ExternalLikelihood(Likelihood):
                 "ExternalLikelihood needs a function of (y, f) and at least one latent, got "
                 f"{self.function!r} and {self.latents}."
             )
-        if self.timeout is not None and self.timeout <= 0:
-            raise InputError(
-                f"ExternalLikelihood.timeout must be positive seconds, got {self.timeout}."
-            )
+        check_ranges(self, timeout="above 0")
         check_choices(self, kind=get_args(Targets))
 
     @property

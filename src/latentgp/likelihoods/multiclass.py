@@ -15,7 +15,7 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 from scipy.special import ndtri
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_ranges
 from latentgp.likelihoods.base import (
     JointMarginals,
     Likelihood,
@@ -312,8 +312,7 @@ class RobustMax(LargestLatent):
     epsilon: float = eqx.field(static=True, default=1e-3)
 
     def __check_init__(self) -> None:
-        if not 0 < self.epsilon < 1:
-            raise InputError(f"RobustMax.epsilon must be in (0, 1), got {self.epsilon}.")
+        check_ranges(self, epsilon="(0, 1)")
 
     def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         largest = jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
+from latentgp.errors import check_ranges
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.noise_shapes import (
     ExponentialOfRoot,
@@ -156,11 +156,7 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
     level: float = eqx.field(static=True, default=0.5)
 
     def __check_init__(self) -> None:
-        if not 0 < self.level < 1:
-            raise InputError(
-                f"AsymmetricLaplace.level must be between 0 and 1, got {self.level}; give the "
-                "level of the quantile, such as 0.9."
-            )
+        check_ranges(self, level="(0, 1)")
 
     def form(self, y: Scalar, side: SideInformation) -> Form:
         # The check loss of u is |u| / 2 + (q - 1/2) u.

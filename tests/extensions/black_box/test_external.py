@@ -215,7 +215,7 @@ def test_derivatives_of_expectations_are_those_of_the_likelihood_in_jax():
     ("make", "message"),
     [
         (lambda: lgp.ExternalLikelihood(logistic, 0), "at least one latent"),
-        (lambda: lgp.ExternalLikelihood(logistic, timeout=-1.0), "positive seconds"),
+        (lambda: lgp.ExternalLikelihood(logistic, timeout=-1.0), "timeout must be above 0"),
         (lambda: lgp.ExternalProgram("ls -l"), "a list of words"),
         (lambda: lgp.ExternalProgram([]), "a list of words"),
     ],

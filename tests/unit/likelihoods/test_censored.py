@@ -176,5 +176,5 @@ def test_a_quantile_has_its_share_of_the_targets_below(method):
 
 
 def test_a_level_that_is_none():
-    with pytest.raises(lgp.InputError, match="level must be between 0 and 1, got 90"):
+    with pytest.raises(lgp.InputError, match=r"level must be in \(0, 1\), got 90"):
         lgp.AsymmetricLaplace(level=90)
