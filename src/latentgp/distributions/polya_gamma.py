@@ -180,21 +180,13 @@ def _accepted_or_negative(z: Array, root: Array, u: Array, b: Array, c: Array) -
 
 
 class _Gammas(NamedTuple):
-    """2 pi^2 w = sum_k g_k / ((k - 1/2)^2 + a^2), g_k ~ Ga(b, 1), a = c / (2 pi), k >= 1.
+    """2 pi^2 w = sum_k g_k / ((k - 1/2)^2 + a^2), g_k ~ Ga(b, 1), a = c / (2 pi), k >= 1."""
 
-    Attributes:
-        b: the shape.
-        square: a^2.
-        rest_shape: the terms after the tenth are rest_shift + rest_scale Ga(rest_shape, 1).
-        rest_scale: see rest_shape.
-        rest_shift: see rest_shape.
-    """
-
-    b: Array
-    square: Array
-    rest_shape: Array
-    rest_scale: Array
-    rest_shift: Array
+    b: Array  # the shape
+    square: Array  # a^2
+    rest_shape: Array  # the terms after the tenth are rest_shift + rest_scale Ga(rest_shape, 1)
+    rest_scale: Array  # see rest_shape
+    rest_shift: Array  # see rest_shape
 
 
 def _gammas(b: PerRow, c: PerRow) -> _Gammas:

@@ -92,22 +92,15 @@ class TiltedScaleMixture(Law):
 
 
 class _ShiftedLaw(NamedTuple):
-    """The law of w - start.
+    """The law of w - start."""
 
-    Attributes:
-        log_phi: see `TiltedScaleMixture`.
-        tilt: r.
-        start: a number below which w lies with probability e^-32 at most; zero unless the law is
-            narrow. Inversion takes more terms the narrower a law is compared to its mean.
-        mean: of w - start; infinite or NaN where it is not known.
-        variance: the same.
-    """
-
-    log_phi: Callable[[Array], Array]
-    tilt: Array
+    log_phi: Callable[[Array], Array]  # see `TiltedScaleMixture`
+    tilt: Array  # r
+    # a number below which w lies with probability e^-32 at most; zero unless the law is narrow.
+    # Inversion takes more terms the narrower a law is compared to its mean.
     start: Array
-    mean: Array
-    variance: Array
+    mean: Array  # of w - start; infinite or NaN where it is not known
+    variance: Array  # the same
 
     def invert(self, x: Float[Array, "*S"]) -> LawAtPoints:
         """Distribution function and density of w - start at x > 0."""
@@ -131,23 +124,14 @@ def _shifted(log_phi: Callable[[Array], Array], tilt: Float[Array, "*S"]) -> _Sh
 
 
 class _Search(NamedTuple):
-    """State of the search for one quantile, in log(w - start).
+    """State of the search for one quantile, in log(w - start)."""
 
-    Attributes:
-        place: the next logarithm to look at.
-        lower: the largest known to be too small.
-        upper: the smallest known to be too large.
-        stride: the next step, while there is no bound on one side.
-        residual: the last |F - u|.
-        steps: evaluations so far.
-    """
-
-    place: Array
-    lower: Array
-    upper: Array
-    stride: Array
-    residual: Array
-    steps: Array
+    place: Array  # the next logarithm to look at
+    lower: Array  # the largest known to be too small
+    upper: Array  # the smallest known to be too large
+    stride: Array  # the next step, while there is no bound on one side
+    residual: Array  # the last |F - u|
+    steps: Array  # evaluations so far
 
 
 @eqx.filter_jit

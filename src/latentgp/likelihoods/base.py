@@ -60,15 +60,10 @@ class Marginals(NamedTuple):
 
 
 class JointMarginals(NamedTuple):
-    """Gaussian laws of the latent functions at rows, those of a row together.
-
-    Attributes:
-        mean: shape (N, Q).
-        covariance: of the latents of each row, shape (N, Q, Q).
-    """
+    """Gaussian laws of the latent functions at rows, those of a row together."""
 
     mean: RowLatents
-    covariance: Float[Array, "N Q Q"]
+    covariance: Float[Array, "N Q Q"]  # of the latents of each row
 
     @classmethod
     def known(cls, f: RowLatents) -> "JointMarginals":

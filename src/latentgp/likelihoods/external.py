@@ -44,19 +44,12 @@ _SEEDS = 1 << 24  # whole numbers that single precision has
 
 
 class Failure(NamedTuple):
-    """A value of log p that could not be had.
+    """A value of log p that could not be had."""
 
-    Attributes:
-        y: the target.
-        f: the latents.
-        side: the row's side information.
-        why: in words.
-    """
-
-    y: np.ndarray
-    f: np.ndarray
-    side: dict[str, float]
-    why: str
+    y: np.ndarray  # the target
+    f: np.ndarray  # the latents
+    side: dict[str, float]  # the row's side information
+    why: str  # in words
 
 
 class Calls:

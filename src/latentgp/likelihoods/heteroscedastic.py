@@ -30,19 +30,12 @@ _USUAL_SHARE = 0.3  # of the spread of y: where a search for the noise starts
 
 
 class NoiseNodes(NamedTuple):
-    """f_2 at nodes, and the law of f_1 given it.
+    """f_2 at nodes, and the law of f_1 given it."""
 
-    Attributes:
-        f: at the nodes.
-        weights: of the nodes.
-        mean: of f_1 there.
-        variance: of f_1, the same at all.
-    """
-
-    f: Float[Array, "N S"]
-    weights: Float[Array, "S"]
-    mean: Float[Array, "N S"]
-    variance: Float[Array, "N 1"]
+    f: Float[Array, "N S"]  # at the nodes
+    weights: Float[Array, "S"]  # of the nodes
+    mean: Float[Array, "N S"]  # of f_1 there
+    variance: Float[Array, "N 1"]  # of f_1, the same at all
 
     @classmethod
     def of(cls, marginals: AnyMarginals, nodes: Nodes | None = None) -> "NoiseNodes":

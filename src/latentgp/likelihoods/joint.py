@@ -32,12 +32,9 @@ class WhitenedLikelihood(Likelihood):
 
     What a row's m and R are comes as side information. So every default by quadrature serves
     correlated latents too.
-
-    Attributes:
-        own: the likelihood of f.
     """
 
-    own: Likelihood
+    own: Likelihood  # the likelihood of f
 
     latent_size = forwarded("own.latent_size")
     output_shape = forwarded("own.output_shape")

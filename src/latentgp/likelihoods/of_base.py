@@ -14,14 +14,11 @@ class OfBase(Likelihood):
 
     What follows from the base is a default, for overriding.
 
-    Args:
-        base: a likelihood of one real number or count.
-
     Raises:
         InputError: a base that is something else.
     """
 
-    base: Likelihood
+    base: Likelihood  # a likelihood of one real number or count
 
     def __check_init__(self) -> None:
         base = self.base

@@ -114,17 +114,11 @@ def _table(
 
 
 class LinearPart(NamedTuple):
-    """A part of a sum of kernels whose functions are linear in some columns.
+    """A part of a sum of kernels whose functions are linear in some columns."""
 
-    Attributes:
-        number: of the part.
-        columns: in front of which coefficients are.
-        centre: row at which the part is zero, shape (D,).
-    """
-
-    number: int
-    columns: tuple[int, ...]
-    centre: Float[np.ndarray, "D"]
+    number: int  # of the part
+    columns: tuple[int, ...]  # in front of which coefficients are
+    centre: Float[np.ndarray, "D"]  # row at which the part is zero
 
 
 def linear_parts(kernel: LatentKernel, inputs: int) -> list[LinearPart]:

@@ -63,19 +63,12 @@ JointDraws: TypeAlias = tuple[Float[np.ndarray, "S N Q"], np.ndarray]
 
 
 class Law(eqx.Module):
-    """Predictive distribution of a target given marginals under each component.
+    """Predictive distribution of a target given marginals under each component."""
 
-    Attributes:
-        likelihood: shared, or with a leading axis of components in every leaf.
-        log_weights: of the components, shape (K,); their exponentials sum to one.
-        own: whether each component has a likelihood of its own.
-        by_quadrature: whether expectations are found under each component; else at a few points
-            of each.
-    """
-
-    likelihood: Likelihood
-    log_weights: Float[Array, "K"]
-    own: bool = eqx.field(static=True)
+    likelihood: Likelihood  # shared, or with a leading axis of components in every leaf
+    log_weights: Float[Array, "K"]  # of the components; their exponentials sum to one
+    own: bool = eqx.field(static=True)  # whether each component has a likelihood of its own
+    # whether expectations are found under each component; else at a few points of each
     by_quadrature: bool = eqx.field(static=True)
 
 
@@ -157,15 +150,10 @@ class Components(eqx.Module):
 
 @stored
 class OneGaussian(Components):
-    """The posterior that Gaussian sites imply.
+    """The posterior that Gaussian sites imply."""
 
-    Attributes:
-        own_model: the model.
-        latent: the Gaussian posterior of g = f - prior mean.
-    """
-
-    own_model: LatentGP
-    latent: LatentPosterior
+    own_model: LatentGP  # the model
+    latent: LatentPosterior  # the Gaussian posterior of g = f - prior mean
 
     @property
     def size(self) -> int:
@@ -320,16 +308,11 @@ class Gaussians(Components):
     """Weighted Gaussian posteriors of one kind, stacked: each has hyper-parameters of its own.
 
     Unlike a `Mixture` of as many it is one program, whatever their number.
-
-    Attributes:
-        models: the model of every component, its leaves with K first.
-        latents: the Gaussian posteriors of g = f - prior mean, stacked too.
-        log_weights: their exponentials sum to one, shape (K,).
     """
 
-    models: LatentGP
-    latents: LatentPosterior
-    log_weights: Float[Array, "K"]
+    models: LatentGP  # the model of every component, its leaves with K first
+    latents: LatentPosterior  # the Gaussian posteriors of g = f - prior mean, stacked too
+    log_weights: Float[Array, "K"]  # their exponentials sum to one
 
     @classmethod
     def of(
@@ -420,17 +403,13 @@ class DrawnComponents(Components):
     """Draws of equal weight: nothing is fitted to them.
 
     Given a draw the latent functions elsewhere are Gaussian: its conditional at other inputs.
-
-    Attributes:
-        mean_model: with the mean of the drawn hyper-parameters on their unconstrained scale.
-        models: the model of every draw, its leaves with S first, or 1 where all share them; or one
-            model for all draws.
-        own: whether every draw has a model of its own.
     """
 
-    mean_model: LatentGP
+    mean_model: LatentGP  # with the mean of the drawn hyper-parameters on their unconstrained scale
+    # the model of every draw, its leaves with S first, or 1 where all share them; or one model for
+    # all draws
     models: LatentGP
-    own: bool = eqx.field(static=True)
+    own: bool = eqx.field(static=True)  # whether every draw has a model of its own
 
     @property
     def model(self) -> LatentGP:

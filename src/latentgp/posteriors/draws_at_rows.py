@@ -19,13 +19,9 @@ _TOGETHER = 16  # draws whose sweeps run side by side
 
 
 class DrawsAtRows(DrawnComponents):
-    """Draws of g at the rows, in O(S N) memory.
+    """Draws of g at the rows, in O(S N) memory."""
 
-    Attributes:
-        g: f at the rows less the prior mean, shape (S, N, Q).
-    """
-
-    g: eqx.AbstractVar[Float[Array, "S N Q"]]
+    g: eqx.AbstractVar[Float[Array, "S N Q"]]  # f at the rows less the prior mean
 
     @property
     def size(self) -> int:

@@ -14,21 +14,14 @@ from latentgp.typing import RandomKey
 
 @runtime_checkable
 class HoldsDraws(Protocol):
-    """Draws of hyper-parameters and of the latents at some rows, chain by chain.
+    """Draws of hyper-parameters and of the latents at some rows, chain by chain."""
 
-    Attributes:
-        hyperparameters: draws by path, shape (C, S, ...); empty if they were fixed.
-        f: draws of the latent functions at the rows in `watched`, shape (C, S, W, Q).
-        watched: places of these rows among those that were given, shape (W,).
-        rows: the data of these rows.
-        summary: the worst R-hat and effective sample sizes.
-    """
-
+    # draws by path, shape (C, S, ...); empty if they were fixed
     hyperparameters: dict[str, Float[np.ndarray, "C S *shape"]]
-    f: Float[np.ndarray, "C S W Q"]
-    watched: Int[np.ndarray, "W"]
-    rows: Data
-    summary: Any
+    f: Float[np.ndarray, "C S W Q"]  # draws of the latent functions at the rows in `watched`
+    watched: Int[np.ndarray, "W"]  # places of these rows among those that were given
+    rows: Data  # the data of these rows
+    summary: Any  # the worst R-hat and effective sample sizes
     model: Any
 
     def sample_watched(self, *, key: RandomKey) -> Shaped[np.ndarray, "C S W *P"]:

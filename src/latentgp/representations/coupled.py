@@ -100,49 +100,31 @@ class CoupledPosterior(LatentPosterior):
 
 
 class WhiteMoments(NamedTuple):
-    """A posterior of white coefficients of all latents, as far as independent ones need it.
+    """A posterior of white coefficients of all latents, as far as independent ones need it."""
 
-    Attributes:
-        factor: of the prior covariance of the coefficients, shapes (#Q, M, M).
-        mean: shape (Q, M).
-        precision: of each latent given the others, less that of the prior, shape (Q, M, M).
-        half_log_determinant: of the joint precision, halved.
-        deviations: posterior standard deviations of the coefficients, shape (Q, M).
-        signed: whether rows can have negative precisions.
-    """
-
-    factor: Factor
+    factor: Factor  # of the prior covariance of the coefficients, shapes (#Q, M, M)
     mean: Coefs
-    precision: Float[Array, "Q M M"]
-    half_log_determinant: Scalar
-    deviations: Coefs
-    signed: bool
+    precision: Float[Array, "Q M M"]  # of each latent given the others, less that of the prior
+    half_log_determinant: Scalar  # of the joint precision, halved
+    deviations: Coefs  # posterior standard deviations of the coefficients
+    signed: bool  # whether rows can have negative precisions
 
 
 @stored
 class CoupledDensePosterior(PosteriorAtRows, CoupledPosterior):
-    """Posterior with coefficients at the rows, the latents of a row coupled.
-
-    Attributes:
-        X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
-        weights: K^-1 times the posterior mean, shape (Q, N).
-        inverse: L^-1 for the factor L of B, shape (N Q, N Q).
-        lowered: L^-1 S', such that rows take |L^-1 S' k(X, x)|^2 from the covariance at x, shape
-            (N Q, Q, N).
-        raised: the same of rows of negative precision, which add to it; shape (N Q, Q, N), or
-            (0, Q, N) where there can be none.
-        precision: of the sites, for each latent given the others of its row, shape (Q, N).
-        half_log_determinant: half that of I + K W.
-    """
+    """Posterior with coefficients at the rows, the latents of a row coupled."""
 
     kernel: LatentKernel
-    X: Inputs
-    weights: Float[Array, "Q N"]
-    inverse: Float[Array, "R R"]
+    X: Inputs  # inputs of the rows; the last ones may be copies of weight zero
+    weights: Float[Array, "Q N"]  # K^-1 times the posterior mean
+    inverse: Float[Array, "R R"]  # L^-1 for the factor L of B, shape (N Q, N Q)
+    # L^-1 S', such that rows take |L^-1 S' k(X, x)|^2 from the covariance at x, shape (N Q, Q, N)
     lowered: Float[Array, "R Q N"]
+    # the same of rows of negative precision, which add to it; shape (N Q, Q, N), or (0, Q, N) where
+    # there can be none
     raised: Float[Array, "raised Q N"]
-    precision: Float[Array, "Q N"]
-    half_log_determinant: Scalar
+    precision: Float[Array, "Q N"]  # of the sites, for each latent given the others of its row
+    half_log_determinant: Scalar  # half that of I + K W
     log_evidence: Scalar
     kl: Scalar
     jitter: Scalar

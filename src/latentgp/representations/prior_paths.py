@@ -27,17 +27,14 @@ _FEATURE_SETS = 16
 
 
 class PriorPaths(eqx.Module):
-    """S draws of Q latent functions, phi(x)'w with w ~ N(0, I), that share their features.
+    """S draws of Q latent functions, phi(x)'w with w ~ N(0, I), that share their features."""
 
-    Attributes:
-        features: for each group of latent functions, with a leading axis of size 1 (shared) or
-            of the size of the group.
-        weights: for each group, one row a latent function, S columns.
-        latents: which latent functions each group has.
-    """
-
+    # for each group of latent functions, with a leading axis of size 1 (shared) or of the size of
+    # the group
     features: tuple[Features, ...]
+    # for each group, one row a latent function, S columns
     weights: tuple[Float[Array, "_ _ S"], ...]
+    # which latent functions each group has
     latents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def __call__(self, X: Inputs) -> Float[Array, "S N Q"]:
@@ -92,16 +89,12 @@ def _draw(
 
 
 class PosteriorPaths(eqx.Module):
-    """Draws of the zero-mean part of the posterior as functions (Wilson et al. 2020, eq. 13).
+    """Draws of the zero-mean part of the posterior as functions (Wilson et al. 2020, eq. 13)."""
 
-    Attributes:
-        prior: sets of draws, sets first in every leaf; those of one set share their features;
-            None where the centres span the prior.
-        updates: weights of the kernel functions at the centres, shape (sets, S, Q, M).
-    """
-
+    # sets of draws, sets first in every leaf; those of one set share their features; None where the
+    # centres span the prior
     prior: PriorPaths | None
-    updates: Float[Array, "sets S Q M"]
+    updates: Float[Array, "sets S Q M"]  # weights of the kernel functions at the centres
 
     def __call__(
         self, kernel: LatentKernel, centres: Centres, X: Inputs

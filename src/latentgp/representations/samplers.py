@@ -33,14 +33,10 @@ _MOST_NUMBERS = 1 << 28  # of an N x M array that is kept
 
 
 class Covariances(NamedTuple):
-    """Posterior covariances of some rows' g, exact to rounding however precise their sites are.
+    """Posterior covariances of some rows' g, exact to rounding however precise their sites are."""
 
-    Attributes:
-        with_all: C = cov(g, g_S), shape (functions, M, chosen).
-        shrinkage: I - W^1/2 C_S W^1/2 for the rows' precisions W, (functions, chosen, chosen).
-    """
-
-    with_all: Float[Array, "functions M chosen"]
+    with_all: Float[Array, "functions M chosen"]  # C = cov(g, g_S)
+    # I - W^1/2 C_S W^1/2 for the rows' precisions W, (functions, chosen, chosen)
     shrinkage: Float[Array, "functions chosen chosen"]
 
 
@@ -52,14 +48,11 @@ class CoefficientDraw(NamedTuple):
 
 
 class SiteSampler(eqx.Module):
-    """Draws from prior times sites, for one kernel and the rows' inputs.
+    """Draws from prior times sites, for one kernel and the rows' inputs."""
 
-    Attributes:
-        centres: what the coefficients belong to, such as points of shape (M, D).
-        jitter: the largest that was added to the prior's diagonal there, absolute.
-    """
-
+    # what the coefficients belong to, such as points of shape (M, D)
     centres: eqx.AbstractVar[Centres]
+    # the largest that was added to the prior's diagonal there, absolute
     jitter: eqx.AbstractVar[Scalar]
 
     @abstractmethod

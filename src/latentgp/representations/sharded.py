@@ -48,19 +48,12 @@ class ShardedPosterior(NamedTuple):
 
 
 class _Tiles(NamedTuple):
-    """The Gram matrix of one kernel, as a device makes it.
+    """The Gram matrix of one kernel, as a device makes it."""
 
-    Attributes:
-        kernel: the covariance function.
-        layout: of the rows.
-        own: the device's inputs, filled up.
-        every: all inputs in elimination order.
-    """
-
-    kernel: Kernel
-    layout: Layout
-    own: Float[Array, "own D"]
-    every: Float[Array, "all D"]
+    kernel: Kernel  # the covariance function
+    layout: Layout  # of the rows
+    own: Float[Array, "own D"]  # the device's inputs, filled up
+    every: Float[Array, "all D"]  # all inputs in elimination order
 
     def columns(self, j: Any, first: int, last: int) -> Float[Array, "own B"]:
         """Covariances of the device's blocks first to last (exclusive) with block j."""

@@ -16,17 +16,11 @@ from latentgp.typing import Scalar
 
 
 class DataSummary(Module):
-    """The likelihood's part of a posterior, without the prior.
+    """The likelihood's part of a posterior, without the prior."""
 
-    Attributes:
-        centres: what it is about, such as points of shape (earlier, D).
-        constant: in nats, such that the evidence includes the earlier rows.
-        signed: whether precisions of rows could be negative.
-    """
-
-    centres: eqx.AbstractVar[Centres]
-    constant: eqx.AbstractVar[Scalar]
-    signed: eqx.AbstractVar[bool]
+    centres: eqx.AbstractVar[Centres]  # what it is about, such as points of shape (earlier, D)
+    constant: eqx.AbstractVar[Scalar]  # in nats, such that the evidence includes the earlier rows
+    signed: eqx.AbstractVar[bool]  # whether precisions of rows could be negative
 
     @property
     def usual_representation(self) -> Any:
@@ -48,17 +42,11 @@ class DataSummary(Module):
 
 
 class RowsAsSums(Module):
-    """Sums over rows that `fit` takes in place of them.
+    """Sums over rows that `fit` takes in place of them."""
 
-    Attributes:
-        features: the kind of inducing variables that they are of.
-        variables: these.
-        sample: some of the rows, with the weight of all.
-    """
-
-    features: eqx.AbstractVar[Any]
-    variables: eqx.AbstractVar[Any]
-    sample: eqx.AbstractVar[Data]
+    features: eqx.AbstractVar[Any]  # the kind of inducing variables that they are of
+    variables: eqx.AbstractVar[Any]  # these
+    sample: eqx.AbstractVar[Data]  # some of the rows, with the weight of all
 
     @abstractmethod
     def check(self, model: LatentGP) -> None:

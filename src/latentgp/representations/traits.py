@@ -9,15 +9,10 @@ EvidenceOfSites = Literal["exact", "bound", "approximation"]
 
 
 class Products(NamedTuple):
-    """Products of numbers that a pass over the rows takes a row.
+    """Products of numbers that a pass over the rows takes a row."""
 
-    Attributes:
-        fixed: whatever the number of input columns.
-        a_column: for each input column.
-    """
-
-    fixed: float
-    a_column: float = 0.0
+    fixed: float  # whatever the number of input columns
+    a_column: float = 0.0  # for each input column
 
     def of(self, inputs: int) -> float:
         """All of a row with so many input columns."""

@@ -16,15 +16,10 @@ from latentgp.typing import Array, RowLatents
 
 @stored
 class Copies(NamedTuple):
-    """Rows repeated as often as their weights say, and whose copies they are.
+    """Rows repeated as often as their weights say, and whose copies they are."""
 
-    Attributes:
-        rows: without weights, one a copy.
-        origin: the row that each is a copy of, shape (copies,).
-    """
-
-    rows: Rows
-    origin: Int[Array, "copies"]
+    rows: Rows  # without weights, one a copy
+    origin: Int[Array, "copies"]  # the row that each is a copy of
 
     def spread(self, f: RowLatents) -> Float[Array, "copies Q"]:
         """Latents of the copies."""

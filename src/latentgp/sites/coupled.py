@@ -17,18 +17,13 @@ from latentgp.typing import Array, PerRow, RowLatents, Scalar
 
 @stored
 class CoupledSites(NamedTuple):
-    """Factors exp(linear' f - f' precision f / 2 + log_constant), one a row.
+    """Factors exp(linear' f - f' precision f / 2 + log_constant), one a row."""
 
-    Attributes:
-        linear: shape (N, Q), units one over f.
-        precision: symmetric, shape (N, Q, Q), units one over f squared; with negative eigenvalues
-            only where a rule says so.
-        log_constant: shape (N,), in nats: the row's factor that does not depend on f.
-    """
-
-    linear: RowLatents
+    linear: RowLatents  # shape (N, Q), units one over f
+    # symmetric, shape (N, Q, Q), units one over f squared; with negative eigenvalues only where a
+    # rule says so
     precision: Float[Array, "N Q Q"]
-    log_constant: PerRow
+    log_constant: PerRow  # shape (N,), in nats: the row's factor that does not depend on f
 
     @classmethod
     def worth(

@@ -17,17 +17,12 @@ Block = tuple[int, ...]
 
 @stored
 class GaussianSites(NamedTuple):
-    """Factors exp(linear f - precision f^2 / 2 + log_constant), one a row and latent.
+    """Factors exp(linear f - precision f^2 / 2 + log_constant), one a row and latent."""
 
-    Attributes:
-        linear: shape (N, Q), units one over f.
-        precision: shape (N, Q), units one over f squared; negative only where a rule says so.
-        log_constant: shape (N,), in nats: the row's factor that does not depend on f.
-    """
-
-    linear: RowLatents
+    linear: RowLatents  # shape (N, Q), units one over f
+    # shape (N, Q), units one over f squared; negative only where a rule says so
     precision: RowLatents
-    log_constant: PerRow
+    log_constant: PerRow  # shape (N,), in nats: the row's factor that does not depend on f
 
     @classmethod
     def worth(

@@ -25,23 +25,15 @@ class BandedPosterior(LatentPosterior):
     With K = K_uu and the sums P over rows, f(x) has the mean phi' (K + P)^-1 b and the variance
     k(x, x) - phi' (K^-1 - (K + P)^-1) phi; phi touches neighbouring splines, so that of both
     inverses no more than the band is needed (Durrande et al. 2019). What takes O(M) is phi itself.
-
-    Attributes:
-        variables: the splines.
-        prior_bands: of K.
-        prior_inverse: of K^-1 within the band.
-        bands: of K + P.
-        inverse: of its inverse within the band.
-        mean_weights: (K + P)^-1 b.
     """
 
     kernel: LatentKernel
-    variables: FixedFunctions
-    prior_bands: Float[Array, "band M"]
-    prior_inverse: Float[Array, "band M"]
-    bands: Float[Array, "band M"]
-    inverse: Float[Array, "band M"]
-    mean_weights: Float[Array, "M"]
+    variables: FixedFunctions  # the splines
+    prior_bands: Float[Array, "band M"]  # of K
+    prior_inverse: Float[Array, "band M"]  # of K^-1 within the band
+    bands: Float[Array, "band M"]  # of K + P
+    inverse: Float[Array, "band M"]  # of its inverse within the band
+    mean_weights: Float[Array, "M"]  # (K + P)^-1 b
     log_evidence: Scalar
     kl: Scalar
     jitter: Scalar

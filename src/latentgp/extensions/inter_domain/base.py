@@ -44,21 +44,16 @@ class InterDomain(InducingFeatures):
 
 
 class Demands(NamedTuple):
-    """What the functions of a part of a kernel are to do.
+    """What the functions of a part of a kernel are to do."""
 
-    Attributes:
-        weights: of the rows; None for ones.
-        shortest: length-scale, in ranges of the columns, for which the functions are to do too;
-            infinite for that of the part alone.
-        left: share of the part's prior variance that may be left open, by a kind whose number of
-            functions follows from it.
-        share: number of parts that the part is multiplied with, itself included.
-    """
-
-    weights: PerRow | None
+    weights: PerRow | None  # of the rows; None for ones
+    # length-scale, in ranges of the columns, for which the functions are to do too; infinite for
+    # that of the part alone
     shortest: float
+    # share of the part's prior variance that may be left open, by a kind whose number of functions
+    # follows from it
     left: float
-    share: int = 1
+    share: int = 1  # number of parts that the part is multiplied with, itself included
 
 
 class FixedFeatures(InterDomain):

@@ -31,15 +31,11 @@ _TWICE, _NOTHING = 2.0, 1e-7  # shares of it
 
 
 class InterDomainVariables(InducingVariables):
-    """Inducing variables of an `InterDomain` kind.
+    """Inducing variables of an `InterDomain` kind."""
 
-    Attributes:
-        sample: some of the rows, where the variance that is left open is looked at.
-        words: what they are of, such as "B-splines".
-    """
-
+    # some of the rows, where the variance that is left open is looked at
     sample: eqx.AbstractVar[Float[Array, "places D"]]
-    words: eqx.AbstractVar[str]
+    words: eqx.AbstractVar[str]  # what they are of, such as "B-splines"
 
     @property
     def dtype(self) -> Any:
@@ -80,15 +76,12 @@ class InterDomainVariables(InducingVariables):
 
 
 class Basis(eqx.Module):
-    """Functions of some columns that stand for one part of a kernel.
+    """Functions of some columns that stand for one part of a kernel."""
 
-    Attributes:
-        is_white: whether the variables are standard normal and `scales` hold the hyper-parameters;
-            else these are in `operator`.
-        has_fixed_functions: whether `fixed` is there: no hyper-parameter is in the functions.
-    """
-
+    # whether the variables are standard normal and `scales` hold the hyper-parameters; else these
+    # are in `operator`
     is_white: ClassVar[bool] = False
+    # whether `fixed` is there: no hyper-parameter is in the functions
     has_fixed_functions: ClassVar[bool] = True
 
     @property
@@ -168,19 +161,14 @@ class Basis(eqx.Module):
 
 @stored
 class FixedFunctions(InterDomainVariables):
-    """Variables of functions that do not depend on hyper-parameters, K_uf = scales * functions.
+    """Variables of functions that do not depend on hyper-parameters, K_uf = scales * functions."""
 
-    Attributes:
-        sample: some of the rows.
-        bases: of each part of each term of each group of kernels.
-        number: M, of variables of a latent function; those that a kernel lacks are zero.
-        words: what the functions are.
-    """
-
-    sample: Float[Array, "places D"]
+    sample: Float[Array, "places D"]  # some of the rows
+    # of each part of each term of each group of kernels
     bases: tuple[tuple[tuple[Basis, ...], ...], ...]
+    # M, of variables of a latent function; those that a kernel lacks are zero
     number: int = eqx.field(static=True)
-    words: str = eqx.field(static=True)
+    words: str = eqx.field(static=True)  # what the functions are
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -361,15 +349,10 @@ class FixedFunctions(InterDomainVariables):
 
 @stored
 class FunctionsOfParts(InducingVariables):
-    """`FixedFunctions` of rows whose last columns are shares of the kernel's parts.
+    """`FixedFunctions` of rows whose last columns are shares of the kernel's parts."""
 
-    Attributes:
-        functions: those of rows without shares.
-        number: of parts.
-    """
-
-    functions: FixedFunctions
-    number: int = eqx.field(static=True)
+    functions: FixedFunctions  # those of rows without shares
+    number: int = eqx.field(static=True)  # of parts
 
     @property
     def shape(self) -> tuple[int, int]:

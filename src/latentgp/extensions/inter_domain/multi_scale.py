@@ -67,15 +67,10 @@ class MultiScale(InterDomain):
 
 @stored
 class Windows(InterDomainVariables):
-    """Averages under Gaussian windows; centres and widths can be learned.
+    """Averages under Gaussian windows; centres and widths can be learned."""
 
-    Attributes:
-        sample: the windows' centres.
-        log_widths: logarithms of their standard deviations.
-    """
-
-    sample: Points
-    log_widths: Points
+    sample: Points  # the windows' centres
+    log_widths: Points  # logarithms of their standard deviations
     words: str = eqx.field(static=True, default="Gaussian windows")
 
     @property

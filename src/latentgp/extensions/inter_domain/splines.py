@@ -96,20 +96,15 @@ class Splines(Basis):
     wanted, the functions are therefore those of the same space that are orthogonal both in L2 and
     in their derivatives of order p + 1 (Demmler & Reinsch 1975): polynomials of degree up to p and
     then ever rougher ones, whose inner products are small beside their norms.
-
-    Attributes:
-        lower: end of the interval.
-        knots: ends of the cells from there, ascending from 0; beyond the interval they go on in its
-            last widths.
-        degree: of the splines.
-        smoothness: derivatives that functions of the kernel have.
-        banded: whether functions are the B-splines themselves.
     """
 
-    lower: float = eqx.field(static=True)
+    lower: float = eqx.field(static=True)  # end of the interval
+    # ends of the cells from there, ascending from 0; beyond the interval they go on in its last
+    # widths
     knots: tuple[float, ...] = eqx.field(static=True)
-    degree: int = eqx.field(static=True)
-    smoothness: int = eqx.field(static=True)
+    degree: int = eqx.field(static=True)  # of the splines
+    smoothness: int = eqx.field(static=True)  # derivatives that functions of the kernel have
+    # whether functions are the B-splines themselves
     banded: bool = eqx.field(static=True, default=False)
 
     @property
@@ -298,17 +293,12 @@ def _ends(basis: Splines) -> tuple[Float[np.ndarray, "M states"], Float[np.ndarr
 
 
 class _Orthogonal(NamedTuple):
-    """Functions of Demmler & Reinsch.
+    """Functions of Demmler & Reinsch."""
 
-    Attributes:
-        turn: their coefficients in B-splines, a column each.
-        products: integrals of products of derivatives of order i and j.
-        left: derivatives of order 0 to p at the left end.
-    """
-
-    turn: Float[np.ndarray, "M M"]
+    turn: Float[np.ndarray, "M M"]  # their coefficients in B-splines, a column each
+    # integrals of products of derivatives of order i and j
     products: Float[np.ndarray, "orders orders M M"]
-    left: Float[np.ndarray, "M states"]
+    left: Float[np.ndarray, "M states"]  # derivatives of order 0 to p at the left end
 
 
 @cache

@@ -33,35 +33,25 @@ _FEW_CHANGED = 0.05
 
 
 class NeighbourSets(NamedTuple):
-    """Neighbours of rows.
+    """Neighbours of rows."""
 
-    Attributes:
-        rows: their numbers, shape (N, #Q, V); -1 where a row has fewer.
-        order: of the rows that have a weight.
-        terms: those whose terms of the evidence stand for all; None for all. Others may have none.
-    """
-
-    rows: NeighbourRows
-    order: Int[Array, "N"]
+    rows: NeighbourRows  # their numbers, shape (N, #Q, V); -1 where a row has fewer
+    order: Int[Array, "N"]  # of the rows that have a weight
+    # those whose terms of the evidence stand for all; None for all. Others may have none.
     terms: Int[Array, "terms"] | None = None
 
 
 class NearestRows(Representation):
-    """Representation in which a row sees the nearest of those before it, which it holds.
+    """Representation in which a row sees the nearest of those before it, which it holds."""
 
-    Args:
-        number: of neighbours m.
-        number_predicted: of the rows that a new input sees.
-        ordering: of the rows: "random", or "maximin".
-        search: "scaled" or "correlation"; None is the first.
-        found: neighbours of the rows; `for_rows` finds them.
-    """
-
-    number: int = eqx.field(static=True, default=20)
+    number: int = eqx.field(static=True, default=20)  # of neighbours m
+    # of the rows that a new input sees
     number_predicted: int | None = eqx.field(static=True, default=None)
+    # of the rows: "random", or "maximin"
     ordering: Ordering = eqx.field(static=True, default="random")
+    # "scaled" or "correlation"; None is the first
     search: SearchBy | None = eqx.field(static=True, default=None)
-    found: NeighbourSets | None = None
+    found: NeighbourSets | None = None  # neighbours of the rows; `for_rows` finds them
 
     def __check_init__(self) -> None:
         check_ranges(self, number="at least 1", number_predicted="at least 1")

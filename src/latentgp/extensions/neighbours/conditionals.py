@@ -122,15 +122,10 @@ class Block(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Rows whose terms make the evidence.
+    """Rows whose terms make the evidence."""
 
-    Attributes:
-        rows: their numbers.
-        each: for how many rows each of them stands.
-    """
-
-    rows: Int[Array, "terms"]
-    each: float
+    rows: Int[Array, "terms"]  # their numbers
+    each: float  # for how many rows each of them stands
 
     @classmethod
     def of(cls, rows: int, order: Int[Array, "M"], some: Int[Array, "terms"] | None) -> "Terms":

@@ -68,19 +68,12 @@ class Whitener(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Law of the pseudo-targets of all rows.
+    """Law of the pseudo-targets of all rows."""
 
-    Attributes:
-        whitener: of the residuals.
-        low_rank: the rest.
-        log_evidence: of the sites, in nats.
-        jitter: of K_zz.
-    """
-
-    whitener: Whitener
-    low_rank: LowRank
-    log_evidence: Scalar
-    jitter: Scalar
+    whitener: Whitener  # of the residuals
+    low_rank: LowRank  # the rest
+    log_evidence: Scalar  # of the sites, in nats
+    jitter: Scalar  # of K_zz
 
 
 def inverse_root(

@@ -54,21 +54,13 @@ _PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-5, 200  # errors of estimates are of it
 
 @stored_as("Whitened")
 class WhitenedOperator(LinearOperator):
-    """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C.
+    """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C."""
 
-    Attributes:
-        factor: B.
-        variance: D, shape (N, Q).
-        precision: W.
-        own: C, ones on its diagonal as B has.
-        root: R.
-    """
-
-    factor: SparseFactor
-    variance: RowLatents
-    precision: RowLatents
-    own: SparseFactor
-    root: RowLatents
+    factor: SparseFactor  # B
+    variance: RowLatents  # D
+    precision: RowLatents  # W
+    own: SparseFactor  # C, ones on its diagonal as B has
+    root: RowLatents  # R
 
     @property
     def size(self) -> int:
@@ -257,29 +249,19 @@ def diagonal_of(prior: Regression, neighbours: NeighbourRows, precision: RowLate
 
 @stored
 class LatentNeighboursPosterior(NearPosterior):
-    """Posterior of latents at the rows; a new one is conditioned on those at the nearest rows.
-
-    Attributes:
-        neighbours: numbers of each row's neighbours, shape (N, #Q, V).
-        prior: each row given its neighbours.
-        operator: the posterior precision with its preconditioner.
-        real: rows that are not padding.
-        sites: as functions of g.
-        solved: mean, and solves with probe vectors.
-        number: of the rows that a new input sees.
-    """
+    """Posterior of latents at the rows; a new one is conditioned on those at the nearest rows."""
 
     kernel: LatentKernel
     X: Inputs
-    neighbours: NeighbourRows
-    prior: Regression
-    operator: WhitenedOperator
-    real: Bool[Array, "N"]
-    sites: GaussianSites
-    solved: PrecisionSolves
+    neighbours: NeighbourRows  # numbers of each row's neighbours, shape (N, #Q, V)
+    prior: Regression  # each row given its neighbours
+    operator: WhitenedOperator  # the posterior precision with its preconditioner
+    real: Bool[Array, "N"]  # rows that are not padding
+    sites: GaussianSites  # as functions of g
+    solved: PrecisionSolves  # mean, and solves with probe vectors
     jitter: Scalar
     trace_term: Scalar
-    number: int = eqx.field(static=True)
+    number: int = eqx.field(static=True)  # of the rows that a new input sees
 
     @property
     def log_evidence(self) -> Scalar:

@@ -67,18 +67,12 @@ class Sight(NamedTuple):
 
 @stored
 class NearRows(eqx.Module):
-    """Rows of which a new input sees the nearest.
+    """Rows of which a new input sees the nearest."""
 
-    Attributes:
-        X: their inputs, shape (N, D).
-        absent: rows that say nothing.
-        number: of the rows that a new input sees.
-        own: whether each of several kernels has nearest rows of its own.
-    """
-
-    X: Inputs
-    absent: Bool[Array, "N"]
-    number: int = eqx.field(static=True)
+    X: Inputs  # their inputs
+    absent: Bool[Array, "N"]  # rows that say nothing
+    number: int = eqx.field(static=True)  # of the rows that a new input sees
+    # whether each of several kernels has nearest rows of its own
     own: bool = eqx.field(static=True)
 
     def near(self, kernel: LatentKernel, X: Float[Array, "B D"]) -> Block:
@@ -213,17 +207,11 @@ def weighted_rows(
 
 
 class NearPosterior(LatentPosterior):
-    """Posterior in which each new input sees the nearest of all rows, and those alone.
+    """Posterior in which each new input sees the nearest of all rows, and those alone."""
 
-    Attributes:
-        X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
-        neighbours: numbers of each row's neighbours, shape (N, #Q, V).
-        number: of the rows that a new input sees.
-    """
-
-    X: eqx.AbstractVar[Inputs]
-    neighbours: eqx.AbstractVar[NeighbourRows]
-    number: eqx.AbstractVar[int]
+    X: eqx.AbstractVar[Inputs]  # inputs of the rows; the last ones may be copies of weight zero
+    neighbours: eqx.AbstractVar[NeighbourRows]  # numbers of each row's neighbours, shape (N, #Q, V)
+    number: eqx.AbstractVar[int]  # of the rows that a new input sees
 
     @property
     def rank(self) -> int:

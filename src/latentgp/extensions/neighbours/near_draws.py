@@ -26,14 +26,10 @@ class NearDraws(DrawsAtRows):
     """Draws of g at the rows, in O(S N) memory.
 
     A latent elsewhere is conditioned on those at the nearest rows, the nearest by the mean model.
-
-    Attributes:
-        rows: that there are.
-        g: f at the rows less the prior mean, shape (S, N, Q).
     """
 
-    rows: NearRows
-    g: Float[Array, "S N Q"]
+    rows: NearRows  # that there are
+    g: Float[Array, "S N Q"]  # f at the rows less the prior mean
 
     @property
     def inputs(self) -> int:

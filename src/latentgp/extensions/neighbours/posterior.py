@@ -33,24 +33,19 @@ _REMEMBERED_POINTS = 500
 
 @stored
 class NeighboursPosterior(NearPosterior):
-    """Posterior in which each new input sees the targets of the nearest of all rows.
-
-    Attributes:
-        sites: pseudo-targets of unit noise, and the roots of precisions they are scaled by.
-        known: each row given its neighbours.
-        low_rank: what of the latent functions neighbours are not needed for.
-    """
+    """Posterior in which each new input sees the targets of the nearest of all rows."""
 
     kernel: LatentKernel
     X: Inputs
+    # pseudo-targets of unit noise, and the roots of precisions they are scaled by
     sites: ScaledSites
     neighbours: NeighbourRows
-    known: Conditionals | Whitener
+    known: Conditionals | Whitener  # each row given its neighbours
     log_evidence: Scalar
     jitter: Scalar
     trace_term: Scalar
     number: int = eqx.field(static=True)
-    low_rank: LowRank | None = None
+    low_rank: LowRank | None = None  # what of the latent functions neighbours are not needed for
 
     def remembered(self, log_evidence: float) -> StreamingPrior:
         """Through at most 500 inducing points among the rows, which say less than all rows do."""

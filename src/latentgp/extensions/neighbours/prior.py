@@ -128,12 +128,9 @@ regression.defvjp(_forward, _backward)
 
 @stored
 class SparseFactor(NamedTuple):
-    """B, ones on its diagonal and -A beside it, ready for products and solves.
+    """B, ones on its diagonal and -A beside it, ready for products and solves."""
 
-    Attributes:
-        each: sweeps with weights, forward and backward, of each distinct kernel.
-    """
-
+    # sweeps with weights, forward and backward, of each distinct kernel
     each: tuple[tuple[Swept, Swept], ...]
 
     @classmethod

@@ -30,17 +30,11 @@ _DRAW_TOLERANCE = 1e-8  # relative residual of a draw's solve
 
 
 class SparseRoot(NamedTuple):
-    """The root B^-1 D^(1/2) of a prior covariance, differentiable in all of it.
+    """The root B^-1 D^(1/2) of a prior covariance, differentiable in all of it."""
 
-    Attributes:
-        law: each row given its neighbours.
-        neighbours: numbers of each row's neighbours, shape (N, #Q, V).
-        factor: B.
-    """
-
-    law: Regression
-    neighbours: NeighbourRows
-    factor: SparseFactor
+    law: Regression  # each row given its neighbours
+    neighbours: NeighbourRows  # numbers of each row's neighbours, shape (N, #Q, V)
+    factor: SparseFactor  # B
 
     def times(self, white: Float[Array, "Q N"]) -> RowLatents:
         """B^-1 D^(1/2) white: sweeps, whose derivatives are others."""
@@ -136,15 +130,11 @@ class SparseWhitening(WhiteningBySolves):
 
 
 class NeighbourSampler(SiteSampler):
-    """Draws of g at the rows by perturbing and solving, to a relative residual of 1e-8.
-
-    Attributes:
-        whitening: the prior at the rows.
-    """
+    """Draws of g at the rows by perturbing and solving, to a relative residual of 1e-8."""
 
     centres: Inputs
     jitter: Scalar
-    whitening: SparseWhitening
+    whitening: SparseWhitening  # the prior at the rows
 
     def draw(
         self,

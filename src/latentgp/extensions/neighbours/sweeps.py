@@ -26,21 +26,15 @@ _GRANULARITY = 8  # numbers of steps are rounded up to an eighth of a power of t
 
 @stored
 class Sweep(NamedTuple):
-    """Slots, one a row or one a partial sum, in steps: a slot needs those of earlier steps alone.
+    """Slots, one a row or a partial sum, in steps: a slot needs those of earlier steps alone."""
 
-    Attributes:
-        rows: the row of a slot, shape (levels, slots); N where it is a partial sum or nothing.
-        inputs: slots that a slot needs, shape (levels, slots, inputs); their number for none.
-        places: of their weights in the flat ones, likewise: N V is one, N V + 1 is zero.
-        slots: of the rows, shape (N,).
-        steps: how many are not padding.
-    """
-
+    # the row of a slot; N where it is a partial sum or nothing
     rows: Int[np.ndarray, "levels slots"]
-    inputs: Int[np.ndarray, "levels slots inputs"]
+    inputs: Int[np.ndarray, "levels slots inputs"]  # slots that a slot needs; their number for none
+    # of their weights in the flat ones, likewise: N V is one, N V + 1 is zero
     places: Int[np.ndarray, "levels slots inputs"]
-    slots: Int[np.ndarray, "N"]
-    steps: Int[np.ndarray, ""]
+    slots: Int[np.ndarray, "N"]  # of the rows
+    steps: Int[np.ndarray, ""]  # how many are not padding
 
 
 class Sweeps(NamedTuple):

@@ -21,17 +21,11 @@ _CLOSE = 1e-10  # variance, over the prior's, that latents at the rows are known
 
 @stored
 class ConditionedDraws(DrawsAtRows):
-    """Draws of g at the rows; a latent elsewhere is conditioned on all of them in O(N).
+    """Draws of g at the rows; a latent elsewhere is conditioned on all of them in O(N)."""
 
-    Attributes:
-        representation: conditions them, as on sites of great precision.
-        X: inputs of the rows, shape (N, D).
-        g: f at the rows less the prior mean, shape (S, N, Q).
-    """
-
-    representation: Representation
-    X: Inputs
-    g: Float[Array, "S N Q"]
+    representation: Representation  # conditions them, as on sites of great precision
+    X: Inputs  # inputs of the rows
+    g: Float[Array, "S N Q"]  # f at the rows less the prior mean
 
     @property
     def inputs(self) -> int:

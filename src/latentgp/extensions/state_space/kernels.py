@@ -54,15 +54,10 @@ _KNOWN = (
 
 @stored
 class Truncation(NamedTuple):
-    """Where the state-space form of a kernel is a series or an approximation, how long it is.
+    """Where the state-space form of a kernel is a series or an approximation, how long it is."""
 
-    Attributes:
-        rbf: number of states of an RBF kernel, even.
-        harmonics: of a periodic kernel, above the constant.
-    """
-
-    rbf: int = 6
-    harmonics: int = 10
+    rbf: int = 6  # number of states of an RBF kernel, even
+    harmonics: int = 10  # of a periodic kernel, above the constant
 
 
 class StateSpace(eqx.Module):
@@ -92,17 +87,11 @@ class StateSpace(eqx.Module):
 
 @stored
 class MaternSpace(StateSpace):
-    """Matérn of order p + 1/2: f and its p derivatives, in units of 1 / rate.
+    """Matérn of order p + 1/2: f and its p derivatives, in units of 1 / rate."""
 
-    Attributes:
-        rate: sqrt(2 nu) / length-scale.
-        variance: of f.
-        degree: p.
-    """
-
-    rate: Values
-    variance: Values
-    degree: int = eqx.field(static=True)
+    rate: Values  # sqrt(2 nu) / length-scale
+    variance: Values  # of f
+    degree: int = eqx.field(static=True)  # p
 
     @property
     def measurement(self) -> tuple[float, ...]:
@@ -141,17 +130,11 @@ class MaternSpace(StateSpace):
 
 
 class _MaternConstants(NamedTuple):
-    """Numbers of a Matérn process of unit rate and variance.
+    """Numbers of a Matérn process of unit rate and variance."""
 
-    Attributes:
-        powers: A = exp(-s) sum_k powers_k s^k, shape (states, states, states).
-        stationary: P.
-        noise: Q_ij = sum_a noise_ija gamma(a + 1, 2 s), shape (states, states, terms).
-    """
-
-    powers: Float[np.ndarray, "states states states"]
-    stationary: list[list[float]]
-    noise: Float[np.ndarray, "states states terms"]
+    powers: Float[np.ndarray, "states states states"]  # A = exp(-s) sum_k powers_k s^k
+    stationary: list[list[float]]  # P
+    noise: Float[np.ndarray, "states states terms"]  # Q_ij = sum_a noise_ija gamma(a + 1, 2 s)
 
 
 @lru_cache
@@ -174,17 +157,11 @@ def _matern_constants(degree: int) -> _MaternConstants:
 
 @stored
 class Modes(StateSpace):
-    """Damped oscillations driven by one white noise, f their sum: an approximate RBF.
+    """Damped oscillations driven by one white noise, f their sum: an approximate RBF."""
 
-    Attributes:
-        rate: one over the length-scale.
-        variance: of the kernel that is approximated.
-        order: number of states.
-    """
-
-    rate: Values
-    variance: Values
-    order: int = eqx.field(static=True)
+    rate: Values  # one over the length-scale
+    variance: Values  # of the kernel that is approximated
+    order: int = eqx.field(static=True)  # number of states
 
     @property
     def measurement(self) -> tuple[float, ...]:
@@ -241,18 +218,13 @@ def _rbf_constants(order: int) -> _RBFConstants:
 
 @stored
 class Oscillations(StateSpace):
-    """Undamped oscillations at multiples of a frequency, and a constant.
+    """Undamped oscillations at multiples of a frequency, and a constant."""
 
-    Attributes:
-        frequency: angular.
-        variances: of each of J harmonics, in front that of the constant if there is one, each an
-            array over the lanes.
-        first: 0 with the constant, 1 without.
-    """
-
-    frequency: Values
+    frequency: Values  # angular
+    # of each of J harmonics, in front that of the constant if there is one, each an array over the
+    # lanes
     variances: tuple[Values, ...]
-    first: int = eqx.field(static=True)
+    first: int = eqx.field(static=True)  # 0 with the constant, 1 without
 
     @property
     def measurement(self) -> tuple[float, ...]:
@@ -516,15 +488,10 @@ def measurements_of_parts(kernel: Kernel, truncation: Truncation) -> list[tuple[
 
 
 class Columns(NamedTuple):
-    """The columns that a kernel in state-space form sees.
+    """The columns that a kernel in state-space form sees."""
 
-    Attributes:
-        time: that of time.
-        series: that which tells independent series apart; None for one series.
-    """
-
-    time: int
-    series: int | None
+    time: int  # that of time
+    series: int | None  # that which tells independent series apart; None for one series
 
 
 def time_columns(kernel: LatentKernel, inputs: int) -> tuple[Columns, list[Kernel]]:

@@ -24,15 +24,13 @@ MOST_UNROLLED = 4  # rows
 class UnrolledMatrix(eqx.Module):
     """A matrix as rows of entries.
 
-    Attributes:
-        rows: I rows of J entries, each an array over the lanes or a number.
-
     Example:
         >>> turn = Unrolled([[0.0, 1.0], [1.0, 0.0]])
         >>> (turn @ Unrolled([[jnp.arange(3)], [2.0]])).rows[1][0].tolist()
         [0.0, 1.0, 2.0]
     """
 
+    # I rows of J entries, each an array over the lanes or a number
     rows: tuple[tuple[Any, ...], ...]
 
     def __init__(self, rows: Iterable[Iterable[Any]]):

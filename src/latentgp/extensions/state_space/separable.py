@@ -13,15 +13,10 @@ from latentgp.kernels.weighted import WeightedSum
 
 
 class SeparableTerm(NamedTuple):
-    """A kernel of time alone times one of space alone.
+    """A kernel of time alone times one of space alone."""
 
-    Attributes:
-        time: of the column of time.
-        space: of whole inputs, of which it sees other columns; None for a constant one.
-    """
-
-    time: Kernel
-    space: Kernel | None
+    time: Kernel  # of the column of time
+    space: Kernel | None  # of whole inputs, of which it sees other columns; None for a constant one
 
 
 class _Factors(NamedTuple):

@@ -78,35 +78,25 @@ RowsOrBlocks = Inputs | KeptBlocks
 
 
 class RowsRead(NamedTuple):
-    """Sums over a batch of rows.
+    """Sums over a batch of rows."""
 
-    Attributes:
-        white: the rows' Gaussian factor of the white inducing variables.
-        sums: of the update's other results over the rows.
-        kernel: derivative of the bound in the kernel.
-        representation: the same in the inducing points.
-    """
-
-    white: WhiteSites
-    sums: PyTree
-    kernel: LatentKernel | None
-    representation: PyTree
+    white: WhiteSites  # the rows' Gaussian factor of the white inducing variables
+    sums: PyTree  # of the update's other results over the rows
+    kernel: LatentKernel | None  # derivative of the bound in the kernel
+    representation: PyTree  # the same in the inducing points
 
 
 class ByVariables(Representation):
-    """The latent functions given M inducing variables of each.
+    """The latent functions given M inducing variables of each."""
 
-    Attributes:
-        covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
-            which has the same mean given the sites and too small variances.
-        remembered: summary of the data seen so far; None without any.
-        signed: whether precisions of sites can be negative; a method sets it.
-        power: how the prior variance that the variables leave open counts; a method sets it.
-    """
-
+    # of the white inducing variables: "full", or "diagonal", the mean-field family, which has the
+    # same mean given the sites and too small variances
     covariance: Covariance = eqx.field(static=True, default="full", kw_only=True)
+    # summary of the data seen so far; None without any
     remembered: StreamingPrior | None = eqx.field(default=None, kw_only=True)
+    # whether precisions of sites can be negative; a method sets it
     signed: bool = eqx.field(static=True, default=False, kw_only=True)
+    # how the prior variance that the variables leave open counts; a method sets it
     power: float = eqx.field(static=True, default=0.0, kw_only=True)
 
     @property

@@ -39,24 +39,15 @@ from latentgp.typing import Array, Coefs, Inputs, RandomKey, RowLatents, Scalar
 
 @stored
 class CoupledInducingPosterior(PosteriorByVariables, CoupledPosterior):
-    """Posterior N(white_mean, (I + A)^-1) of the white inducing variables of all latents.
-
-    Attributes:
-        variables: the inducing variables: points Z, shape (M, D), or others.
-        factor: of K_mm + jitter, shapes (#Q, M, M).
-        white_mean: shape (Q, M).
-        white_root: R with R' R = (I + A)^-1, shape (Q M, Q M).
-        mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
-        reduction: K_mm^-1 - L^-T (I + A)^-1 L^-1 of all latents, shape (Q, M, Q, M).
-    """
+    """Posterior N(white_mean, (I + A)^-1) of the white inducing variables of all latents."""
 
     kernel: LatentKernel
-    variables: Centres
-    factor: Factor
+    variables: Centres  # the inducing variables: points Z, shape (M, D), or others
+    factor: Factor  # of K_mm + jitter, shapes (#Q, M, M)
     white_mean: Coefs
-    white_root: Float[Array, "size size"]
-    mean_weights: Coefs
-    reduction: Float[Array, "Q M Q M"]
+    white_root: Float[Array, "size size"]  # R with R' R = (I + A)^-1, shape (Q M, Q M)
+    mean_weights: Coefs  # L^-T white_mean, so that the mean at x is k(x, Z) mean_weights
+    reduction: Float[Array, "Q M Q M"]  # K_mm^-1 - L^-T (I + A)^-1 L^-1 of all latents
     log_evidence: Scalar
     kl: Scalar
     jitter: Scalar
@@ -129,17 +120,11 @@ AnyInducingPosterior: TypeAlias = InducingPosterior | CoupledInducingPosterior
 
 
 class CoupledProjection(NamedTuple):
-    """Sites for g = k' K_mm^-1 u that are left of coupled sites for f = g + e, e ~ N(0, diag(r)).
-
-    Attributes:
-        linear: shape (B, Q).
-        precision: shape (B, Q, Q).
-        loss: minus twice the log of the factor that does not depend on g, shape (B,).
-    """
+    """Sites for g = k' K_mm^-1 u left of coupled sites for f = g + e, e ~ N(0, diag(r))."""
 
     linear: Float[Array, "B Q"]
     precision: Float[Array, "B Q Q"]
-    loss: Float[Array, "B"]
+    loss: Float[Array, "B"]  # minus twice the log of the factor that does not depend on g
 
     @classmethod
     def of(
@@ -201,17 +186,11 @@ def _shrinking(
 
 
 class _Sums(NamedTuple):
-    """Sums over rows in white inducing variables.
+    """Sums over rows in white inducing variables."""
 
-    Attributes:
-        precision: A, shape (Q, M, Q, M).
-        linear: shape (Q, M).
-        loss: of the projections, half of it.
-    """
-
-    precision: Float[Array, "Q M Q M"]
+    precision: Float[Array, "Q M Q M"]  # A
     linear: Coefs
-    loss: Scalar
+    loss: Scalar  # of the projections, half of it
 
     @classmethod
     def none(cls, latents: int, centres: Centres) -> "_Sums":

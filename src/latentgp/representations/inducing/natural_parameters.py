@@ -15,18 +15,13 @@ from latentgp.typing import Array, Coefs, Latents, Scalar
 
 
 class Statistics(NamedTuple):
-    """Sums over rows of raw kernel blocks k_n = k(Z, x_n), whitened only afterwards.
+    """Sums over rows of raw kernel blocks k_n = k(Z, x_n), whitened only afterwards."""
 
-    Attributes:
-        products: sum_n w_n k_n k_n', shape (Q, M, M).
-        linear: sum_n l_n k_n, shape (Q, M).
-        loss: what the evidence loses to prior variance that the coefficients leave open, in
-            half nats, shape (Q,): sum_n w_n k(x_n, x_n), of which the part that they express is
-            taken off afterwards, or that of a power above zero.
-    """
-
-    products: Float[Array, "Q M M"]
-    linear: Coefs
+    products: Float[Array, "Q M M"]  # sum_n w_n k_n k_n'
+    linear: Coefs  # sum_n l_n k_n
+    # what the evidence loses to prior variance that the coefficients leave open, in half nats,
+    # shape (Q,): sum_n w_n k(x_n, x_n), of which the part that they express is taken off
+    # afterwards, or that of a power above zero
     loss: Latents
 
     def add(
@@ -46,15 +41,10 @@ class Statistics(NamedTuple):
 
 @stored
 class WhiteSites(NamedTuple):
-    """Gaussian factor of white inducing variables v: exp(linear'v - v' precision v / 2).
-
-    Attributes:
-        linear: shape (Q, M).
-        precision: A, symmetric, shape (Q, M, M).
-    """
+    """Gaussian factor of white inducing variables v: exp(linear'v - v' precision v / 2)."""
 
     linear: Coefs
-    precision: Float[Array, "Q M M"]
+    precision: Float[Array, "Q M M"]  # A, symmetric
 
     @classmethod
     def of(cls, statistics: Statistics, prior: Factor) -> "WhiteSites":
@@ -146,17 +136,11 @@ class WhiteSites(NamedTuple):
 
 @stored
 class Memory(NamedTuple):
-    """Factor of white inducing variables from earlier rows: exp(constant) times white sites.
+    """Factor of white inducing variables from earlier rows: exp(constant) times white sites."""
 
-    Attributes:
-        white: the factor.
-        constant: in nats.
-        lost: nats of earlier rows that the present points cannot express.
-    """
-
-    white: WhiteSites
-    constant: Scalar
-    lost: Scalar
+    white: WhiteSites  # the factor
+    constant: Scalar  # in nats
+    lost: Scalar  # nats of earlier rows that the present points cannot express
 
     def expected(self, mean: Coefs, root: Float[Array, "Q M M"]) -> Scalar:
         """Mean log under N(mean, root' root), in nats."""
@@ -171,13 +155,9 @@ class Memory(NamedTuple):
 
 @stored_as("Seen")
 class ProjectedPrior(NamedTuple):
-    """Streaming prior projected on other inducing points.
+    """Streaming prior projected on other inducing points."""
 
-    Attributes:
-        turn: k(Z, earlier points) L^-T, so that its product with K_mm^-1 u is the mean of what was
-            white then, shape (Q, M, earlier).
-        loss: mean of v' precision v under the prior, shape (Q,).
-    """
-
+    # k(Z, earlier points) L^-T, so that its product with K_mm^-1 u is the mean of what was white
+    # then
     turn: Float[Array, "Q M earlier"]
-    loss: Latents
+    loss: Latents  # mean of v' precision v under the prior, shape (Q,)

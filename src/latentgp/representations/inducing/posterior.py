@@ -63,29 +63,20 @@ class InducingPosterior(PosteriorByVariables):
     """Posterior N(white_mean, S) of white inducing variables v = L^-1 u, K_mm = L L'.
 
     S is (I + A)^-1, A = L^-1 (sum_n w_n k_n k_n') L^-T, or diagonal with the same precisions.
-
-    Attributes:
-        variables: the inducing variables: points Z, shape (M, D), or others.
-        factor: of K_mm + jitter, shapes (#Q, M, M).
-        white_mean: shape (Q, M).
-        white_lower: Cholesky factor of I + A, shape (Q, M, M).
-        white_root: R with S = R' R, shape (Q, M, M).
-        kl: KL divergence from the prior, in nats; less the expected log of the streaming prior's
-            factor, if there is one.
-        mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
-        reduction: K_mm^-1 - L^-T S L^-1, so that the variance at x is
-            k(x, x) - k(x, Z) reduction k(Z, x).
     """
 
     kernel: LatentKernel
-    variables: Centres
-    factor: Factor
+    variables: Centres  # the inducing variables: points Z, shape (M, D), or others
+    factor: Factor  # of K_mm + jitter, shapes (#Q, M, M)
     white_mean: Coefs
-    white_lower: Float[Array, "Q M M"]
-    white_root: Float[Array, "Q M M"]
-    mean_weights: Coefs
+    white_lower: Float[Array, "Q M M"]  # Cholesky factor of I + A
+    white_root: Float[Array, "Q M M"]  # R with S = R' R
+    mean_weights: Coefs  # L^-T white_mean, so that the mean at x is k(x, Z) mean_weights
+    # K_mm^-1 - L^-T S L^-1, so that the variance at x is k(x, x) - k(x, Z) reduction k(Z, x)
     reduction: Float[Array, "Q M M"]
     log_evidence: Scalar
+    # KL divergence from the prior, in nats; less the expected log of the streaming prior's factor,
+    # if there is one
     kl: Scalar
     jitter: Scalar
     trace_term: Scalar

@@ -15,16 +15,11 @@ class ProjectedSites(NamedTuple):
     """Sites for g = k' K_mm^-1 u that are left of sites for f = g + e, e ~ N(0, residual).
 
     Bui, Yan & Turner (2017, 4): with power a they are [E_e site(g + e)^a]^(1 / a).
-
-    Attributes:
-        linear: shape (Q, B).
-        precision: shape (Q, B).
-        loss: minus twice the log of the factor that does not depend on g, shape (Q, B).
     """
 
     linear: Float[Array, "Q B"]
     precision: Float[Array, "Q B"]
-    loss: Float[Array, "Q B"]
+    loss: Float[Array, "Q B"]  # minus twice the log of the factor that does not depend on g
 
     @classmethod
     def of(

@@ -266,13 +266,10 @@ class SiteMethod(Method):
 
 
 class CouplingMethod(SiteMethod):
-    """A method whose sites can couple the latents of a row.
+    """A method whose sites can couple the latents of a row."""
 
-    Args:
-        coupled: whether they do; None where it pays, with `Dense()` and at most 1,500 rows times
-            latent functions. Of one latent function there is nothing to couple.
-    """
-
+    # whether they do; None where it pays, with `Dense()` and at most 1,500 rows times latent
+    # functions. Of one latent function there is nothing to couple.
     coupled: bool | None = eqx.field(static=True, default=None, kw_only=True)
 
     def settled(self, model: LatentGP, rows: int) -> "CouplingMethod":
@@ -309,27 +306,16 @@ def _can_be_tied(likelihood: Likelihood) -> bool:
 
 
 class SearchOutcome(NamedTuple):
-    """The end of a search, from which a result is made, or its surroundings are explored.
+    """The end of a search, from which a result is made, or its surroundings are explored."""
 
-    Attributes:
-        algorithm: made ready for the rows, its site updates until they stand still.
-        space: of hyper-parameters, at those that the search started from.
-        bounds: of the search.
-        rows: padded, on the device.
-        model: with the most probable hyper-parameters.
-        learned: the end of the search; None where there was nothing to learn.
-        converged: sites and posterior there.
-        search: with its records.
-    """
-
-    algorithm: SiteInference
-    space: ParameterSpace
-    bounds: tuple[HyperVector, HyperVector]
-    rows: Data
-    model: LatentGP
-    learned: SearchResult | None
-    converged: ConvergedPosterior
-    search: Search
+    algorithm: SiteInference  # made ready for the rows, its site updates until they stand still
+    space: ParameterSpace  # of hyper-parameters, at those that the search started from
+    bounds: tuple[HyperVector, HyperVector]  # of the search
+    rows: Data  # padded, on the device
+    model: LatentGP  # with the most probable hyper-parameters
+    learned: SearchResult | None  # the end of the search; None where there was nothing to learn
+    converged: ConvergedPosterior  # sites and posterior there
+    search: Search  # with its records
 
     @property
     def reached(self) -> float:

@@ -18,13 +18,9 @@ from latentgp.sites.gaussian import Block, GaussianSites, Rows
 
 
 class AugmentationRule(SiteRule):
-    """Expected sites of the likelihood's augmentation; full steps never lower the bound.
+    """Expected sites of the likelihood's augmentation; full steps never lower the bound."""
 
-    Attributes:
-        augmentation: which one; the registered one if None.
-    """
-
-    augmentation: Augmentation | None = None
+    augmentation: Augmentation | None = None  # which one; the registered one if None
     step_size: float = eqx.field(static=True, default=1.0)
 
     def sites(

@@ -46,19 +46,12 @@ class SiteState(NamedTuple):
 
 
 class SiteStep(NamedTuple):
-    """Posterior before one update, its objective, and the new sites.
+    """Posterior before one update, its objective, and the new sites."""
 
-    Attributes:
-        posterior: given the sites that are updated.
-        bound: the rule's objective at that posterior, in nats.
-        merit: what updates are to raise, see `SiteRule.merit`.
-        update: of its sites.
-    """
-
-    posterior: LatentPosterior
-    bound: Scalar
-    merit: Scalar
-    update: Update
+    posterior: LatentPosterior  # given the sites that are updated
+    bound: Scalar  # the rule's objective at that posterior, in nats
+    merit: Scalar  # what updates are to raise, see `SiteRule.merit`
+    update: Update  # of its sites
 
 
 class SiteInfo(NamedTuple):

@@ -27,18 +27,13 @@ class Update(NamedTuple):
 
 
 class History(NamedTuple):
-    """Differences between updates that followed each other, the oldest overwritten.
+    """Differences between updates that followed each other, the oldest overwritten."""
 
-    Attributes:
-        moves: of the sites' linear terms and precisions, shape (T, table, N, Q); the
-            table has 2 entries, or 1 + Q of sites that couple latents; zero where unused.
-        changes: of the updates' residuals, target less sites, likewise.
-        count: how many there have been.
-    """
-
+    # of the sites' linear terms and precisions; the table has 2 entries, or 1 + Q of sites that
+    # couple latents; zero where unused
     moves: Float[Array, "T table N Q"]
-    changes: Float[Array, "T table N Q"]
-    count: Int[Array, ""]
+    changes: Float[Array, "T table N Q"]  # of the updates' residuals, target less sites, likewise
+    count: Int[Array, ""]  # how many there have been
 
     @classmethod
     def empty(cls, like: Sites) -> "History":

@@ -22,20 +22,13 @@ _SHORTEST_STEP = 0.02
 
 
 class FixedPoint(NamedTuple):
-    """Result of site updates.
+    """Result of site updates."""
 
-    Attributes:
-        best: the one from the highest merit.
-        step_size: of the next one; there is none where it is too short.
-        change: how far updates are from standing still, relative to the bound, see
-            `SiteRule.change`.
-        updates: how many there were.
-    """
-
-    best: SiteStep
-    step_size: Scalar
+    best: SiteStep  # the one from the highest merit
+    step_size: Scalar  # of the next one; there is none where it is too short
+    # how far updates are from standing still, relative to the bound, see `SiteRule.change`
     change: Scalar
-    updates: Int[Array, ""]
+    updates: Int[Array, ""]  # how many there were
 
     @property
     def next_sites(self) -> Sites:

@@ -55,31 +55,19 @@ OF_OTHERS = "the inducing functions were made for length-scales other than those
 
 
 class SearchResult(NamedTuple):
-    """Result of the search for hyper-parameters.
+    """Result of the search for hyper-parameters."""
 
-    Attributes:
-        vector: the best point of all runs, unconstrained.
-        sites: where its site updates may start.
-        converged: whether the run that found it ended by itself.
-        reason: why that run ended, in words.
-    """
-
-    vector: HyperVector
-    sites: Sites
-    converged: bool
-    reason: str
+    vector: HyperVector  # the best point of all runs, unconstrained
+    sites: Sites  # where its site updates may start
+    converged: bool  # whether the run that found it ended by itself
+    reason: str  # why that run ended, in words
 
 
 class Opening(NamedTuple):
-    """Short searches before the long one, from several starts; sites must be the likelihood itself.
+    """Short searches before the long one, from several starts; sites are the likelihood itself."""
 
-    Attributes:
-        others: where the starts beside the first are, unconstrained.
-        rows: those that it looks at.
-    """
-
-    others: tuple[HyperVector, ...]
-    rows: Data
+    others: tuple[HyperVector, ...]  # where the starts beside the first are, unconstrained
+    rows: Data  # those that it looks at
 
 
 def learn(

@@ -32,23 +32,14 @@ from latentgp.typing import Array, HyperVector, Scalar
 
 
 class Evaluation(NamedTuple):
-    """The bound with sites profiled out, at one vector of hyper-parameters.
+    """The bound with sites profiled out, at one vector of hyper-parameters."""
 
-    Attributes:
-        value: bound plus log prior of the hyper-parameters, in nats.
-        bound: the (lower bound on the) log evidence alone, in nats.
-        gradient: of `value` in the unconstrained vector, exact at the sites' optimum.
-        sites: where the next evaluation starts.
-        updates: how many site updates were made.
-        change: of the bound in the last update, relative.
-    """
-
-    value: Scalar
-    bound: Scalar
-    gradient: HyperVector
-    sites: Sites
-    updates: Int[Array, ""]
-    change: Scalar
+    value: Scalar  # bound plus log prior of the hyper-parameters, in nats
+    bound: Scalar  # the (lower bound on the) log evidence alone, in nats
+    gradient: HyperVector  # of `value` in the unconstrained vector, exact at the sites' optimum
+    sites: Sites  # where the next evaluation starts
+    updates: Int[Array, ""]  # how many site updates were made
+    change: Scalar  # of the bound in the last update, relative
 
 
 @Program
@@ -149,22 +140,14 @@ def _slope_at_fixed_point(
 
 
 class ConvergedPosterior(NamedTuple):
-    """Posterior whose sites have converged.
+    """Posterior whose sites have converged."""
 
-    Attributes:
-        posterior: given the sites.
-        sites: as functions of f.
-        bound: the posterior's (lower bound on the) log evidence, in nats.
-        updates: how many were made.
-        change: of the bound in the last update, relative.
-        improper_cavities: how many rows kept their sites as their cavities are improper.
-    """
-
-    posterior: LatentPosterior
-    sites: Sites
-    bound: Scalar
-    updates: Int[Array, ""]
-    change: Scalar
+    posterior: LatentPosterior  # given the sites
+    sites: Sites  # as functions of f
+    bound: Scalar  # the posterior's (lower bound on the) log evidence, in nats
+    updates: Int[Array, ""]  # how many were made
+    change: Scalar  # of the bound in the last update, relative
+    # how many rows kept their sites as their cavities are improper
     improper_cavities: Int[Array, ""]
 
 

@@ -37,16 +37,10 @@ _TINY = 1e-30
 
 
 class Powers(NamedTuple):
-    """Exponents of the logistic functions, and the factor that does not depend on f.
+    """Exponents of the logistic functions, and the factor that does not depend on f."""
 
-    Attributes:
-        positive: a, exponents of sigmoid(f), shape (N, Q).
-        negative: b, exponents of sigmoid(-f), shape (N, Q).
-        log_constant: shape (N,).
-    """
-
-    positive: RowLatents
-    negative: RowLatents
+    positive: RowLatents  # a, exponents of sigmoid(f)
+    negative: RowLatents  # b, exponents of sigmoid(-f)
     log_constant: PerRow
 
 

@@ -20,23 +20,14 @@ _FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8  # Kingma & Ba 2015
 
 
 class AscentState(NamedTuple):
-    """A search.
+    """A search."""
 
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (H,).
-        mean: of gradients, shape (H,); of Adam.
-        square: of gradients, their sum or their mean, shape (H,).
-        solution: where the next solve for the targets starts, shape (N, S).
-        probes: that are held, where they are pathwise.
-        iteration: how many were made.
-    """
-
-    vector: HyperVector
-    mean: HyperVector
-    square: HyperVector
-    solution: Vectors
-    probes: Probes
-    iteration: Int[Array, ""]
+    vector: HyperVector  # unconstrained hyper-parameters
+    mean: HyperVector  # of gradients; of Adam
+    square: HyperVector  # of gradients, their sum or their mean
+    solution: Vectors  # where the next solve for the targets starts
+    probes: Probes  # that are held, where they are pathwise
+    iteration: Int[Array, ""]  # how many were made
 
 
 class AscentTold(NamedTuple):
@@ -52,20 +43,13 @@ class Ascent(Module):
 
     AdaGrad divides a gradient by the root of the sum of its squares so far (Duchi, Hazan & Singer
     2011), Adam a running mean by the root of that of the squares (Kingma & Ba 2015).
-
-    Args:
-        evidence: gives the gradients.
-        optimiser: "adagrad" or "adam".
-        step_size: of a hyper-parameter on the unconstrained scale.
-        lower: bounds of the search, shape (H,).
-        upper: the same.
     """
 
-    evidence: SolvedEvidence
-    optimiser: Optimiser = eqx.field(static=True)
-    step_size: Scalar
-    lower: HyperVector
-    upper: HyperVector
+    evidence: SolvedEvidence  # gives the gradients
+    optimiser: Optimiser = eqx.field(static=True)  # "adagrad" or "adam"
+    step_size: Scalar  # of a hyper-parameter on the unconstrained scale
+    lower: HyperVector  # bounds of the search
+    upper: HyperVector  # the same
 
     def init(self, vector: HyperVector, key: RandomKey) -> AscentState:
         """A search that starts at a vector."""

@@ -39,37 +39,25 @@ _COPIES = 4  # of an unbiased solution: two pairs, whose difference tells their 
 
 
 class Probes(NamedTuple):
-    """Random parts of a gradient, held for some iterations.
+    """Random parts of a gradient, held for some iterations."""
 
-    Attributes:
-        noise: shape (N, S): signs, which the root of the preconditioner turns, or normal noise that
-            is added to paths.
-        rows: of the preconditioner, shape (M,).
-        seed: bits of the key of the paths, shape (B,).
-    """
-
+    # shape (N, S): signs, which the root of the preconditioner turns, or normal noise that is added
+    # to paths
     noise: Vectors
-    rows: Int[Array, "M"]
-    seed: UInt32[Array, "B"]
+    rows: Int[Array, "M"]  # of the preconditioner
+    seed: UInt32[Array, "B"]  # bits of the key of the paths, shape (B,)
 
 
 class Slope(NamedTuple):
-    """An estimate of the gradient of the log posterior of hyper-parameters.
-
-    Attributes:
-        gradient: shape (H,).
-        covariance: of the estimate given the probes' law, shape (H, H), by the spread of its parts.
-        solution: of the targets in the first column and of the probes, shape (N, S); a start for
-            the next ones.
-        steps: products with the covariance.
-        solved: whether all solves ended as they should.
-    """
+    """An estimate of the gradient of the log posterior of hyper-parameters."""
 
     gradient: HyperVector
+    # of the estimate given the probes' law, shape (H, H), by the spread of its parts
     covariance: Float[Array, "H H"]
+    # of the targets in the first column and of the probes; a start for the next ones
     solution: Vectors
-    steps: Int[Array, ""]
-    solved: Bool[Array, ""]
+    steps: Int[Array, ""]  # products with the covariance
+    solved: Bool[Array, ""]  # whether all solves ended as they should
 
 
 class StandardisedTargets(NamedTuple):
@@ -85,19 +73,12 @@ class StandardisedTargets(NamedTuple):
 
 
 class SolvedEvidence(Module):
-    """The log posterior of hyper-parameters, known by stochastic gradients.
+    """The log posterior of hyper-parameters, known by stochastic gradients."""
 
-    Args:
-        algorithm: whose sites are the likelihood itself.
-        space: the hyper-parameters.
-        data: the rows, on the device.
-        solves: how they are made, settled for the rows.
-    """
-
-    algorithm: SiteInference
-    space: ParameterSpace
-    data: Data
-    solves: Solves
+    algorithm: SiteInference  # whose sites are the likelihood itself
+    space: ParameterSpace  # the hyper-parameters
+    data: Data  # the rows, on the device
+    solves: Solves  # how they are made, settled for the rows
 
     def standardised(self, vector: HyperVector) -> StandardisedTargets:
         """System and targets at a vector of hyper-parameters."""

@@ -18,27 +18,17 @@ _FARTHEST = 1.0  # deviations of the metric that the drift of one step may go
 
 
 class LangevinState(NamedTuple):
-    """A chain.
+    """A chain."""
 
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (H,).
-        probes: of the present iterations.
-        solution: where the next solves start, shape (N, S).
-        iteration: how many were made.
-        spread: covariances of the gradients, summed since the monitor last looked, shape (H, H).
-        ratio: what the monitor last found; infinite before.
-        step_size: from which on it no longer falls; of no meaning until it is frozen.
-        frozen: whether it is.
-    """
-
-    vector: HyperVector
-    probes: Probes
-    solution: Vectors
-    iteration: Int[Array, ""]
+    vector: HyperVector  # unconstrained hyper-parameters
+    probes: Probes  # of the present iterations
+    solution: Vectors  # where the next solves start
+    iteration: Int[Array, ""]  # how many were made
+    # covariances of the gradients, summed since the monitor last looked
     spread: Float[Array, "H H"]
-    ratio: Scalar
-    step_size: Scalar
-    frozen: Bool[Array, ""]
+    ratio: Scalar  # what the monitor last found; infinite before
+    step_size: Scalar  # from which on it no longer falls; of no meaning until it is frozen
+    frozen: Bool[Array, ""]  # whether it is
 
 
 class LangevinSampler(Transition):
@@ -47,31 +37,20 @@ class LangevinSampler(Transition):
     The step size e = scale (delay + t)^-power falls until the variance that the noise of the
     gradients adds is small beside that of the dynamics: until (e / 4) lambda_max(M^1/2 V M^1/2),
     V the covariance of a gradient, is below a threshold. From there on it stays.
-
-    Args:
-        evidence: gives the gradients.
-        mode: where chains start around, shape (H,).
-        root: L with M = L L', shape (H, H).
-        scale: of the step sizes.
-        delay: iterations.
-        power: in (0.5, 1].
-        redraw: iterations after which the probes are drawn anew.
-        batch: iterations after which the monitor looks.
-        threshold: of the monitor.
     """
 
     draws_a_piece: ClassVar[int] = 20
     one_by_one: ClassVar[bool] = True
 
-    evidence: SolvedEvidence
-    mode: HyperVector
-    root: Float[Array, "H H"]
-    scale: Scalar
-    delay: Scalar
-    power: Scalar
-    redraw: Int[Array, ""]
-    batch: Int[Array, ""]
-    threshold: Scalar
+    evidence: SolvedEvidence  # gives the gradients
+    mode: HyperVector  # where chains start around
+    root: Float[Array, "H H"]  # L with M = L L'
+    scale: Scalar  # of the step sizes
+    delay: Scalar  # iterations
+    power: Scalar  # in (0.5, 1]
+    redraw: Int[Array, ""]  # iterations after which the probes are drawn anew
+    batch: Int[Array, ""]  # iterations after which the monitor looks
+    threshold: Scalar  # of the monitor
 
     def init(self, key: RandomKey) -> LangevinState:
         vector = self.mode + self.root @ jax.random.normal(key, self.mode.shape)

@@ -15,15 +15,11 @@ _FLATTEST = 0.25  # a deviation of two on the unconstrained scale
 
 
 class Metric(NamedTuple):
-    """M = L L', the inverse of minus the Hessian at a mode.
+    """M = L L', the inverse of minus the Hessian at a mode."""
 
-    Attributes:
-        root: L, shape (H, H).
-        flat: in how many directions the density has hardly any curvature, so that a deviation of
-            two was taken.
-    """
-
-    root: Float[np.ndarray, "H H"]
+    root: Float[np.ndarray, "H H"]  # L
+    # in how many directions the density has hardly any curvature, so that a deviation of two was
+    # taken
     flat: int
 
 

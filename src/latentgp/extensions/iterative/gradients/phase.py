@@ -16,32 +16,21 @@ _OFTEN = 0.01  # share of draws
 @stored
 @dataclasses.dataclass(frozen=True)
 class LangevinPhase(Finding):
-    """Record of the steps of stochastic gradient Langevin dynamics.
-
-    Attributes:
-        ratio: (e / 4) lambda_max(M^1/2 V M^1/2), mean over draws of the chain with the largest: the
-            share by which the noise of a gradient, drawn anew at every step, adds to variances.
-        threshold: below which step sizes are frozen.
-        redraw: iterations that share their probes: they add up to so many times the ratio.
-        step_size: at the end, of each chain the smallest and the largest.
-        frozen: how many chains had their step size frozen before the draws that are kept.
-        chains: how many there are.
-        solver_steps: products with the covariance an iteration, on average.
-        unsolved: share of draws on the way to which a solve ended short of its tolerance.
-        held: share of draws on the way to which a drift was cut.
-    """
+    """Record of the steps of stochastic gradient Langevin dynamics."""
 
     name: ClassVar[str] = "langevin"
 
+    # (e / 4) lambda_max(M^1/2 V M^1/2), mean over draws of the chain with the largest: the share by
+    # which the noise of a gradient, drawn anew at every step, adds to variances
     ratio: float
-    threshold: float
-    redraw: int
-    step_size: tuple[float, float]
-    frozen: int
-    chains: int
-    solver_steps: float
-    unsolved: float
-    held: float
+    threshold: float  # below which step sizes are frozen
+    redraw: int  # iterations that share their probes: they add up to so many times the ratio
+    step_size: tuple[float, float]  # at the end, of each chain the smallest and the largest
+    frozen: int  # how many chains had their step size frozen before the draws that are kept
+    chains: int  # how many there are
+    solver_steps: float  # products with the covariance an iteration, on average
+    unsolved: float  # share of draws on the way to which a solve ended short of its tolerance
+    held: float  # share of draws on the way to which a drift was cut
 
     @classmethod
     def of(

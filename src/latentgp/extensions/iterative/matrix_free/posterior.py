@@ -30,16 +30,10 @@ _WEAK_SITE = 1e-6
 
 @stored
 class Report(NamedTuple):
-    """Certificates of the solves of every system with its probe vectors.
+    """Certificates of the solves of every system with its probe vectors."""
 
-    Attributes:
-        relative_residual: of each right-hand side, shape (solves, S).
-        code: of each, a place in `solution.OUTCOMES`.
-        steps: shape (solves,).
-    """
-
-    relative_residual: Float[Array, "solves S"]
-    code: Int[Array, "solves S"]
+    relative_residual: Float[Array, "solves S"]  # of each right-hand side
+    code: Int[Array, "solves S"]  # of each, a place in `solution.OUTCOMES`
     steps: Int[Array, "solves"]
 
     @classmethod

@@ -60,41 +60,31 @@ class ProbeSolves(NamedTuple):
 
     Of what P leaves a multiple of the identity, as where no row knows of another, signs know the
     log-determinant without error, which normal draws do not.
-
-    Attributes:
-        solved: B^-1 z, shape (N, S).
-        near: P^-1 z, shape (N, S).
-        log_determinant: of B, with its standard error.
-        solution: of the probe vectors, and of right-hand sides solved with them.
     """
 
-    solved: Vectors
-    near: Vectors
-    log_determinant: Estimate
-    solution: Solution
+    solved: Vectors  # B^-1 z
+    near: Vectors  # P^-1 z
+    log_determinant: Estimate  # of B, with its standard error
+    solution: Solution  # of the probe vectors, and of right-hand sides solved with them
 
 
 @stored
 class MatrixFreeSolves(eqx.Module):
-    """Settings of solves, and what is known of the rows.
+    """Settings of solves, and what is known of the rows."""
 
-    Attributes:
-        grid: that the rows are on; None where they are on none.
-        key: data of a random key, of probe vectors and random rows: the same in every evaluation.
-        rank: of the preconditioner; None is four times the root of the number of rows.
-        exact: whether B is its own preconditioner, so that nothing is estimated.
-    """
-
-    grid: Grid | None
+    grid: Grid | None  # that the rows are on; None where they are on none
+    # data of a random key, of probe vectors and random rows: the same in every evaluation
     key: UInt32[Array, "2"]
     solver: SolverName = eqx.field(static=True)
     preconditioner: PreconditionerName = eqx.field(static=True)
+    # of the preconditioner; None is four times the root of the number of rows
     rank: int | None = eqx.field(static=True)
     probes: int = eqx.field(static=True)
     tolerance: float = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)
     store: bool = eqx.field(static=True)
     precision: Precision = eqx.field(static=True, default="double")
+    # whether B is its own preconditioner, so that nothing is estimated
     exact: bool = eqx.field(static=True, default=False)
 
     def covariance(self, kernel: Kernel, X: Inputs) -> Covariance:

@@ -27,23 +27,14 @@ _MOST_ROWS = 2048
 
 
 class RecordedBlock(NamedTuple):
-    """Solutions, and the coefficients of the block iteration that found them.
+    """Solutions, and the coefficients of the block iteration that found them."""
 
-    Args:
-        solution: of all right-hand sides.
-        coordinates: phi with R^-1 B = Q_0 phi, Q_0 the first orthonormal basis.
-        curvatures: D_k = S_k' R^-1 A R^-T S_k of the directions of step k.
-        turns: tau_k, of the residual after step k in the basis there.
-        steps: how many were made; what is beyond is zero.
-        broken: whether the iteration broke down.
-    """
-
-    solution: Solution
-    coordinates: Float[Array, "S S"]
-    curvatures: Float[Array, "T S S"]
-    turns: Float[Array, "T S S"]
-    steps: Int[Array, ""]
-    broken: Bool[Array, ""]
+    solution: Solution  # of all right-hand sides
+    coordinates: Float[Array, "S S"]  # phi with R^-1 B = Q_0 phi, Q_0 the first orthonormal basis
+    curvatures: Float[Array, "T S S"]  # D_k = S_k' R^-1 A R^-T S_k of the directions of step k
+    turns: Float[Array, "T S S"]  # tau_k, of the residual after step k in the basis there
+    steps: Int[Array, ""]  # how many were made; what is beyond is zero
+    broken: Bool[Array, ""]  # whether the iteration broke down
 
 
 def recorded_block_conjugate_gradients(

@@ -28,21 +28,13 @@ from latentgp.typing import Array, PerRow, RandomKey, Scalar
 
 
 class EvidenceEstimate(NamedTuple):
-    """log N(y; 0, A) and its gradient, with their standard errors.
+    """log N(y; 0, A) and its gradient, with their standard errors."""
 
-    Args:
-        value: of the log evidence.
-        standard_error: of the value, over the probe vectors.
-        gradient: in the parameters, a tree like these.
-        gradient_standard_error: of every number of the gradient.
-        solution: A^-1 y in the first column, and A^-1 z of the probe vectors.
-    """
-
-    value: Scalar
-    standard_error: Scalar
-    gradient: PyTree
-    gradient_standard_error: PyTree
-    solution: Solution
+    value: Scalar  # of the log evidence
+    standard_error: Scalar  # of the value, over the probe vectors
+    gradient: PyTree  # in the parameters, a tree like these
+    gradient_standard_error: PyTree  # of every number of the gradient
+    solution: Solution  # A^-1 y in the first column, and A^-1 z of the probe vectors
 
 
 @compiled("tolerance")

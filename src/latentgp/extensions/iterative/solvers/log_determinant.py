@@ -29,21 +29,13 @@ class Estimate(NamedTuple):
 
 
 class SolutionRecord(NamedTuple):
-    """Solutions, and the coefficients of the iteration that found them.
+    """Solutions, and the coefficients of the iteration that found them."""
 
-    Args:
-        solution: of all right-hand sides.
-        inner: b' P^-1 b of each.
-        lengths: of all steps, shape (T, S), zero where none was made.
-        momenta: of all steps, shape (T, S).
-        broken: whether an iteration broke down.
-    """
-
-    solution: Solution
-    inner: Float[Array, "S"]
-    lengths: Float[Array, "T S"]
-    momenta: Float[Array, "T S"]
-    broken: Bool[Array, "S"]
+    solution: Solution  # of all right-hand sides
+    inner: Float[Array, "S"]  # b' P^-1 b of each
+    lengths: Float[Array, "T S"]  # of all steps, shape (T, S), zero where none was made
+    momenta: Float[Array, "T S"]  # of all steps
+    broken: Bool[Array, "S"]  # whether an iteration broke down
 
 
 @compiled("tolerance")

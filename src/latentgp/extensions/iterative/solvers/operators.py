@@ -97,11 +97,6 @@ class TiledCovariance(Covariance):
 
     A tile serves its rows and, transposed, its columns, so half of the matrix is made.
 
-    Args:
-        kernel: the covariance function.
-        X: inputs, shape (N, D).
-        tile: rows and columns of a tile.
-
     Example:
         >>> from latentgp import RBF
         >>> K = TiledCovariance(RBF(), np.zeros((3, 1)), tile=2)
@@ -109,9 +104,9 @@ class TiledCovariance(Covariance):
         [3.0, 3.0, 3.0]
     """
 
-    kernel: Kernel
-    X: Inputs
-    tile: int = eqx.field(static=True, default=_TILE)
+    kernel: Kernel  # the covariance function
+    X: Inputs  # inputs
+    tile: int = eqx.field(static=True, default=_TILE)  # rows and columns of a tile
 
     @property
     def size(self) -> int:
@@ -200,10 +195,6 @@ class TiledCovariance(Covariance):
 class RoundedCovariance(Covariance):
     """A Gram matrix whose products are made in single precision, at about half the cost.
 
-    Args:
-        exact: K, of which all else is asked.
-        single: the same in single precision.
-
     Example:
         >>> K = jnp.full((1, 1), 0.1)
         >>> single = StoredCovariance(K.astype(jnp.float32))
@@ -212,8 +203,8 @@ class RoundedCovariance(Covariance):
         True
     """
 
-    exact: Covariance
-    single: Covariance
+    exact: Covariance  # K, of which all else is asked
+    single: Covariance  # the same in single precision
 
     @property
     def size(self) -> int:

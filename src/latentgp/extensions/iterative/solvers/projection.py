@@ -19,12 +19,9 @@ class Projection(eqx.Module):
 
     C is at most A^-1, so that a variance by it is that of the mathematical process plus that of the
     solve which was stopped.
-
-    Args:
-        root: D, shape (N, R).
     """
 
-    root: Float[Array, "N R"]
+    root: Float[Array, "N R"]  # D
 
     def solve(self, right: Vectors) -> Vectors:
         """C right: the representer weights where right is y."""

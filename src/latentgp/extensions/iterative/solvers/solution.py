@@ -28,21 +28,14 @@ _MEANINGS = {
 
 
 class Solution(eqx.Module):
-    """Solutions of A x = b for S right-hand sides, with their certificate.
+    """Solutions of A x = b for S right-hand sides, with their certificate."""
 
-    Args:
-        value: x, shape (N, S).
-        relative_residual: ||b - A x|| / ||b|| of each, computed from x itself at the end.
-        code: of each, a place in `OUTCOMES`.
-        steps: products with A, not counting those that check.
-        inner_steps: products with a matrix that the preconditioner's own solves made.
-    """
-
-    value: Vectors
+    value: Vectors  # x
+    # ||b - A x|| / ||b|| of each, computed from x itself at the end
     relative_residual: Float[Array, "S"]
-    code: Int[Array, "S"]
-    steps: Int[Array, ""]
-    inner_steps: Int[Array, ""]
+    code: Int[Array, "S"]  # of each, a place in `OUTCOMES`
+    steps: Int[Array, ""]  # products with A, not counting those that check
+    inner_steps: Int[Array, ""]  # products with a matrix that the preconditioner's own solves made
 
     @property
     def outcomes(self) -> tuple[str, ...]:

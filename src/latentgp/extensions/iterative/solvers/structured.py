@@ -33,15 +33,10 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 class OnGrid(Covariance):
-    """The Gram matrix of rows in the cells of a grid.
+    """The Gram matrix of rows in the cells of a grid."""
 
-    Args:
-        entries: kernel and inputs, of which single entries are made.
-        cells: number of each row's cell, shape (N,).
-    """
-
-    entries: TiledCovariance
-    cells: Int[Array, "N"]
+    entries: TiledCovariance  # kernel and inputs, of which single entries are made
+    cells: Int[Array, "N"]  # number of each row's cell
 
     @property
     @abstractmethod
@@ -74,15 +69,10 @@ class OnGrid(Covariance):
 
 
 class Toeplitz(OnGrid):
-    """Gram matrix of a stationary kernel on n regularly spaced points: O(n log n) a product.
+    """Gram matrix of a stationary kernel on n regularly spaced points: O(n log n) a product."""
 
-    Args:
-        spectrum: of the kernel, from `toeplitz_spectrum`.
-        counts: number of points along each input.
-    """
-
-    spectrum: Array
-    counts: tuple[int, ...] = eqx.field(static=True)
+    spectrum: Array  # of the kernel, from `toeplitz_spectrum`
+    counts: tuple[int, ...] = eqx.field(static=True)  # number of points along each input
 
     @property
     def number(self) -> int:
@@ -96,11 +86,9 @@ class Kronecker(OnGrid):
     """Gram matrix of a product of kernels of groups of inputs, on all combinations of their points.
 
     A product takes O(n times the sum of the numbers of points) for n cells.
-
-    Args:
-        factors: Gram matrix of each group, whose Kronecker product K_grid is.
     """
 
+    # Gram matrix of each group, whose Kronecker product K_grid is
     factors: tuple[Float[Array, "_ _"], ...]
 
     @property
@@ -139,11 +127,6 @@ class Grid(eqx.Module):
 class Lattice(Grid):
     """Regularly spaced points along every input.
 
-    Args:
-        low: the first along each, shape (D,).
-        step: from one to the next, shape (D,); one where there is a single point.
-        counts: how many along each.
-
     Example:
         >>> line = Lattice(jnp.zeros(1), jnp.ones(1), (3,))
         >>> K = line.covariance(RBF(), jnp.array([[0.0], [2.0]]))
@@ -151,9 +134,9 @@ class Lattice(Grid):
         [1.1353, 1.1353]
     """
 
-    low: Float[Array, "D"]
-    step: Float[Array, "D"]
-    counts: tuple[int, ...] = eqx.field(static=True)
+    low: Float[Array, "D"]  # the first along each
+    step: Float[Array, "D"]  # from one to the next; one where there is a single point
+    counts: tuple[int, ...] = eqx.field(static=True)  # how many along each
 
     def covariance(self, kernel: Kernel, X: Inputs) -> Toeplitz:
         step = jnp.asarray(self.step, X.dtype)
@@ -170,15 +153,11 @@ class Lattice(Grid):
 
 @stored
 class Axes(Grid):
-    """All combinations of points of groups of inputs.
+    """All combinations of points of groups of inputs."""
 
-    Args:
-        points: of each group, as whole inputs that differ in the group's columns alone.
-        groups: columns of each group.
-    """
-
+    # of each group, as whole inputs that differ in the group's columns alone
     points: tuple[Float[Array, "_ D"], ...]
-    groups: Groups = eqx.field(static=True)
+    groups: Groups = eqx.field(static=True)  # columns of each group
 
     def covariance(self, kernel: Kernel, X: Inputs) -> Kronecker:
         axes = [jnp.asarray(points, X.dtype) for points in self.points]

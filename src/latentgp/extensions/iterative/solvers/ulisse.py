@@ -20,35 +20,24 @@ from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 
 class ExponentialWeights(Module):
-    """w_j = exp(rate j): increment j after the threshold is taken with probability 1 / w_j.
+    """w_j = exp(rate j): increment j after the threshold is taken with probability 1 / w_j."""
 
-    Args:
-        rate: larger values stop earlier and vary more.
-    """
-
-    rate: Scalar | float
+    rate: Scalar | float  # larger values stop earlier and vary more
 
     def __call__(self, j: Int[Array, "S"]) -> Float[Array, "S"]:
         return jnp.exp(self.rate * j)
 
 
 class TruncatedSolution(eqx.Module):
-    """Independent unbiased estimates of a solution, all from one run.
+    """Independent unbiased estimates of a solution, all from one run."""
 
-    Args:
-        value: of each estimate, shape (estimates, N, S).
-        steps: increments that each of them took, shape (estimates, S).
-        threshold_steps: increments at which the threshold was reached, shape (S,), which every
-            estimate takes.
-        products: of the run with A.
-        is_unbiased: of each right-hand side, whether the run ended as it should: false where steps
-            ran out or the iteration broke down, which leaves a bias.
-    """
-
-    value: Float[Array, "estimates N S"]
-    steps: Int[Array, "estimates S"]
+    value: Float[Array, "estimates N S"]  # of each estimate
+    steps: Int[Array, "estimates S"]  # increments that each of them took
+    # increments at which the threshold was reached, shape (S,), which every estimate takes
     threshold_steps: Int[Array, "S"]
-    products: Int[Array, ""]
+    products: Int[Array, ""]  # of the run with A
+    # of each right-hand side, whether the run ended as it should: false where steps ran out or the
+    # iteration broke down, which leaves a bias
     is_unbiased: Bool[Array, "S"]
 
 

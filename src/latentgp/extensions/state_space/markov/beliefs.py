@@ -26,15 +26,10 @@ _FEW_STATES = 2
 
 @stored
 class Belief(NamedTuple):
-    """N(mean, P) of a state.
+    """N(mean, P) of a state."""
 
-    Attributes:
-        mean: shape (states, 1).
-        spread: the root of P, or P.
-    """
-
-    mean: Matrix
-    spread: Matrix
+    mean: Matrix  # shape (states, 1)
+    spread: Matrix  # the root of P, or P
 
 
 @stored
@@ -47,12 +42,7 @@ class Adjoint(NamedTuple):
 
 @stored
 class Starts(NamedTuple):
-    """Known states from which series go on, in place of the prior.
-
-    Attributes:
-        mean: shape (Q, series, states).
-        covariance: shape (Q, series, states, states).
-    """
+    """Known states from which series go on, in place of the prior."""
 
     mean: Float[Array, "Q series states"]
     covariance: Float[Array, "Q series states states"]
@@ -60,16 +50,11 @@ class Starts(NamedTuple):
 
 @stored
 class Filter(eqx.Module):
-    """The arithmetic of one process.
+    """The arithmetic of one process."""
 
-    Attributes:
-        space: its state-space form; leaves broadcast against lanes.
-        signed: whether precisions can be negative.
-        starts: states from which series go on; None where all begin at the prior.
-    """
-
-    space: StateSpace
-    signed: bool = eqx.field(static=True)
+    space: StateSpace  # its state-space form; leaves broadcast against lanes
+    signed: bool = eqx.field(static=True)  # whether precisions can be negative
+    # states from which series go on; None where all begin at the prior
     starts: Starts | None = None
 
     def measurement(self, lanes: Any) -> Matrix:
@@ -143,21 +128,13 @@ class Filter(eqx.Module):
 
 
 class UpdatedBelief(NamedTuple):
-    """A belief after a site.
+    """A belief after a site."""
 
-    Attributes:
-        belief: after it.
-        value: log of the integral of belief times site.
-        error: e = (l - w m) / S.
-        weight: w / S.
-        g: P h of before.
-    """
-
-    belief: Belief
-    value: Any
-    error: Any
-    weight: Any
-    g: Matrix
+    belief: Belief  # after it
+    value: Any  # log of the integral of belief times site
+    error: Any  # e = (l - w m) / S
+    weight: Any  # w / S
+    g: Matrix  # P h of before
 
 
 def updated_back(

@@ -38,24 +38,16 @@ from latentgp.typing import Array
 
 @stored_as("Filtered")
 class FilterResult(NamedTuple):
-    """Filter's results for the smoother.
+    """Filter's results for the smoother."""
 
-    Attributes:
-        before: means and covariances of the state after the row before each, entries of shape
-            (T, ..., lanes), covariances without their upper half.
-        error: e = (l - w m) / S of each row, for S = 1 + w h'P h.
-        weight: w / S.
-        last: mean and covariance where lanes end.
-        ends: the adjoint where lanes end.
-        log_evidence: of each latent.
-    """
-
+    # means and covariances of the state after the row before each, entries of shape (T, ...,
+    # lanes), covariances without their upper half
     before: Any
-    error: Float[Array, "T *Q lanes"]
-    weight: Float[Array, "T *Q lanes"]
-    last: Belief
-    ends: Adjoint
-    log_evidence: Float[Array, "*Q"]
+    error: Float[Array, "T *Q lanes"]  # e = (l - w m) / S of each row, for S = 1 + w h'P h
+    weight: Float[Array, "T *Q lanes"]  # w / S
+    last: Belief  # mean and covariance where lanes end
+    ends: Adjoint  # the adjoint where lanes end
+    log_evidence: Float[Array, "*Q"]  # of each latent
 
 
 @stored_as("Smoothed")

@@ -54,37 +54,24 @@ _COLUMNS = 64  # of a joint covariance that are found together
 
 @stored
 class MarkovPosterior(LatentPosterior):
-    """Posterior of latent functions that are state-space processes.
-
-    Attributes:
-        X: inputs of the rows.
-        series: the rows in the order of time.
-        sites: as functions of g.
-        parts: the latent functions of one structure each.
-        at_all_rows: marginals at the rows.
-        log_evidence_of_sites: of all of them, without constants.
-        constant: of those of rows that were remembered.
-        earlier: number of these; they come first.
-        told_apart: number of parts of the kernel, whose coefficients are the last columns of new
-            inputs; zero where f alone is asked about.
-        truncation: of what is approximated.
-        rows: those that were not remembered, with their targets, padded.
-    """
+    """Posterior of latent functions that are state-space processes."""
 
     kernel: LatentKernel
-    X: Inputs
-    series: Series
-    sites: GaussianSites
-    parts: tuple[ProcessPosterior, ...]
-    at_all_rows: Marginals
-    log_evidence_of_sites: Scalar
-    constant: Scalar
+    X: Inputs  # inputs of the rows
+    series: Series  # the rows in the order of time
+    sites: GaussianSites  # as functions of g
+    parts: tuple[ProcessPosterior, ...]  # the latent functions of one structure each
+    at_all_rows: Marginals  # marginals at the rows
+    log_evidence_of_sites: Scalar  # of all of them, without constants
+    constant: Scalar  # of those of rows that were remembered
     jitter: Scalar
     trace_term: Scalar
-    truncation: Truncation = eqx.field(static=True)
-    earlier: int = eqx.field(static=True)
+    truncation: Truncation = eqx.field(static=True)  # of what is approximated
+    earlier: int = eqx.field(static=True)  # number of these; they come first
+    # number of parts of the kernel, whose coefficients are the last columns of new inputs; zero
+    # where f alone is asked about
     told_apart: int = eqx.field(static=True, default=0)
-    rows: Data | None = None
+    rows: Data | None = None  # those that were not remembered, with their targets, padded
 
     @property
     def log_evidence(self) -> Scalar:
@@ -307,21 +294,14 @@ class MarkovPosterior(LatentPosterior):
 
 
 class _Near(eqx.Module):
-    """New inputs between the rows before and after them.
+    """New inputs between the rows before and after them."""
 
-    Attributes:
-        slot: step and lane of the row after each, whose belief is that of the row before.
-        at_end: whether there is no such slot, after the very last one.
-        before: the step from the row before.
-        after: the step to the row after.
-        followed: whether there is one, in the same series.
-    """
-
+    # step and lane of the row after each, whose belief is that of the row before
     slot: tuple[Int[Array, "B"], Int[Array, "B"]]
-    at_end: Any
-    before: Lanes
-    after: Lanes
-    followed: Any
+    at_end: Any  # whether there is no such slot, after the very last one
+    before: Lanes  # the step from the row before
+    after: Lanes  # the step to the row after
+    followed: Any  # whether there is one, in the same series
 
     @classmethod
     def of(cls, series: Series, X: Float[Array, "B D"], columns: Columns) -> "_Near":

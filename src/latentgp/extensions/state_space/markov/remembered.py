@@ -17,22 +17,16 @@ from latentgp.typing import Array, Inputs, Scalar
 
 
 class RememberedRows(DataSummary):
-    """Rows seen so far, exactly; those before a window by the states that they lead to.
+    """Rows seen so far, exactly; those before a window by the states that they lead to."""
 
-    Attributes:
-        centres: their inputs, shape (earlier, D).
-        linear: of their sites, as functions of g, shape (earlier, Q).
-        precision: likewise.
-        truncation: of what was approximated.
-        starts: states at the first rows, for each process; empty where all rows are remembered.
-    """
-
-    centres: Float[Array, "earlier D"]
-    linear: Float[Array, "earlier Q"]
-    precision: Float[Array, "earlier Q"]
+    centres: Float[Array, "earlier D"]  # their inputs
+    linear: Float[Array, "earlier Q"]  # of their sites, as functions of g
+    precision: Float[Array, "earlier Q"]  # likewise
     constant: Scalar
     signed: bool = eqx.field(static=True, default=False)
+    # of what was approximated
     truncation: Truncation = eqx.field(static=True, default=Truncation())
+    # states at the first rows, for each process; empty where all rows are remembered
     starts: tuple[Starts, ...] = ()
 
     @property

@@ -27,18 +27,14 @@ class MarkovWhitening(Whitening):
     """The Cholesky factor of K in the order of time, row after row by the filter.
 
     A coefficient is what is new of g at its row given the rows before it, over its deviation.
-
-    Attributes:
-        filters: the processes, covariances kept as they are.
-        series: the rows in one lane.
-        groups: latent functions of one structure; None where all share a kernel.
     """
 
     centres: Inputs
     residual: Float[Array, "#Q N"]
     jitter: Scalar
-    filters: list[Filter]
-    series: Series
+    filters: list[Filter]  # the processes, covariances kept as they are
+    series: Series  # the rows in one lane
+    # latent functions of one structure; None where all share a kernel
     groups: tuple[tuple[int, ...], ...] | None = eqx.field(static=True)
 
     def conditional(self, white: Float[Array, "Q N"]) -> Marginals:
@@ -94,18 +90,13 @@ class MarkovSampler(SiteSampler):
     """Draws of g at the rows by simulation and smoothing, O(N) each (Durbin & Koopman 2002).
 
     In law they are those of forward filtering and backward sampling.
-
-    Attributes:
-        filters: the processes of the latent functions.
-        series: the rows in the order of time.
-        whitening: of the prior at the rows.
     """
 
     centres: Inputs
     jitter: Scalar
-    filters: list[Filter]
-    series: Series
-    whitening: MarkovWhitening
+    filters: list[Filter]  # the processes of the latent functions
+    series: Series  # the rows in the order of time
+    whitening: MarkovWhitening  # of the prior at the rows
 
     def draw(
         self,

@@ -30,15 +30,10 @@ def usual_lanes(rows: int) -> int:
 
 @stored
 class RowOrder(NamedTuple):
-    """The order of rows by series and time.
+    """The order of rows by series and time."""
 
-    Attributes:
-        rows: numbers of the rows in their order.
-        ranks: the place of each row.
-    """
-
-    rows: Int[Array, "N"]
-    ranks: Int[Array, "N"]
+    rows: Int[Array, "N"]  # numbers of the rows in their order
+    ranks: Int[Array, "N"]  # the place of each row
 
 
 def order_of(X: Any, columns: Columns, numpy: Any = jnp) -> RowOrder:
@@ -53,38 +48,24 @@ def order_of(X: Any, columns: Columns, numpy: Any = jnp) -> RowOrder:
 
 @stored
 class Lanes(NamedTuple):
-    """One step of all lanes, or all steps with an axis in front.
+    """One step of all lanes, or all steps with an axis in front."""
 
-    Attributes:
-        time: of the row.
-        gap: since the row before.
-        fresh: whether a series begins here.
-        start: which known state it goes on from, -1 for none; None where there are none at all.
-    """
-
-    time: Float[Array, "*T lanes"]
-    gap: Float[Array, "*T lanes"]
-    fresh: Bool[Array, "*T lanes"]
+    time: Float[Array, "*T lanes"]  # of the row
+    gap: Float[Array, "*T lanes"]  # since the row before
+    fresh: Bool[Array, "*T lanes"]  # whether a series begins here
+    # which known state it goes on from, -1 for none; None where there are none at all
     start: Int[Array, "*T lanes"] | None = None
 
 
 @stored
 class Series(eqx.Module):
-    """Rows of one or several series in lanes: T steps of some lanes, each of consecutive rows.
+    """Rows of one or several series in lanes: T steps of some lanes, each of consecutive rows."""
 
-    Attributes:
-        order: of the rows; None where they are in order.
-        lanes: times and gaps, shape (T, lanes).
-        times: of the rows in order, shape (N,).
-        label: number of the row's series, shape (N,); None for one series.
-        rows: N.
-    """
-
-    order: RowOrder | None
-    lanes: Lanes
-    times: PerRow
-    label: PerRow | None
-    rows: int = eqx.field(static=True)
+    order: RowOrder | None  # of the rows; None where they are in order
+    lanes: Lanes  # times and gaps, shape (T, lanes)
+    times: PerRow  # of the rows in order
+    label: PerRow | None  # number of the row's series; None for one series
+    rows: int = eqx.field(static=True)  # N
 
     @classmethod
     def of(

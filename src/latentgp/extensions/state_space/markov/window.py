@@ -31,15 +31,11 @@ from latentgp.typing import Inputs, Scalar
 
 
 class Window(NamedTuple):
-    """State that an update with a lag continues from.
+    """State that an update with a lag continues from."""
 
-    Attributes:
-        remembered: states before the window, and rows in it whose targets are no longer known.
-        rows: the others in it, whose sites are made anew; None without any.
-    """
-
+    # states before the window, and rows in it whose targets are no longer known
     remembered: RememberedRows
-    rows: Data | None
+    rows: Data | None  # the others in it, whose sites are made anew; None without any
 
 
 def window_of(posterior: Any, lag: float, new: Inputs, log_evidence: float) -> Window:

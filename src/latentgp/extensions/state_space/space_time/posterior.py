@@ -48,17 +48,11 @@ _COLUMNS = 64  # of a joint covariance that are found together
 
 
 class RowArrays(NamedTuple):
-    """Arrays that follow from the kernel and the rows.
+    """Arrays that follow from the kernel and the rows."""
 
-    Attributes:
-        groups: of latent functions.
-        priors: of each group.
-        left: prior variance that the states leave open at the rows, shape (Q, N).
-    """
-
-    groups: list[LatentGroup]
-    priors: list[StatePrior]
-    left: Float[Array, "Q N"]
+    groups: list[LatentGroup]  # of latent functions
+    priors: list[StatePrior]  # of each group
+    left: Float[Array, "Q N"]  # prior variance that the states leave open at the rows
 
     @classmethod
     def of(
@@ -73,30 +67,23 @@ class RowArrays(NamedTuple):
 
 @stored
 class SpaceTimePosterior(LatentPosterior):
-    """Posterior given sites of rows at places and times.
-
-    Attributes:
-        points: inducing points Z in space, as whole inputs.
-        slots: of the rows.
-        sites: as functions of g.
-        starts: beliefs of each group where segments of steps begin.
-        power: how the prior variance that the points leave open counts.
-        told_apart: number of parts of the kernel, whose coefficients are the last columns of new
-            inputs; zero where f alone is asked about.
-    """
+    """Posterior given sites of rows at places and times."""
 
     kernel: LatentKernel
-    points: Points
-    slots: Slots
-    sites: GaussianSites
-    starts: tuple[Beliefs, ...]
+    points: Points  # inducing points Z in space, as whole inputs
+    slots: Slots  # of the rows
+    sites: GaussianSites  # as functions of g
+    starts: tuple[Beliefs, ...]  # beliefs of each group where segments of steps begin
     log_evidence: Scalar
     jitter: Scalar
     trace_term: Scalar
     time: int = eqx.field(static=True)
     truncation: Truncation = eqx.field(static=True)
     signed: bool = eqx.field(static=True)
+    # how the prior variance that the points leave open counts
     power: float = eqx.field(static=True)
+    # number of parts of the kernel, whose coefficients are the last columns of new inputs; zero
+    # where f alone is asked about
     told_apart: int = eqx.field(static=True, default=0)
 
     @classmethod

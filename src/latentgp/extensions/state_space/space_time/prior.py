@@ -29,37 +29,22 @@ from latentgp.typing import Array, Points
 
 
 class StatePrior(NamedTuple):
-    """The law of the states at some times, and what places read of them.
+    """The law of the states at some times, and what places read of them."""
 
-    Attributes:
-        table: phi of all terms, side by side, for each place.
-        left: c(s, s) - |phi|^2 of each term, for each place.
-        variances: k(t, t) of each term, at each time.
-        moves: A to each time, zero where nothing is before it.
-        noises: Q to each time, there the prior's covariance.
-        jitter: the most that was added to a c(Z, Z).
-    """
-
-    table: Float[Array, "*Q M values"]
-    left: Float[Array, "*Q M parts"]
-    variances: Float[Array, "*Q T parts"]
-    moves: Any
-    noises: Any
-    jitter: Float[Array, "*Q"]
+    table: Float[Array, "*Q M values"]  # phi of all terms, side by side, for each place
+    left: Float[Array, "*Q M parts"]  # c(s, s) - |phi|^2 of each term, for each place
+    variances: Float[Array, "*Q T parts"]  # k(t, t) of each term, at each time
+    moves: Any  # A to each time, zero where nothing is before it
+    noises: Any  # Q to each time, there the prior's covariance
+    jitter: Float[Array, "*Q"]  # the most that was added to a c(Z, Z)
 
 
 class Moments(NamedTuple):
-    """Where times are.
+    """Where times are."""
 
-    Attributes:
-        times: of steps.
-        gaps: since what is before each.
-        fresh: whether nothing is before it.
-    """
-
-    times: Float[Array, "T"]
-    gaps: Float[Array, "T"]
-    fresh: Bool[Array, "T"]
+    times: Float[Array, "T"]  # of steps
+    gaps: Float[Array, "T"]  # since what is before each
+    fresh: Bool[Array, "T"]  # whether nothing is before it
 
     @classmethod
     def of(cls, times: Float[Array, "T"]) -> "Moments":
@@ -69,17 +54,11 @@ class Moments(NamedTuple):
 
 
 class LatentGroup(NamedTuple):
-    """Latent functions whose kernels are of one structure.
+    """Latent functions whose kernels are of one structure."""
 
-    Attributes:
-        latents: their numbers.
-        kernels: parameters with an axis in front, of size one where they share them.
-        one: one of them, whose structure alone matters.
-    """
-
-    latents: tuple[int, ...]
-    kernels: Kernel
-    one: Kernel
+    latents: tuple[int, ...]  # their numbers
+    kernels: Kernel  # parameters with an axis in front, of size one where they share them
+    one: Kernel  # one of them, whose structure alone matters
 
 
 def latent_groups(kernel: LatentKernel, latents: int) -> list[LatentGroup]:
@@ -91,17 +70,11 @@ def latent_groups(kernel: LatentKernel, latents: int) -> list[LatentGroup]:
 
 
 class SpaceTimePrior(NamedTuple):
-    """Points in space and what is approximated; priors are differentiable in it and kernels.
+    """Points in space and what is approximated; priors are differentiable in it and kernels."""
 
-    Attributes:
-        points: inducing points Z as whole inputs.
-        time: the column of time.
-        truncation: of the processes in time.
-    """
-
-    points: Points
-    time: int
-    truncation: Truncation
+    points: Points  # inducing points Z as whole inputs
+    time: int  # the column of time
+    truncation: Truncation  # of the processes in time
 
     def terms(self, kernel: Kernel) -> list[SeparableTerm]:
         """The terms of a kernel."""

@@ -17,20 +17,14 @@ _A_STEP = 6  # slots that take as long as a step without any
 
 @stored
 class Slots(eqx.Module):
-    """T steps of B slots; rows of one time and place share one.
+    """T steps of B slots; rows of one time and place share one."""
 
-    Attributes:
-        times: of the steps, in order; a time of many slots has several steps, and the last ones may
-            be empty copies of the one before.
-        places: inputs without their time, which is zero.
-        place: number of the place of each slot.
-        slot: number of the slot of each row, that of its step times B and its own.
-    """
-
+    # of the steps, in order; a time of many slots has several steps, and the last ones may be empty
+    # copies of the one before
     times: Float[Array, "T"]
-    places: Points
-    place: Int[Array, "T B"]
-    slot: Int[Array, "N"]
+    places: Points  # inputs without their time, which is zero
+    place: Int[Array, "T B"]  # number of the place of each slot
+    slot: Int[Array, "N"]  # number of the slot of each row, that of its step times B and its own
 
     @classmethod
     def of(cls, X: Inputs, time: int) -> "Slots":

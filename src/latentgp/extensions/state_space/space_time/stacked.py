@@ -29,15 +29,10 @@ Blocks = tuple[Array, ...]  # of each process, shape (*steps, states, states)
 
 
 class Layout(NamedTuple):
-    """Layout of a state.
+    """Layout of a state."""
 
-    Attributes:
-        measurements: h of each process.
-        copies: how many of it there are.
-    """
-
-    measurements: tuple[tuple[float, ...], ...]
-    copies: tuple[int, ...]
+    measurements: tuple[tuple[float, ...], ...]  # h of each process
+    copies: tuple[int, ...]  # how many of it there are
 
     @property
     def size(self) -> int:
@@ -121,51 +116,30 @@ class Adjoint(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The steps of a loop, in segments.
+    """The steps of a loop, in segments."""
 
-    Attributes:
-        moves: A of the transition to each, zero to the first.
-        noises: Q, to the first one the prior's covariance.
-        place: number of what each row reads in the table of weights.
-        linear: of the sites.
-        precision: of the sites; zero where there is no row.
-    """
-
-    moves: Any
-    noises: Any
-    place: Int[Array, "groups steps B"]
-    linear: Float[Array, "groups steps B S"]
-    precision: Float[Array, "groups steps B"]
+    moves: Any  # A of the transition to each, zero to the first
+    noises: Any  # Q, to the first one the prior's covariance
+    place: Int[Array, "groups steps B"]  # number of what each row reads in the table of weights
+    linear: Float[Array, "groups steps B S"]  # of the sites
+    precision: Float[Array, "groups steps B"]  # of the sites; zero where there is no row
 
 
 class Readings(NamedTuple):
-    """Further rows without sites, in the order of time.
+    """Further rows without sites, in the order of time."""
 
-    Attributes:
-        after: number of the last step at or before each; -1 for none.
-        weights: phi of each.
-        moves: A from that step.
-        noises: Q from that step, the prior's covariance where there is none.
-        onwards: A to the next step.
-    """
-
-    after: Int[Array, "rows"]
-    weights: Float[Array, "rows values"]
-    moves: Any
-    noises: Any
-    onwards: Any
+    after: Int[Array, "rows"]  # number of the last step at or before each; -1 for none
+    weights: Float[Array, "rows values"]  # phi of each
+    moves: Any  # A from that step
+    noises: Any  # Q from that step, the prior's covariance where there is none
+    onwards: Any  # A to the next step
 
 
 class Forward(NamedTuple):
-    """Results of the filter.
+    """Results of the filter."""
 
-    Attributes:
-        starts: the belief before each segment.
-        log_evidence: of each set of linear terms.
-    """
-
-    starts: Beliefs
-    log_evidence: Float[Array, "S"]
+    starts: Beliefs  # the belief before each segment
+    log_evidence: Float[Array, "S"]  # of each set of linear terms
 
 
 class Slopes(NamedTuple):
@@ -177,49 +151,30 @@ class Slopes(NamedTuple):
 
 
 class SmoothedReadings(NamedTuple):
-    """Marginals of what rows read.
+    """Marginals of what rows read."""
 
-    Attributes:
-        mean: at the rows of each step, for each set of linear terms.
-        variance: at the rows of each step.
-        at_readings: means, first column, and variances, second, at further rows.
-        slopes: derivatives, if wanted.
-    """
-
-    mean: Float[Array, "groups steps B S"]
-    variance: Float[Array, "groups steps B"]
+    mean: Float[Array, "groups steps B S"]  # at the rows of each step, for each set of linear terms
+    variance: Float[Array, "groups steps B"]  # at the rows of each step
+    # means, first column, and variances, second, at further rows
     at_readings: Float[Array, "rows 2"]
-    slopes: Slopes | None
+    slopes: Slopes | None  # derivatives, if wanted
 
 
 class _Update(NamedTuple):
-    """Results of an update for the way back.
+    """Results of an update for the way back."""
 
-    Attributes:
-        after: the belief.
-        gain: P h K', rows by states.
-        weight: K = (I + W C)^-1 W for the rows' predicted covariance C.
-        error: e = (I + W C)^-1 (l - W m).
-    """
-
-    after: Beliefs
-    gain: Float[Array, "B M"]
-    weight: Float[Array, "B B"]
-    error: Float[Array, "B S"]
+    after: Beliefs  # the belief
+    gain: Float[Array, "B M"]  # P h K', rows by states
+    weight: Float[Array, "B B"]  # K = (I + W C)^-1 W for the rows' predicted covariance C
+    error: Float[Array, "B S"]  # e = (I + W C)^-1 (l - W m)
 
 
 class StackedArithmetic(NamedTuple):
-    """The arithmetic.
+    """The arithmetic."""
 
-    Attributes:
-        layout: of the state.
-        signed: whether precisions can be negative.
-        table: weights phi of what rows read, for each place.
-    """
-
-    layout: Layout
-    signed: bool
-    table: Float[Array, "places values"]
+    layout: Layout  # of the state
+    signed: bool  # whether precisions can be negative
+    table: Float[Array, "places values"]  # weights phi of what rows read, for each place
 
     def forward(self, steps: Steps) -> Forward:
         """The filter."""

@@ -12,12 +12,9 @@ from latentgp.typing import Array, Scalar, Vectors
 
 
 class BlockJacobi(Module):
-    """The blocks of A on its diagonal, and zero elsewhere: processes that know their block only.
+    """The blocks of A on its diagonal, and zero elsewhere: processes that know their block only."""
 
-    Args:
-        blocks: rows of each block, shape (blocks, B), as `blocks_of_rows` gives them.
-    """
-
+    # rows of each block, shape (blocks, B), as `blocks_of_rows` gives them
     blocks: Int[Array, "blocks B"]
 
     def __call__(self, system: System) -> BlockDiagonal:

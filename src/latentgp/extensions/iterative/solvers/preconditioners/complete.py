@@ -13,9 +13,6 @@ from latentgp.typing import Scalar, Vectors
 class Complete(Preconditioner):
     """P = A = L L': solves take a step or two, and nothing of the log-determinant is estimated.
 
-    Args:
-        factor: L, with its inverse.
-
     Example:
         >>> from latentgp.extensions.iterative.solvers import operators
         >>> K = operators.StoredCovariance(jnp.diag(jnp.array([1.0, 3.0])))
@@ -24,7 +21,7 @@ class Complete(Preconditioner):
         [0.5, 0.25]
     """
 
-    factor: Factor
+    factor: Factor  # L, with its inverse
 
     @classmethod
     def of(cls, system: System) -> Complete:

@@ -31,21 +31,16 @@ class Interpolation(Module):
     Products with K_UU are by fast Fourier transforms, so any stationary kernel will do. The solve
     is an inner iteration; log-determinant and root are refused.
 
-    Args:
-        grid: points of the grid along every input, shape (D,).
-        nearest: each row takes the nearest point; otherwise it is between the 2^D around it.
-        tolerance: of the residual of the inner iteration.
-        max_steps: the most products of the inner iteration.
-
     Raises:
         InputError: when called, a covariance without a kernel, a kernel that is not stationary, or
             a grid of the wrong number of inputs or of fewer than two points along one.
     """
 
-    grid: tuple[int, ...]
+    grid: tuple[int, ...]  # points of the grid along every input, shape (D,)
+    # each row takes the nearest point; otherwise it is between the 2^D around it
     nearest: bool = False
-    tolerance: float = 1e-2
-    max_steps: int = 100
+    tolerance: float = 1e-2  # of the residual of the inner iteration
+    max_steps: int = 100  # the most products of the inner iteration
 
     def __call__(self, system: System) -> IterativePreconditioner:
         """The preconditioner of a system."""
@@ -67,19 +62,13 @@ class Interpolation(Module):
 
 
 class InterpolatedCovariance(Covariance):
-    """W K_UU W' of a stationary kernel on a grid.
+    """W K_UU W' of a stationary kernel on a grid."""
 
-    Args:
-        points: of each row the grid points that it is between, by number, shape (N, corners).
-        weights: of these, shape (N, corners).
-        spectrum: Fourier transform of the kernel on the grid, wound on a circle of twice its size.
-        grid: points along every input.
-    """
-
-    points: Int[Array, "N corners"]
-    weights: Float[Array, "N corners"]
+    points: Int[Array, "N corners"]  # of each row the grid points that it is between, by number
+    weights: Float[Array, "N corners"]  # of these
+    # Fourier transform of the kernel on the grid, wound on a circle of twice its size
     spectrum: Array
-    grid: tuple[int, ...] = eqx.field(static=True)
+    grid: tuple[int, ...] = eqx.field(static=True)  # points along every input
 
     @property
     def size(self) -> int:

@@ -15,16 +15,11 @@ class LowRank(Preconditioner):
     """P = T (I + Q diag(s) Q') T', where T T' = D and Q has orthonormal columns.
 
     Its root is R = T (I + Q diag(sqrt(1 + s) - 1) Q').
-
-    Args:
-        rest: the root T of D.
-        basis: Q, shape (N, R).
-        excess: s >= 0, shape (R,).
     """
 
-    rest: Root
-    basis: Float[Array, "N R"]
-    excess: Float[Array, "R"]
+    rest: Root  # the root T of D
+    basis: Float[Array, "N R"]  # Q
+    excess: Float[Array, "R"]  # s >= 0
 
     def solve(self, right: Vectors) -> Vectors:
         inner = self._scaled(1 / (1 + self.excess), self.rest.solve(right))

@@ -21,9 +21,6 @@ from latentgp.typing import Array, RandomKey
 class Nystrom(Module):
     """K_XU K_UU^-1 K_UX in place of K, U a subset of the rows (Williams & Seeger 2001).
 
-    Args:
-        rows: numbers of the rows U, shape (M,); `random_rows` draws them.
-
     Example:
         >>> import jax.numpy as jnp
         >>> from latentgp.extensions.iterative.solvers import operators
@@ -33,7 +30,7 @@ class Nystrom(Module):
         [0.25, 1.0]
     """
 
-    rows: Int[Array, "M"]
+    rows: Int[Array, "M"]  # numbers of the rows U; `random_rows` draws them
 
     def __call__(self, system: System) -> LowRank:
         """The preconditioner of a system."""
@@ -42,9 +39,6 @@ class Nystrom(Module):
 
 class Fitc(Module):
     """Q + diag(K - Q) in place of K, Q that of `Nystrom` (Snelson & Ghahramani 2006).
-
-    Args:
-        rows: numbers of the rows U, shape (M,).
 
     Example:
         >>> import jax.numpy as jnp
@@ -55,7 +49,7 @@ class Fitc(Module):
         [0.25, 0.5]
     """
 
-    rows: Int[Array, "M"]
+    rows: Int[Array, "M"]  # numbers of the rows U
 
     def __call__(self, system: System) -> LowRank:
         """The preconditioner of a system."""
@@ -65,14 +59,10 @@ class Fitc(Module):
 
 
 class Pitc(Module):
-    """Q + blocks of (K - Q) in place of K (Quiñonero-Candela & Rasmussen 2005).
+    """Q + blocks of (K - Q) in place of K (Quiñonero-Candela & Rasmussen 2005)."""
 
-    Args:
-        rows: numbers of the rows U, shape (M,).
-        blocks: rows of each block, shape (blocks, B), as `blocks_of_rows` gives them.
-    """
-
-    rows: Int[Array, "M"]
+    rows: Int[Array, "M"]  # numbers of the rows U
+    # rows of each block, shape (blocks, B), as `blocks_of_rows` gives them
     blocks: Int[Array, "blocks B"]
 
     def __call__(self, system: System) -> LowRank:

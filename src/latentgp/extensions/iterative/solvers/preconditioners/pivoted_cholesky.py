@@ -18,9 +18,6 @@ _ROUNDING = 1e-12
 class PivotedCholesky(Module):
     """L L' in place of K by the largest pivots (Harbrecht, Peters & Schneider 2012).
 
-    Args:
-        number: of pivots, M, which are as many evaluations of a column of K.
-
     Example:
         >>> from latentgp.extensions.iterative.solvers import operators
         >>> K = operators.StoredCovariance(jnp.diag(jnp.array([1.0, 3.0])))
@@ -29,7 +26,7 @@ class PivotedCholesky(Module):
         [1.0, 0.25]
     """
 
-    number: int
+    number: int  # of pivots, M, which are as many evaluations of a column of K
 
     def __call__(self, system: System) -> LowRank:
         """The preconditioner of a system."""

@@ -16,18 +16,12 @@ class RandomisedSVD(Module):
     """V diag(l) V' in place of K, its largest eigenvalues by random products (Halko et al. 2011).
 
     It takes two products of K with M + oversampling columns, and one more a power.
-
-    Args:
-        key: random key of the products.
-        number: of eigenvalues that are kept, M.
-        oversampling: columns beyond these.
-        powers: products more before the basis is taken, each of which makes it sharper.
     """
 
-    key: RandomKey
-    number: int
-    oversampling: int = 10
-    powers: int = 1
+    key: RandomKey  # random key of the products
+    number: int  # of eigenvalues that are kept, M
+    oversampling: int = 10  # columns beyond these
+    powers: int = 1  # products more before the basis is taken, each of which makes it sharper
 
     def __call__(self, system: System) -> LowRank:
         """The preconditioner of a system."""

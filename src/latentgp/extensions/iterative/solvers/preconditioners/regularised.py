@@ -15,17 +15,11 @@ from latentgp.typing import Array, Scalar, Vectors
 
 
 class Regularised(Module):
-    """P = A + shift I, solved by conjugate gradients (Srinivasan et al. 2014).
+    """P = A + shift I, solved by conjugate gradients (Srinivasan et al. 2014)."""
 
-    Args:
-        shift: what is added to the diagonal.
-        tolerance: of the residual of the inner iteration.
-        max_steps: the most products of the inner iteration.
-    """
-
-    shift: Scalar | float
-    tolerance: float = 1e-2
-    max_steps: int = 100
+    shift: Scalar | float  # what is added to the diagonal
+    tolerance: float = 1e-2  # of the residual of the inner iteration
+    max_steps: int = 100  # the most products of the inner iteration
 
     def __call__(self, operator: LinearOperator) -> IterativePreconditioner:
         """The preconditioner of a system."""
@@ -34,17 +28,11 @@ class Regularised(Module):
 
 
 class IterativePreconditioner(Preconditioner):
-    """P^-1 by conjugate gradients with P: another matrix at every solve, as it is stopped.
+    """P^-1 by conjugate gradients with P: another matrix at every solve, as it is stopped."""
 
-    Args:
-        operator: P.
-        tolerance: of the relative residual.
-        max_steps: the most products.
-    """
-
-    operator: LinearOperator
-    tolerance: Any
-    max_steps: Any
+    operator: LinearOperator  # P
+    tolerance: Any  # of the relative residual
+    max_steps: Any  # the most products
 
     @property
     def is_fixed(self) -> bool:

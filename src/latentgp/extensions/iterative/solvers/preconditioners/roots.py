@@ -47,14 +47,10 @@ class DiagonalRoot(Root):
 
 
 class BlockRoot(Root):
-    """Cholesky factors of the blocks of rows that belong together.
+    """Cholesky factors of the blocks of rows that belong together."""
 
-    Args:
-        rows: of each block its rows, shape (blocks, B); N, which is no row, fills up short ones.
-        lower: their factors, (blocks, B, B), the identity where rows are filled up.
-    """
-
-    rows: Int[Array, "blocks B"]
+    rows: Int[Array, "blocks B"]  # of each block its rows; N, which is no row, fills up short ones
+    # their factors, (blocks, B, B), the identity where rows are filled up
     lower: Float[Array, "blocks B B"]
 
     def times(self, right: Vectors) -> Vectors:

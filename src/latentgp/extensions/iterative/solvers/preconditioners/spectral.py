@@ -13,16 +13,12 @@ from latentgp.typing import Inputs, RandomKey
 class Spectral(Module):
     """Phi Phi' in place of K with random Fourier features (Rahimi & Recht 2007).
 
-    Args:
-        key: random key of the frequencies.
-        number: of features, an even number of at least 2.
-
     Raises:
         InputError: when called, a covariance without a kernel, or a kernel that has no features.
     """
 
-    key: RandomKey
-    number: int
+    key: RandomKey  # random key of the frequencies
+    number: int  # of features, an even number of at least 2
 
     def __call__(self, system: System) -> LowRank:
         """The preconditioner of a system."""
