@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(88_707, 79_000),
-    "lines of core": Limit(35_260, 32_000),
+    "lines of src": Limit(87_217, 79_000),
+    "lines of core": Limit(34_688, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(19_481),
     "files of src": Limit(),
@@ -51,9 +51,9 @@ LIMITS = {
     "public names at the top": Limit(107, 110),
     "classes in the table of persistence": Limit(0, 0),
     "private constants": Limit(706),
-    "calls of isinstance": Limit(622),
-    "raise InputError": Limit(603),
-    "raise InputError in rooms of inference": Limit(164, 60),
+    "calls of isinstance": Limit(620),
+    "raise InputError": Limit(585),
+    "raise InputError in rooms of inference": Limit(161, 60),
     "functions that only raise": Limit(32),
     "classes named by a participle": Limit(14),
     "names of several classes": Limit(28),
@@ -62,7 +62,7 @@ LIMITS = {
     "circles of imports": Limit(0, 0),
     "modules in circles": Limit(0, 0),
     "imports upward": Limit(0, 0),
-    "lines loaded by import": Limit(34_044, 30_000),
+    "lines loaded by import": Limit(33_488, 30_000),
     "calls from fit to Pólya-Gamma": Limit(22, 20),
     "files entered until then": Limit(65),
     "functions entered by SiteMethod.run": Limit(304),

@@ -76,12 +76,7 @@ class Calls:
         self.__init__()
 
     def told(self, y: np.ndarray, side: Columns) -> tuple[str, ...]:
-        """A sentence on values that failed, with the rows as they are numbered here; or none.
-
-        Args:
-            y: targets of the rows.
-            side: their side information.
-        """
+        """A sentence on values that failed, with the rows as they are numbered here; or none."""
         if not self.failed:
             return ()
         shown = [

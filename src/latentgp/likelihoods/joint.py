@@ -142,11 +142,6 @@ def jointly(
 
     Expectations of the first under the second are those of `likelihood` under `marginals`; what is
     independent already is given back as it is.
-
-    Args:
-        likelihood: of f.
-        marginals: of f at rows.
-        side: what the rows carry.
     """
     if isinstance(marginals, Marginals):
         return likelihood, marginals, side

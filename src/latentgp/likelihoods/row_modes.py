@@ -29,13 +29,8 @@ def row_modes(
     """Narrow laws around each row's likeliest latents, among the nodes of bounds.
 
     Of modes that are alike, as f and -f are of what is even in f, all rows take the same one: that
-    of the larger first latent, then the second one.
-
-    Args:
-        likelihood: of the rows.
-        y: targets.
-        marginals: Gaussian laws of the latents, the row's own likelihood left out.
-        side: what the rows carry.
+    of the larger first latent, then the second one. Marginals are laws of the latents without the
+    row's own likelihood.
     """
     nodes = training_nodes(likelihood.latent_size)
     points = nodes[0]

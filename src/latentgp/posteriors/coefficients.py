@@ -151,11 +151,7 @@ def coefficients_of(
 ) -> Coefficients:
     """Coefficients of linear parts; covariances are from variances of sums of two.
 
-    Args:
-        kernel: a sum.
-        parts: linear ones of it.
-        names: of all columns.
-        marginals: of rows that name parts by their last columns.
+    Marginals are of rows that name parts by their last columns.
     """
     sum_of = len(_parts(kernel))
     which = [(part, column) for part in parts for column in part.columns]
@@ -191,13 +187,7 @@ def group_effects_of(
 ) -> dict[str, GroupEffects]:
     """Effects of groups by what they multiply: "intercept", or a column's name.
 
-    Args:
-        kernel: a sum.
-        column: of the groups.
-        groups: their numbers in that column.
-        names: of all columns.
-        labels: of the groups.
-        marginals: of rows that name parts by their last columns.
+    Marginals are of rows that name parts by their last columns, groups numbers in their column.
 
     Raises:
         InputError: the kernel has no such part.

@@ -51,13 +51,7 @@ def prior_paths(
 ) -> PriorPaths:
     """Draws from the prior of the latent functions.
 
-    Args:
-        kernel: one that has random features.
-        key: random key.
-        inputs: number of input columns D.
-        latents: number of latent functions Q.
-        features: how many for each stationary part.
-        number: of draws S.
+    Each stationary part has as many features.
 
     Raises:
         InputError: a kernel has no random features.
@@ -122,16 +116,8 @@ def posterior_paths(
 ) -> PosteriorPaths:
     """Sample paths of a posterior, at least so many.
 
-    Up to sixteen sets of draws have features of their own, so that the errors of these average
-    out over many draws, and none is evaluated for every draw anew.
-
-    Args:
-        posterior: of the latent functions.
-        kernel: its kernel.
-        key: random key.
-        latents: number of latent functions Q.
-        features: how many for each stationary part.
-        number: of draws.
+    Up to sixteen sets of draws have features of their own, so that the errors of these average out
+    over many draws, and none is evaluated for every draw anew. Each stationary part has as many.
 
     Raises:
         InputError: a kernel has no random features; inter-domain inducing variables.

@@ -69,10 +69,7 @@ class FixedFeatures(InterDomain):
     def basis(self, part: Part, columns: Inputs, demands: Demands) -> Basis:
         """Functions for one part of a kernel.
 
-        Args:
-            part: the part, at the values that a search starts from.
-            columns: what it sees of the rows.
-            demands: on the functions.
+        The part is at the values that a search starts from, the columns are those that it sees.
 
         Raises:
             InputError: the kind has none for it.
@@ -155,11 +152,8 @@ def as_needed(
 ) -> Basis:
     """The `least_open` basis of candidates, which are made of ever more functions until it does.
 
-    Args:
-        of_times: candidates of so many times as many functions as at first, up to a limit.
-        part: of a kernel.
-        columns: what it sees of the rows.
-        demands: at the limit more of the prior variance may be left open.
+    Candidates have so many times as many functions as at first, up to a limit, where more of the
+    prior variance may be left open than demanded.
     """
     times, found = 1, least_open(of_times(1), part, columns, demands.shortest)
     while np.isfinite(demands.left) and found.left_open(part.kernel, _some(columns)) > demands.left:

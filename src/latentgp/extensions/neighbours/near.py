@@ -171,11 +171,7 @@ def latents_given(
 ) -> tuple[Float[Array, "#Q B V"], Float[Array, "#Q B"]]:
     """Weights of the latents at the nearest rows in the mean at new inputs, and what these leave.
 
-    Args:
-        kernel: of the prior.
-        rows: that there are.
-        near: the nearest.
-        grams: Gram matrices of these with, last, the new input.
+    Gram matrices are those of the nearest rows with, last, the new input.
     """
     there = jnp.moveaxis(near.there, 1, 0)
     roots = 1 / jnp.sqrt(nugget_of(kernel, rows.X))

@@ -100,10 +100,7 @@ class NearDraws(DrawsAtRows):
 def near_draws(draws: Draws, rows: NearRows, representation: Representation) -> NearDraws:
     """Draws of white coefficients as draws of g at the rows.
 
-    Args:
-        draws: of white coefficients of the rows.
-        rows: the same.
-        representation: gives g by the coefficients.
+    The representation gives g by the coefficients.
     """
     g = np.asarray(at_rows(draws, representation))
     return NearDraws(

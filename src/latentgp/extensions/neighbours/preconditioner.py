@@ -31,12 +31,7 @@ def posterior_regression(
 ) -> Regression:
     """Each latent given its neighbours, and sites of its own row and of the nearest later ones.
 
-    Args:
-        kernel: of the prior.
-        X: inputs of the rows.
-        neighbours: rows before each, whose latents are known.
-        later: rows after each, whose sites are.
-        precision: of the sites; negative ones count as zero.
+    Negative precisions of sites count as zero.
     """
     kernel, X, precision = jax.lax.stop_gradient((kernel, X, precision))
     of_latents = 1 / jnp.sqrt(nugget_of(kernel, X))

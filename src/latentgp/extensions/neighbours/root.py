@@ -110,13 +110,7 @@ class SparseWhitening(WhiteningBySolves):
     def posterior(
         self, linear: RowLatents, precision: RowLatents, tolerance: float
     ) -> tuple[SparseRoot, RowLatents]:
-        """The preconditioner's root C^-1 R, near one of A^-1, and the mean of g given sites.
-
-        Args:
-            linear: of the sites, as functions of g.
-            precision: of the sites, none negative.
-            tolerance: relative residual of the mean's solve.
-        """
+        """The preconditioner's root C^-1 R, near one of A^-1, and the mean of g given sites."""
         own, M = self.given_sites(precision)
         root = SparseRoot(own, self.root.neighbours, M.own)
         return root, solve_to(M, linear[..., None], tolerance)[..., 0]
@@ -165,14 +159,7 @@ class NeighbourSampler(SiteSampler):
 def preconditioned(
     root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: RowLatents
 ) -> WhitenedOperator:
-    """The posterior precision with its preconditioner.
-
-    Args:
-        root: of the prior covariance.
-        sweeps: of each distinct kernel.
-        own: each latent given its neighbours, and sites of its own row and of later ones.
-        precision: of the sites.
-    """
+    """The posterior precision with its preconditioner."""
     each = sweeps * (len(own.weights) // len(sweeps))
     variance = jnp.broadcast_to(root.law.variance.T, precision.shape)
     factor = SparseFactor.of(own.weights, each)

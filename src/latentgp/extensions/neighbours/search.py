@@ -34,14 +34,9 @@ def coordinates(
 ) -> Float[Array, "N E"]:
     """Coordinates in which what is near is highly correlated: inputs over length-scales.
 
-    A kernel without length-scales takes the inputs in standard deviations. Coordinates of
-    factors stand side by side, those of a sum's parts too, shorter by the root of what the other
-    parts have of the variance.
-
-    Args:
-        kernel: of one latent function.
-        X: inputs.
-        reference: the rows, by which centres, standard deviations and variances are told.
+    A kernel without length-scales takes the inputs in standard deviations. Coordinates of factors
+    stand side by side, those of a sum's parts too, shorter by the root of what the other parts have
+    of the variance. Centres, standard deviations and variances are those of the reference rows.
     """
     spread = jnp.std(reference, axis=0)
     return (X - jnp.mean(reference, axis=0)) / jnp.where(spread > 0, spread, 1.0)

@@ -67,9 +67,7 @@ class ConditionedDraws(DrawsAtRows):
 def conditioned_draws(draws: Draws, representation: Representation) -> ConditionedDraws:
     """Draws of white coefficients of the rows as draws of g there.
 
-    Args:
-        draws: of white coefficients of the rows.
-        representation: gives g by the coefficients, and conditions on it.
+    The representation gives g by the coefficients, and conditions on it.
     """
     g = np.asarray(at_rows(draws, representation))
     centres = np.asarray(draws.centres)

@@ -127,13 +127,7 @@ class ByVariables(Representation):
     def extended(
         self, number: int | None, selection: Selection, remembered: StreamingPrior | None
     ) -> "ByVariables":
-        """The same for further rows, with a summary of those before.
-
-        Args:
-            number: at most so many inducing variables, where they can become more.
-            selection: how points are chosen.
-            remembered: the summary; None for none.
-        """
+        """The same for further rows, with a summary of those before."""
         return dataclasses.replace(self, remembered=remembered)
 
     @property

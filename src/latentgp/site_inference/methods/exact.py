@@ -85,11 +85,6 @@ def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
 def through_sums(model: Any, data: Any, method: Any) -> tuple[Any, Any]:
     """Method and rows of a fit; where sums stand for the rows, the method that takes them.
 
-    Args:
-        model: as `fit` was given it.
-        data: likewise; sums, or anything else, which is not touched.
-        method: likewise; "auto", or a `CollapsedVI`, if there are sums.
-
     Raises:
         InputError: sums for another model, or with another method, which needs the rows.
     """

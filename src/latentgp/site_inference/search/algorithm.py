@@ -132,11 +132,7 @@ class SiteInference(eqx.Module):
     def resume(self, model: LatentGP, data: Data, sites: Sites, kept: Any = None) -> SiteState:
         """The state of a (new) model with sites already known.
 
-        Args:
-            model: with the hyper-parameters.
-            data: the rows.
-            sites: one a row and latent.
-            kept: `representation.kept` of the rows under the model's kernel, if it is at hand.
+        What the representation has `kept` of the rows under the kernel may be at hand.
         """
         about = sites.about(prior_mean(model, data))
         rows_read = data.X if kept is None else kept

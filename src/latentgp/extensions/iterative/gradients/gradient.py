@@ -136,20 +136,14 @@ class SolvedEvidence(Module):
     def slope(self, vector: HyperVector, probes: Probes, start: Vectors, key: RandomKey) -> Slope:
         """Estimate of the gradient of log evidence plus log prior.
 
-        With v = B^-1 r it is that of v' B v / 2 - v' r, v held, less half that of log |B|: the
-        mean over probes z = R u, P = R R', of (B^-1 z)' dB (P^-1 z) (Filippone & Engler 2015,
-        eq. 9, with the half that its second term lacks). With a preconditioner only the difference
-        to the derivative of log |P| is estimated, (B^-1 z)' dB (P^-1 z) - (P^-1 z)' dP (P^-1 z),
-        which is small where P is near B (Wenger et al. 2022, 3.2). Unbiased where solves are, as
-        E[u u'] = I. Pathwise z ~ N(0, B) are draws of the targets, and the trace is the mean of
-        (B^-1 z)' dB (B^-1 z) (Lin et al. 2024, eq. 8), whose solutions move little with
-        hyper-parameters.
-
-        Args:
-            vector: unconstrained hyper-parameters.
-            probes: random vectors.
-            start: of the solves; it must not depend on the key.
-            key: random key of solves that end at random.
+        With v = B^-1 r it is that of v' B v / 2 - v' r, v held, less half that of log |B|: the mean
+        over probes z = R u, P = R R', of (B^-1 z)' dB (P^-1 z) (Filippone & Engler 2015, eq. 9,
+        with the half that its second term lacks). With a preconditioner only the difference to the
+        derivative of log |P| is estimated, (B^-1 z)' dB (P^-1 z) - (P^-1 z)' dP (P^-1 z), which is
+        small where P is near B (Wenger et al. 2022, 3.2). Unbiased where solves are, as E[u u'] =
+        I. Pathwise z ~ N(0, B) are draws of the targets, and the trace is the mean of (B^-1 z)' dB
+        (B^-1 z) (Lin et al. 2024, eq. 8), whose solutions move little with hyper-parameters. The
+        start of the solves must not depend on the key, which is of solves that end at random.
         """
         at = self.standardised(vector)
         pathwise = self.solves.pathwise

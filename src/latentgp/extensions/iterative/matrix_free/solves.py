@@ -139,11 +139,7 @@ class MatrixFreeSolves(eqx.Module):
     ) -> tuple[RowLatents, ProbeSolves]:
         """B^-1 right, and with the same products solves of probe vectors and the log-determinant.
 
-        Args:
-            system: B.
-            preconditioner: P with its root.
-            right: right-hand sides.
-            number: of the system, which has probe vectors of its own.
+        The number is that of the system, which has probe vectors of its own.
         """
         size, columns = right.shape
         if self.exact:  # all unit vectors are probe vectors

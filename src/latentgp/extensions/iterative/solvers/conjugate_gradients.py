@@ -57,11 +57,7 @@ def advance(
 ) -> State:
     """One step (Golub & Van Loan 2013, alg. 11.5.1); finished columns stay as they are.
 
-    Args:
-        state: of the iteration.
-        operator: A.
-        preconditioner: P, the same matrix at all steps.
-        goal: norm of the residual at which a column is finished.
+    A column is finished where the norm of its residual is at the goal.
     """
     product = operator.times(state.direction)
     curvature = jnp.sum(state.direction * product, axis=0)

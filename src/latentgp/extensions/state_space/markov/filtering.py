@@ -101,13 +101,7 @@ def smoothed(
 ) -> tuple[SmoothedMarginals, StateSpace | None]:
     """Marginals at the rows; derivatives of the evidence in the process if wanted.
 
-    Args:
-        process: the process.
-        series: the rows in lanes.
-        precision: of the sites.
-        found: by the filter.
-        slopes: whether the derivatives are wanted.
-        readings: what the marginals are of, a column of states for each row, if it is not f.
+    Marginals are those of the readings, a column of states for each row, if not of f.
     """
     like_mean, like_spread = found.error[0], precision[0]
     h = process.measurement(like_spread)

@@ -83,12 +83,7 @@ def together(
 def readings_of(
     measurements: list[list[tuple[float, ...]]], coefficients: Float[Array, "columns *S"]
 ) -> list[Matrix]:
-    """Columns of states that read sums of parts, for each process.
-
-    Args:
-        measurements: of each process those of its parts.
-        coefficients: of the parts.
-    """
+    """Columns of states that read sums of parts, for each process."""
     like = coefficients[0]
     found = []
     for parts in measurements:
@@ -110,13 +105,7 @@ def means_given(
 ) -> Float[Array, "N *S Q"]:
     """Posterior means at the rows given sites: linear in their linear terms.
 
-    Args:
-        filters: the processes.
-        groups: the latents of each.
-        series: the rows in lanes.
-        linear: of the sites.
-        precision: of the sites.
-        readings: what they are means of, for each process, if not of f.
+    They are means of the readings of each process, if not of f.
     """
     each = [in_groups(series.to_lanes(values), groups) for values in (linear, precision)]
     found = []

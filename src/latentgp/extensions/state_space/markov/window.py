@@ -41,11 +41,7 @@ class Window(NamedTuple):
 def window_of(posterior: Any, lag: float, new: Inputs, log_evidence: float) -> Window:
     """Rows within a lag of the newest one, and all that are not before the oldest of further rows.
 
-    Args:
-        posterior: of all rows so far, a `MarkovPosterior`.
-        lag: in units of time.
-        new: inputs of further rows.
-        log_evidence: of all rows so far, in nats.
+    The posterior is a `MarkovPosterior` of all rows so far, as is the log evidence, in nats.
     """
     columns, _ = time_columns(posterior.kernel, new.shape[1])
     X, numbers = np.asarray(posterior.X), np.arange(len(posterior.X))

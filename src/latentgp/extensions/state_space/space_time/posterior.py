@@ -241,10 +241,7 @@ class SpaceTimePosterior(LatentPosterior):
     ) -> list[SmoothedReadings]:
         """The way back through the steps, for each group.
 
-        Args:
-            known: what follows from kernel and rows.
-            readings: further rows, numbers of the steps before them and what they read.
-            slopes: whether derivatives are wanted.
+        Readings are further rows, numbers of the steps before them and what they read.
         """
         projected, found = self._projected(known), []
         after, each = (None, [None] * len(known.groups)) if readings is None else readings

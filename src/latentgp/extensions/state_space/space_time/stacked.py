@@ -195,11 +195,7 @@ class StackedArithmetic(NamedTuple):
     ) -> SmoothedReadings:
         """The smoother.
 
-        Args:
-            steps: as they were filtered.
-            starts: the belief before each segment.
-            readings: further rows; none without.
-            slopes: whether derivatives are wanted.
+        It starts from the belief before each segment.
         """
         layout, nothing = self.layout, self._nothing(steps)
         lengths = steps.place.shape[:2]
