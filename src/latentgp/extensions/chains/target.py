@@ -75,7 +75,7 @@ class WhiteTarget(Target):
         target = cls(space, representation, data, centre)
         if space.size:
             return target
-        return dataclasses.replace(target, fixed=_whitening_at_rows(target))
+        return dataclasses.replace(target, fixed=whitening_at_rows(target))
 
     def __call__(self, position: Position) -> Scalar:
         model = self.space.to_model(position.vector)
@@ -134,7 +134,8 @@ def _sum(terms: PerRow, data: Data) -> Scalar:
 
 
 @Program
-def _whitening_at_rows(target: WhiteTarget) -> Whitening:
+def whitening_at_rows(target: WhiteTarget) -> Whitening:
+    """The map to the rows under the space's model."""
     return target.whitening(target.space.model)
 
 

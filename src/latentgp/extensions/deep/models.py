@@ -21,7 +21,7 @@ from latentgp.modules import Module, stored
 from latentgp.numerics.cholesky import jittered_lower
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
-from latentgp.typing import Array, Inputs, RandomKey
+from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
 
 class Layer(Module):
@@ -145,28 +145,35 @@ class LastLayer(NamedTuple):
     # R with covariance R' R, shape (Q, R, R), or deviations, shape (Q, R)
     root: Float[Array, "*S Q R *R"]
 
-    def means(self, blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
-        """Means of the latent functions at rows with these features."""
-        return vmap_latents(lambda block, mean: mean @ block, blocks, self.mean).T
 
-    def marginals(self, blocks: Float[Array, "#Q R B"]) -> Marginals:
-        """Means and variances there."""
+class WeightsAt(NamedTuple):
+    """The last layer of random features at some inputs."""
+
+    last: LastLayer
+    blocks: Float[Array, "#Q R N"]
+
+    def means(self) -> RowLatents:
+        """Means of the latent functions."""
+        return vmap_latents(lambda block, mean: mean @ block, self.blocks, self.last.mean).T
+
+    def marginals(self) -> Marginals:
+        """Means and variances."""
 
         def variance(block: Array, root: Array) -> Array:
             half = root[:, None] * block if root.ndim == 1 else root @ block
             return sum_over_first(half**2)
 
-        return Marginals(self.means(blocks), vmap_latents(variance, blocks, self.root).T)
+        return Marginals(self.means(), vmap_latents(variance, self.blocks, self.last.root).T)
 
-    def draw(self, key: RandomKey, blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
-        """Latent functions by a draw of the weights."""
-        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+    def draw(self, key: RandomKey) -> RowLatents:
+        """A joint draw, by a draw of the weights."""
+        noise = jax.random.normal(key, self.last.mean.shape, self.last.mean.dtype)
 
         def weights(mean: Array, root: Array, noise: Array) -> Array:
             return mean + (noise * root if root.ndim == 1 else noise @ root)
 
-        drawn = vmap_latents(weights, self.mean, self.root, noise)
-        return vmap_latents(lambda block, w: w @ block, blocks, drawn).T
+        drawn = vmap_latents(weights, *self.last, noise)
+        return vmap_latents(lambda block, w: w @ block, self.blocks, drawn).T
 
 
 @stored

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, UInt32
 
-from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
+from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout, WeightsAt
 from latentgp.extensions.deep.processes import ProcessLayers
 from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.likelihoods.base import Marginals
@@ -115,29 +115,10 @@ class DeepComponents(LayeredComponents):
             self, models=models, hidden=hidden, features=features, last=last, number=number
         )
 
-    def last_at(self, model: Any, parts: Any, X: Inputs) -> "WeightsAt":
+    def last_at(self, model: Any, parts: Any, X: Inputs) -> WeightsAt:
         hidden, features, last = parts
         seen = self.layout.under_last(model, hidden, X)
         return WeightsAt(last, features.cross_covariance(model.kernel, seen))
-
-
-class WeightsAt(NamedTuple):
-    """The last layer of random features at some inputs."""
-
-    last: LastLayer
-    blocks: Float[Array, "#Q R N"]
-
-    def means(self) -> RowLatents:
-        """Means of the latent functions."""
-        return self.last.means(self.blocks)
-
-    def marginals(self) -> Marginals:
-        """Means and variances."""
-        return self.last.marginals(self.blocks)
-
-    def draw(self, key: RandomKey) -> RowLatents:
-        """A joint draw."""
-        return self.last.draw(key, self.blocks)
 
 
 @stored

@@ -19,7 +19,7 @@ from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.joint import JointDensity, JointPosition
 from latentgp.extensions.chains.loop import Draw
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
-from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.extensions.chains.target import WhiteTarget, whitening_at_rows
 from latentgp.extensions.flows import Approximation, GaussianApproximation, GaussianParticleFlow
 from latentgp.extensions.flows.base import LogDensity, Start
 from latentgp.extensions.flows.front import finished
@@ -126,7 +126,7 @@ class DensityApproximation(SamplingMethod):
         found = finished(method, outcome, ended)
         sizes = self.chains, self.draws
         made = _draws(found, flat, sizes, watched, key_draws, key_f)
-        whitening = _whitening(target)
+        whitening = whitening_at_rows(target)
         shape = _pareto_shape(found, made.points, made.log_density)
         notes, complaints = _told(found, shape, made.outside)
         ones = np.ones(sizes)
@@ -251,12 +251,6 @@ def _drawn(
         return Draw(at.vector, at.white, target.latents(at, key)[watched]), flat(x)
 
     return jax.lax.map(lambda given: jax.lax.map(one, given), (points, keys))
-
-
-@Program
-def _whitening(target: WhiteTarget) -> Any:
-    """The map to the rows at the space's model."""
-    return target.whitening(target.space.model)
 
 
 def _pareto_shape(

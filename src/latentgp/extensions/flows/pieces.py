@@ -10,14 +10,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
 
 from latentgp.extensions.flows.base import Approximation, LogDensity, Loop, Outcome, Start, Stepwise
 from latentgp.extensions.flows.front import approximate
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
-from latentgp.typing import Array, RandomKey
+from latentgp.typing import RandomKey
 
 _PIECE = 20  # steps in a compiled call
 
@@ -72,18 +71,5 @@ class _ApproximationLoop(Algorithm[Loop]):
         return state_in(stored, like)
 
 
-@eqx.filter_jit
-def _begun(method: Stepwise, target: LogDensity, start: Start, key: RandomKey) -> Loop:
-    return method.begun(target, start, key)
-
-
-@eqx.filter_jit
-def _advanced(
-    method: Stepwise, target: LogDensity, loop: Loop, key: RandomKey, until: Int[Array, ""]
-) -> Loop:
-    return method.advanced(target, loop, key, until)
-
-
-@eqx.filter_jit
-def _outcome(method: Stepwise, loop: Loop) -> Outcome:
-    return method.outcome(loop)
+_begun, _advanced = eqx.filter_jit(Stepwise.begun), eqx.filter_jit(Stepwise.advanced)
+_outcome = eqx.filter_jit(Stepwise.outcome)

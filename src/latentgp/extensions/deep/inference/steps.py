@@ -14,7 +14,7 @@ from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInfer
 from latentgp.extensions.batches.step_sizes import Schedule
 from latentgp.extensions.deep.inference.family import Architecture, DeepParameters
 from latentgp.extensions.deep.inference.weights import Factors, entropy
-from latentgp.extensions.deep.models import DeepGP, LastLayer
+from latentgp.extensions.deep.models import DeepGP, LastLayer, WeightsAt
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.finite import all_finite
@@ -184,7 +184,7 @@ class DeepInference(TwoPartInference):
             def forward(learned: DeepParameters) -> tuple[Marginals, Array]:
                 blocks = self.blocks(learned, batch.X, key)
                 last = state._replace(learned=learned).last if learned.last is not None else held
-                return last.marginals(blocks), blocks
+                return WeightsAt(last, blocks).marginals(), blocks
 
             marginals, pull, blocks = jax.vjp(forward, state.learned, has_aux=True)
             of_f = marginals.shifted(offset)
@@ -254,10 +254,8 @@ class DeepInference(TwoPartInference):
         """
         learned = self.at_draw(state.learned, key)
         model = self.space.to_model(learned.vector)
-        marginals = state.last.marginals(
-            self.blocks(learned, block.X, jax.random.fold_in(key, number))
-        )
-        of_f = marginals.shifted(prior_mean(model, block))
+        blocks = self.blocks(learned, block.X, jax.random.fold_in(key, number))
+        of_f = WeightsAt(state.last, blocks).marginals().shifted(prior_mean(model, block))
         sites = self.algorithm.new_sites(model, rows_of(block), of_f, GaussianSites.none(of_f.mean))
         return jnp.sum(sites.expected(of_f))
 

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.diagnostics import Diagnostics
 from latentgp.errors import InputError, check_choices, check_ranges
@@ -28,19 +28,17 @@ from latentgp.likelihoods.row_modes import is_concave
 from latentgp.methods.base import Method, check_workers
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
-from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.rows import RowsInMemory, RowSource
-from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.setup.priors import typical_start
 from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.typing import Array, Inputs, RandomKey, Scalar
+from latentgp.typing import Array, RandomKey
 
 if TYPE_CHECKING:
     from latentgp.extensions.batches.loop import Plan
@@ -190,7 +188,8 @@ class RandomFeatureVI(Method):
         from latentgp.extensions.deep.inference.steps import DeepInference
 
         model = problem.model
-        model = model if isinstance(model, DeepGP) else _shallow(model)
+        if not isinstance(model, DeepGP):
+            model = DeepGP(model.kernel, model.likelihood, model.mean)
         source, held_out = problem.all_rows, None
         check_processes(source)
         if self.held_out:
@@ -303,6 +302,10 @@ class RandomFeatureVI(Method):
         kind = "lower bound" if proper else "approximation"
         posterior = view(state, Evidence(bound, kind))
         warnings = []
+        of_a_sample = (
+            f"The bound is estimated from {rows} of {source.size} rows; evidence_error holds what "
+            "that adds."
+        )
         if not searched.converged:
             warnings.append(
                 f"The search ended because {searched.reason}; raise epochs, or continue from the "
@@ -331,7 +334,7 @@ class RandomFeatureVI(Method):
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
                 *([] if proper else [_FLAT]),
-                *([_of_a_sample(rows, source.size)] if rows < source.size else []),
+                *([of_a_sample] if rows < source.size else []),
             ),
         )
         if searched.asynchrony is not None:
@@ -374,17 +377,6 @@ def _bound_at_the_end(
     return float(np.mean(totals)), float(error), rows.size
 
 
-def _of_a_sample(seen: int, size: int) -> str:
-    return (
-        f"The bound is estimated from {seen} of {size} rows; evidence_error holds what that adds."
-    )
-
-
-def _shallow(model: LatentGP) -> DeepGP:
-    """The same without hidden layers."""
-    return DeepGP(model.kernel, model.likelihood, model.mean)
-
-
 def _of_kernels(space: Any) -> Array:
     """Mask of the vector's entries that belong to kernels."""
     flags = [
@@ -415,16 +407,6 @@ def _components(
     return DeepComponents(model, models, own, *drawn)
 
 
-@eqx.filter_jit
-def _seen(layout: Layout, X: Inputs) -> Float[Array, "N E"]:
-    return layout.at_prior_mean(X)
-
-
-@eqx.filter_jit
-def _bound_of(inference: Any, state: Any, block: Data, key: RandomKey, number: Any) -> Scalar:
-    return inference.bound_of(state, block, key, number)
-
-
-@eqx.filter_jit
-def _kl(inference: Any, state: Any, key: RandomKey) -> Scalar:
-    return inference.kl(state, key)
+_seen = eqx.filter_jit(Layout.at_prior_mean)
+_bound_of = eqx.filter_jit(lambda inference, *given: inference.bound_of(*given))
+_kl = eqx.filter_jit(lambda inference, *given: inference.kl(*given))
