@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -101,28 +102,22 @@ class MixtureBound(Module):
     ) -> MixtureEvaluation:
         """The bound and its derivatives in the mixture."""
         known = mixture.factorised()
-        means, variances = known.marginals(basis)
-        expected = self.expected(likelihood, means, variances, key)
+        expected = self.expected(likelihood, known.marginals(basis), key)
         return MixtureEvaluation(mixture, *self.of(known, basis, expected), expected)
 
     def expected(
-        self,
-        likelihood: Likelihood,
-        means: Float[Array, "K N Q"],
-        variances: Float[Array, "K N Q"],
-        key: RandomKey,
+        self, likelihood: Likelihood, marginals: Marginals, key: RandomKey
     ) -> ExpectedLogLikelihoods:
         """Expected log likelihoods under each component, one after another."""
-        keys = jax.random.split(key, len(means))
+        parts = marginals, jax.random.split(key, len(marginals.mean))
 
-        def one(part: tuple[Array, Array, RandomKey]) -> ExpectedLogLikelihoods:
-            mean, variance, own = part
-            return self.expectations(likelihood, self.rows, Marginals(mean, variance), own)
+        def one(part: tuple[Marginals, RandomKey]) -> ExpectedLogLikelihoods:
+            return self.expectations(likelihood, self.rows, *part)
 
-        if len(means) == 1:
-            only = one((means[0], variances[0], keys[0]))
+        if len(marginals.mean) == 1:
+            only = one(jax.tree.map(lambda a: a[0], parts))
             return jax.tree.map(lambda a: a[None], only)
-        return jax.lax.map(one, (means, variances, keys))
+        return jax.lax.map(one, parts)
 
     def of(
         self, known: FactorisedMixture, basis: Basis, expected: ExpectedLogLikelihoods
@@ -156,8 +151,7 @@ class MixtureBound(Module):
 
         def chunk(key: Any, part: Data, _: Any) -> tuple[Any, ExpectedLogLikelihoods]:
             own = eqx.tree_at(lambda bound: bound.data, self, part)
-            means, variances = known.marginals(own.basis(model))
-            found = own.expected(model.likelihood, means, variances, key)
+            found = own.expected(model.likelihood, known.marginals(own.basis(model)), key)
             return jax.random.fold_in(key, 1), jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), found)
 
         if self.representation.traits.one_coefficient_a_row:
@@ -165,11 +159,8 @@ class MixtureBound(Module):
         else:
             found = scan_rows(chunk, key, self.data, columns=mixture.mean[0].size)[1]
         expected = jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), found)
-        spread = entropy(
-            mixture.log_weights, mixture.mean, known.covariance, known.half_log_determinant
-        )
         cross = known.cross_entropies(self.basis(model))
-        return self._terms(spread, cross, mixture.weights, expected)
+        return self._terms(known.entropy, cross, mixture.weights, expected)
 
     def _terms(
         self,
@@ -247,31 +238,22 @@ class MixtureBound(Module):
         alone, whose derivatives are known; the likelihood's own are at the same draws.
         """
         held = jax.lax.stop_gradient
-        means, variances = known.marginals(basis)
-        expected = held(expected)
-        moved = expected.in_mean * (means - held(means))
-        moved = moved + expected.in_variance * (variances - held(variances))
+        marginals = known.marginals(basis)
+        expected, still = held((expected, marginals))
+        moved = expected.in_mean * (marginals.mean - still.mean)
+        moved = moved + expected.in_variance * (marginals.variance - still.variance)
         values = expected.value + jnp.sum(moved, axis=2)
         if self.learns_likelihood:
-            again = self._worths(model.likelihood, held(means), held(variances), key)
+            again = self._worths(model.likelihood, still, key)
             values = values + again - held(again)
         weights = known.mixture.weights
         return weights @ (known.cross_entropies(basis) + values @ self.counts)
 
     def _worths(
-        self,
-        likelihood: Likelihood,
-        means: Float[Array, "K N Q"],
-        variances: Float[Array, "K N Q"],
-        key: RandomKey,
+        self, likelihood: Likelihood, marginals: Marginals, key: RandomKey
     ) -> Float[Array, "K N"]:
         """Values of `expected`, differentiable in the likelihood's parameters."""
-        keys = jax.random.split(key, len(means))
-        return jnp.stack(
-            [
-                self.expectations.worth(
-                    likelihood, self.rows, Marginals(means[k], variances[k]), keys[k]
-                )
-                for k in range(len(means))
-            ]
-        )
+        keys = jax.random.split(key, len(marginals.mean))
+        parts = [Marginals(*own) for own in zip(*marginals, strict=True)]
+        worth = partial(self.expectations.worth, likelihood, self.rows)
+        return jnp.stack(list(map(worth, parts, keys)))

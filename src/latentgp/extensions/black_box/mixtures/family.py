@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.extensions.black_box.mixtures.own_points import OwnPoints, whitening_of
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.sums import sum_over_first
@@ -103,7 +104,7 @@ class FactorisedMixture(NamedTuple):
     root: Float[Array, "K Q M M"] | None  # R with S = R' R; None of diagonal ones
     half_log_determinant: Float[Array, "K Q"]  # of S
 
-    def marginals(self, basis: Basis) -> tuple[Float[Array, "K N Q"], Float[Array, "K N Q"]]:
+    def marginals(self, basis: Basis) -> Marginals:
         """Means and variances of f at the rows under each component."""
         mean, spread = self.mixture.mean, self.covariance if self.root is None else self.root
 
@@ -118,18 +119,14 @@ class FactorisedMixture(NamedTuple):
             variances = vmap_latents(variance, basis.features, basis.residual, spread)
             return means.T + basis.offset, variances.T
 
-        return jax.vmap(one)(mean, spread)
+        return Marginals(*jax.vmap(one)(mean, spread))
 
     def cross_entropies(self, basis: Basis) -> Float[Array, "K"]:
         """E log p(c) under each component, in nats (eq. 19)."""
 
         def one(mean: Coefs, covariance: Array) -> Scalar:
             def of_latent(P: Array, logs: Array, mean: Array, covariance: Array) -> Array:
-                trace = (
-                    jnp.sum(jnp.diagonal(P) * covariance)
-                    if self.root is None
-                    else jnp.sum(P * covariance)
-                )
+                trace = jnp.sum((jnp.diagonal(P) if self.root is None else P) * covariance)
                 return 0.5 * (logs - len(mean) * _LOG_TWO_PI - mean @ (P @ mean) - trace)
 
             parts = basis.precision, basis.log_determinant, mean, covariance
@@ -153,15 +150,21 @@ class FactorisedMixture(NamedTuple):
 
         def under(mean: Array, precision: Array, constant: Array) -> Float[Array, "K S"]:
             apart = draws - mean
-            turned = (
-                precision * apart
-                if self.root is None
-                else jnp.einsum("qij,ksqj->ksqi", precision, apart)
-            )
+            if self.root is None:
+                turned = precision * apart
+            else:
+                turned = jnp.einsum("qij,ksqj->ksqi", precision, apart)
             return -0.5 * (jnp.sum(apart * turned, axis=(2, 3)) + size * _LOG_TWO_PI) - constant
 
-        return jnp.swapaxes(
-            jax.lax.map(lambda part: under(*part), (mean, precision, constant)), 0, 1
+        found = jax.lax.map(lambda part: under(*part), (mean, precision, constant))
+        return jnp.swapaxes(found, 0, 1)
+
+    @property
+    def entropy(self) -> Scalar:
+        """The entropy of one component, or its lower bound of several, in nats."""
+        mixture = self.mixture
+        return entropy(
+            mixture.log_weights, mixture.mean, self.covariance, self.half_log_determinant
         )
 
 

@@ -21,7 +21,6 @@ from latentgp.extensions.black_box.mixtures.family import (
     Covariance,
     FactorisedMixture,
     GaussianMixture,
-    entropy,
 )
 from latentgp.extensions.black_box.mixtures.search import (
     SearchState,
@@ -127,14 +126,9 @@ def objective(bound: MixtureBound, free: Free, key: RandomKey) -> Scalar:
     model = bound.space.to_model(free.vector)
     basis = bound.basis(model)
     known = factorised(free, basis)
-    means, variances = (held(part) for part in known.marginals(basis))
-    expected = bound.expected(model.likelihood, means, variances, key)
-    mixture = known.mixture
-    spread = entropy(
-        mixture.log_weights, mixture.mean, known.covariance, known.half_log_determinant
-    )
+    expected = bound.expected(model.likelihood, held(known.marginals(basis)), key)
     rest = bound.without_entropy(model, basis, known, expected, key)
-    return spread + rest + bound.space.log_prior(free.vector)
+    return known.entropy + rest + bound.space.log_prior(free.vector)
 
 
 @Program

@@ -101,7 +101,8 @@ def _opened(
         means = means.at[0, :, 0].set(likely)
     if modes is not None:
         means, variances = modes.mean[None], modes.variance[None]
-    rows = bound.expected(model.likelihood, means, variances, jax.random.key(0))
+    marginals = Marginals(means, variances)
+    rows = bound.expected(model.likelihood, marginals, jax.random.key(0))
     bend = jnp.maximum(-2 * rows.in_variance[0], 0.0)
     linear = bound.counts * (rows.in_mean[0] + bend * (means[0] - basis.offset)).T
     precision = bound.curvatures(basis, rows)[0]
