@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
-from latentgp.errors import InputError, check_ranges
+from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import lower_cholesky
@@ -62,9 +62,7 @@ class BatchAndMatch(Stepwise):
     tolerance: float = eqx.field(static=True, default=1e-9)
 
     def __check_init__(self) -> None:
-        check_ranges(self, samples="at least 2", steps="at least 1")
-        if self.rate is not None and not self.rate > 0:
-            raise InputError(f"BatchAndMatch.rate must be above 0, got {self.rate}.")
+        check_ranges(self, samples="at least 2", steps="at least 1", rate="above 0")
 
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples

@@ -1,4 +1,4 @@
-"""Dimensions that a covariance couples: all, none, or those of each block."""
+"""Dimensions that a covariance couples: all, none, or those of each block; its rank."""
 
 from __future__ import annotations
 
@@ -42,6 +42,15 @@ def check_blocks(owner: object, structure: Any, dimension: int) -> None:
         raise InputError(
             f"{type(owner).__name__}.structure has blocks of {sum(sizes)} dimensions in all, but "
             f"the log density has {dimension}."
+        )
+
+
+def check_rank(owner: Any, dimension: int) -> None:
+    """Raise InputError if a rank, if there is one, is above the dimension."""
+    if (owner.rank or 0) > dimension:
+        raise InputError(
+            f"{type(owner).__name__}.rank must be at most the dimension {dimension}, got "
+            f"{owner.rank}."
         )
 
 

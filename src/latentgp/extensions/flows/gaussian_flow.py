@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
+from latentgp.extensions.flows.blocks import check_rank
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
@@ -51,10 +52,7 @@ class GaussianFlow(Stepwise):
 
     def check(self, dimension: int, stochastic: bool) -> None:
         super().check(dimension, stochastic)
-        if self.rank is not None and self.rank > dimension:
-            raise InputError(
-                f"GaussianFlow.rank must be at most the dimension {dimension}, got {self.rank}."
-            )
+        check_rank(self, dimension)
 
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.errors import InputError, check_ranges
+from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
+from latentgp.extensions.flows.blocks import check_rank
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
 from latentgp.numerics.cholesky import lower_cholesky
@@ -189,11 +190,7 @@ class LowRankPlusDiagonal(Reparameterised):
 
     def check(self, dimension: int, stochastic: bool) -> None:
         super().check(dimension, stochastic)
-        if self.rank > dimension:
-            raise InputError(
-                f"{type(self).__name__}.rank must be at most the dimension {dimension}, got "
-                f"{self.rank}."
-            )
+        check_rank(self, dimension)
 
     @property
     @abstractmethod

@@ -87,7 +87,7 @@ class Integrated(Method):
         A limit of time, or a callback, ends the search, and then the search for further points;
         the design is evaluated in any case unless a callback asks for the end again.
         """
-        if not problem.options.learn_hyperparameters:
+        if not problem.space.size:
             raise InputError(NOTHING_TO_INTEGRATE)
         inner = dataclasses.replace(self.method, search=None)
         inner = inner.settled(problem.model, problem.data.size)
@@ -127,8 +127,6 @@ def check_integrable(method: Any) -> None:
 
 
 def _check_size(space: ParameterSpace, converged: ConvergedPosterior) -> None:
-    if not space.size:
-        raise InputError(NOTHING_TO_INTEGRATE)
     if space.size > _MOST_HYPERPARAMETERS:
         raise InputError(
             f"{space.size} hyper-parameters are too many to integrate over, at most "

@@ -233,7 +233,9 @@ class MCMC(SamplingMethod):
         dense = self.representation.traits.dense_factors
         one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
         if self._coupling == "pseudo-marginal":
-            couplings = (self._pseudo_marginal(),)
+            plain = PseudoMarginal(self.samples, self.correlation)
+            annealed = Annealed(self.samples, self.temperatures)
+            couplings = (annealed if self.temperatures > 1 else plain,)
         draws_variances = self.conjugate_variance and target.space.size
         return SweepSampler.of(
             target,
@@ -245,11 +247,6 @@ class MCMC(SamplingMethod):
             warmup=jnp.asarray(self.warmup),
             chains=self.chains,
         )
-
-    def _pseudo_marginal(self) -> Coupling:
-        if self.temperatures > 1:
-            return Annealed(self.samples, self.temperatures)
-        return PseudoMarginal(self.samples, self.correlation)
 
     def _hyper_move(self) -> HyperMove:
         usual = "emulated" if self._coupling in _BY_SITES else "random-walk"
