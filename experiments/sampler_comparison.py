@@ -339,16 +339,10 @@ def one_of_four(model: str) -> OneOfFour:
 
 def sampled(sampler: SweepSampler, size: Size, seed: int) -> Chains:
     """Chains, f kept at all rows; without the summary of a fit, which takes longer than some."""
-    return run_chains(
-        sampler,
-        chains=CHAINS,
-        warmup=size.warmup,
-        draws=size.draws,
-        thin=1,
-        watched=np.arange(len(sampler.target.data.y)),
-        key=jax.random.key(seed),
-        control=RunControl(time.perf_counter(), None, None, 0),
-    )
+    lengths = lgp.MCMC(chains=CHAINS, warmup=size.warmup, draws=size.draws)
+    rows = np.arange(len(sampler.target.data.y))
+    control = RunControl(time.perf_counter(), None, None, 0)
+    return run_chains(sampler, lengths, rows, jax.random.key(seed), control)
 
 
 class Cell(NamedTuple):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from functools import cache, partial
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -444,14 +445,8 @@ def judged(f, divergences=0, prior_variance=1.0, **statistics):
     chains = chains_of(f, divergences)
     for name, value in statistics.items():
         chains.statistics[name] = np.full(f.shape, value)
-    return diagnose_chains(
-        method=GIBBS,
-        reason="asked for",
-        chains=chains,
-        summary=summarise(chains),
-        seconds=1.0,
-        prior_variance=prior_variance,
-    )
+    problem = SimpleNamespace(reason="asked for", seconds=1.0)
+    return diagnose_chains(GIBBS, problem, chains, summarise(chains), prior_variance)
 
 
 class TestDiagnostics:

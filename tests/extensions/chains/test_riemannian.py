@@ -209,18 +209,10 @@ def test_chains_of_weights_and_latents_have_the_moments_of_quadrature(x64, metri
     if metric == "homogeneous":
         hyper, coupling = "random-walk", "whitened"
     method = lgp.MCMC(
-        latents=latents, hyperparameters=hyper, coupling=coupling, warmup=100, repeats=2
+        latents=latents, hyperparameters=hyper, coupling=coupling, warmup=100, draws=600, repeats=2
     )
-    draws = run_chains(
-        method.sampler(tiny()),
-        chains=4,
-        warmup=100,
-        draws=600,
-        thin=1,
-        watched=np.arange(2),
-        key=jax.random.key(0),
-        control=RunControl(0.0, None, None, 0),
-    )
+    control = RunControl(0.0, None, None, 0)
+    draws = run_chains(method.sampler(tiny()), method, np.arange(2), jax.random.key(0), control)
     found = figures(draws.vector, draws.f[..., 0])
     parts = found.reshape(4 * 12, 50, -1).mean(axis=1)
     error = parts.std(axis=0, ddof=1) / np.sqrt(len(parts))

@@ -233,16 +233,7 @@ class BlackBoxVI(Method):
 
         numbers = self.delay, self.power, self.rate, jnp.std(bound.data.X, axis=0)
         lengths = StepLengths(*(jnp.asarray(a, float) for a in numbers))
-        return walk(
-            bound,
-            found,
-            lengths,
-            self._points_of(bound),
-            steps=self.steps,
-            batch_size=self.batch_size,
-            control=control,
-            key=key,
-        )
+        return walk(self, bound, found, lengths, self._points_of(bound), control, key)
 
     def _points_of(self, bound: MixtureBound) -> Array | None:
         representation: Any = bound.representation
@@ -259,17 +250,8 @@ class BlackBoxVI(Method):
         """Gives the bound through the points at the end."""
         from latentgp.extensions.black_box.mixtures.gradient import ascend, freed
 
-        return ascend(
-            bound,
-            found,
-            freed(bound, found, self.covariance, self._points_of(bound)),
-            by_groups=self.optimiser == "alternating",
-            steps=self.steps,
-            batch_size=self.batch_size,
-            tolerance=tolerance,
-            control=control,
-            key=key,
-        )
+        free = freed(bound, found, self.covariance, self._points_of(bound))
+        return ascend(self, bound, found, free, tolerance, control, key)
 
     @property
     def needs(self) -> Needs:

@@ -69,14 +69,12 @@ class ChainDiagnostics(FitDiagnostics):
 
 
 def diagnose_chains(
-    *,
     method: Any,
-    reason: str,
+    problem: Any,
     chains: Chains,
     summary: ChainSummary,
-    seconds: float,
     prior_variance: float,
-    notes: tuple[str, ...] = (),
+    *notes: str,
 ) -> ChainDiagnostics:
     """Diagnose Markov chains: convergence, effective sample sizes, divergences.
 
@@ -112,12 +110,12 @@ def diagnose_chains(
         converged=bool(trusted and diverged <= _DIVERGED * draws and not chains.complaints)
         and not is_ruinous(chains.jitter, prior_variance),
         method=method,
-        reason=reason,
+        reason=problem.reason,
         summary=summary,
         acceptance=float(np.mean(chains.acceptance)),
         divergences=chains.divergences,
         jitter=chains.jitter,
-        seconds=seconds,
+        seconds=problem.seconds,
         warnings=tuple(warnings),
         operations=_counted(chains),
         notes=(*chains.notes, *notes),

@@ -259,21 +259,20 @@ class Sampler(Transition):
 
 def run_chains(
     sampler: Transition,
-    *,
-    chains: int,
-    warmup: int,
-    draws: int,
-    thin: int,
+    method: Any,
     watched: Int[np.ndarray, "W"],
     key: RandomKey,
     control: RunControl,
 ) -> Chains:
     """Run chains of a sampler side by side.
 
-    Steps of the warm-up, after `init` and at least so many, are thrown away; then every `thin`-th
-    state is kept, with the latents at the watched rows.
+    The method has the numbers of `chains` and `draws`. Steps of the `warmup`, after `init` and at
+    least so many, are thrown away; then every `thin`-th state is kept, with the latents at the
+    watched rows.
     """
     started = time.perf_counter()
+    chains, draws, thin = method.chains, method.draws, method.thin
+    warmup = 0 if sampler.adapts_in_init else method.warmup
     key_init, key_run = jax.random.split(key)
     keys = jax.random.split(key_init, chains)
     number = min(sampler.draws_a_piece, draws)

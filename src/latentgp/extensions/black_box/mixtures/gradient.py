@@ -179,29 +179,27 @@ def mixture_of(bound: MixtureBound, free: Free) -> GaussianMixture:
 
 
 def ascend(
+    method: Any,
     bound: MixtureBound,
     found: SearchState,
     free: Free,
-    *,
-    by_groups: bool,
-    steps: int,
-    batch_size: int | None,
     tolerance: float,
     control: RunControl,
     key: RandomKey,
 ) -> MixtureBound:
     """Gradient ascent of all parameters; gives the bound through the points at the end.
 
-    By groups mixture, hyper-parameters and points go in turn by L-BFGS, each with the others held
+    Alternating mixture, hyper-parameters and points go in turn by L-BFGS, each with the others held
     and draws that stay the same, until a round over all groups gains less than the tolerance, in
-    nats; else all at once by so many steps of Adadelta, of a batch of rows or of all. What was
+    nats; else all at once by as many steps of Adadelta, of a batch of rows or of all. What was
     found is brought up to date.
     """
-    search = (
-        _AscentByGroups(found, Ascent(free, None), bound, tolerance, key)
-        if by_groups
-        else _AscentAtOnce(found, Ascent(free, _ADADELTA.init(free)), bound, steps, batch_size, key)
-    )
+    steps, by_groups = method.steps, method.optimiser == "alternating"
+    if by_groups:
+        search = _AscentByGroups(found, Ascent(free, None), bound, tolerance, key)
+    else:
+        first = Ascent(free, _ADADELTA.init(free))
+        search = _AscentAtOnce(found, first, bound, steps, method.batch_size, key)
     found.converged = False
     state = search_along_slopes(search, None if by_groups else steps, control)
     bound = bound.with_points(state.free.points)

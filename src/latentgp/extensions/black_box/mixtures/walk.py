@@ -126,24 +126,22 @@ def walked(
 
 
 def walk(
+    method: Any,
     bound: MixtureBound,
     found: SearchState,
     lengths: StepLengths,
     points: Float[Array, "*Q M D"] | None,
-    *,
-    steps: int,
-    batch_size: int | None,
     control: RunControl,
     key: RandomKey,
 ) -> MixtureBound:
     """Steps along estimated slopes, of all that is learned together; gives the bound at their end.
 
-    Inducing points are held if they are None. What was found, where the walk starts, is brought up
-    to date.
+    The method has the number of steps, and rows of a batch. Points are held if they are None. What
+    was found, where the walk starts, is brought up to date.
     """
     first = Walk.begun(jnp.asarray(found.vector), points, found.mixture)
-    search = _WalkSearch(found, first, bound, lengths, steps, batch_size, key)
-    state = search_along_slopes(search, steps, control)
+    search = _WalkSearch(found, first, bound, lengths, method.steps, method.batch_size, key)
+    state = search_along_slopes(search, method.steps, control)
     found.vector, found.mixture = np.asarray(state.vector), state.mixture
     return bound.with_points(state.points)
 

@@ -102,16 +102,7 @@ class SamplingMethod(Method):
             control: callback, limit, progress line, checkpoint.
         """
         sampler = self.transition(representation, space, data)
-        return run_chains(
-            sampler,
-            chains=self.chains,
-            warmup=0 if sampler.adapts_in_init else self.warmup,
-            draws=self.draws,
-            thin=self.thin,
-            watched=watched,
-            key=key,
-            control=control,
-        )
+        return run_chains(sampler, self, watched, key, control)
 
     def starting_method(self) -> SiteMethod:
         """The method that finds where chains start, by natural gradients unless overridden."""
@@ -149,14 +140,9 @@ class SamplingMethod(Method):
         )
         seen = problem.rows.given.select(watched)
         posterior = sampled_posterior(space, chains, watched, seen, ready)
+        prior = float(np.max(mean_prior_variances(posterior.model.kernel, data)))
         diagnostics = diagnose_chains(
-            method=self,
-            reason=problem.reason,
-            chains=chains,
-            summary=posterior.summary,
-            seconds=problem.seconds,
-            prior_variance=float(np.max(mean_prior_variances(posterior.model.kernel, data))),
-            notes=ready.traits.notes,
+            self, problem, chains, posterior.summary, prior, *ready.traits.notes
         )
         return Fit(posterior.model, posterior, History.of(), diagnostics)
 

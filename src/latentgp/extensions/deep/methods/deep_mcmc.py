@@ -135,16 +135,7 @@ class DeepMCMC(Method):
         watched = watched_of(problem, self.chains * self.draws)
         control = problem.control_with(self, settled, space)
         sampler = settled._chain(model, problem.data, space, key_features)
-        chains = run_chains(
-            sampler,
-            chains=self.chains,
-            warmup=0 if sampler.adapts_in_init else settled.warmup,
-            draws=self.draws,
-            thin=settled.thin,
-            watched=problem.rows.origin[watched],
-            key=key_run,
-            control=control,
-        )
+        chains = run_chains(sampler, settled, problem.rows.origin[watched], key_run, control)
         if not np.isfinite(chains.white).all():
             raise InputError(
                 f"Chains of DeepMCMC left all bounds at step_size={self.step_size}; give a smaller "
@@ -163,15 +154,8 @@ class DeepMCMC(Method):
         note = f"{model.depth} layers of {what}; predictions average over {number} draws"
         if self.sampler == "elliptical-slice":
             note += f", each a draw of {PATH_FEATURES} prior features where it is not at a row"
-        diagnostics = diagnose_chains(
-            method=self,
-            reason=problem.reason,
-            chains=chains,
-            summary=posterior.summary,
-            seconds=problem.seconds,
-            prior_variance=float(np.max(mean_prior_variances(model.of_inputs, problem.data))),
-            notes=(f"{note}.",),
-        )
+        prior = float(np.max(mean_prior_variances(model.of_inputs, problem.data)))
+        diagnostics = diagnose_chains(self, problem, chains, posterior.summary, prior, f"{note}.")
         return Fit(posterior.model, posterior, History.of(), diagnostics)
 
     def _checked(self, problem: Problem, space: ParameterSpace) -> DeepGP:

@@ -133,14 +133,8 @@ class SGLD(Method):
         none = np.zeros(0, int)
         rows = problem.rows.given.select(none)
         posterior = posterior_of_chains(space, chains, components, none, rows)
-        diagnostics = diagnose_chains(
-            method=self,
-            reason=problem.reason,
-            chains=chains,
-            summary=posterior.summary,
-            seconds=problem.seconds,
-            prior_variance=float(np.max(mean_prior_variances(posterior.model.kernel, data))),
-        )
+        prior = float(np.max(mean_prior_variances(posterior.model.kernel, data)))
+        diagnostics = diagnose_chains(self, problem, chains, posterior.summary, prior)
         phase = LangevinPhase.of(
             chains.statistics, thin=self.thin, threshold=self.monitor, redraw=self.redraw
         )
@@ -175,16 +169,8 @@ class SGLD(Method):
             batch=jnp.asarray(self.batch),
             threshold=jnp.asarray(float(self.monitor)),
         )
-        chains = run_chains(
-            sampler,
-            chains=self.chains,
-            warmup=self.warmup,
-            draws=self.draws,
-            thin=self.thin,
-            watched=np.zeros(0, int),
-            key=problem.key,
-            control=problem.control_with(self, self, evidence.space),
-        )
+        control = problem.control_with(self, self, evidence.space)
+        chains = run_chains(sampler, self, np.zeros(0, int), problem.key, control)
         return dataclasses.replace(chains, seconds=time.perf_counter() - started)
 
     def _components(
