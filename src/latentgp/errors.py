@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, get_args
 
 __all__ = ["InputError", "ProcessLost", "RunAborted"]
 
@@ -62,8 +63,8 @@ def check_finite(is_finite: object, what: str, where: str) -> None:
         )
 
 
-def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
-    """Raise InputError if an attribute, by its name, is none of its choices.
+def check_choices(owner: object, **choices: Any) -> None:
+    """Raise InputError if an attribute, by its name, is none of its choices, names or a `Literal`.
 
     Example:
         >>> class Search:
@@ -74,7 +75,7 @@ def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
         latentgp.errors.InputError: Search.order must be one of ascending, given, got 'random'.
     """
     for name, known in choices.items():
-        value, known = getattr(owner, name), tuple(known)
+        value, known = getattr(owner, name), get_args(known) or tuple(known)
         if value not in known:
             raise InputError(
                 f"{type(owner).__name__}.{name} must be one of {', '.join(map(str, known))}, got "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -111,13 +111,8 @@ class BlackBoxVI(Method):
     own_points: Float[Any, "Q M D"] | None = None
 
     def __check_init__(self) -> None:
-        check_choices(
-            self,
-            covariance=get_args(Covariance),
-            estimator=get_args(Estimator),
-            coordinates=get_args(Coordinates),
-            optimiser=get_args(Optimiser),
-        )
+        check_choices(self, covariance=Covariance, estimator=Estimator)
+        check_choices(self, coordinates=Coordinates, optimiser=Optimiser)
         least = dict.fromkeys(("components", "steps", "delay", "batch_size"), "at least 1")
         check_ranges(self, **least, power="(0.5, 1]", rate="above 0", start_variance="above 0")
         if self.samples < 4 or self.samples % 2:

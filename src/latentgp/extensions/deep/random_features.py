@@ -160,7 +160,7 @@ class RandomFeatures(ByVariables):
                 f"each frequency, got {self.number!r}; give for example RandomFeatures(500)."
             )
         kinds = (None, *get_args(DirectionKind))
-        check_choices(self, kind=kinds, covariance=get_args(Covariance))
+        check_choices(self, kind=kinds, covariance=Covariance)
 
     def continues(self, remembered: Any) -> bool:
         return remembered is not None and isinstance(remembered.centres, FeatureWeights)

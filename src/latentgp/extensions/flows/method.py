@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -88,7 +88,7 @@ class DensityApproximation(SamplingMethod):
     thin: int = eqx.field(static=True, default=1, init=False)
 
     def __check_init__(self) -> None:
-        check_choices(self, coupling=get_args(Kind))
+        check_choices(self, coupling=Kind)
         self._check_coordinates(self.coupling)
 
     @property

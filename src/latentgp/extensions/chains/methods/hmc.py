@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast, get_args
+from typing import cast
 
 import equinox as eqx
 
@@ -63,7 +63,7 @@ class HMC(SamplingMethod):
     def __check_init__(self) -> None:
         ranges = {"target_acceptance": "(0, 1)", "steps": "at least 1", "warmup": "at least 1"}
         check_ranges(self, **ranges)
-        check_choices(self, tuning=get_args(Tuning), coupling=get_args(Kind))
+        check_choices(self, tuning=Tuning, coupling=Kind)
         self._check_coordinates(self.coupling)
 
     @property

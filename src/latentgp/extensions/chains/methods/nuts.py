@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast, get_args
+from typing import cast
 
 import equinox as eqx
 import numpy as np
@@ -61,7 +61,7 @@ class NUTS(SamplingMethod):
 
     def __check_init__(self) -> None:
         check_ranges(self, target_acceptance="(0, 1)", warmup="at least 1")
-        check_choices(self, coupling=get_args(Kind))
+        check_choices(self, coupling=Kind)
         self._check_coordinates(self.coupling)
         if self.augmented and self.coupling != "whitened":
             raise InputError(

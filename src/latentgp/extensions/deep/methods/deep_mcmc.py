@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -100,7 +100,7 @@ class DeepMCMC(Method):
     friction: float = eqx.field(static=True, default=0.05)
 
     def __check_init__(self) -> None:
-        check_choices(self, sampler=get_args(DeepSampler))
+        check_choices(self, sampler=DeepSampler)
         RandomFeatures(self.features, kind=self.kind)
         check_chains(self._settled)
         if self.sampler != "elliptical-slice" and self._settled.warmup == 0:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -141,14 +141,8 @@ class RandomFeatureVI(Method):
 
     def __check_init__(self) -> None:
         check_workers(self)
-        check_choices(
-            self,
-            start=get_args(Start),
-            frequencies=get_args(Frequencies),
-            last=get_args(LastLayer),
-            hidden=get_args(Hidden),
-            hyperparameters=get_args(Values),
-        )
+        check_choices(self, start=Start, frequencies=Frequencies, last=LastLayer)
+        check_choices(self, hidden=Hidden, hyperparameters=Values)
         RandomFeatures(self.features, kind=self.kind)
         if len(self.draws_by_half) != 2:
             raise InputError(
