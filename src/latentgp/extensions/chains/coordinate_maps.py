@@ -22,23 +22,16 @@ from latentgp.typing import Array, Coefs, RowLatents, Scalar
 
 
 class Coordinates(eqx.Module):
-    """The affine map from standard normal coordinates to the latent functions at the rows.
+    """The affine map from standard normal coordinates to the latent functions at the rows."""
 
-    Attributes:
-        whitening: A, and the variance that the coefficients leave open.
-        centre: f_hat, shape (N, Q).
-        precision: W, shape (N, Q).
-        log_evidence: E, in nats.
-        decrement: nats that another Newton step would gain at the centre; the certificate of the
-            sites, zero where none are sought.
-        factorisations: of matrices of N or M rows that were made for them, of each latent function.
-    """
-
-    whitening: eqx.AbstractVar[Any]
-    centre: eqx.AbstractVar[RowLatents]
-    precision: eqx.AbstractVar[RowLatents]
-    log_evidence: eqx.AbstractVar[Scalar]
+    whitening: eqx.AbstractVar[Any]  # A, and the variance that the coefficients leave open
+    centre: eqx.AbstractVar[RowLatents]  # f_hat
+    precision: eqx.AbstractVar[RowLatents]  # W
+    log_evidence: eqx.AbstractVar[Scalar]  # E, in nats
+    # nats that another Newton step would gain at the centre; the certificate of the sites, zero
+    # where none are sought
     decrement: eqx.AbstractVar[Scalar]
+    # of matrices of N or M rows that were made for them, of each latent function
     factorisations: eqx.AbstractVar[Scalar]
 
     @abstractmethod

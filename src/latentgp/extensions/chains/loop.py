@@ -168,15 +168,11 @@ class Transition(eqx.Module):
     """Markov transition of one chain, as `init` and `step`.
 
     Defaults for overriding: `within_piece`, `keys`, `draw`, `tuned`, `told`.
-
-    Attributes:
-        adapts_in_init: the whole warm-up is made by `init`.
-        draws_a_piece: of each chain in a compiled call.
-        one_by_one: whether a call has one chain, so that of branches only one is taken.
     """
 
-    adapts_in_init: ClassVar[bool] = False
-    draws_a_piece: ClassVar[int] = 50
+    adapts_in_init: ClassVar[bool] = False  # the whole warm-up is made by `init`
+    draws_a_piece: ClassVar[int] = 50  # of each chain in a compiled call
+    # whether a call has one chain, so that of branches only one is taken
     one_by_one: ClassVar[bool] = False
 
     @property
@@ -229,12 +225,9 @@ class Sampler(Transition):
     """Transition that leaves a target invariant.
 
     "acceptance_rate" and "diverging" are among the statistics of a step.
-
-    Attributes:
-        target: a `Target`, the log density and the map to the rows.
     """
 
-    target: eqx.AbstractVar[Any]
+    target: eqx.AbstractVar[Any]  # a `Target`, the log density and the map to the rows
 
     @abstractmethod
     def position(self, state: Any) -> Position:

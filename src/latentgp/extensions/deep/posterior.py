@@ -28,12 +28,9 @@ class LayeredComponents(DrawnComponents):
     """Draws of the hidden functions of equal weight; f is Gaussian given each of them.
 
     Leaves of draws have S first, or 1 where all draws share them.
-
-    Attributes:
-        layout: between the layers.
     """
 
-    layout: Layout
+    layout: Layout  # between the layers
 
     @property
     @abstractmethod

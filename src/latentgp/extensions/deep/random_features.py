@@ -37,12 +37,6 @@ class FeatureWeights(InducingVariables):
 
     Latent functions whose kernels have the same structure share what is random in their features;
     the weights are each one's own.
-
-    Attributes:
-        directions: of each random part of each group of kernels.
-        sample: some of the rows.
-        number: R, of weights of a latent function; features that a kernel lacks are zero.
-        seeds: of the mixing variables of each group.
     """
 
     @property
@@ -50,9 +44,11 @@ class FeatureWeights(InducingVariables):
         """The representation that goes on from a summary of them."""
         return RandomFeatures()
 
-    directions: tuple[tuple[Directions, ...], ...]
-    sample: Float[Array, "sample D"]
+    directions: tuple[tuple[Directions, ...], ...]  # of each random part of each group of kernels
+    sample: Float[Array, "sample D"]  # some of the rows
+    # R, of weights of a latent function; features that a kernel lacks are zero
     number: int = eqx.field(static=True)
+    # of the mixing variables of each group
     seeds: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     @property

@@ -25,20 +25,15 @@ _FIRST = 0.1  # size of the first low rank, relative to the deviations at the st
 
 
 class Reparameterised(Stepwise):
-    """Stochastic gradients of the free energy by draws x(parameters, noise).
+    """Stochastic gradients of the free energy by draws x(parameters, noise)."""
 
-    Attributes:
-        by_the_path: the entropy is estimated by the draws too, and the gradient taken along their
-            path alone, whose noise dies out where the approximation is exact (Roeder et al. 2017);
-            else the entropy is in closed form.
-        samples: drawn a step.
-        optimiser: step sizes.
-    """
-
+    # the entropy is estimated by the draws too, and the gradient taken along their path alone,
+    # whose noise dies out where the approximation is exact (Roeder et al. 2017); else the entropy
+    # is in closed form
     by_the_path: ClassVar[bool] = False
 
-    samples: eqx.AbstractVar[int]
-    optimiser: eqx.AbstractVar[Optimiser]
+    samples: eqx.AbstractVar[int]  # drawn a step
+    optimiser: eqx.AbstractVar[Optimiser]  # step sizes
 
     def __check_init__(self) -> None:
         check_ranges(self, samples="at least 1", steps="at least 1")
@@ -177,13 +172,9 @@ def _lower(parameters: Any) -> Float[Array, "D D"]:
 
 
 class LowRankPlusDiagonal(Reparameterised):
-    """C = w B B' + diag(s^2), with a weight w that a leaf states.
+    """C = w B B' + diag(s^2), with a weight w that a leaf states."""
 
-    Attributes:
-        rank: columns of B.
-    """
-
-    rank: eqx.AbstractVar[int]
+    rank: eqx.AbstractVar[int]  # columns of B
 
     def __check_init__(self) -> None:
         check_ranges(self, rank="at least 1")

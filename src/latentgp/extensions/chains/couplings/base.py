@@ -33,12 +33,9 @@ class Place(NamedTuple):
 
 
 class Coupling(eqx.Module):
-    """Parameterisation: what of the latent functions is held while hyper-parameters move.
+    """Parameterisation: what of the latent functions is held while hyper-parameters move."""
 
-    Attributes:
-        kind: of the coordinates in which the latent functions move, see `coordinates_at`.
-    """
-
+    # of the coordinates in which the latent functions move, see `coordinates_at`
     kind: ClassVar[Kind] = "whitened"
 
     def others(self, eps: Coefs, key: RandomKey) -> Float[Array, "S Q M"]:

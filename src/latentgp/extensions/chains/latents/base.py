@@ -33,16 +33,13 @@ class LatentMove(eqx.Module):
     """Markov transition that leaves N(eps | 0, I) exp(residual(eps)) as it is.
 
     A state is a named tuple with `eps`, the coordinates, and `value`, the residual there.
-
-    Attributes:
-        target_acceptance: that the scale is adapted to in the warm-up, unless
-            `wanted_acceptance` says otherwise; None where nothing is tuned.
-        first_scale: where the adaptation starts.
-        largest_scale: where it ends, beyond which a greater one would change little.
     """
 
+    # that the scale is adapted to in the warm-up, unless `wanted_acceptance` says otherwise; None
+    # where nothing is tuned
     target_acceptance: ClassVar[float | None] = None
-    first_scale: ClassVar[float] = 1.0
+    first_scale: ClassVar[float] = 1.0  # where the adaptation starts
+    # where it ends, beyond which a greater one would change little
     largest_scale: ClassVar[float] = math.inf
 
     def within(
