@@ -1,8 +1,9 @@
-# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Affine maps from standard normal coordinates to the latent functions at the rows.
 
 Symbols are those of `coordinates`.
 """
+
+from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
@@ -17,22 +18,22 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.representations.whitening import DenseWhitening, Whitening, WhiteningBySolves
+from latentgp.representations.whitening import DenseWhitening, WhiteningBySolves
 from latentgp.typing import Array, Coefs, RowLatents, Scalar
 
 
 class Coordinates(eqx.Module):
     """The affine map from standard normal coordinates to the latent functions at the rows."""
 
-    whitening: eqx.AbstractVar[Any]  # A, and the variance that the coefficients leave open
-    centre: eqx.AbstractVar[RowLatents]  # f_hat
-    precision: eqx.AbstractVar[RowLatents]  # W
-    log_evidence: eqx.AbstractVar[Scalar]  # E, in nats
+    whitening: Any  # A, and the variance that the coefficients leave open
+    centre: RowLatents  # f_hat
+    precision: RowLatents  # W
+    log_evidence: Scalar  # E, in nats
     # nats that another Newton step would gain at the centre; the certificate of the sites, zero
     # where none are sought
-    decrement: eqx.AbstractVar[Scalar]
+    decrement: Scalar
     # of matrices of N or M rows that were made for them, of each latent function
-    factorisations: eqx.AbstractVar[Scalar]
+    factorisations: Scalar
 
     @abstractmethod
     def shift(self, eps: Coefs) -> RowLatents:
@@ -50,11 +51,11 @@ class Coordinates(eqx.Module):
     def of_white(self, white: Coefs) -> Coefs:
         """Coordinates of prior white coefficients."""
 
-    def attached(self, target: WhiteTarget) -> "Coordinates":
+    def attached(self, target: WhiteTarget) -> Coordinates:
         """With what all chains share, of which the state of each has a copy."""
         return self
 
-    def held(self, target: WhiteTarget) -> "Coordinates":
+    def held(self, target: WhiteTarget) -> Coordinates:
         """For hyper-parameters that stay, with what is worked out once."""
         return self
 
@@ -72,14 +73,7 @@ class Coordinates(eqx.Module):
 class WhiteCoordinates(Coordinates):
     """Prior white coefficients themselves, of any map to the rows."""
 
-    whitening: Whitening
-    centre: RowLatents
-    precision: RowLatents
-    log_evidence: Scalar
-    decrement: Scalar
-    factorisations: Scalar
-
-    def attached(self, target: WhiteTarget) -> "WhiteCoordinates":
+    def attached(self, target: WhiteTarget) -> WhiteCoordinates:
         whitening = self.whitening.attached(target.representation)
         return dataclasses.replace(self, whitening=whitening)
 
@@ -107,16 +101,11 @@ class SparseCoordinates(Coordinates):
     """
 
     whitening: WhiteningBySolves
-    centre: RowLatents
     root: Any  # T
     white_centre: Float[Array, "Q N"]  # v_hat
     at_centre: Scalar  # log likelihood at the centre, in nats
-    precision: RowLatents
-    log_evidence: Scalar
-    decrement: Scalar
-    factorisations: Scalar
 
-    def attached(self, target: WhiteTarget) -> "SparseCoordinates":
+    def attached(self, target: WhiteTarget) -> SparseCoordinates:
         whitening: Any = self.whitening.attached(target.representation)
         root = whitening.attached_root(self.root)
         return dataclasses.replace(self, whitening=whitening, root=root)
@@ -141,14 +130,9 @@ class DenseCoordinates(Coordinates):
     """Coordinates by matrices."""
 
     whitening: DenseWhitening
-    centre: RowLatents
     factor: Float[Array, "Q N M"]  # F
     root: Float[Array, "Q M M"]  # R
     slope: RowLatents  # alpha
-    precision: RowLatents
-    log_evidence: Scalar
-    decrement: Scalar
-    factorisations: Scalar
 
     def shift(self, eps: Coefs) -> RowLatents:
         return vmap_latents(lambda factor, e: factor @ e, self.factor, eps).T
@@ -163,7 +147,7 @@ class DenseCoordinates(Coordinates):
         """Log likelihood at the centre, in nats."""
         return self.log_likelihood(target, model, self.centre)
 
-    def held(self, target: WhiteTarget) -> "HeldCoordinates":
+    def held(self, target: WhiteTarget) -> HeldCoordinates:
         return HeldCoordinates.of(self, target)
 
     @property
@@ -193,7 +177,7 @@ class HeldCoordinates(DenseCoordinates):
     at_centre: Scalar  # log likelihood at the centre, in nats
 
     @classmethod
-    def of(cls, coordinates: DenseCoordinates, target: WhiteTarget) -> "HeldCoordinates":
+    def of(cls, coordinates: DenseCoordinates, target: WhiteTarget) -> HeldCoordinates:
         """With one triangular solve of M right-hand sides."""
         known = {f.name: getattr(coordinates, f.name) for f in dataclasses.fields(DenseCoordinates)}
         back = vmap_latents(solve_lower, coordinates.whitening.lower, coordinates.root)

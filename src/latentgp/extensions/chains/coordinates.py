@@ -205,7 +205,7 @@ def _prior_coordinates(at: ModelAtRows) -> Coordinates:
     factor = jnp.swapaxes(whitening.features, 1, 2)
     factor = jnp.broadcast_to(factor, (offset.shape[1], *factor.shape[1:]))
     root = jnp.broadcast_to(whitening.lower, (len(factor), *whitening.lower.shape[1:]))
-    return DenseCoordinates(whitening, offset, factor, root, zeros, zeros, value, zero, zero + 1)
+    return DenseCoordinates(whitening, offset, zeros, value, zero, zero + 1, factor, root, zeros)
 
 
 def coordinates_of_sites(
@@ -228,7 +228,7 @@ def coordinates_of_sites(
     log_root = jnp.sum(jnp.log(jnp.diagonal(precision_root, axis1=1, axis2=2)))
     value = at.log_likelihood(centre) - 0.5 * jnp.sum(slope * g) - log_root
     return DenseCoordinates(
-        whitening, centre, factor, root, slope, precision, value, zero, zero + 3
+        whitening, centre, precision, value, zero, zero + 3, factor, root, slope
     )
 
 
@@ -244,7 +244,7 @@ def _sparse_coordinates(
     value = at_centre - 0.5 * jnp.sum(white**2)
     value = value + root.log_determinant(latents) - whitening.log_determinant(latents)
     return SparseCoordinates(
-        whitening, centre, root, white, at_centre, precision, value, zero, zero + 2
+        whitening, centre, precision, value, zero, zero + 2, root, white, at_centre
     )
 
 
