@@ -13,15 +13,8 @@ __all__ = ["InputError", "ProcessLost", "RunAborted"]
 
 # Whose frames lie between a user's line and what it makes us warn of.
 _BETWEEN = {
-    "latentgp",
-    "equinox",
-    "jax",
-    "jaxtyping",
-    "beartype",
-    "sklearn",
-    "joblib",
-    "contextlib",
-    "functools",
+    *("latentgp", "equinox", "jax", "jaxtyping", "beartype", "sklearn", "joblib"),
+    *("contextlib", "functools"),
 }
 
 
