@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Approximation, Gaussian, LogDensity, Outcome, Start
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import cholesky, lower_cholesky
-from latentgp.typing import Array, RandomKey, Scalar
+from latentgp.typing import Point, RandomKey, Scalar
 
 _SPREAD = 2.0  # of Pathfinder's start, in deviations
 
@@ -37,7 +36,7 @@ class LaplaceApproximation(Approximation):
     def run(self, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
         import optax
 
-        def energy(z: Float[Array, "D"]) -> Scalar:
+        def energy(z: Point) -> Scalar:
             return target.energy(start.mean + start.scale * z, key)
 
         search = optax.lbfgs()
@@ -102,7 +101,7 @@ class Pathfinder(Approximation):
     def run(self, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
         from blackjax.vi import pathfinder
 
-        def log_density(z: Float[Array, "D"]) -> Scalar:
+        def log_density(z: Point) -> Scalar:
             return -target.energy(start.mean + start.scale * z, key)
 
         # A random start, as of several paths: at a mode there would be no path.
@@ -139,7 +138,7 @@ class Pathfinder(Approximation):
         )
 
 
-def _gaussian_of(state: Any) -> tuple[Float[Array, "D"], Scalar, Any]:
+def _gaussian_of(state: Any) -> tuple[Point, Scalar, Any]:
     """Mean, half the log-determinant and product with a root, from a state of L-BFGS.
 
     The covariance is its inverse Hessian H = diag(a) + b c b', the mean x - H g with the gradient g
@@ -153,7 +152,7 @@ def _gaussian_of(state: Any) -> tuple[Float[Array, "D"], Scalar, Any]:
     half = 0.5 * jnp.sum(jnp.log(alpha)) + jnp.sum(jnp.log(jnp.diagonal(lower)))
     newton = alpha * state.grad_position + beta @ (gamma @ (beta.T @ state.grad_position))
 
-    def root(normal: Float[Array, "D"]) -> Float[Array, "D"]:
+    def root(normal: Point) -> Point:
         return jnp.sqrt(alpha) * (normal + basis @ ((lower - one) @ (basis.T @ normal)))
 
     return state.position - newton, half, root

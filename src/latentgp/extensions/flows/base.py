@@ -15,7 +15,7 @@ from latentgp.extensions import answer
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
 from latentgp.numerics.finite import all_finite
-from latentgp.typing import Array, RandomKey, Scalar
+from latentgp.typing import Array, Point, Points, RandomKey, Scalar
 
 
 class LogDensity(Module):
@@ -25,18 +25,16 @@ class LogDensity(Module):
     # it estimates the log density, from a batch of rows that the key chooses, say
     stochastic: bool = eqx.field(static=True, default=False)
 
-    def energy(self, x: Float[Array, "D"], key: RandomKey) -> Scalar:
+    def energy(self, x: Point, key: RandomKey) -> Scalar:
         """Phi(x) in nats."""
         value = self.function(x, key) if self.stochastic else self.function(x)
         return -jnp.asarray(value, x.dtype)
 
-    def energies(self, points: Float[Array, "S D"], key: RandomKey) -> Float[Array, "S"]:
+    def energies(self, points: Points, key: RandomKey) -> Float[Array, "S"]:
         """Phi at several points, which see the same batch."""
         return jax.vmap(lambda x: self.energy(x, key))(points)
 
-    def gradients(
-        self, points: Float[Array, "S D"], key: RandomKey
-    ) -> tuple[Float[Array, "S"], Float[Array, "S D"]]:
+    def gradients(self, points: Points, key: RandomKey) -> tuple[Float[Array, "S"], Points]:
         """Phi and its gradients at several points, which see the same batch."""
         return jax.vmap(jax.value_and_grad(lambda x: self.energy(x, key)))(points)
 
@@ -44,16 +42,16 @@ class LogDensity(Module):
 class Start(NamedTuple):
     """The Gaussian that an approximation starts from."""
 
-    mean: Float[Array, "D"]
-    scale: Float[Array, "D"]  # standard deviations
+    mean: Point
+    scale: Point  # standard deviations
 
 
 class Gaussian(NamedTuple):
     """A mean and a covariance, and the particles that they are moments of, if there are any."""
 
-    mean: Float[Array, "D"]
+    mean: Point
     covariance: Covariance
-    particles: Float[Array, "S D"] | None = None
+    particles: Points | None = None
 
 
 class StepReport(NamedTuple):

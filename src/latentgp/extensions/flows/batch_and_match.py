@@ -13,7 +13,7 @@ from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.typing import Array, RandomKey, Scalar
+from latentgp.typing import Array, Point, Points, RandomKey, Scalar
 
 
 class BatchAndMatch(Stepwise):
@@ -89,11 +89,7 @@ class BatchAndMatch(Stepwise):
         return after, StepReport(jnp.mean(energies) - half, change)
 
     def matched(
-        self,
-        state: "MatchState",
-        points: Float[Array, "S D"],
-        scores: Float[Array, "S D"],
-        rate: Scalar,
+        self, state: "MatchState", points: Points, scores: Points, rate: Scalar
     ) -> "MatchState":
         """The next Gaussian, given the scores of some draws."""
         share, number = rate / (1 + rate), len(points)
@@ -122,7 +118,7 @@ class BatchAndMatch(Stepwise):
 class MatchState(NamedTuple):
     """Mean, a square root of the covariance, half its log-determinant, steps made."""
 
-    mean: Float[Array, "D"]
+    mean: Point
     root: Float[Array, "D D"]
     half_log_determinant: Scalar
     number: Int[Array, ""]

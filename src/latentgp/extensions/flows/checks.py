@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start
-from latentgp.typing import Array, RandomKey, Scalar
+from latentgp.typing import Array, Point, Points, RandomKey, Scalar
 
 _DRAWS = 512
 _NEAR, _FAR = 1e3, 1e4  # deviations, between which tails are looked at
@@ -32,14 +32,14 @@ _BEYOND = 1e30  # times the start, how wide nothing proper is
 class Moments(NamedTuple):
     """Gradients under draws of the Gaussian, and their standard errors."""
 
-    slope: Float[Array, "D"]  # mean gradient of phi in deviations
-    slope_error: Float[Array, "D"]  # of it
-    spread: Float[Array, "D"]  # E[g_i (x_i - m_i)]
-    spread_error: Float[Array, "D"]  # of it
+    slope: Point  # mean gradient of phi in deviations
+    slope_error: Point  # of it
+    spread: Point  # E[g_i (x_i - m_i)]
+    spread_error: Point  # of it
     total: Scalar  # their sum
     total_error: Scalar  # of it
     energies: Float[Array, "S"]  # phi at the draws
-    draws: Float[Array, "S D"]  # less the mean
+    draws: Points  # less the mean
 
 
 def complaints_of(

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array, RandomKey, Scalar
+from latentgp.typing import Array, Point, Points, RandomKey, Scalar
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -51,7 +51,7 @@ class Covariance(Module):
     """
 
     factor: Float[Array, "D R"]
-    diagonal: Float[Array, "D"]
+    diagonal: Point
     block: Int[Array, "D"]
     blocks: int = eqx.field(static=True)
 
@@ -59,7 +59,7 @@ class Covariance(Module):
     def of(
         cls,
         factor: Float[Array, "D R"],
-        diagonal: Float[Array, "D"] | None = None,
+        diagonal: Point | None = None,
         sizes: tuple[int, ...] | None = None,
     ) -> "Covariance":
         """With no diagonal, and one block, unless these are given.
@@ -77,12 +77,12 @@ class Covariance(Module):
         return cls(factor, diagonal, block, len(sizes))
 
     @classmethod
-    def of_variances(cls, variances: Float[Array, "D"]) -> "Covariance":
+    def of_variances(cls, variances: Point) -> "Covariance":
         """A diagonal matrix."""
         return cls.of(jnp.zeros((len(variances), 0), variances.dtype), variances)
 
     @in_its_precision
-    def __matmul__(self, vector: Float[Array, "D"]) -> Float[Array, "D"]:
+    def __matmul__(self, vector: Point) -> Point:
         """The product with a vector."""
         terms = self.factor * jnp.asarray(vector)[:, None]
         summed = jax.ops.segment_sum(terms, self.block, self.blocks)
@@ -90,7 +90,7 @@ class Covariance(Module):
 
     @property
     @in_its_precision
-    def variances(self) -> Float[Array, "D"]:
+    def variances(self) -> Point:
         """The diagonal of the whole matrix."""
         return jnp.sum(self.factor**2, axis=1) + self.diagonal
 
@@ -101,7 +101,7 @@ class Covariance(Module):
         return jnp.where(same, self.factor @ self.factor.T, 0.0) + jnp.diag(self.diagonal)
 
     @in_its_precision
-    def draw(self, key: RandomKey, number: int) -> Float[Array, "S D"]:
+    def draw(self, key: RandomKey, number: int) -> Points:
         """Draws from N(0, F F' + diag(d)), without a factorisation.
 
         x_d = sum_r F_dr xi_br + sqrt(d_d) e_d, with scalars xi_br ~ N(0, 1) for every block b and
@@ -118,7 +118,7 @@ class Covariance(Module):
         return low_rank + jnp.sqrt(self.diagonal) * own
 
     @in_its_precision
-    def log_density(self, centred: Float[Array, "S D"]) -> Float[Array, "S"]:
+    def log_density(self, centred: Points) -> Float[Array, "S"]:
         """Log N(x | 0, F F' + diag(d)) in nats; NaN or infinite where the matrix is singular.
 
         Where the rank is below D, and d above zero, by the matrix determinant and inversion

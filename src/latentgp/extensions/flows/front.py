@@ -20,7 +20,7 @@ from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.particle_flow import GaussianParticleFlow
 from latentgp.extensions.flows.result import GaussianApproximation
 from latentgp.modules import Module
-from latentgp.typing import Array, RandomKey, Scalar
+from latentgp.typing import Point, RandomKey, Scalar
 
 _MOST_CURVATURES = 1000  # dimensions
 _EXTREME = 1e3  # ratio of deviations by curvature to those of the start
@@ -105,14 +105,14 @@ class RescaledDensity(Module):
     """A log density of z for x = centre + units z, but for the constant of the change."""
 
     function: Callable[..., Any]  # log p(x)
-    centre: Float[Array, "D"]
-    units: Float[Array, "D"]
+    centre: Point
+    units: Point
 
-    def __call__(self, z: Float[Array, "D"]) -> Scalar:
+    def __call__(self, z: Point) -> Scalar:
         return self.function(self.centre + self.units * z)
 
 
-def _units(target: LogDensity, start: Start, key: RandomKey) -> Float[Array, "D"] | None:
+def _units(target: LogDensity, start: Start, key: RandomKey) -> Point | None:
     """Deviations by the curvature at the start, if they differ extremely from those of the start.
 
     Steps have one size in all dimensions, or lose small ones to rounding beside large ones. What
@@ -130,11 +130,11 @@ def _units(target: LogDensity, start: Start, key: RandomKey) -> Float[Array, "D"
 
 
 @eqx.filter_jit
-def _by_curvature(target: LogDensity, start: Start, key: RandomKey) -> Float[Array, "D"]:
+def _by_curvature(target: LogDensity, start: Start, key: RandomKey) -> Point:
     energy = partial(target.energy, key=key)
     axes = jnp.eye(len(start.mean), dtype=start.mean.dtype)
 
-    def along(axis: Float[Array, "D"]) -> Scalar:
+    def along(axis: Point) -> Scalar:
         return axis @ jax.jvp(jax.grad(energy), (start.mean,), (axis,))[1]
 
     unit = 1 / jnp.sqrt(jax.vmap(along)(axes))
@@ -315,7 +315,7 @@ def _check_start(target: LogDensity, start: Start, key: RandomKey) -> None:
 
 
 @eqx.filter_jit
-def _at_start(target: LogDensity, mean: Float[Array, "D"], key: RandomKey) -> Any:
+def _at_start(target: LogDensity, mean: Point, key: RandomKey) -> Any:
     """Energy and gradient; the checks are made when it is traced."""
     value = target.function(mean, key) if target.stochastic else target.function(mean)
     if getattr(value, "shape", None) != ():

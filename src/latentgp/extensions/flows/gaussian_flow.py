@@ -15,7 +15,7 @@ from latentgp.extensions.flows.blocks import check_rank
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.typing import Array, RandomKey
+from latentgp.typing import Array, Point, RandomKey
 
 
 class GaussianFlow(Stepwise):
@@ -100,6 +100,6 @@ class GaussianFlow(Stepwise):
 class RootState(NamedTuple):
     """Mean, square root of the covariance, and what step sizes need."""
 
-    mean: Float[Array, "D"]
+    mean: Point
     root: Float[Array, "D *R"]
     memory: Any

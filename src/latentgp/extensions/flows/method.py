@@ -33,7 +33,7 @@ from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.starts import best_latents
-from latentgp.typing import Array, Coefs, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Point, RandomKey, RowLatents, Scalar
 
 _WHITE_STD, _HYPER_STD = 0.3, 0.3  # of the start
 _FULL = 256  # numbers, up to which the usual covariance couples all
@@ -173,10 +173,10 @@ class FlatDensity(eqx.Module):
     hyperparameters: int = eqx.field(static=True)  # their number P
     shape: tuple[int, ...] = eqx.field(static=True)  # of the coordinates, (Q, M)
 
-    def __call__(self, x: Float[Array, "D"]) -> Scalar:
+    def __call__(self, x: Point) -> Scalar:
         return self.density.log_density(self.position(x))
 
-    def position(self, x: Float[Array, "D"]) -> JointPosition:
+    def position(self, x: Point) -> JointPosition:
         """The position of a vector."""
         number = self.hyperparameters
         return JointPosition(x[:number], x[number:].reshape(self.shape), jnp.zeros(0, x.dtype))

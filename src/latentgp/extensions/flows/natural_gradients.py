@@ -14,7 +14,7 @@ from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepRepo
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import falling_share
 from latentgp.numerics.cholesky import cholesky
-from latentgp.typing import Array, RandomKey
+from latentgp.typing import Array, Point, RandomKey
 
 
 class BayesianLearningRule(Stepwise):
@@ -87,7 +87,7 @@ class BayesianLearningRule(Stepwise):
 class PrecisionState(NamedTuple):
     """Mean and precision, and the number of steps made."""
 
-    mean: Float[Array, "D"]
+    mean: Point
     precision: Float[Array, "D D"]
     number: Array
 
@@ -174,7 +174,7 @@ class VariationalOnlineNewton(Stepwise):
 class NewtonState(NamedTuple):
     """Mean, precisions, running mean of the gradients, steps made."""
 
-    mean: Float[Array, "D"]
-    precision: Float[Array, "D"]
-    slope: Float[Array, "D"]
+    mean: Point
+    precision: Point
+    slope: Point
     number: Int[Array, ""]

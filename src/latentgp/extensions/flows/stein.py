@@ -7,13 +7,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
-from latentgp.typing import Array, RandomKey, Scalar
+from latentgp.typing import Point, RandomKey, Scalar
 
 
 class SteinVariational(Stepwise):
@@ -61,7 +60,7 @@ class SteinVariational(Stepwise):
         kernel = svgd.rbf_kernel if self.kernel == "squared-exponential" else _linear
         optimiser = self.optimiser.transformation(self.steps)
 
-        def slope(x: Float[Array, "D"]) -> Float[Array, "D"]:
+        def slope(x: Point) -> Point:
             return -jax.grad(target.energy)(x, key)
 
         after = svgd.build_kernel(optimiser)(state, slope, kernel)
@@ -81,5 +80,5 @@ class SteinVariational(Stepwise):
         return svgd.update_median_heuristic(state) if state.kernel_parameters else state
 
 
-def _linear(x: Float[Array, "D"], z: Float[Array, "D"]) -> Scalar:
+def _linear(x: Point, z: Point) -> Scalar:
     return x @ z + 1

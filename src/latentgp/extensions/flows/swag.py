@@ -13,7 +13,7 @@ from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Descent, Optimiser
-from latentgp.typing import Array, RandomKey
+from latentgp.typing import Array, Point, RandomKey
 
 
 class SWAG(Stepwise):
@@ -91,10 +91,10 @@ class SWAG(Stepwise):
 class PathState(NamedTuple):
     """Stochastic gradient descent, and moments of what was collected of it."""
 
-    position: Float[Array, "D"]
+    position: Point
     memory: Any
-    mean: Float[Array, "D"]
-    spread: Float[Array, "D"]
+    mean: Point
+    spread: Point
     deviations: Float[Array, "R D"]
     number: Int[Array, ""]
     collected: Int[Array, ""]

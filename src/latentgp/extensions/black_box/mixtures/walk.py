@@ -50,16 +50,6 @@ class Walk(NamedTuple):
     made: Int[Array, ""]  # number of steps
     passed_over: Int[Array, ""]  # those that changed nothing, as they were not finite
 
-    @classmethod
-    def begun(
-        cls, vector: HyperVector, points: Float[Array, "*Q M D"] | None, mixture: GaussianMixture
-    ) -> "Walk":
-        """Before the first step."""
-        nothing = jnp.zeros((), jnp.int32)
-        learned: Any = vector, points
-        adam = optax.scale_by_adam().init(learned)
-        return cls(vector, points, mixture, adam, nothing, nothing)
-
 
 class MixtureStep(NamedTuple):
     """Report of a step: estimate of the bound in nats, number of failed values."""
@@ -139,7 +129,10 @@ def walk(
     The method has the number of steps, and rows of a batch. Points are held if they are None. What
     was found, where the walk starts, is brought up to date.
     """
-    first = Walk.begun(jnp.asarray(found.vector), points, found.mixture)
+    vector, nothing = jnp.asarray(found.vector), jnp.zeros((), jnp.int32)
+    learned: Any = vector, points
+    adam = optax.scale_by_adam().init(learned)
+    first = Walk(vector, points, found.mixture, adam, nothing, nothing)
     search = _WalkSearch(found, first, bound, lengths, method.steps, method.batch_size, key)
     state = search_along_slopes(search, method.steps, control)
     found.vector, found.mixture = np.asarray(state.vector), state.mixture
