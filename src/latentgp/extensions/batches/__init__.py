@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 EXTENSION = Extension(
     __name__,
     names={"method": "Stochastic", "step_sizes": "Adaptive RobbinsMonro Schedule"},
-    offers={"batches": f"{__name__}.offers:in_batches"},
+    offers={"batches": f"{__name__}.method:Stochastic"},
     apart="Adaptive RobbinsMonro Schedule",
 )
 __getattr__ = EXTENSION.attribute

@@ -18,6 +18,6 @@ EXTENSION = Extension(
     __name__,
     names={"method": "BlackBoxVI"},
     methods=_METHODS,
-    offers={"values": f"{__name__}.offers:values_alone"},
+    offers={"values": f"{__name__}.method:BlackBoxVI"},
 )
 __getattr__ = EXTENSION.attribute
