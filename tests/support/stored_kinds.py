@@ -23,7 +23,7 @@ from safetensors.numpy import load_file, save_file
 import latentgp as lgp
 from latentgp import persistence
 from latentgp.extensions import flows as approximations
-from latentgp.extensions.batches.staleness import Asynchrony
+from latentgp.extensions.batches.asynchronous import Asynchrony
 from latentgp.extensions.state_space import kernels as state_space
 from latentgp.extensions.state_space.lanes import UnrolledMatrix
 from latentgp.kernels import directions, per_latent

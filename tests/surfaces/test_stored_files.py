@@ -25,7 +25,7 @@ IN_NO_FILE = {
 # Rooms of what algorithms make for themselves, and of bases without a value.
 OF_ALGORITHMS = (
     *("black_box.mixtures", "iterative.gradients", "iterative.solvers", "flows.base"),
-    *("flows.covariance", "flows.front", "flows.result", "chains.methods.sampling"),
+    *("flows.covariance", "flows.front", "chains.methods.sampling"),
     *("kernels.parts", "parameters.base"),
 )
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from latentgp.diagnostics import Finding
 from latentgp.errors import InputError, ProcessLost
 from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInference
-from latentgp.extensions.batches.staleness import Asynchrony
 from latentgp.extensions.batches.workers import Workers
+from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource
 from latentgp.runtime.mesh import number_of_shards
@@ -31,6 +32,58 @@ if TYPE_CHECKING:
 
 Batch = tuple[int, int]  # epoch, number within it
 Rounds = Generator[tuple[Any, BatchInfo, int], None, None]
+
+
+@stored
+@dataclass(frozen=True)
+class Asynchrony(Finding):
+    """Record of an asynchronous search.
+
+    Attributes:
+        workers: number of them.
+        lost: how often one died.
+        steps: made by what they answered.
+        mean_staleness: steps between a worker's reading of the parameters and the step along what
+            it answered, on average.
+        largest_staleness: the most of these.
+    """
+
+    name: ClassVar[str] = "asynchrony"
+
+    workers: int
+    lost: int = 0
+    steps: int = 0
+    mean_staleness: float = 0.0
+    largest_staleness: int = 0
+
+    def stepped(self, stale: int) -> "Asynchrony":
+        """With one more step, along an answer that was so many steps old."""
+        steps = self.steps + 1
+        mean = self.mean_staleness + (stale - self.mean_staleness) / steps
+        return replace(
+            self,
+            steps=steps,
+            mean_staleness=mean,
+            largest_staleness=max(stale, self.largest_staleness),
+        )
+
+    @property
+    def verdict(self) -> str:
+        """Summary in a sentence."""
+        return (
+            f"{self.workers} workers made {self.steps} steps, along gradients that were "
+            f"{self.mean_staleness:.1f} steps old on average and {self.largest_staleness} at most."
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Problem and remedy in a sentence, if any."""
+        if not self.lost:
+            return ()
+        return (
+            f"Workers died {self.lost} times, and others took over their batches; look for what "
+            "ended them (too little memory, perhaps).",
+        )
 
 
 class BatchReader:

@@ -19,13 +19,12 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import ProcessLost, check_finite
-from latentgp.extensions.batches.asynchronous import ParameterServer, Rounds
+from latentgp.extensions.batches.asynchronous import Asynchrony, ParameterServer, Rounds
 from latentgp.extensions.batches.natural_gradient import (
     BatchInference,
     TwoPartInference,
     run_batches,
 )
-from latentgp.extensions.batches.staleness import Asynchrony
 from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from latentgp.extensions.flows.at_mode import LaplaceApproximation as LaplaceApproximation
     from latentgp.extensions.flows.at_mode import Pathfinder as Pathfinder
     from latentgp.extensions.flows.base import Approximation as Approximation
+    from latentgp.extensions.flows.base import GaussianApproximation as GaussianApproximation
     from latentgp.extensions.flows.base import Stepwise as Stepwise
     from latentgp.extensions.flows.batch_and_match import BatchAndMatch as BatchAndMatch
     from latentgp.extensions.flows.covariance import Covariance as Covariance
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from latentgp.extensions.flows.reparameterised import FactorCovariance as FactorCovariance
     from latentgp.extensions.flows.reparameterised import FullRank as FullRank
     from latentgp.extensions.flows.reparameterised import MeanField as MeanField
-    from latentgp.extensions.flows.result import GaussianApproximation as GaussianApproximation
     from latentgp.extensions.flows.stein import SteinVariational as SteinVariational
     from latentgp.extensions.flows.swag import SWAG as SWAG
 
@@ -46,7 +46,7 @@ EXTENSION = Extension(
     __name__,
     names={
         "at_mode": "LaplaceApproximation Pathfinder",
-        "base": "Approximation Stepwise",
+        "base": "Approximation GaussianApproximation Stepwise",
         "batch_and_match": "BatchAndMatch",
         "covariance": "Covariance",
         "front": "gaussian_approximation",
@@ -56,7 +56,6 @@ EXTENSION = Extension(
         "optimisers": "AdaGrad Adam Descent Optimiser RMSProp",
         "particle_flow": "GaussianParticleFlow",
         "reparameterised": "EfficientLowRank FactorCovariance FullRank MeanField",
-        "result": "GaussianApproximation",
         "stein": "SteinVariational",
         "swag": "SWAG",
     },

@@ -14,11 +14,17 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.extensions.flows.base import Approximation, Gaussian, LogDensity, Outcome, Start
+from latentgp.extensions.flows.base import (
+    Approximation,
+    Gaussian,
+    GaussianApproximation,
+    LogDensity,
+    Outcome,
+    Start,
+)
 from latentgp.extensions.flows.checks import complaints_of
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.particle_flow import GaussianParticleFlow
-from latentgp.extensions.flows.result import GaussianApproximation
 from latentgp.modules import Module
 from latentgp.typing import Point, RandomKey, Scalar
 

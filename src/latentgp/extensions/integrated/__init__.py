@@ -6,11 +6,11 @@ from latentgp.extension import Extension
 
 if TYPE_CHECKING:
     from latentgp.extensions.integrated.method import Integrated as Integrated
-    from latentgp.extensions.integrated.posterior import IntegratedPosterior as IntegratedPosterior
+    from latentgp.extensions.integrated.method import IntegratedPosterior as IntegratedPosterior
 
 EXTENSION = Extension(
     __name__,
-    names={"method": "Integrated", "posterior": "IntegratedPosterior"},
+    names={"method": "Integrated IntegratedPosterior"},
     offers={"integrate": f"{__name__}.offers:integrating"},
     verbs={"hyperparameter_marginals": f"{__name__}.at_optimum:marginals_at_optimum"},
     apart="IntegratedPosterior",

@@ -1,4 +1,4 @@
-"""The method that integrates over hyper-parameters."""
+"""The method that integrates over hyper-parameters, and its posterior."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from latentgp.extensions.integrated.hyperparameter_density import (
     HyperparameterDensity,
     marginals_in,
 )
-from latentgp.extensions.integrated.posterior import IntegratedPosterior
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
+from latentgp.modules import stored
 from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.components import Components
 from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal
+from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.needs import Needs
 from latentgp.representations.summary import DataSummary
 from latentgp.site_inference.methods.base import SiteMethod
@@ -31,6 +34,32 @@ from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
 
 _MOST_HYPERPARAMETERS = 10
 _MOST_BYTES = 1 << 32
+
+
+@stored
+class IntegratedPosterior(Posterior):
+    """Posterior of weighted components with different hyper-parameters.
+
+    Attributes:
+        hyperparameter_marginals: of every hyper-parameter that was integrated over, by path; of an
+            array one for each entry, such as "kernel.lengthscale[0]".
+    """
+
+    hyperparameter_marginals: dict[str, HyperparameterMarginal]
+
+    def __init__(
+        self,
+        components: Components,
+        evidence: Evidence,
+        hyperparameter_marginals: dict[str, HyperparameterMarginal],
+    ):
+        super().__init__(components, evidence)
+        self.hyperparameter_marginals = hyperparameter_marginals
+
+    def shifted(self, centre: float) -> "IntegratedPosterior":
+        return IntegratedPosterior(
+            self.components.shifted(centre), self.log_evidence, self.hyperparameter_marginals
+        )
 
 
 class Integrated(Method):
