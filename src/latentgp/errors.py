@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, get_args
@@ -45,6 +45,13 @@ def in_a_line(error: object) -> str:
     text = " ".join(str(error).split())
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+
+
+def refuse(sentences: Mapping[str, object]) -> None:
+    """Raise InputError with the first sentence whose condition, its value, holds."""
+    for sentence, holds in sentences.items():
+        if holds:
+            raise InputError(sentence)
 
 
 def check_finite(is_finite: object, what: str, where: str) -> None:

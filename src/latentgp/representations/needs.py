@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.kernels import is_tabulated
 from latentgp.kernels.areal import has_areas
 from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood
@@ -197,6 +197,4 @@ def check_form(
             form.coupled and not traits.coupled_sites
         ),
     }
-    for sentence, wrong in refusals.items():
-        if wrong:
-            raise InputError(sentence)
+    refuse(refusals)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.extensions.batches.natural_gradient import (
     BatchInfo,
     BatchState,
@@ -160,20 +160,17 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
             "Stochastic(classes=...) draws classes of LogisticSoftmax, not of "
             f"{type(likelihood).__name__}; leave classes out, or choose that likelihood."
         )
-    if number_of_shards() > 1:
-        raise InputError(
-            "Stochastic(classes=...) runs on one device; leave devices out, or classes."
-        )
-    if isinstance(model.kernel, OwnKernels) or not _is_shared(model.mean, columns):
-        raise InputError(
-            "Stochastic(classes=...) needs a kernel and a prior mean that all classes share; leave "
-            "PerLatent and PerLatentMean out."
-        )
-    if not 2 <= classes < likelihood.classes:
-        raise InputError(
-            f"Stochastic.classes must be from 2 to {likelihood.classes - 1}, fewer than there "
-            f"are, got {classes}."
-        )
+    own = isinstance(model.kernel, OwnKernels) or not _is_shared(model.mean, columns)
+    sentences = {
+        "Stochastic(classes=...) runs on one device; leave devices out, or classes.": (
+            number_of_shards() > 1
+        ),
+        "Stochastic(classes=...) needs a kernel and a prior mean that all classes share; leave "
+        "PerLatent and PerLatentMean out.": own,
+        f"Stochastic.classes must be from 2 to {likelihood.classes - 1}, fewer than there are, got "
+        f"{classes}.": not 2 <= classes < likelihood.classes,
+    }
+    refuse(sentences)
     return eqx.tree_at(lambda m: m.likelihood, model, SomeOfLogisticSoftmax(classes))
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.diagnostics import diagnose
-from latentgp.errors import InputError, check_ranges
+from latentgp.errors import InputError, check_ranges, refuse
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.methods.base import Method, check_workers
 from latentgp.methods.problem import Problem
@@ -114,36 +114,29 @@ class Stochastic(Method):
 
     def __check_init__(self) -> None:
         check_workers(self)
-        if self.workers and self.classes is not None:
-            raise InputError(
-                "Stochastic(classes=...) draws classes at every step, which workers cannot; "
-                "leave workers out."
-            )
         least = dict.fromkeys(("batch_size", "epochs", "patience"), "at least 1")
         rates = {"learning_rate": "at least 0", "tolerance": "at least 0", "decay": "above 0"}
         check_ranges(self, **least, **rates, held_out="[0, 1)")
-        if not isinstance(self.schedule, Schedule | None):
-            raise InputError(
-                "Stochastic.schedule must be RobbinsMonro(...), Adaptive() or None, got "
-                f"{self.schedule!r}."
-            )
-        if self.classes is not None and (
-            self.learn_points or not isinstance(self.steps, RobbinsMonro)
-        ):
-            raise InputError(
-                "Stochastic(classes=...) needs fixed inducing points and step sizes by "
-                "RobbinsMonro; leave learn_points out, and Adaptive."
-            )
-        if self.classes is not None and not self.method.subsamples_classes:
-            raise InputError(
-                "Stochastic(classes=...) needs AugmentedVI with its registered augmentation and "
-                "no stored summary, such as Stochastic(AugmentedVI(Inducing(200)), classes=30)."
-            )
-        if not getattr(self.method, "works_in_batches", False):
-            raise InputError(
-                f"{type(self.method).__name__} keeps sites of every row and has no batches; use "
-                "Stochastic(VariationalInference(Inducing(number=200)))."
-            )
+        draws_classes, by_visits = self.classes is not None, isinstance(self.steps, RobbinsMonro)
+        sentences = {
+            "Stochastic(classes=...) draws classes at every step, which workers cannot; leave "
+            "workers out.": draws_classes and self.workers,
+            "Stochastic.schedule must be RobbinsMonro(...), Adaptive() or None, got "
+            f"{self.schedule!r}.": not isinstance(self.schedule, Schedule | None),
+            "Stochastic(classes=...) needs fixed inducing points and step sizes by RobbinsMonro; "
+            "leave learn_points out, and Adaptive.": (
+                draws_classes and (self.learn_points or not by_visits)
+            ),
+            "Stochastic(classes=...) needs AugmentedVI with its registered augmentation and no "
+            "stored summary, such as Stochastic(AugmentedVI(Inducing(200)), classes=30).": (
+                draws_classes and not self.method.subsamples_classes
+            ),
+            f"{type(self.method).__name__} keeps sites of every row and has no batches; use "
+            "Stochastic(VariationalInference(Inducing(number=200))).": (
+                not getattr(self.method, "works_in_batches", False)
+            ),
+        }
+        refuse(sentences)
         Needs(inducing_variables=True, one_gaussian=True).check(
             "Stochastic", representation=self.method.representation
         )
@@ -378,13 +371,11 @@ def mean_log_density(held_out: Data, posterior: Posterior) -> float:
 
 def check_processes(source: RowSource) -> None:
     """Raise InputError unless several processes can share the rows out among them."""
-    if jax.process_count() > 1 and not source.is_everywhere and not spans_processes():
-        raise InputError(
-            "Several processes each read a part of the files and need the devices of all; give "
-            "devices=jax.devices()."
-        )
-    if not is_same_everywhere(source.layout):
-        raise InputError(
-            "The processes do not see the same rows; give all of them the same files, or the same "
-            "arrays."
-        )
+    apart = jax.process_count() > 1 and not source.is_everywhere and not spans_processes()
+    sentences = {
+        "Several processes each read a part of the files and need the devices of all; give "
+        "devices=jax.devices().": apart,
+        "The processes do not see the same rows; give all of them the same files, or the same "
+        "arrays.": not apart and not is_same_everywhere(source.layout),
+    }
+    refuse(sentences)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.diagnostics import Diagnostics, about_jitter, mean_prior_variances
-from latentgp.errors import InputError, check_choices, check_finite, check_ranges
+from latentgp.errors import check_choices, check_finite, check_ranges, refuse
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.expectations import Estimator, Expectations
 from latentgp.extensions.black_box.mixtures.family import Coordinates, Covariance, GaussianMixture
@@ -115,24 +115,21 @@ class BlackBoxVI(Method):
         check_choices(self, coordinates=Coordinates, optimiser=Optimiser)
         least = dict.fromkeys(("components", "steps", "delay", "batch_size"), "at least 1")
         check_ranges(self, **least, power="(0.5, 1]", rate="above 0", start_variance="above 0")
-        if self.samples < 4 or self.samples % 2:
-            raise InputError(
-                "BlackBoxVI.samples must be an even number of at least 4, as every draw comes with "
-                f"its opposite, got {self.samples}."
-            )
-        if self.covariance == "linear" and (self.components > 1 or self.batch_size is not None):
-            raise InputError(
-                'BlackBoxVI(covariance="linear") is for one component and all rows at once; use '
-                'covariance="full".'
-            )
+        batches = self.batch_size is not None
+        sentences = {
+            "BlackBoxVI.samples must be an even number of at least 4, as every draw comes with its "
+            f"opposite, got {self.samples}.": self.samples < 4 or self.samples % 2,
+            'BlackBoxVI(covariance="linear") is for one component and all rows at once; use '
+            'covariance="full".': self.covariance == "linear" and (self.components > 1 or batches),
+            'BlackBoxVI(optimiser="alternating") looks at all rows; use "adadelta" for batches.': (
+                self.optimiser == "alternating" and batches
+            ),
+        }
+        refuse(sentences)
         of_points = Needs(inducing_variables=True)
         for name in ("batch_size", "learn_points", "own_points"):
             if getattr(self, name) is not None and getattr(self, name) is not False:
                 of_points.check(f"BlackBoxVI.{name}", representation=self.representation)
-        if self.optimiser == "alternating" and self.batch_size is not None:
-            raise InputError(
-                'BlackBoxVI(optimiser="alternating") looks at all rows; use "adadelta" for batches.'
-            )
         Needs(dense_factors=True, one_gaussian=True, all_rows=True).check(
             "BlackBoxVI", representation=self.representation
         )

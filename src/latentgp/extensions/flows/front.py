@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.extensions.flows.base import (
     Approximation,
     Gaussian,
@@ -87,13 +87,14 @@ def gaussian_approximation(
         (5, 3)
     """
     method = GaussianParticleFlow() if method is None else method
-    if not isinstance(method, Approximation):
-        raise InputError(
-            "method must be an approximation such as GaussianParticleFlow() or MeanField(), got "
-            f"{method!r}."
-        )
-    if not isinstance(dimension, int | np.integer) or dimension < 1:
-        raise InputError(f"dimension must be a whole number of at least 1, got {dimension!r}.")
+    sentences = {
+        "method must be an approximation such as GaussianParticleFlow() or MeanField(), got "
+        f"{method!r}.": not isinstance(method, Approximation),
+        f"dimension must be a whole number of at least 1, got {dimension!r}.": (
+            not isinstance(dimension, int | np.integer) or dimension < 1
+        ),
+    }
+    refuse(sentences)
     method.check(int(dimension), stochastic)
     begun = _start(int(dimension), start, start_std)
     target = LogDensity(log_density, stochastic)
@@ -201,17 +202,15 @@ def finished(
     """
     outcome = jax.tree.map(np.asarray, outcome)
     steps, name = int(outcome.steps), type(method).__name__
-    if not steps:
-        raise InputError(
-            f"The log density or its gradient is not finite where {name} starts; give another "
-            "start, or a smaller start_std."
-        )
     covariance = outcome.gaussian.covariance
-    if not (np.isfinite(covariance.factor).all() and np.isfinite(covariance.diagonal).all()):
-        raise InputError(
-            f"{name} ended where the log density is not curved like a Gaussian's; give another "
-            "start, or use MeanField or GaussianParticleFlow."
-        )
+    curved = np.isfinite(covariance.factor).all() and np.isfinite(covariance.diagonal).all()
+    sentences = {
+        f"The log density or its gradient is not finite where {name} starts; give another start, "
+        "or a smaller start_std.": not steps,
+        f"{name} ended where the log density is not curved like a Gaussian's; give another start, "
+        "or use MeanField or GaussianParticleFlow.": not curved,
+    }
+    refuse(sentences)
     energies, change = outcome.free_energy[:steps], outcome.change[:steps]
     converged, verdict = _verdict(name, outcome, energies, change, ended)
     return GaussianApproximation(
@@ -292,12 +291,14 @@ def _start(dimension: int, start: Any, start_std: Any) -> Start:
     single = given.dtype == np.float32
     mean = jnp.asarray(given, jnp.float32 if single else jnp.zeros(()).dtype)
     scale = np.asarray(start_std, float)
-    if scale.shape not in ((), (dimension,)) or not np.all((scale > 0) & np.isfinite(scale)):
-        raise InputError(
-            f"start_std must be above 0, one number or of shape ({dimension},), got {start_std!r}."
-        )
-    if not np.isfinite(given).all():
-        raise InputError("start must be finite, but has NaN or infinity.")
+    proper = scale.shape in ((), (dimension,)) and np.all((scale > 0) & np.isfinite(scale))
+    sentences = {
+        f"start_std must be above 0, one number or of shape ({dimension},), got {start_std!r}.": (
+            not proper
+        ),
+        "start must be finite, but has NaN or infinity.": not np.isfinite(given).all(),
+    }
+    refuse(sentences)
     return Start(mean, jnp.broadcast_to(jnp.asarray(scale, mean.dtype), mean.shape))
 
 

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.extensions.integrated.design import design
 from latentgp.extensions.integrated.diagnostics import Integration
 from latentgp.extensions.integrated.exploration import Exploration, explore
@@ -156,19 +156,18 @@ def check_integrable(method: Any) -> None:
 
 
 def _check_size(space: ParameterSpace, converged: ConvergedPosterior) -> None:
-    if space.size > _MOST_HYPERPARAMETERS:
-        raise InputError(
-            f"{space.size} hyper-parameters are too many to integrate over, at most "
-            f"{_MOST_HYPERPARAMETERS} are possible; freeze some, share length-scales between "
-            'inputs, or use hyperparameters="sample".'
-        )
-    points = len(design(space.size).masses)
-    each = sum(leaf.nbytes for leaf in jax.tree.leaves(converged.posterior))
-    if points * each > _MOST_BYTES:
-        raise InputError(
-            f"The posteriors at {points} points need {points * each / 2**30:.1f} GiB, more than "
-            f"{_MOST_BYTES >> 30}; use a method with Inducing(...), or freeze hyper-parameters."
-        )
+    points = len(design(min(space.size, _MOST_HYPERPARAMETERS)).masses)
+    size = points * sum(leaf.nbytes for leaf in jax.tree.leaves(converged.posterior))
+    sentences = {
+        f"{space.size} hyper-parameters are too many to integrate over, at most "
+        f"{_MOST_HYPERPARAMETERS} are possible; freeze some, share length-scales between inputs, "
+        'or use hyperparameters="sample".': space.size > _MOST_HYPERPARAMETERS,
+        f"The posteriors at {points} points need {size / 2**30:.1f} GiB, more than "
+        f"{_MOST_BYTES >> 30}; use a method with Inducing(...), or freeze hyper-parameters.": (
+            size > _MOST_BYTES
+        ),
+    }
+    refuse(sentences)
 
 
 def _integration(space: ParameterSpace, explored: Exploration) -> Integration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 
-from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.errors import check_choices, check_ranges, refuse
 from latentgp.extensions.chains.couplings.ancillary import Partial, Sites, Whitened
 from latentgp.extensions.chains.couplings.annealed import Annealed
 from latentgp.extensions.chains.couplings.base import Coupling
@@ -155,32 +155,29 @@ class MCMC(SamplingMethod):
         self._check_matrices()
         least = dict.fromkeys(("repeats", "samples", "temperatures"), "at least 1")
         check_ranges(self, **least, correlation="[0, 1)")
-        if self.temperatures > 1 and (self._coupling != "pseudo-marginal" or self.correlation):
-            raise InputError(
-                f"MCMC(temperatures={self.temperatures}) anneals the draws of a pseudo-marginal "
-                'estimate, each anew; use it with coupling="pseudo-marginal" and no correlation.'
-            )
-        if self.temperatures > 1 and self.samples < 2:
-            raise InputError(
-                "MCMC(temperatures=...) estimates its error from several samples, got one; use two."
-            )
-        move = self._hyper_move()
-        if self._coupling == "pseudo-marginal" and not move.proposes_once:
-            raise InputError(
-                'MCMC(coupling="pseudo-marginal") proposes hyper-parameters and draws together, '
-                f'which hyperparameters="{self.hyperparameters}" does not; use "emulated", '
-                '"crank-nicolson" or "random-walk", or coupling="sites".'
-            )
-        if move.emulates and self._coupling not in _BY_SITES:
-            raise InputError(
-                f'MCMC(hyperparameters="{self.hyperparameters}") emulates the evidence by '
-                f'sites, which coupling="{self._coupling}" does not compute; use "sites".'
-            )
-        if self.hyperparameters == "riemannian-hmc" and self._coupling != "centred":
-            raise InputError(
-                'MCMC(hyperparameters="riemannian-hmc") has a metric of hyper-parameters given f; '
-                f'use coupling="centred", not "{self._coupling}".'
-            )
+        move, name, coupling = self._hyper_move(), self.hyperparameters, self._coupling
+        anneals, marginal = self.temperatures > 1, coupling == "pseudo-marginal"
+        sentences = {
+            f"MCMC(temperatures={self.temperatures}) anneals the draws of a pseudo-marginal "
+            'estimate, each anew; use it with coupling="pseudo-marginal" and no correlation.': (
+                anneals and (not marginal or self.correlation)
+            ),
+            "MCMC(temperatures=...) estimates its error from several samples, got one; use two.": (
+                anneals and self.samples < 2
+            ),
+            'MCMC(coupling="pseudo-marginal") proposes hyper-parameters and draws together, which '
+            f'hyperparameters="{name}" does not; use "emulated", "crank-nicolson" or '
+            '"random-walk", or coupling="sites".': marginal and not move.proposes_once,
+            f'MCMC(hyperparameters="{name}") emulates the evidence by sites, which '
+            f'coupling="{coupling}" does not compute; use "sites".': (
+                move.emulates and coupling not in _BY_SITES
+            ),
+            'MCMC(hyperparameters="riemannian-hmc") has a metric of hyper-parameters given f; use '
+            f'coupling="centred", not "{coupling}".': (
+                name == "riemannian-hmc" and coupling != "centred"
+            ),
+        }
+        refuse(sentences)
         at_rows = Needs(latents_at_rows=True)
         if self._coupling in ("centred", "interwoven"):
             at_rows.check(f'MCMC(coupling="{self._coupling}")', representation=self.representation)

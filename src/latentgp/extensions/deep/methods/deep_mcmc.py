@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.diagnostics import mean_prior_variances
-from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.errors import InputError, check_choices, check_ranges, refuse
 from latentgp.extensions.chains.diagnostics import diagnose_chains
 from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import run_chains
@@ -165,23 +165,18 @@ class DeepMCMC(Method):
             raise InputError("DeepMCMC draws the layers of a DeepGP; of a LatentGP use NUTS().")
         if self.sampler != "elliptical-slice":
             return model
-        if model.depth != 2:
-            raise InputError(
-                'DeepMCMC("elliptical-slice") draws one hidden layer, but the model has '
-                f'{model.depth - 1}; use DeepMCMC("nuts").'
-            )
+        sentences = {
+            f'draws one hidden layer, but the model has {model.depth - 1}; use DeepMCMC("nuts").': (
+                model.depth != 2
+            ),
+            "holds hyper-parameters; give those of a fit by RandomFeatureVI, and "
+            "learn_hyperparameters=False.": space.size,
+            f"factorises a matrix of all rows in every step, and takes at most {_MOST_ROWS}, got "
+            f'{problem.data.size}; use DeepMCMC("nuts").': problem.data.size > _MOST_ROWS,
+        }
+        refuse({f'DeepMCMC("elliptical-slice") {what}': holds for what, holds in sentences.items()})
         kernel, columns = model.layers[0].kernel, problem.data.X.shape[1]
         prior_paths(kernel, problem.key, inputs=columns, latents=1, features=2, number=1)
-        if space.size:
-            raise InputError(
-                'DeepMCMC("elliptical-slice") holds hyper-parameters; give those of a fit by '
-                "RandomFeatureVI, and learn_hyperparameters=False."
-            )
-        if problem.data.size > _MOST_ROWS:
-            raise InputError(
-                f'DeepMCMC("elliptical-slice") factorises a matrix of all rows in every step, and '
-                f'takes at most {_MOST_ROWS}, got {problem.data.size}; use DeepMCMC("nuts").'
-            )
         return model
 
     def _chain(self, model: DeepGP, data: Data, space: ParameterSpace, key: RandomKey) -> Any:

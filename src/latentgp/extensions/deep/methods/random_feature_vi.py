@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Key
 
 from latentgp.diagnostics import Diagnostics
-from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.errors import InputError, check_choices, check_ranges, refuse
 from latentgp.extensions.batches.method import check_processes, mean_log_density
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
@@ -144,23 +144,22 @@ class RandomFeatureVI(Method):
         check_choices(self, start=Start, frequencies=Frequencies, last=LastLayer)
         check_choices(self, hidden=Hidden, hyperparameters=Values)
         RandomFeatures(self.features, kind=self.kind)
-        if len(self.draws_by_half) != 2:
-            raise InputError(
-                f"RandomFeatureVI.draws is a number, or one for each half, got {self.draws}."
-            )
-        if not all(isinstance(number, Integral) and number >= 1 for number in self.draws_by_half):
-            raise InputError(
-                f"RandomFeatureVI.draws must be whole numbers of at least 1, got {self.draws}."
-            )
+        whole = all(isinstance(own, Integral) and own >= 1 for own in self.draws_by_half)
         numbers = "batch_size", "patience", "components", "importance", "epochs"
         rates = {"learning_rate": "above 0", "decay": "above 0", "tolerance": "at least 0"}
         check_ranges(self, **dict.fromkeys(numbers, "at least 1"), **rates)
         check_ranges(self, warmup="[0, 1]", held_out="[0, 1)")
-        if self.importance > 1 and self.last != "factorised":
-            raise InputError(
-                f"RandomFeatureVI(importance={self.importance}) draws all weights; give "
-                'last="factorised" with it.'
-            )
+        sentences = {
+            f"RandomFeatureVI.draws is a number, or one for each half, got {self.draws}.": (
+                len(self.draws_by_half) != 2
+            ),
+            f"RandomFeatureVI.draws must be whole numbers of at least 1, got {self.draws}.": (
+                not whole
+            ),
+            f"RandomFeatureVI(importance={self.importance}) draws all weights; give "
+            'last="factorised" with it.': self.importance > 1 and self.last != "factorised",
+        }
+        refuse(sentences)
 
     @property
     def spreads_rows(self) -> bool:
