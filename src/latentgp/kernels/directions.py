@@ -58,13 +58,9 @@ class HadamardDirections(Directions):
     H is a Hadamard matrix over the square root of its size n, the power of two from E and 64, below
     which the directions have too few places; D_i are signs and S lengths of Gaussian vectors. O(F)
     numbers in place of F E, and O(n^1/2) products of numbers for each direction in place of E.
-
-    Attributes:
-        signs: shape (B, 3, padded), for each of B blocks of directions.
-        lengths: shape (F,).
     """
 
-    signs: Float[Array, "B 3 padded"]
+    signs: Float[Array, "B 3 padded"]  # for each of B blocks of directions
     lengths: Float[Array, "F"]
 
     @property

@@ -44,15 +44,10 @@ class Features(eqx.Module):
 
 
 class Spectrum(NamedTuple):
-    """Random parts of one kernel's features, which hyper-parameters scale.
+    """Random parts of one kernel's features, which hyper-parameters scale."""
 
-    Attributes:
-        directions: in the coordinates of the kernel.
-        key: of the mixing variable, by which frequencies are longer or shorter.
-    """
-
-    directions: Directions
-    key: Key[Array, ""]
+    directions: Directions  # in the coordinates of the kernel
+    key: Key[Array, ""]  # of the mixing variable, by which frequencies are longer or shorter
 
 
 class StationaryAngles(Features):
@@ -172,16 +167,11 @@ class ConstantFeatures(Features):
 
 
 class WhiteFeatures(Features):
-    """Random signs of every point: the same wherever its bits are, as those of one function.
-
-    Attributes:
-        seed: of the signs.
-        number: of them at a point.
-    """
+    """Random signs of every point: the same wherever its bits are, as those of one function."""
 
     kernel: White
-    seed: UInt32[Array, "2"]
-    number: int = eqx.field(static=True)
+    seed: UInt32[Array, "2"]  # of the signs
+    number: int = eqx.field(static=True)  # of them at a point
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
         def folded(key: Key[Array, ""], word: UInt32[Array, ""]) -> tuple[Key[Array, ""], None]:
@@ -279,15 +269,10 @@ def features_of(
 
 
 class RandomPart(NamedTuple):
-    """A part of a kernel with features that are random.
+    """A part of a kernel with features that are random."""
 
-    Attributes:
-        coordinates: that directions are in.
-        features_each: features a direction.
-    """
-
-    coordinates: int
-    features_each: int
+    coordinates: int  # that directions are in
+    features_each: int  # features a direction
 
 
 @singledispatch

@@ -15,12 +15,7 @@ from latentgp.typing import Array
 
 
 class GraphMatrix(Module):
-    """Matrix of areas by areas and eigenvalues that a graph fixes for all hyper-parameters.
-
-    Attributes:
-        matrix: shape (A, A).
-        eigenvalues: shape (A,).
-    """
+    """Matrix of areas by areas and eigenvalues that a graph fixes for all hyper-parameters."""
 
     matrix: Float[Array, "A A"]
     eigenvalues: Float[Array, "A"]

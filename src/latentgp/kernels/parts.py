@@ -71,15 +71,10 @@ def names_of_parts(kernel: LatentKernel, names: Sequence[str] | None = None) -> 
 
 
 class PartsOfKernel(Kernel):
-    """Covariances between sums of a kernel's parts, whose coefficients are further columns.
+    """Covariances between sums of a kernel's parts, whose coefficients are further columns."""
 
-    Args:
-        kernel: a sum.
-        number: of its parts J, which are the last columns.
-    """
-
-    kernel: Kernel
-    number: int = eqx.field(static=True, default=1)
+    kernel: Kernel  # a sum
+    number: int = eqx.field(static=True, default=1)  # of its parts J, which are the last columns
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         values = [part(x[: -self.number], z[: -self.number]) for part in parts_of(self.kernel)]
@@ -100,15 +95,10 @@ class PartsOfKernel(Kernel):
 
 
 class PartsOfEach(OwnKernels):
-    """The same of kernels of the latent functions' own.
+    """The same of kernels of the latent functions' own."""
 
-    Args:
-        kernel: of each latent function, sums of equally many parts.
-        number: of these.
-    """
-
-    kernel: OwnKernels
-    number: int = eqx.field(static=True, default=1)
+    kernel: OwnKernels  # of each latent function, sums of equally many parts
+    number: int = eqx.field(static=True, default=1)  # of these
 
     @property
     def each(self) -> tuple[Kernel, ...]:

@@ -93,16 +93,12 @@ LatentKernel: TypeAlias = Kernel | OwnKernels  # shared by the latent functions,
 
 @stored
 class KernelGroup(NamedTuple):
-    """Kernels of one structure, to be computed together.
+    """Kernels of one structure, to be computed together."""
 
-    Attributes:
-        kernels: one kernel whose parameters have a leading axis, of the size of `latents`, or
-            of size 1 where these latent functions share it.
-        latents: the latent functions that they belong to, counted from 0.
-    """
-
+    # one kernel whose parameters have a leading axis, of the size of `latents`, or of size 1 where
+    # these latent functions share it
     kernels: Kernel
-    latents: tuple[int, ...]
+    latents: tuple[int, ...]  # the latent functions that they belong to, counted from 0
 
 
 def kernel_groups(kernel: LatentKernel, latents: int) -> list[KernelGroup]:

@@ -14,27 +14,17 @@ from latentgp.typing import Array
 
 
 class Part(NamedTuple):
-    """A kernel that is neither a sum, a product, a scaling nor a selection.
+    """A kernel that is neither a sum, a product, a scaling nor a selection."""
 
-    Attributes:
-        kernel: of its own columns.
-        columns: which of the inputs these are.
-    """
-
-    kernel: Kernel
-    columns: tuple[int, ...]
+    kernel: Kernel  # of its own columns
+    columns: tuple[int, ...]  # which of the inputs these are
 
 
 class Term(NamedTuple):
-    """A positive number times a product of parts; of none, a constant function.
+    """A positive number times a product of parts; of none, a constant function."""
 
-    Attributes:
-        scale: the number.
-        parts: the parts.
-    """
-
-    scale: Float[Array, ""]
-    parts: tuple[Part, ...]
+    scale: Float[Array, ""]  # the number
+    parts: tuple[Part, ...]  # the parts
 
     def times(self, other: "Term") -> "Term":
         """Product of two terms."""

@@ -32,19 +32,12 @@ _STEPS = 6  # towards the law of the shared functions given the outputs
 
 
 class Parts(NamedTuple):
-    """Independent parts of the outputs L g: the R functions g and their loadings L, a row.
+    """Independent parts of the outputs L g: the R functions g and their loadings L, a row."""
 
-    Attributes:
-        mean: of g.
-        variance: of g.
-        loading: mean of L; N may be 1 where it is the same for all rows.
-        loading_variance: of L.
-    """
-
-    mean: Float[Array, "N R"]
-    variance: Float[Array, "N R"]
-    loading: Float[Array, "#N P R"]
-    loading_variance: Float[Array, "#N P R"]
+    mean: Float[Array, "N R"]  # of g
+    variance: Float[Array, "N R"]  # of g
+    loading: Float[Array, "#N P R"]  # mean of L; N may be 1 where it is the same for all rows
+    loading_variance: Float[Array, "#N P R"]  # of L
 
 
 class LinearOutputs(Likelihood):

@@ -17,17 +17,11 @@ _TERMS, _AVERAGED = 38, 11
 
 
 class LawAtPoints(NamedTuple):
-    """A law at some points.
+    """A law at some points."""
 
-    Attributes:
-        distribution: its distribution function F.
-        density: its density f.
-        slope: the derivative of f, less accurate.
-    """
-
-    distribution: Array
-    density: Array
-    slope: Array
+    distribution: Array  # its distribution function F
+    density: Array  # its density f
+    slope: Array  # the derivative of f, less accurate
 
 
 def invert(

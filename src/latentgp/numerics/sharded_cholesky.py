@@ -34,18 +34,12 @@ class Layout(NamedTuple):
     """Division of the devices' rows into blocks.
 
     Elimination order is that of blocks: block j is the (j // P)th of device j % P.
-
-    Attributes:
-        rows: of each device.
-        width: rows of a block; the last one of a device is filled up.
-        blocks: of each device.
-        devices: P.
     """
 
-    rows: int
-    width: int
-    blocks: int
-    devices: int
+    rows: int  # of each device
+    width: int  # rows of a block; the last one of a device is filled up
+    blocks: int  # of each device
+    devices: int  # P
 
     @classmethod
     def of(cls, rows: int, width: int | None = None) -> "Layout":
@@ -123,16 +117,11 @@ class Layout(NamedTuple):
 
 
 class ShardedFactor(NamedTuple):
-    """Own rows of the inverse R of a lower Cholesky factor, R A R' = I, in elimination order.
+    """Own rows of the inverse R of a lower Cholesky factor, R A R' = I, in elimination order."""
 
-    Attributes:
-        layout: of its rows.
-        inverse: own rows of R.
-        half_log_determinant: half the log-determinant of A; NaN where A is not positive definite.
-    """
-
-    layout: Layout
-    inverse: Float[Array, "own all"]
+    layout: Layout  # of its rows
+    inverse: Float[Array, "own all"]  # own rows of R
+    # half the log-determinant of A; NaN where A is not positive definite
     half_log_determinant: Float[Array, ""]
 
     def solve(

@@ -164,27 +164,17 @@ class OwnParts(Parametrised):
 
 
 class ParameterInfo(NamedTuple):
-    """Description of one parameter of a model: path, role, support.
+    """Description of one parameter of a model: path, role, support."""
 
-    Attributes:
-        path: names of fields from the model down, such as "kernel.lengthscale".
-        value: as it stands, inside its support.
-        support: where it lives.
-        role: what it measures.
-        dimensions: the input columns that its module sees, None for all.
-        latent: the latent function that it belongs to, counted from 0, None for all.
-        unit: one unit of the inputs in those of its module's length-scales.
-        module: whose field it is, None for one of a network.
-    """
-
-    path: str
-    value: Any
-    support: constraints.Constraint
-    role: Role
-    dimensions: tuple[int, ...] | None
+    path: str  # names of fields from the model down, such as "kernel.lengthscale"
+    value: Any  # as it stands, inside its support
+    support: constraints.Constraint  # where it lives
+    role: Role  # what it measures
+    dimensions: tuple[int, ...] | None  # the input columns that its module sees, None for all
+    # the latent function that it belongs to, counted from 0, None for all
     latent: int | None = None
-    unit: float = 1.0
-    module: Parametrised | None = None
+    unit: float = 1.0  # one unit of the inputs in those of its module's length-scales
+    module: Parametrised | None = None  # whose field it is, None for one of a network
 
 
 def parameters(model: eqx.Module) -> dict[str, ParameterInfo]:

@@ -32,23 +32,15 @@ KEPT_AS_TEXT = rf"(?:{CODE}|[+-]?\d{{16,}}|0[1-9]\.(?:19|20)\d\d)"
 
 
 class Header(NamedTuple):
-    """Header of a CSV file.
+    """Header of a CSV file."""
 
-    Attributes:
-        names: of its columns; one without a name is called as pandas calls it.
-        separator: the one of comma, semicolon and tab that the names use most.
-        before: how many lines come before that of the names.
-        lines: how many lines come before the first row.
-        has_rows: whether any row follows.
-        comments: whether the file has lines before the header that begin with #, so that such
-            lines among the rows are no rows either.
-    """
-
-    names: list[str]
-    separator: str
-    before: int
-    lines: int
-    has_rows: bool
+    names: list[str]  # of its columns; one without a name is called as pandas calls it
+    separator: str  # the one of comma, semicolon and tab that the names use most
+    before: int  # how many lines come before that of the names
+    lines: int  # how many lines come before the first row
+    has_rows: bool  # whether any row follows
+    # whether the file has lines before the header that begin with #, so that such lines among the
+    # rows are no rows either
     comments: bool = False
 
 
@@ -129,17 +121,13 @@ def _skips_comments(row: Any) -> str:
 
 
 class Contents(NamedTuple):
-    """Contents of a CSV file.
+    """Contents of a CSV file."""
 
-    Attributes:
-        rows: how many.
-        types: what each column holds, as pandas would find it: whole numbers (without a gap),
-            numbers, truth values, or else text.
-        codes: columns of text with a code such as 01067, or numbers too long for a float.
-    """
-
-    rows: int
+    rows: int  # how many
+    # what each column holds, as pandas would find it: whole numbers (without a gap), numbers, truth
+    # values, or else text
     types: dict[str, "pa.DataType"]
+    # columns of text with a code such as 01067, or numbers too long for a float
     codes: frozenset[str]
 
 

@@ -210,16 +210,11 @@ def check_side_information(
 
 
 class MergedRows(NamedTuple):
-    """Rows that were checked and merged once, for whoever comes after.
+    """Rows that were checked and merged once, for whoever comes after."""
 
-    Attributes:
-        given: as they were given.
-        merged: equal ones in one, in an order of their own.
-        origin: in which merged row each of those given is; -1 for one that is gone, shape (N,).
-    """
-
-    given: Data
-    merged: Data
+    given: Data  # as they were given
+    merged: Data  # equal ones in one, in an order of their own
+    # in which merged row each of those given is; -1 for one that is gone
     origin: Int[np.ndarray, "N"]
 
     def centred(self, centre: float) -> "MergedRows":

@@ -34,19 +34,12 @@ _COUNTED_AT_ONCE = 1 << 20
 
 
 class _Own(NamedTuple):
-    """Rows of a batch that belong to a source.
+    """Rows of a batch that belong to a source."""
 
-    Attributes:
-        batch: what was read.
-        rows: their numbers in the file.
-        weights: how often each counts.
-        chosen: which of them belong to the source.
-    """
-
-    batch: "pa.RecordBatch"
-    rows: Int[np.ndarray, "N"]
-    weights: Float[np.ndarray, "N"]
-    chosen: Int[np.ndarray, "B"]
+    batch: "pa.RecordBatch"  # what was read
+    rows: Int[np.ndarray, "N"]  # their numbers in the file
+    weights: Float[np.ndarray, "N"]  # how often each counts
+    chosen: Int[np.ndarray, "B"]  # which of them belong to the source
 
 
 class FileSource(RowSource):

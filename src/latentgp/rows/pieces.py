@@ -25,21 +25,13 @@ _Stamp = tuple[int, int]  # size and time of the last change
 
 
 class Piece(NamedTuple):
-    """Unit of reading: a row group of a Parquet file, or a whole CSV file.
+    """Unit of reading: a row group of a Parquet file, or a whole CSV file."""
 
-    Attributes:
-        path: of the file.
-        group: number of the row group; 0 of a CSV file.
-        first: number of its first row in the file, from 0.
-        rows: how many it has.
-        before: how many rows there are in the pieces before it.
-    """
-
-    path: Path
-    group: int
-    first: int
-    rows: int
-    before: int
+    path: Path  # of the file
+    group: int  # number of the row group; 0 of a CSV file
+    first: int  # number of its first row in the file, from 0
+    rows: int  # how many it has
+    before: int  # how many rows there are in the pieces before it
 
 
 class _Content(NamedTuple):
