@@ -39,6 +39,7 @@ Point: TypeAlias = Float[Array, "D"]
 Points: TypeAlias = Float[Array, "S D"]
 Coefs: TypeAlias = Float[Array, "Q M"]
 HyperVector: TypeAlias = Float[Array, "H"]
+HyperMatrix: TypeAlias = Float[Array, "H H"]
 RandomKey: TypeAlias = Key[Array, ""]
 
 

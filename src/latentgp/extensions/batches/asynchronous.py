@@ -56,7 +56,7 @@ class Asynchrony(Finding):
     mean_staleness: float = 0.0
     largest_staleness: int = 0
 
-    def stepped(self, stale: int) -> "Asynchrony":
+    def stepped(self, stale: int) -> Asynchrony:
         """With one more step, along an answer that was so many steps old."""
         steps = self.steps + 1
         mean = self.mean_staleness + (stale - self.mean_staleness) / steps
@@ -136,7 +136,7 @@ class ParameterServer:
         self,
         inference: TwoPartInference,
         source: RowSource,
-        plan: "Plan",
+        plan: Plan,
         seed: tuple[int, ...],
         workers: int,
     ):

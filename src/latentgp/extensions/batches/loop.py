@@ -92,7 +92,7 @@ class Plan(NamedTuple):
     @classmethod
     def of(
         cls, rows: int, batch_size: int, epochs: int, tolerance: float, patience: int, columns: int
-    ) -> "Plan":
+    ) -> Plan:
         """Batches of nearly equal size, at most about as large as asked for.
 
         Every device has an equal part of each. A round has at most 100 batches, and two million

@@ -142,7 +142,7 @@ class Stochastic(Method):
         )
 
     @classmethod
-    def of(cls, method: Method, **settings: Any) -> "Stochastic":
+    def of(cls, method: Method, **settings: Any) -> Stochastic:
         """Batches for a method; refused if it does not support them."""
         return cls(cast(SiteMethod, method), **settings)
 

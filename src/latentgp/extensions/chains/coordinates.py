@@ -81,11 +81,11 @@ class ModelAtRows(NamedTuple):
     blur: RowLatents | None = None
 
     @classmethod
-    def of(cls, target: WhiteTarget, model: LatentGP) -> "ModelAtRows":
+    def of(cls, target: WhiteTarget, model: LatentGP) -> ModelAtRows:
         """With the map to the rows worked out."""
         return cls(target, model, target.whitening(model), prior_mean(model, target.data))
 
-    def held(self) -> "ModelAtRows":
+    def held(self) -> ModelAtRows:
         """Without derivatives in the model."""
         model, whitening, offset = jax.lax.stop_gradient(self[1:4])
         return self._replace(model=model, whitening=whitening, offset=offset)

@@ -131,7 +131,7 @@ class Trials(NamedTuple):
     middle: int  # where to begin
 
     @classmethod
-    def grid(cls, steps: int, dtype: Any) -> "Trials":
+    def grid(cls, steps: int, dtype: Any) -> Trials:
         """Step sizes of 0.001 to 1, and longest trajectories of 1 to `steps`, evenly in logs."""
         lengths = np.unique(np.geomspace(1, steps, 12).round().astype(int))
         sizes, longest = (a.ravel() for a in np.meshgrid(_STEP_SIZES, lengths, indexing="ij"))

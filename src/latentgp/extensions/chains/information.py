@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from latentgp.extensions.chains.coordinates import ModelAtRows
 from latentgp.extensions.chains.target import WhiteTarget
@@ -25,7 +25,7 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.whitening import DenseWhitening
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.typing import Array, Coefs, HyperVector, RowLatents
+from latentgp.typing import Array, Coefs, HyperMatrix, HyperVector, RowLatents
 
 
 class Information(NamedTuple):
@@ -33,13 +33,11 @@ class Information(NamedTuple):
 
     # expected Fisher information and the negative second derivatives of the prior, in unconstrained
     # hyper-parameters
-    matrix: Float[Array, "H H"]
+    matrix: HyperMatrix
     known: Bool[np.ndarray, "H"]  # which entries the law depends on; not those of the likelihood
 
 
-def with_prior(
-    target: WhiteTarget, vector: HyperVector, fisher: Float[Array, "H H"]
-) -> Information:
+def with_prior(target: WhiteTarget, vector: HyperVector, fisher: HyperMatrix) -> Information:
     """With the negative second derivatives of the log prior, where these are positive."""
     bends = -jnp.diagonal(jax.hessian(target.space.log_prior)(vector))
     labels = [label for label, _ in target.space.entries()]
@@ -49,7 +47,7 @@ def with_prior(
 
 def information_of_targets(
     target: WhiteTarget, vector: HyperVector, precision: RowLatents
-) -> Float[Array, "H H"]:
+) -> HyperMatrix:
     """That of Gaussian targets of given precisions, whose means are the latent functions.
 
     Girolami & Calderhead (2011, eq. 33); for the covariance of f alone Filippone, Zhong & Girolami
@@ -77,7 +75,7 @@ def information_of_targets(
     return jnp.sum(vmap_latents(halves, features, precision.T, *by_latent), axis=0)
 
 
-def information_of_latents(target: WhiteTarget, vector: HyperVector) -> Float[Array, "H H"]:
+def information_of_latents(target: WhiteTarget, vector: HyperVector) -> HyperMatrix:
     """That of f itself at the rows, one coefficient a row."""
     (features, _), slopes = _slopes(target, vector)
 
@@ -92,9 +90,7 @@ def information_of_latents(target: WhiteTarget, vector: HyperVector) -> Float[Ar
     return jnp.sum(vmap_latents(halves, features, *by_latent), axis=0)
 
 
-def information_of_map(
-    target: WhiteTarget, vector: HyperVector, white: Coefs
-) -> Float[Array, "H H"]:
+def information_of_map(target: WhiteTarget, vector: HyperVector, white: Coefs) -> HyperMatrix:
     """That of the targets about f = m + A'v with v held: J' W J, J the derivative of f.
 
     W is the likelihood's curvature at f (Filippone, Zhong & Girolami 2013, A.2), its expected

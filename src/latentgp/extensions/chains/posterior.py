@@ -82,7 +82,7 @@ class SampledPosterior(Posterior):
         positive = [path for path in flat if known[path].support is constraints.positive]
         return marginals_of(flat, positive=positive, prior=self.prior or {})
 
-    def thinned(self, draws: int) -> "SampledPosterior":
+    def thinned(self, draws: int) -> SampledPosterior:
         """The same chains, whose predictions average over fewer of their draws, evenly spaced.
 
         Args:
@@ -99,7 +99,7 @@ class SampledPosterior(Posterior):
         kept = cast(DrawnComponents | Gaussians, self.components)
         return eqx.tree_at(lambda p: p.components, self, kept.thinned(draws))
 
-    def shifted(self, centre: float) -> "SampledPosterior":
+    def shifted(self, centre: float) -> SampledPosterior:
         first = np.arange(self.f.shape[-1]) == 0
         return eqx.tree_at(
             lambda p: (p.components, p.f, p.rows.y),

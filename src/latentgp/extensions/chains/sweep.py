@@ -32,7 +32,7 @@ from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, HyperMatrix, HyperVector, RandomKey, RowLatents, Scalar
 
 _LARGE = 100_000  # numbers of a matrix that no cache of a core holds
 _FIRST_SPREAD = 0.2  # of hyper-parameters, until their covariance is seen
@@ -48,7 +48,7 @@ class Adaptation(NamedTuple):
     # of the moves of latent functions, and of those of hyper-parameters
     log_scale: Float[Array, "2"]
     mean: HyperVector  # of the hyper-parameters
-    covariance: Float[Array, "H H"]  # of the hyper-parameters
+    covariance: HyperMatrix  # of the hyper-parameters
     seen: WarmupHistory  # what moves of hyper-parameters use of these
     # hyper-parameters that were proposed last; T = 0 without an emulator
     vectors: Float[Array, "T H"]
@@ -80,7 +80,7 @@ class SweepSampler(Sampler):
     variances: ConjugateVariances | None = None  # that are drawn exactly, if any are
 
     @classmethod
-    def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":
+    def of(cls, target: WhiteTarget, **settings: Any) -> SweepSampler:
         """With the mode under the space's model as the anchor."""
         coordinates = coordinates_at_centre(target, settings["couplings"][-1].kind)
         target = dataclasses.replace(target, anchor=coordinates.centre)
@@ -333,7 +333,7 @@ class SweepSampler(Sampler):
         return jax.tree.map(lambda new, old: jnp.where(warm, new, old), tuned, own)
 
 
-def _root(covariance: Float[Array, "H H"]) -> Float[Array, "H H"]:
+def _root(covariance: HyperMatrix) -> HyperMatrix:
     ridge = 1e-8 * jnp.eye(len(covariance), dtype=covariance.dtype)
     return lower_cholesky(covariance + ridge)
 

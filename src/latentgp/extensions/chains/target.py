@@ -69,7 +69,7 @@ class WhiteTarget(Target):
     anchor: RowLatents | None = None
 
     @classmethod
-    def of(cls, space: ParameterSpace, representation: Representation, data: Data) -> "WhiteTarget":
+    def of(cls, space: ParameterSpace, representation: Representation, data: Data) -> WhiteTarget:
         """With the map to the rows worked out once if the hyper-parameters are fixed."""
         centre = jnp.asarray(space.to_vector())
         target = cls(space, representation, data, centre)

@@ -107,7 +107,7 @@ class DeepGP(LatentGP):
     def of_inputs(self) -> LatentKernel:
         return self.layers[0].kernel if self.layers else self.kernel
 
-    def layout(self, X: Float[np.ndarray, "N D"]) -> "Layout":
+    def layout(self, X: Float[np.ndarray, "N D"]) -> Layout:
         return Layout.of(self, X)
 
     def columns(self, inputs: int) -> tuple[int, ...]:
@@ -188,7 +188,7 @@ class Layout(eqx.Module):
     feed_inputs: bool = eqx.field(static=True)  # whether every layer sees the inputs
 
     @classmethod
-    def of(cls, model: DeepGP, X: Float[np.ndarray, "N D"]) -> "Layout":
+    def of(cls, model: DeepGP, X: Float[np.ndarray, "N D"]) -> Layout:
         """For the rows' inputs, or some of them."""
         centre, spread = np.mean(X, axis=0), np.std(X, axis=0)
         spread = np.where(spread > 0, spread, 1.0)

@@ -106,7 +106,7 @@ class DeepComponents(LayeredComponents):
     def parts(self) -> tuple[Any, ...]:
         return self.hidden, self.features, self.last
 
-    def with_parts(self, parts: tuple[Any, ...], models: LatentGP, number: int) -> "DeepComponents":
+    def with_parts(self, parts: tuple[Any, ...], models: LatentGP, number: int) -> DeepComponents:
         hidden, features, last = parts
         return dataclasses.replace(
             self, models=models, hidden=hidden, features=features, last=last, number=number
@@ -141,10 +141,10 @@ class ProcessComponents(LayeredComponents):
 
     def with_parts(
         self, parts: tuple[Any, ...], models: LatentGP, number: int
-    ) -> "ProcessComponents":
+    ) -> ProcessComponents:
         return dataclasses.replace(self, models=models, hidden=parts[0], keys=parts[1])
 
-    def last_at(self, model: DeepGP, parts: Any, X: Inputs) -> "ProcessAt":
+    def last_at(self, model: DeepGP, parts: Any, X: Inputs) -> ProcessAt:
         hidden, data = parts
         layers = ProcessLayers(self.layout, self.X, self.sites)
         elsewhere = layers.hidden_elsewhere(model, hidden, jax.random.wrap_key_data(data), X)

@@ -163,7 +163,7 @@ class RandomFeatures(ByVariables):
 
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
-    ) -> "RandomFeatures":
+    ) -> RandomFeatures:
         if self.remembered is not None:
             earlier = self.remembered.centres
             if not isinstance(earlier, FeatureWeights) or earlier.shape[1] != X.shape[1]:
@@ -202,7 +202,7 @@ class RandomFeatures(ByVariables):
             products=Products(self.number**2, self.number),
         )
 
-    def for_sites(self, form: SiteForm) -> "RandomFeatures":
+    def for_sites(self, form: SiteForm) -> RandomFeatures:
         nothing_open = dataclasses.replace(form, power=0.0)
         return cast(RandomFeatures, super().for_sites(nothing_open))
 
@@ -214,7 +214,7 @@ class RandomFeatures(ByVariables):
         """Directions are in length-scales."""
         return jnp.ones(1, self.centres.dtype)
 
-    def at(self, centres: Centres) -> "RandomFeatures":
+    def at(self, centres: Centres) -> RandomFeatures:
         return eqx.tree_at(lambda r: r.weights, self, centres, is_leaf=lambda leaf: leaf is None)
 
     def prior(self, kernel: LatentKernel) -> Prior:

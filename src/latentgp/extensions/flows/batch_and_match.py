@@ -67,13 +67,13 @@ class BatchAndMatch(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples
 
-    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "MatchState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> MatchState:
         half = jnp.sum(jnp.log(start.scale))
         return MatchState(start.mean, jnp.diag(start.scale), half, jnp.zeros((), int))
 
     def step(
-        self, target: LogDensity, state: "MatchState", key: RandomKey
-    ) -> tuple["MatchState", StepReport]:
+        self, target: LogDensity, state: MatchState, key: RandomKey
+    ) -> tuple[MatchState, StepReport]:
         mean, root, half, number = state
         normal = jax.random.normal(key, (self.samples, len(mean)), mean.dtype)
         points = mean + normal @ root.T
@@ -89,8 +89,8 @@ class BatchAndMatch(Stepwise):
         return after, StepReport(jnp.mean(energies) - half, change)
 
     def matched(
-        self, state: "MatchState", points: Points, scores: Points, rate: Scalar
-    ) -> "MatchState":
+        self, state: MatchState, points: Points, scores: Points, rate: Scalar
+    ) -> MatchState:
         """The next Gaussian, given the scores of some draws."""
         share, number = rate / (1 + rate), len(points)
         centre, score = jnp.mean(points, axis=0), jnp.mean(scores, axis=0)
@@ -111,7 +111,7 @@ class BatchAndMatch(Stepwise):
     def has_settled(self, change: Scalar) -> Any:
         return change < self.tolerance
 
-    def gaussian(self, state: "MatchState") -> Gaussian:
+    def gaussian(self, state: MatchState) -> Gaussian:
         return Gaussian(state.mean, Covariance.of(state.root))
 
 

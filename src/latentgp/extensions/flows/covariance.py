@@ -61,7 +61,7 @@ class Covariance(Module):
         factor: Float[Array, "D R"],
         diagonal: Point | None = None,
         sizes: tuple[int, ...] | None = None,
-    ) -> "Covariance":
+    ) -> Covariance:
         """With no diagonal, and one block, unless these are given.
 
         Args:
@@ -77,7 +77,7 @@ class Covariance(Module):
         return cls(factor, diagonal, block, len(sizes))
 
     @classmethod
-    def of_variances(cls, variances: Point) -> "Covariance":
+    def of_variances(cls, variances: Point) -> Covariance:
         """A diagonal matrix."""
         return cls.of(jnp.zeros((len(variances), 0), variances.dtype), variances)
 

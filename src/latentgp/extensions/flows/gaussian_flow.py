@@ -57,7 +57,7 @@ class GaussianFlow(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples
 
-    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "RootState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> RootState:
         mean, scale = start
         if self.structure == "mean-field":
             root = scale
@@ -70,8 +70,8 @@ class GaussianFlow(Stepwise):
         return RootState(mean, root, memory)
 
     def step(
-        self, target: LogDensity, state: "RootState", key: RandomKey
-    ) -> tuple["RootState", StepReport]:
+        self, target: LogDensity, state: RootState, key: RandomKey
+    ) -> tuple[RootState, StepReport]:
         mean, root, memory = state
         key_draws, key_batch = jax.random.split(key)
         shape = self.samples, *root.shape[-1:]
@@ -91,7 +91,7 @@ class GaussianFlow(Stepwise):
         told = StepReport(jnp.mean(energies) - half, jnp.full((), jnp.nan, mean.dtype))
         return RootState(mean + along, root + turn, memory), told
 
-    def gaussian(self, state: "RootState") -> Gaussian:
+    def gaussian(self, state: RootState) -> Gaussian:
         if self.structure == "mean-field":
             return Gaussian(state.mean, Covariance.of_variances(state.root**2))
         return Gaussian(state.mean, Covariance.of(state.root))

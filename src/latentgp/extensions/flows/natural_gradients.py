@@ -51,12 +51,12 @@ class BayesianLearningRule(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples * (1 + self.hessian * dimension)
 
-    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "PrecisionState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> PrecisionState:
         return PrecisionState(start.mean, jnp.diag(start.scale**-2.0), jnp.zeros((), int))
 
     def step(
-        self, target: LogDensity, state: "PrecisionState", key: RandomKey
-    ) -> tuple["PrecisionState", StepReport]:
+        self, target: LogDensity, state: PrecisionState, key: RandomKey
+    ) -> tuple[PrecisionState, StepReport]:
         mean, precision, number = state
         key_draws, key_batch = jax.random.split(key)
         factor = cholesky(precision)
@@ -80,7 +80,7 @@ class BayesianLearningRule(Stepwise):
         after = PrecisionState(moved, 0.5 * (after + after.T), number + 1)
         return after, StepReport(energy, jnp.full_like(energy, jnp.nan))
 
-    def gaussian(self, state: "PrecisionState") -> Gaussian:
+    def gaussian(self, state: PrecisionState) -> Gaussian:
         return Gaussian(state.mean, Covariance.of(cholesky(state.precision).inverse.T))
 
 
@@ -144,13 +144,13 @@ class VariationalOnlineNewton(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self.samples
 
-    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "NewtonState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> NewtonState:
         nothing = jnp.zeros_like(start.mean)
         return NewtonState(start.mean, start.scale**-2.0, nothing, jnp.zeros((), int))
 
     def step(
-        self, target: LogDensity, state: "NewtonState", key: RandomKey
-    ) -> tuple["NewtonState", StepReport]:
+        self, target: LogDensity, state: NewtonState, key: RandomKey
+    ) -> tuple[NewtonState, StepReport]:
         mean, precision, slope, number = state
         key_draws, key_batch = jax.random.split(key)
         normal = jax.random.normal(key_draws, (self.samples, len(mean)), mean.dtype)
@@ -167,7 +167,7 @@ class VariationalOnlineNewton(Stepwise):
         told = StepReport(energy, jnp.full_like(energy, jnp.nan))
         return NewtonState(moved, after, slope, number + 1), told
 
-    def gaussian(self, state: "NewtonState") -> Gaussian:
+    def gaussian(self, state: NewtonState) -> Gaussian:
         return Gaussian(state.mean, Covariance.of_variances(1 / state.precision))
 
 

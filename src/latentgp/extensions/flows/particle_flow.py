@@ -83,14 +83,14 @@ class GaussianParticleFlow(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return self._number(dimension)
 
-    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "FlowState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> FlowState:
         number = self._number(len(start.mean))
         particles = start.mean + start.scale * standard_particles(
             key, number, block_sizes(self.structure, len(start.mean)), start.mean.dtype
         )
         return self.at(target, particles, key)
 
-    def at(self, target: LogDensity, particles: Points, key: RandomKey) -> "FlowState":
+    def at(self, target: LogDensity, particles: Points, key: RandomKey) -> FlowState:
         """The state of given particles."""
         energies, gradients = target.gradients(particles, key)
         one = jnp.ones((), particles.dtype)
@@ -104,8 +104,8 @@ class GaussianParticleFlow(Stepwise):
         )
 
     def step(
-        self, target: LogDensity, state: "FlowState", key: RandomKey
-    ) -> tuple["FlowState", StepReport]:
+        self, target: LogDensity, state: FlowState, key: RandomKey
+    ) -> tuple[FlowState, StepReport]:
         optimiser = self._chosen(target)
         if optimiser is None:
             return self._searched(target, state, key)
@@ -121,7 +121,7 @@ class GaussianParticleFlow(Stepwise):
     def has_settled(self, change: Scalar) -> Any:
         return change < self.tolerance
 
-    def gaussian(self, state: "FlowState") -> Gaussian:
+    def gaussian(self, state: FlowState) -> Gaussian:
         mean, centred = _moments(state.particles)
         sizes = block_sizes(self.structure, len(mean))
         if self.structure == "mean-field":
@@ -130,7 +130,7 @@ class GaussianParticleFlow(Stepwise):
             covariance = Covariance.of(centred.T / jnp.sqrt(len(centred)), sizes=sizes)
         return Gaussian(mean, covariance, state.particles)
 
-    def flow(self, particles: Points, gradients: Points, metric: str) -> "Flow":
+    def flow(self, particles: Points, gradients: Points, metric: str) -> Flow:
         """Where particles flow to, turned round, for gradients of phi at them."""
         mean, centred = _moments(particles)
         sizes = block_sizes(self.structure, len(mean))
@@ -144,7 +144,7 @@ class GaussianParticleFlow(Stepwise):
             flow = Flow(*(jnp.concatenate(fields, axis=-1) for fields in zip(*parts, strict=True)))
         return flow
 
-    def change(self, flow: "Flow", particles: Points) -> Scalar:
+    def change(self, flow: Flow, particles: Points) -> Scalar:
         """Root mean square of a flow in standard deviations, so that units do not matter."""
         size = jnp.sqrt(jnp.mean(_moments(particles)[1] ** 2, axis=0))
         scale = jnp.where(size > 0, size, 1)
@@ -174,8 +174,8 @@ class GaussianParticleFlow(Stepwise):
         return RMSProp() if self.optimiser is None and target.stochastic else self.optimiser
 
     def _searched(
-        self, target: LogDensity, state: "FlowState", key: RandomKey
-    ) -> tuple["FlowState", StepReport]:
+        self, target: LogDensity, state: FlowState, key: RandomKey
+    ) -> tuple[FlowState, StepReport]:
         """A step of the size found so far, if it lowers the free energy; the next one is larger."""
         size, rest_size, last, last_gradients, lowest, idle = state.memory
         flow = self.flow(state.particles, state.gradients, self.metric or "full")

@@ -48,7 +48,7 @@ class SWAG(Stepwise):
     def gradients_a_step(self, dimension: int) -> int:
         return 1
 
-    def init(self, target: LogDensity, start: Start, key: RandomKey) -> "PathState":
+    def init(self, target: LogDensity, start: Start, key: RandomKey) -> PathState:
         nothing = jnp.zeros_like(start.mean)
         deviations = jnp.zeros((self.rank, len(nothing)), nothing.dtype)
         memory = self.optimiser.transformation(self.steps).init(start.mean)
@@ -56,8 +56,8 @@ class SWAG(Stepwise):
         return PathState(start.mean, memory, nothing, nothing, deviations, zero, zero)
 
     def step(
-        self, target: LogDensity, state: "PathState", key: RandomKey
-    ) -> tuple["PathState", StepReport]:
+        self, target: LogDensity, state: PathState, key: RandomKey
+    ) -> tuple[PathState, StepReport]:
         position, memory, mean, spread, deviations, number, collected = state
         energy, slope = jax.value_and_grad(target.energy)(position, key)
         update, memory = self.optimiser.transformation(self.steps).update(slope, memory)
@@ -81,7 +81,7 @@ class SWAG(Stepwise):
         )
         return after, StepReport(energy, jnp.full_like(energy, jnp.nan))
 
-    def gaussian(self, state: "PathState") -> Gaussian:
+    def gaussian(self, state: PathState) -> Gaussian:
         seen = jnp.clip(state.collected, 2, self.rank)
         factor = state.deviations.T / jnp.sqrt(2.0 * (seen - 1)).astype(state.mean.dtype)
         mean = jnp.where(state.collected > 0, state.mean, state.position)

@@ -221,7 +221,7 @@ class _Proposal(NamedTuple):
     log_density: Float[np.ndarray, "S"]
 
     @classmethod
-    def of(cls, frame: Frame) -> "_Proposal":
+    def of(cls, frame: Frame) -> _Proposal:
         from scipy.stats import norm, t
 
         normal, _ = sobol_nodes(frame.origin.size, 1 << _DRAWS)

@@ -56,7 +56,7 @@ class IntegratedPosterior(Posterior):
         super().__init__(components, evidence)
         self.hyperparameter_marginals = hyperparameter_marginals
 
-    def shifted(self, centre: float) -> "IntegratedPosterior":
+    def shifted(self, centre: float) -> IntegratedPosterior:
         return IntegratedPosterior(
             self.components.shifted(centre), self.log_evidence, self.hyperparameter_marginals
         )

@@ -87,7 +87,7 @@ class MixtureBound(Module):
         weights = self.data.weights
         return jnp.ones_like(self.data.X[:, 0]) if weights is None else weights
 
-    def with_points(self, points: Float[Array, "*Q M D"] | None) -> "MixtureBound":
+    def with_points(self, points: Float[Array, "*Q M D"] | None) -> MixtureBound:
         """The bound through other inducing points; itself without any."""
         if points is None:
             return self

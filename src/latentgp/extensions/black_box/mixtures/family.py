@@ -46,7 +46,7 @@ class Basis(NamedTuple):
         model: LatentGP,
         data: Data,
         coordinates: Coordinates,
-    ) -> "Basis":
+    ) -> Basis:
         """Those of a model at some rows; differentiable in the model."""
         whitening = whitening_of(representation, model.kernel, data.X)
         lower, features = whitening.lower, whitening.features
@@ -81,7 +81,7 @@ class GaussianMixture(NamedTuple):
         """Pi."""
         return jnp.exp(self.log_weights)
 
-    def factorised(self) -> "FactorisedMixture":
+    def factorised(self) -> FactorisedMixture:
         """With what follows from the precisions; NaN of one that is not positive definite."""
         if self.is_diagonal:
             covariance = 1 / jnp.where(self.precision > 0, self.precision, jnp.nan)

@@ -40,7 +40,7 @@ class OwnPoints(Module):
         return Traits(evidence="bound")
 
     @classmethod
-    def checked(cls, given: Any, columns: int, latents: int) -> "OwnPoints":
+    def checked(cls, given: Any, columns: int, latents: int) -> OwnPoints:
         """Check the user's points.
 
         Raises:

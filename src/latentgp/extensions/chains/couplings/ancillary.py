@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from jaxtyping import Float
-
 from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint
 from latentgp.extensions.chains.information import information_of_map
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.typing import Array, HyperVector, RandomKey, Scalar
+from latentgp.typing import HyperMatrix, HyperVector, RandomKey, Scalar
 
 
 class Sites(Coupling):
@@ -55,5 +53,5 @@ class Whitened(Sites):
 
     kind: ClassVar[Kind] = "whitened"
 
-    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> HyperMatrix:
         return information_of_map(target, at.vector, at.eps)

@@ -15,7 +15,7 @@ from latentgp.extensions.chains.coordinates import Coordinates, Kind, coordinate
 from latentgp.extensions.chains.information import information_of_targets
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
-from latentgp.typing import Array, Coefs, HyperVector, RandomKey, Scalar
+from latentgp.typing import Array, Coefs, HyperMatrix, HyperVector, RandomKey, Scalar
 
 
 class Place(NamedTuple):
@@ -62,7 +62,7 @@ class Coupling(eqx.Module):
     ) -> tuple[Scalar, Place]:
         """Log density of hyper-parameters given what is held, in nats, and the place there."""
 
-    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> HyperMatrix:
         """Expected Fisher information about hyper-parameters, the metric of manifold moves.
 
         That of Gaussian stand-ins of the targets, by the sites.

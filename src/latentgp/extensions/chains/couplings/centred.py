@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.extensions.chains.couplings.base import Coupling, Place, no_others
 from latentgp.extensions.chains.information import information_of_latents
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.typing import Array, HyperVector, RandomKey, RowLatents, Scalar
+from latentgp.typing import HyperMatrix, HyperVector, RandomKey, RowLatents, Scalar
 
 
 class Centred(Coupling):
@@ -20,7 +19,7 @@ class Centred(Coupling):
     def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> RowLatents:
         return at.coordinates.centre + at.coordinates.shift(at.eps)
 
-    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> HyperMatrix:
         return information_of_latents(target, at.vector)
 
     def density(

@@ -7,14 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.extensions.chains.coordinates import Coordinates, ModelAtRows, coordinates_of_sites
 from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint, no_others
 from latentgp.extensions.chains.information import information_of_targets
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
+from latentgp.typing import Coefs, HyperMatrix, HyperVector, RandomKey, RowLatents, Scalar
 
 _LEAST_PRECISION = 1e-6
 
@@ -50,7 +49,7 @@ class Surrogate(Coupling):
         white = dataclasses.replace(white, factorisations=own.factorisations)
         return value, Place(vector, eps, white, no_others(eta))
 
-    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "H H"]:
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> HyperMatrix:
         _, precision = self._prior_sites(target, at.vector, at.coordinates)
         return information_of_targets(target, at.vector, precision)
 

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from latentgp.extensions.chains.information import Information
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array, HyperVector, RandomKey, Scalar
+from latentgp.typing import Array, HyperMatrix, HyperVector, RandomKey, Scalar
 
 
 class WarmupHistory(NamedTuple):
     """Hyper-parameters visited in the warm-up."""
 
     mean: HyperVector
-    root: Float[Array, "H H"]  # lower factor of their covariance
+    root: HyperMatrix  # lower factor of their covariance
     emulator: Any = None  # of their approximate log density; None unless the move asks for it
 
     def standardised(self, vector: HyperVector) -> HyperVector:

@@ -34,7 +34,7 @@ class ConjugateVariances(eqx.Module):
     scales: tuple[Scalar, ...]  # of the priors
 
     @classmethod
-    def of(cls, target: WhiteTarget) -> "ConjugateVariances":
+    def of(cls, target: WhiteTarget) -> ConjugateVariances:
         """All that a target has; InputError if there is none."""
         space = target.space
         labels = [label for label, _ in space.entries()]

@@ -44,7 +44,7 @@ class Emulator(NamedTuple):
         return log_student(z) + features @ self.coefficients
 
     @classmethod
-    def none(cls, size: int, like: HyperVector) -> "Emulator":
+    def none(cls, size: int, like: HyperVector) -> Emulator:
         """Before anything was evaluated."""
         points = jnp.zeros((size, len(like)), like.dtype)
         one = jnp.ones((), like.dtype)
@@ -53,7 +53,7 @@ class Emulator(NamedTuple):
     @classmethod
     def fit(
         cls, seen: WarmupHistory, vectors: Float[Array, "T H"], values: Float[Array, "T"]
-    ) -> "Emulator":
+    ) -> Emulator:
         """Regression of values, of which those that are not finite or far below are left out.
 
         The length-scale of highest evidence is taken, its variance profiled out.

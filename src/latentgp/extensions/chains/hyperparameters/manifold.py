@@ -6,13 +6,12 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array, HyperVector, RandomKey, Scalar
+from latentgp.typing import Array, HyperMatrix, HyperVector, RandomKey, Scalar
 
 _RIDGE = 1e-3  # of the precision seen: where the law tells nothing proposals stay within reason
 
@@ -22,7 +21,7 @@ class _Point(NamedTuple):
 
     at: Theta
     mean: HyperVector
-    root: Float[Array, "H H"]  # lower factor of G
+    root: HyperMatrix  # lower factor of G
 
 
 class HyperManifoldMALA(HyperMove):

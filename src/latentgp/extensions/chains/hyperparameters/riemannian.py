@@ -7,12 +7,11 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
 from latentgp.extensions.chains.latents.base import accepted
 from latentgp.extensions.chains.riemannian import explicit_trajectory, implicit_trajectory
-from latentgp.typing import Array, HyperVector, RandomKey, Scalar
+from latentgp.typing import HyperMatrix, HyperVector, RandomKey, Scalar
 
 _RIDGE = 1e-3  # of what neither the prior of f nor that of hyper-parameters says anything about
 
@@ -40,7 +39,7 @@ class HyperRiemannian(HyperMove):
         def potential(vector: HyperVector) -> Scalar:
             return -law.at(vector).value
 
-        def metric(vector: HyperVector) -> Float[Array, "H H"]:
+        def metric(vector: HyperVector) -> HyperMatrix:
             matrix, _ = law.information(vector, law.at(vector).worked_out)
             return matrix + _RIDGE * jnp.eye(len(vector), dtype=vector.dtype)
 

@@ -42,9 +42,7 @@ class LatentMove(eqx.Module):
     # where it ends, beyond which a greater one would change little
     largest_scale: ClassVar[float] = math.inf
 
-    def within(
-        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
-    ) -> "LatentMove":
+    def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         """The move as it is made within some coordinates; the same in all unless overridden."""
         return self
 
@@ -70,7 +68,7 @@ class ResidualValue(NamedTuple):
     value: Scalar
 
     @classmethod
-    def at(cls, residual: Residual, eps: Coefs) -> "ResidualValue":
+    def at(cls, residual: Residual, eps: Coefs) -> ResidualValue:
         """With the residual evaluated."""
         return cls(eps, residual(eps))
 

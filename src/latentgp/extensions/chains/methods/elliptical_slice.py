@@ -56,7 +56,7 @@ class EllipticalSlice(SamplingMethod):
     def needs(self) -> Needs:
         return Needs(positive=True)
 
-    def sampler(self, target: WhiteTarget) -> "EllipticalSliceSampler":
+    def sampler(self, target: WhiteTarget) -> EllipticalSliceSampler:
         return EllipticalSliceSampler(target)
 
 

@@ -79,7 +79,7 @@ class Architecture(eqx.Module):
         kind: DirectionKind | None,
         frequencies: Frequencies,
         key: RandomKey,
-    ) -> "Architecture":
+    ) -> Architecture:
         """With directions drawn for a model of some rows' inputs."""
         layout = Layout.of(model, X)
         kernels: list[LatentKernel] = [layer.kernel for layer in model.layers]

@@ -53,7 +53,7 @@ class WeightTarget(LayerTarget):
     @classmethod
     def of(
         cls, space: ParameterSpace, data: Data, architecture: Architecture, *, integrates: bool
-    ) -> "WeightTarget":
+    ) -> WeightTarget:
         """Target of a model and its rows."""
         return cls(space, data, architecture, jnp.asarray(space.to_vector()), integrates)
 
@@ -150,7 +150,7 @@ class ProcessTarget(LayerTarget):
     jitter: Scalar  # of L L'
 
     @classmethod
-    def of(cls, space: ParameterSpace, layout: Layout, data: Data) -> "ProcessTarget":
+    def of(cls, space: ParameterSpace, layout: Layout, data: Data) -> ProcessTarget:
         """For a model of two layers and its rows."""
         model: DeepGP = space.model
         layers = ProcessLayers(layout, data.X, known_sites(model, data))
