@@ -686,7 +686,7 @@ def test_a_start_through_fewer_points_leads_to_the_same_place(monkeypatch):
     evidences = []
     for most in (1000, 20):
         monkeypatch.setattr(inducing, "_COARSE_POINTS", most)
-        coarse = whole.representation.coarse()
+        coarse = inducing.coarse(whole.representation)
         assert len(coarse.points) == min(most, 60)
         posterior = lgp.fit(model, data, key=KEY, method=method).posterior
         assert len(posterior.latent.centres) == 60
