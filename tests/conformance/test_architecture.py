@@ -101,7 +101,8 @@ def is_wrong(module, other):
 
 
 def wrong_imports(module, source):
-    names = (name.removeprefix("latentgp.") for name in imports_at_the_top(source))
+    own = (name for name in imports_at_the_top(source) if name.startswith("latentgp."))
+    names = (name.removeprefix("latentgp.") for name in own)
     return [name for name in names if room_of(name) and is_wrong(module, name)]
 
 
