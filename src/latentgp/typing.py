@@ -34,9 +34,9 @@ NeighbourRows: TypeAlias = Int[Array, "N #Q V"]
 RowMoments: TypeAlias = tuple[PerRow, PerRow]
 Values: TypeAlias = Float[Array, "*N"]
 Draws: TypeAlias = Float[Array, "..."]
-# Points of D coordinates, coefficients of the latent functions, hyper-parameters, one random key.
+# A point, samples, coefficients of latent functions, hyper-parameters, one random key.
 Point: TypeAlias = Float[Array, "D"]
-Points: TypeAlias = Float[Array, "S D"]
+Samples: TypeAlias = Float[Array, "S D"]
 Coefs: TypeAlias = Float[Array, "Q M"]
 HyperVector: TypeAlias = Float[Array, "H"]
 HyperMatrix: TypeAlias = Float[Array, "H H"]

@@ -16,7 +16,7 @@ from latentgp.extensions import answer
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
 from latentgp.numerics.finite import all_finite
-from latentgp.typing import Array, Point, Points, RandomKey, Scalar
+from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
 
 class LogDensity(Module):
@@ -31,11 +31,11 @@ class LogDensity(Module):
         value = self.function(x, key) if self.stochastic else self.function(x)
         return -jnp.asarray(value, x.dtype)
 
-    def energies(self, points: Points, key: RandomKey) -> Float[Array, "S"]:
+    def energies(self, points: Samples, key: RandomKey) -> Float[Array, "S"]:
         """Phi at several points, which see the same batch."""
         return jax.vmap(lambda x: self.energy(x, key))(points)
 
-    def gradients(self, points: Points, key: RandomKey) -> tuple[Float[Array, "S"], Points]:
+    def gradients(self, points: Samples, key: RandomKey) -> tuple[Float[Array, "S"], Samples]:
         """Phi and its gradients at several points, which see the same batch."""
         return jax.vmap(jax.value_and_grad(lambda x: self.energy(x, key)))(points)
 
@@ -52,7 +52,7 @@ class Gaussian(NamedTuple):
 
     mean: Point
     covariance: Covariance
-    particles: Points | None = None
+    particles: Samples | None = None
 
 
 class StepReport(NamedTuple):

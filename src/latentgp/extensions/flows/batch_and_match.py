@@ -13,7 +13,7 @@ from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.typing import Array, Point, Points, RandomKey, Scalar
+from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
 
 class BatchAndMatch(Stepwise):
@@ -89,7 +89,7 @@ class BatchAndMatch(Stepwise):
         return after, StepReport(jnp.mean(energies) - half, change)
 
     def matched(
-        self, state: MatchState, points: Points, scores: Points, rate: Scalar
+        self, state: MatchState, points: Samples, scores: Samples, rate: Scalar
     ) -> MatchState:
         """The next Gaussian, given the scores of some draws."""
         share, number = rate / (1 + rate), len(points)

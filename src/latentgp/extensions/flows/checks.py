@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start
-from latentgp.typing import Array, Point, Points, RandomKey, Scalar
+from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
 _DRAWS = 512
 _NEAR, _FAR = 1e3, 1e4  # deviations, between which tails are looked at
@@ -39,7 +39,7 @@ class Moments(NamedTuple):
     total: Scalar  # their sum
     total_error: Scalar  # of it
     energies: Float[Array, "S"]  # phi at the draws
-    draws: Points  # less the mean
+    draws: Samples  # less the mean
 
 
 def complaints_of(

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array, Point, Points, RandomKey, Scalar
+from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -101,7 +101,7 @@ class Covariance(Module):
         return jnp.where(same, self.factor @ self.factor.T, 0.0) + jnp.diag(self.diagonal)
 
     @in_its_precision
-    def draw(self, key: RandomKey, number: int) -> Points:
+    def draw(self, key: RandomKey, number: int) -> Samples:
         """Draws from N(0, F F' + diag(d)), without a factorisation.
 
         x_d = sum_r F_dr xi_br + sqrt(d_d) e_d, with scalars xi_br ~ N(0, 1) for every block b and
@@ -118,7 +118,7 @@ class Covariance(Module):
         return low_rank + jnp.sqrt(self.diagonal) * own
 
     @in_its_precision
-    def log_density(self, centred: Points) -> Float[Array, "S"]:
+    def log_density(self, centred: Samples) -> Float[Array, "S"]:
         """Log N(x | 0, F F' + diag(d)) in nats; NaN or infinite where the matrix is singular.
 
         Where the rank is below D, and d above zero, by the matrix determinant and inversion

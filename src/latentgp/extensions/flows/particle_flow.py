@@ -16,7 +16,7 @@ from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array, Point, Points, RandomKey, Scalar
+from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
 _METRICS = "none", "mean", "full"
 _MOST_PARTICLES = 1001  # that are taken unasked
@@ -90,7 +90,7 @@ class GaussianParticleFlow(Stepwise):
         )
         return self.at(target, particles, key)
 
-    def at(self, target: LogDensity, particles: Points, key: RandomKey) -> FlowState:
+    def at(self, target: LogDensity, particles: Samples, key: RandomKey) -> FlowState:
         """The state of given particles."""
         energies, gradients = target.gradients(particles, key)
         one = jnp.ones((), particles.dtype)
@@ -130,7 +130,7 @@ class GaussianParticleFlow(Stepwise):
             covariance = Covariance.of(centred.T / jnp.sqrt(len(centred)), sizes=sizes)
         return Gaussian(mean, covariance, state.particles)
 
-    def flow(self, particles: Points, gradients: Points, metric: str) -> Flow:
+    def flow(self, particles: Samples, gradients: Samples, metric: str) -> Flow:
         """Where particles flow to, turned round, for gradients of phi at them."""
         mean, centred = _moments(particles)
         sizes = block_sizes(self.structure, len(mean))
@@ -144,14 +144,14 @@ class GaussianParticleFlow(Stepwise):
             flow = Flow(*(jnp.concatenate(fields, axis=-1) for fields in zip(*parts, strict=True)))
         return flow
 
-    def change(self, flow: Flow, particles: Points) -> Scalar:
+    def change(self, flow: Flow, particles: Samples) -> Scalar:
         """Root mean square of a flow in standard deviations, so that units do not matter."""
         size = jnp.sqrt(jnp.mean(_moments(particles)[1] ** 2, axis=0))
         scale = jnp.where(size > 0, size, 1)
         along = jnp.mean((flow.spread / scale) ** 2) + jnp.mean((flow.covered / scale) ** 2)
         return jnp.sqrt(along + jnp.mean((flow.rest * scale) ** 2))
 
-    def free_energy(self, particles: Points, energies: Float[Array, "S"]) -> Scalar:
+    def free_energy(self, particles: Samples, energies: Float[Array, "S"]) -> Scalar:
         """-log|C| / 2 + E phi, of the eigenvalues of C above zero where N <= D, in nats.
 
         By the Gram matrix of the particles: R = Z'Z/N + J/N has the determinant of the product of
@@ -205,13 +205,13 @@ class GaussianParticleFlow(Stepwise):
 class Flow(NamedTuple):
     """A flow downwards, before step sizes."""
 
-    spread: Points  # of every particle from the mean
+    spread: Samples  # of every particle from the mean
     covered: Point  # of the mean, within the span of the particles if a metric is
     # gradients outside of the span, where the metric has no size for them
-    rest: Points
+    rest: Samples
 
     @property
-    def total(self) -> Points:
+    def total(self) -> Samples:
         """The flow of every particle."""
         return self.spread + self.covered + self.rest
 
@@ -221,8 +221,8 @@ class Memory(NamedTuple):
 
     size: Scalar  # of the next step
     rest_size: Scalar  # relative to it, that outside the span of the particles
-    particles: Points  # before the last step
-    gradients: Points  # of phi at these
+    particles: Samples  # before the last step
+    gradients: Samples  # of phi at these
     lowest: Scalar  # free energy so far
     idle: Int[Array, ""]  # steps since it last fell by more than rounding
 
@@ -230,13 +230,13 @@ class Memory(NamedTuple):
 class FlowState(NamedTuple):
     """Particles, phi and its gradients there, and what step sizes need."""
 
-    particles: Points
+    particles: Samples
     energies: Float[Array, "S"]
-    gradients: Points
+    gradients: Samples
     memory: Any
 
 
-def standard_particles(key: RandomKey, number: int, sizes: tuple[int, ...], dtype: Any) -> Points:
+def standard_particles(key: RandomKey, number: int, sizes: tuple[int, ...], dtype: Any) -> Samples:
     """Particles of mean zero whose covariance in each block is I, or a projection of it.
 
     Of no more particles than a block has dimensions it is I on a random space of N - 1 dimensions.
@@ -254,7 +254,7 @@ def standard_particles(key: RandomKey, number: int, sizes: tuple[int, ...], dtyp
     return jnp.concatenate(parts, axis=1)
 
 
-def _standard(key: RandomKey, number: int, size: int, dtype: Any) -> Points:
+def _standard(key: RandomKey, number: int, size: int, dtype: Any) -> Samples:
     key_left, key_right = jax.random.split(key)
     rank = min(number - 1, size)
     draws = jax.random.normal(key_left, (number, rank), dtype)
@@ -265,12 +265,12 @@ def _standard(key: RandomKey, number: int, size: int, dtype: Any) -> Points:
     return left @ right.T * jnp.sqrt(number)
 
 
-def _moments(particles: Points) -> tuple[Point, Points]:
+def _moments(particles: Samples) -> tuple[Point, Samples]:
     mean = jnp.mean(particles, axis=0)
     return mean, particles - mean
 
 
-def _flow_of_each(centred: Points, gradients: Points, metric: str) -> Flow:
+def _flow_of_each(centred: Samples, gradients: Samples, metric: str) -> Flow:
     """The flow where no two dimensions are coupled, in which the metrics of C are one."""
     slope = jnp.mean(gradients, axis=0)
     spread = centred * (jnp.mean(gradients * centred, axis=0) - 1)
@@ -278,7 +278,7 @@ def _flow_of_each(centred: Points, gradients: Points, metric: str) -> Flow:
     return Flow(spread, covered, jnp.zeros_like(centred))
 
 
-def _flow_of_block(centred: Points, gradients: Points, metric: str) -> Flow:
+def _flow_of_block(centred: Samples, gradients: Samples, metric: str) -> Flow:
     """The flow where all dimensions are coupled."""
     number, size = centred.shape
     slope = jnp.mean(gradients, axis=0)
@@ -305,7 +305,7 @@ def _flow_of_block(centred: Points, gradients: Points, metric: str) -> Flow:
     return Flow(spread, covered, rest)
 
 
-def _times_moments(left: Points, middle: Points, right: Points) -> Points:
+def _times_moments(left: Samples, middle: Samples, right: Samples) -> Samples:
     """A B' C / N in the cheaper order."""
     number, size = left.shape
     if number <= size:
@@ -313,7 +313,7 @@ def _times_moments(left: Points, middle: Points, right: Points) -> Points:
     return left @ (middle.T @ right / number)
 
 
-def _outside(centred: Points, vectors: Float[Array, "B D"]) -> Float[Array, "B D"]:
+def _outside(centred: Samples, vectors: Float[Array, "B D"]) -> Float[Array, "B D"]:
     """The parts of vectors that are orthogonal to the centred particles."""
     gram, scale = _gram(centred)
     lower = lower_cholesky(gram)
@@ -322,14 +322,14 @@ def _outside(centred: Points, vectors: Float[Array, "B D"]) -> Float[Array, "B D
     return vectors - inner.T @ centred
 
 
-def _gram(centred: Points) -> tuple[Float[Array, "S S"], Scalar]:
+def _gram(centred: Samples) -> tuple[Float[Array, "S S"], Scalar]:
     """Z'Z / (N s) + J / N, and s, their mean diagonal: centred particles have no part along J."""
     products = centred @ centred.T / len(centred)
     scale = jnp.mean(jnp.diagonal(products))
     return products / scale + 1 / len(centred), scale
 
 
-def _half_log_determinant(centred: Points) -> Scalar:
+def _half_log_determinant(centred: Samples) -> Scalar:
     """Half the sum of the logs of the eigenvalues of C above zero; -inf or NaN if too few are."""
     number, size = centred.shape
     if number > size + 1:
@@ -340,7 +340,7 @@ def _half_log_determinant(centred: Points) -> Scalar:
     return jnp.sum(jnp.log(pivots)) + 0.5 * (number - 1) * jnp.log(scale)
 
 
-def _secant_size(moved: Points, bent: Points, last: Scalar) -> Scalar:
+def _secant_size(moved: Samples, bent: Samples, last: Scalar) -> Scalar:
     """The step size of Barzilai & Borwein (1988) by the change of gradients; the last one if none.
 
     The lesser of their two: s'y / y'y.

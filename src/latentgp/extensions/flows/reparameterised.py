@@ -19,7 +19,7 @@ from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.typing import Array, Points, RandomKey, Scalar
+from latentgp.typing import Array, RandomKey, Samples, Scalar
 
 _FIRST = 0.1  # size of the first low rank, relative to the deviations at the start
 
@@ -43,14 +43,14 @@ class Reparameterised(Stepwise):
         """The first parameters."""
 
     @abstractmethod
-    def draws(self, parameters: Any, key: RandomKey) -> Points:
+    def draws(self, parameters: Any, key: RandomKey) -> Samples:
         """Draws of the Gaussian, differentiable in its parameters."""
 
     @abstractmethod
     def half_log_determinant(self, parameters: Any) -> Scalar:
         """Half the log-determinant of the covariance."""
 
-    def half_square(self, parameters: Any, points: Points) -> Float[Array, "S"]:
+    def half_square(self, parameters: Any, points: Samples) -> Float[Array, "S"]:
         """Half of (x - m)' C^-1 (x - m), for gradients by the path."""
         raise NotImplementedError(f"{type(self).__name__} has no gradient by the path.")
 
@@ -119,7 +119,7 @@ class MeanField(Reparameterised):
     def parameters(self, start: Start, key: RandomKey) -> Any:
         return start.mean, jnp.log(start.scale)
 
-    def draws(self, parameters: Any, key: RandomKey) -> Points:
+    def draws(self, parameters: Any, key: RandomKey) -> Samples:
         mean, log_std = parameters
         normal = jax.random.normal(key, (self.samples, len(mean)), mean.dtype)
         return mean + normal * jnp.exp(log_std)
@@ -154,7 +154,7 @@ class FullRank(Reparameterised):
         size = len(start.mean)
         return start.mean, jnp.log(start.scale), jnp.zeros((size, size), start.mean.dtype)
 
-    def draws(self, parameters: Any, key: RandomKey) -> Points:
+    def draws(self, parameters: Any, key: RandomKey) -> Samples:
         mean, *_ = parameters
         normal = jax.random.normal(key, (self.samples, len(mean)), mean.dtype)
         return mean + normal @ _lower(parameters).T
@@ -193,7 +193,7 @@ class LowRankPlusDiagonal(Reparameterised):
         draws = jax.random.normal(key, (len(mean), self.rank), mean.dtype)
         return mean, jnp.log(scale), _FIRST * scale[:, None] * draws
 
-    def draws(self, parameters: Any, key: RandomKey) -> Points:
+    def draws(self, parameters: Any, key: RandomKey) -> Samples:
         mean, *_ = parameters
         return mean + self._covariance(parameters).draw(key, self.samples)
 
@@ -203,7 +203,7 @@ class LowRankPlusDiagonal(Reparameterised):
         _, _, lower = self._inner(parameters)
         return jnp.sum(log_std) + jnp.sum(jnp.log(jnp.diagonal(lower)))
 
-    def half_square(self, parameters: Any, points: Points) -> Float[Array, "S"]:
+    def half_square(self, parameters: Any, points: Samples) -> Float[Array, "S"]:
         """By the matrix inversion lemma."""
         mean, log_std, _ = parameters
         centred = (points - mean) * jnp.exp(-log_std)
