@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(87_217, 79_000),
-    "lines of core": Limit(34_688, 32_000),
+    "lines of src": Limit(86_790, 79_000),
+    "lines of core": Limit(34_576, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(19_481),
     "files of src": Limit(),
@@ -52,8 +52,8 @@ LIMITS = {
     "classes in the table of persistence": Limit(0, 0),
     "private constants": Limit(706),
     "calls of isinstance": Limit(620),
-    "raise InputError": Limit(585),
-    "raise InputError in rooms of inference": Limit(161, 60),
+    "raise InputError": Limit(550),
+    "raise InputError in rooms of inference": Limit(125, 60),
     "functions that only raise": Limit(32),
     "classes named by a participle": Limit(14),
     "names of several classes": Limit(28),
