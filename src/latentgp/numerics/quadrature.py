@@ -240,6 +240,5 @@ def expected_excess(mean: Float[Array, "*N"], variance: Float[Array, "*N"]) -> F
     """E max(0, x) under x ~ N(mean, variance), in closed form."""
     spread = jnp.sqrt(variance + float(np.finfo(variance.dtype).tiny))
     z = mean / spread
-    return mean * jax.scipy.special.ndtr(z) + spread * jnp.exp(-0.5 * z**2) / float(
-        np.sqrt(2 * np.pi)
-    )
+    density = jnp.exp(-0.5 * z**2) / float(np.sqrt(2 * np.pi))
+    return mean * jax.scipy.special.ndtr(z) + spread * density

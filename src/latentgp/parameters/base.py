@@ -81,9 +81,7 @@ def _as_value(value: Any) -> Any:
 
 def _check_value(name: str, value: Any, support: constraints.Constraint) -> None:
     if isinstance(value, str | list | tuple | dict):
-        raise InputError(
-            f"{name} must be a number or an array of numbers, got {value!r}; give numbers."
-        )
+        raise InputError(f"{name} must be a number or an array of numbers, got {value!r}.")
     if isinstance(value, np.ndarray) and not np.all(np.asarray(support(value))):
         raise InputError(
             f"{name} must satisfy {_describe(support)}, got {value.tolist()}; "
@@ -282,9 +280,8 @@ class _InputColumns(NamedTuple):
         if isinstance(node, SeesColumns):
             own = node.dimensions
             dimensions = own if dimensions is None else tuple(dimensions[d] for d in own)
-        return _InputColumns(
-            dimensions, unit * node.unit if isinstance(node, ChangesUnits) else unit
-        )
+        unit *= node.unit if isinstance(node, ChangesUnits) else 1
+        return _InputColumns(dimensions, unit)
 
 
 def _is_under(path: str, beginning: str) -> bool:

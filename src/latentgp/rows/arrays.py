@@ -44,9 +44,7 @@ def as_targets(y: Any, size: int) -> np.ndarray:
         raise InputError(f"y must have one row for each of X's {size}, got shape {array.shape}.")
     infinite = np.any(np.isinf(array), axis=1)
     if infinite.any():
-        raise InputError(
-            f"y has infinity in {rows_named(infinite)}; a missing output is written NaN."
-        )
+        raise InputError(f"y has infinity in {rows_named(infinite)}; write missing outputs as NaN.")
     return array
 
 
@@ -54,9 +52,7 @@ def as_rows(name: str, values: Any, size: int) -> np.ndarray:
     """One finite number a row as a float64 array of shape (N,)."""
     array = _as_numbers(name, values)
     if array.shape != (size,):
-        raise InputError(
-            f"{name} must have one number a row, shape ({size},), got shape {array.shape}."
-        )
+        raise InputError(f"{name} must have one number a row, shape ({size},), got {array.shape}.")
     check_finite(name, array)
     return array
 

@@ -117,9 +117,7 @@ class Data(eqx.Module):
         says = np.any(np.isfinite(self.y.reshape(self.size, -1)), axis=1)
         says &= self.weights is None or self.weights > 0
         if not says.any():
-            raise InputError(
-                "y is missing in every row; give rows with at least one observed output."
-            )
+            raise InputError("y is missing in every row; give rows with an observed output.")
         data = self if np.all(says) else self.select(says)
         origin = np.cumsum(says) - 1
         origin[~says] = -1

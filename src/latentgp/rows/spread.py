@@ -35,9 +35,8 @@ def robust_spread(
     step = -(-len(X) // _QUANTILE_ROWS)
     X, weights = X[::step], np.ones(len(X[::step])) if weights is None else weights[::step]
     ends = [_TRIMMED, 0.25, 0.5, 0.75, 1 - _TRIMMED]
-    low, lower, middle, upper, high = np.quantile(
-        X, ends, axis=0, weights=weights, method="inverted_cdf"
-    )
+    quantiles = np.quantile(X, ends, axis=0, weights=weights, method="inverted_cdf")
+    low, lower, middle, upper, high = quantiles
     shares = weights[:, None] * ((low <= X) & (high >= X))
     shares = shares / shares.sum(axis=0)
     mean = np.sum(shares * X, axis=0)

@@ -152,9 +152,8 @@ def _check_draws(
 
     sites, differences, ratios = jax.vmap(look)(jax.random.split(jax.random.key(0), _DRAWS))
     outside = np.asarray(sites.linear)[..., ~inside], np.asarray(sites.precision)[..., ~inside]
-    require(
-        not any(np.any(field) for field in outside), f"{name}'s sites leave their block {block}."
-    )
+    leaves = any(np.any(field) for field in outside)
+    require(not leaves, f"{name}'s sites leave their block {block}.")
     require(np.all(np.asarray(sites.precision) >= 0), f"{name}'s drawn precisions are negative.")
     known = np.stack([log_prob(rows.y, place, dict(rows.side)) for place in (f, moved)])
     for n in (0, _DRAWS // 2, _DRAWS - 1):

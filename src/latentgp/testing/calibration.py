@@ -185,9 +185,8 @@ def check_ranks(found: Calibration, name: str, *, standard_errors: float = 4.5) 
     Raises:
         AssertionError: as `check_calibration`.
     """
-    require(
-        found.failed == 0, f"{name} has no finite posterior in {found.failed:.1%} of the cases."
-    )
+    share = f"{found.failed:.1%}"
+    require(found.failed == 0, f"{name} has no finite posterior in {share} of the cases.")
     for what, shares, expected in (
         (f"the intervals of {LEVELS} hold", found.coverage(), np.array(LEVELS)),
         ("the bins of the rank histogram hold", found.histogram(), np.full(_BINS, 1 / _BINS)),

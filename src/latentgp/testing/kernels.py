@@ -61,9 +61,8 @@ def _check_values(kernel: Kernel, X: np.ndarray, name: str) -> None:
     require_equal(gram, expected, f"{what} at equal points", atol=_TOUCHING * scale)
     diagonal = jax.jit(type(kernel).diagonal)(kernel, X)
     own = np.diagonal(np.asarray(pairs(kernel, X, X)))
-    require_equal(
-        diagonal, own, f"{name}.diagonal differs from __call__(x, x)", atol=_TOUCHING * scale
-    )
+    what = f"{name}.diagonal differs from __call__(x, x)"
+    require_equal(diagonal, own, what, atol=_TOUCHING * scale)
     require(np.all(diagonal >= 0), f"{name}.diagonal is negative: {diagonal}.")
 
 

@@ -289,17 +289,15 @@ def _check_quantiles(
         return "predictive_quantiles"
     quantiles = np.asarray(_jitted(likelihood, "predictive_quantiles")(_LEVELS, *beliefs))
     name = _name(likelihood)
-    require(
-        np.all(np.diff(quantiles, axis=1) >= 0), f"{name}'s quantiles fall as probability rises."
-    )
+    rises = np.all(np.diff(quantiles, axis=1) >= 0)
+    require(rises, f"{name}'s quantiles fall as probability rises.")
     if continuous:
         given_f = jnp.asarray(quantiles[0, 0]), *_first(beliefs)
         require(_has(lambda: likelihood.cdf(*given_f)), f"{name} has quantiles, but no cdf.")
         cdf = _jitted(likelihood, "predictive_cdf")
         reached = np.stack([cdf(own, *beliefs) for own in quantiles.T], axis=1)
-        wanted = np.where(
-            np.isin(quantiles, likelihood.atoms), np.maximum(reached, _LEVELS), _LEVELS
-        )
+        at_atoms = np.isin(quantiles, likelihood.atoms)
+        wanted = np.where(at_atoms, np.maximum(reached, _LEVELS), _LEVELS)
         require_equal(reached, wanted, f"{name}'s predictive_cdf at its quantiles", atol=1e-3)
     for row, own in zip(density, quantiles, strict=True):
         if likelihood.atoms:

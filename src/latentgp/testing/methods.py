@@ -128,9 +128,8 @@ def _to_the_end(method: SiteMethod, model: LatentGP, data: Data) -> SiteInferenc
     rule = algorithm.rule
     by_size = not rule.is_variational and rule.at_the_mode() is None
     tolerance = _TOLERANCE_OF_SIZES if by_size else _TOLERANCE_OF_BOUNDS
-    return dataclasses.replace(
-        algorithm, representation=ready, tolerance=tolerance, max_updates=500
-    )
+    settings = {"tolerance": tolerance, "max_updates": 500}
+    return dataclasses.replace(algorithm, representation=ready, **settings)
 
 
 def _check_fit(method: SiteMethod, model: LatentGP, data: Data, name: str) -> None:

@@ -64,9 +64,8 @@ def check_representation(
     require(len(_kernel_of_each(kernel)) == _LATENTS, "Give one kernel, or a PerLatent of two.")
     key = jax.random.key(0)
     ready = representation.initialise(X, None, kernel, key).for_rows(X, None, kernel)
-    require(
-        type(ready) is type(representation), "initialise(...) must give the same representation."
-    )
+    same = type(ready) is type(representation)
+    require(same, "initialise(...) must give the same representation.")
     sites = _sites(len(X))
     posterior = jax.jit(_condition)(ready, kernel, X, sites)
     spans = spans_prior(posterior.centres)
@@ -155,10 +154,8 @@ def _check_agreement(case: _Case) -> None:
         atol=1e-7,
     )
     require(posterior.kl >= 0, f"{name}: the KL is negative, {posterior.kl}.")
-    require(
-        posterior.trace_term >= -1e-6,
-        f"{name}: the trace term is negative, {posterior.trace_term}.",
-    )
+    term = posterior.trace_term
+    require(term >= -1e-6, f"{name}: the trace term is negative, {term}.")
     new = _elsewhere(X)
     mean, variance = posterior.marginals(new)
     prior = prior_variances(kernel, posterior.centres, new).T

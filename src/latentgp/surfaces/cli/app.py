@@ -461,9 +461,7 @@ def compare(
     if plot is not None:
         check_picture_path(plot)
     if not 0 < test_share < 1:
-        raise InputError(
-            f"--test-share must be strictly between 0 and 1, got {test_share}: try 0.3"
-        )
+        raise InputError(f"--test-share must lie in (0, 1), got {test_share}: try 0.3")
     found = compare_on(
         read_table(data),
         target,

@@ -142,9 +142,7 @@ def print_effects(
         column, _, ends = change.partition("=")
         before, dots, after = ends.partition("..")
         if not dots:
-            raise InputError(
-                f"{change!r} is no change: write COLUMN=BEFORE..AFTER, such as age=40..60"
-            )
+            raise InputError(f"{change!r} is no change: write COLUMN=BEFORE..AFTER, as age=40..60")
         low, high = (effects.value_of(column, text) for text in (before, after))
         typer.echo(str(effects.contrast({column: low}, {column: high})))
     if not columns and not changes:

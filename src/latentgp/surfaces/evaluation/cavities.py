@@ -96,9 +96,8 @@ def _by_residuals(
     rest = 1 - told.copy[strong, None]
     linear, precision = linear[strong], precision[strong]
     residual, alone = (part[:, None] for part in residuals)
-    with_copies = Marginals(linear / precision - residual, alone).given(
-        rest * linear, rest * precision
-    )
+    others = rest * linear, rest * precision
+    with_copies = Marginals(linear / precision - residual, alone).given(*others)
     mean, variance, share = np.array(law.mean), np.array(law.variance), np.array(share)
     mean[strong], variance[strong] = with_copies
     share[strong] = 1.0

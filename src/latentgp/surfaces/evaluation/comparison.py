@@ -182,9 +182,7 @@ def compare(
         raise InputError("a pilot of representations has one depth: leave depths out")
     if representations:
         if settings.get("n_inducing") is not None:
-            raise InputError(
-                "representations have their own numbers of points: leave n_inducing out"
-            )
+            raise InputError("representations say how many points: leave n_inducing out")
         methods = methods or ("auto",)
         gaussian = pilot.is_gaussian(likelihoods, chosen)
         most = pilot.rows_within(budget, gaussian=gaussian)
@@ -206,9 +204,8 @@ def compare(
     contenders = []
     for depth in depths or [1]:
         of_depth = methods or (_methods_for(chosen) if depth == 1 else ["auto"])
-        contenders += starmap(
-            _Contender, product(likelihoods, of_depth, tried or ["auto"], [depth])
-        )
+        each = product(likelihoods, of_depth, tried or ["auto"], [depth])
+        contenders += starmap(_Contender, each)
     began = time.monotonic()
     for number, contender in enumerate(stepwise(contenders, "comparing", "contender")):
         if progress is not None:

@@ -466,9 +466,8 @@ def _sobol_indices(draws: Float[np.ndarray, "S sets N"]) -> Float[np.ndarray, "2
     values = np.moveaxis(draws, 1, 0)
     given = {"f_A": values[0], "f_B": values[1], "f_AB": values[2:]}
     found = sobol_indices(func=given, n=draws.shape[-1])
-    return np.stack(
-        [np.reshape(a, (len(draws), -1)) for a in (found.first_order, found.total_order)]
-    )
+    orders = found.first_order, found.total_order
+    return np.stack([np.reshape(order, (len(draws), -1)) for order in orders])
 
 
 effects_of_posterior = Effects.of_posterior

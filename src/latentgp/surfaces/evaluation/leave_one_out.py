@@ -161,9 +161,7 @@ def leave_one_out(fitted: Fit | Posterior, data: Data | None = None) -> LeaveOne
         found = _by_sites(fitted, posterior, merged)
     if not model.likelihood.is_normalised:
         name = type(model.likelihood).__name__
-        told = (
-            f"{name} is no normalised density, so that log densities compare with no other model."
-        )
+        told = f"{name} is no normalised density: log densities compare with no other model."
         found = found._replace(warnings=(*found.warnings, told))
     return found.as_given(rows)
 
@@ -171,9 +169,7 @@ def leave_one_out(fitted: Fit | Posterior, data: Data | None = None) -> LeaveOne
 def _rows_of(fitted: Any, posterior: Posterior, data: Data | None) -> MergedRows:
     """The rows as they were merged for the fit."""
     if not isinstance(posterior, Posterior):
-        raise InputError(
-            f"leave_one_out needs a Fit or a posterior, got a {type(fitted).__name__}."
-        )
+        raise InputError(f"leave_one_out needs a Fit or a posterior, got {type(fitted).__name__}.")
     if data is not None:
         return data.merged_rows()
     if isinstance(fitted, Fit) and fitted.rows is not None:

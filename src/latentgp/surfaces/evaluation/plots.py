@@ -1063,9 +1063,7 @@ def _have_dates(inputs: dict[str, ArrayLike | None]) -> bool:
     dates = [name for name, values in given.items() if _is_date(values)]
     numbers = [name for name in given if name not in dates]
     if dates and numbers:
-        raise InputError(
-            f"{dates[0]} holds dates and {numbers[0]} something else: pass dates for both"
-        )
+        raise InputError(f"{dates[0]} holds dates, {numbers[0]} does not: pass dates for both")
     return bool(dates)
 
 

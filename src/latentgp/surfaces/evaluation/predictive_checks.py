@@ -164,9 +164,7 @@ def _statistics(kind: Targets, y: Float[np.ndarray, "N *P"]) -> dict[str, Statis
     """Statistics that tell most about each kind of target."""
     if kind == "class":
         classes = np.unique(y[~np.isnan(y)])[:_CLASSES]
-        return {
-            f"share of {label:g}": lambda y, label=label: np.mean(y == label) for label in classes
-        }
+        return {f"share of {k:g}": lambda y, k=k: np.mean(y == k) for k in classes}
     if kind == "count":
         return {
             "mean": np.nanmean,

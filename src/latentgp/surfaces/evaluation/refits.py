@@ -57,9 +57,8 @@ def without_rows(
         Marginals of shape (chosen, Q); None where the sites do not give the posterior again, or
         updates do not converge.
     """
-    ready = algorithm.representation.initialise(
-        data.X, data.weights, model.kernel, jax.random.key(0)
-    )
+    given = data.X, data.weights, model.kernel
+    ready = algorithm.representation.initialise(*given, jax.random.key(0))
     rows = data.padded(number_of_shards()).to_device()
     ready = ready.for_rows(rows.X, rows.weights, model.kernel)
     algorithm = dataclasses.replace(algorithm.until_converged(), representation=ready)
@@ -84,9 +83,7 @@ def without_rows(
         at = data.select(np.array([n]))
         marginals = converged.posterior.marginals(at.X)
         found.append(marginals.shifted(prior_mean(model, at)))
-    together: Any = [
-        np.concatenate([np.asarray(a) for a in parts]) for parts in zip(*found, strict=True)
-    ]
+    together: Any = map(np.concatenate, zip(*found, strict=True))
     return type(found[0])(*together)
 
 

@@ -229,9 +229,7 @@ def _checked(text: str, tolerance: float) -> float:
 def _stablehlo(traced: TracedPredictions, folder: Path) -> dict[str, Path]:
     """One file a program."""
     if find_spec("flatbuffers") is None:
-        raise InputError(
-            'Writing "stablehlo" needs the package flatbuffers; install latentgp[export].'
-        )
+        raise InputError('"stablehlo" needs the package flatbuffers; install latentgp[export].')
     found = {}
     for name, closed in traced.programs.items():
         function = jax.jit(jaxpr_as_fun(closed))

@@ -225,10 +225,8 @@ def _scatter(combine: str | None) -> Rule:
     def rule(equation: Any, x: str, indices: str, updates: str) -> str:
         numbers = equation.params["dimension_numbers"]
         clip = equation.params["mode"] == GatherScatterMode.CLIP
-        batched = (
-            tuple(numbers.operand_batching_dims),
-            tuple(numbers.scatter_indices_batching_dims),
-        )
+        pair = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
+        batched = tuple(map(tuple, pair))
         return (
             f"scatter({x}, {indices}, {updates}, {tuple(numbers.update_window_dims)}, "
             f"{tuple(numbers.inserted_window_dims)}, "

@@ -178,9 +178,8 @@ def helpers() -> dict[str, str]:
     """Functions that programs may call, by name, as source."""
     found = {}
     for module in ("arrays", "special"):
-        text = (
-            resources.files("latentgp.surfaces.export.runtime").joinpath(f"{module}.py").read_text()
-        )
+        folder = resources.files("latentgp.surfaces.export.runtime")
+        text = folder.joinpath(f"{module}.py").read_text()
         for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef):
                 source = ast.get_source_segment(text, node) or ""

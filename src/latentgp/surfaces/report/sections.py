@@ -287,9 +287,8 @@ def effects(
         few = len(shown.values)
         known = len(set(judged.frame[name].dropna())) if name in judged.frame else few
         most = "" if shown.is_ordered or known <= few else f" The {few} most frequent of {known}."
-        lines = (
-            " Thin lines are single rows." if shown.is_ordered and len(shown.outputs) == 1 else ""
-        )
+        alone = shown.is_ordered and len(shown.outputs) == 1
+        lines = " Thin lines are single rows." if alone else ""
         if shown.is_ordered:
             bands = f"shaded is its {100 * shown.level:g} % interval"
         else:
@@ -298,17 +297,14 @@ def effects(
         figures.append(Figure(svg_of(axes, f"dependence-{number}", f"{words}."), said))
         tables.append(_dependence_table(shown))
     more = len(names) - len(names[:_CURVES])
-    left = (
-        f" {more} more are answered by latentgp effects MODEL DATA --column NAME." if more else ""
-    )
+    left = f" latentgp effects MODEL DATA --column NAME answers {more} more." if more else ""
     note = (
         f"Intervals are of the average over {len(asked.background)} rows, from joint draws of the "
         "posterior: they tell what the model does not know, not how much rows differ. These are "
         f"effects in the model, causal only if nothing else is behind.{left}"
     )
-    return Section(
-        "effects", "Which columns matter, and how?", [*blocks, *figures, *tables, Text(note)]
-    )
+    blocks += [*figures, *tables, Text(note)]
+    return Section("effects", "Which columns matter, and how?", blocks)
 
 
 def shares_of(asked: Effects) -> VarianceShares | None:
@@ -436,9 +432,8 @@ def _predicted(judged: Assessment) -> list[tuple[str, ...]]:
     if judged.probabilities is not None and judged.classes is not None:
         best = np.argmax(judged.probabilities, axis=1)
         tops = judged.probabilities[np.arange(len(best)), best]
-        return [
-            (f"{judged.classes[k]}", f"{100 * p:.0f} %") for k, p in zip(best, tops, strict=True)
-        ]
+        pairs = zip(judged.classes[best], tops, strict=True)
+        return [(f"{label}", f"{100 * share:.0f} %") for label, share in pairs]
     return [()] * len(judged.y)
 
 
@@ -451,9 +446,8 @@ def _shares_table(shares: VarianceShares) -> Table:
     ]
     level = f"{100 * shares.level:g} %"
     heads = ("column", "alone", "in all", f"{level} from", "to", "off by (rows are finitely many)")
-    return Table(
-        heads, rows, f"Values of the shares in the variance of {shares.response}", folded=True
-    )
+    said = f"Values of the shares in the variance of {shares.response}"
+    return Table(heads, rows, said, folded=True)
 
 
 def _dependence_table(shown: Dependence) -> Table:

@@ -91,9 +91,7 @@ class TableEncoder:
                 columns.append(NumberColumn.fit(values, source, recognised))
         if not columns:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out[:5])
-            raise InputError(
-                f"the table has no usable input column ({reasons}): add one that varies"
-            )
+            raise InputError(f"there is no usable input column ({reasons}): add one that varies")
         return cls(tuple(columns), tuple(left_out))
 
     @classmethod

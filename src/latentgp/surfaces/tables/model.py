@@ -277,10 +277,8 @@ class TableModel:
             )
         if estimator.n_inducing is None and held is None and not deep:
             estimator.n_inducing = _INDUCING
-        names, limit = (
-            ["max_evaluations", "verbose", "max_seconds", "method"],
-            estimator.max_seconds,
-        )
+        names = ["max_evaluations", "verbose", "max_seconds", "method"]
+        limit = estimator.max_seconds
         asked = {name: getattr(estimator, name) for name in names}
         estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
         by_itself = method if isinstance(method, Method) else of_name("random-features")()
@@ -503,9 +501,8 @@ class TableModel:
         outputs = [self.response]
         if isinstance(self.estimator, LabelEstimator):
             classes = self.estimator.classes_
-            outputs = [
-                self.probability_of(k) for k in (classes if len(classes) > 2 else classes[1:])
-            ]
+            shown = classes if len(classes) > 2 else classes[1:]
+            outputs = [self.probability_of(label) for label in shown]
         response = outputs[0] if len(outputs) == 1 else f"probability of {self.target}"
         plain = {"columns": self.encoder.column_names, "outputs": outputs, "response": response}
         return Effects(
@@ -518,10 +515,8 @@ class TableModel:
     @property
     def response(self) -> str:
         """Quantity predicted without side information of a row."""
-        units = [
-            self.side_columns[name] for name in ("exposure", "trials") if name in self.side_columns
-        ]
-        return " ".join([self.target, *(f"per unit of {column}" for column in units)])
+        known = (self.side_columns.get(name) for name in ("exposure", "trials"))
+        return " ".join([self.target, *(f"per unit of {column}" for column in known if column)])
 
     def probability_of(self, label: Any) -> str:
         """Name of the probability of a class."""

@@ -315,9 +315,8 @@ def recognise_numbers(known: pd.Series) -> RecognisedNotation:
         read = DateNotation(order).plain
         if distinct and all(read(text) != text for text in map(_digits_of, distinct)):
             doubt = "if they are no dates, subtract a constant to have them taken as numbers"
-            return RecognisedNotation(
-                DateNotation(order), doubt if order.endswith("number") else ""
-            )
+            doubt = doubt if order.endswith("number") else ""
+            return RecognisedNotation(DateNotation(order), doubt)
     return RecognisedNotation(None)
 
 

@@ -32,8 +32,6 @@ from latentgp.site_inference.methods.base import SiteMethod, learned_model, star
 from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.typing import RandomKey
 
-_NO_DRAWS = "The run ended before the first draws, so this is the posterior of {}."
-
 
 class SamplingMethod(Method):
     """A method whose posterior is draws of Markov chains.
@@ -161,7 +159,9 @@ class SamplingMethod(Method):
         try:
             result = dataclasses.replace(self.run(held), history=learned.history)
         except RunAborted:
-            return learned.not_converged().warned_before((_NO_DRAWS.format(type(start).__name__),))
+            name = type(start).__name__
+            said = f"The run ended before the first draws: this is the posterior of {name}."
+            return learned.not_converged().warned_before((said,))
         return result.warned_before(learned.diagnostics.warnings)
 
 

@@ -115,9 +115,7 @@ def checked_columns(columns):
     found = {}
     for name, values in columns.items():
         if str(name) in found:
-            raise PredictorError(
-                f"the table has more than one column named {str(name)!r}: rename them"
-            )
+            raise PredictorError(f"the table has more than one column named '{name}': rename them")
         found[str(name)] = values_of(values)
     if not found:
         raise PredictorError("the table has no columns: pass at least one")

@@ -69,9 +69,7 @@ class _Reader:
         rest, groups = self._without_groups()
         left, right = self._terms(rest)
         if len(left) != 1 or len(left[0]) != 1 or not left[0][0].is_column:
-            raise self._wrong(
-                "the left side must be one column; transform a target by its likelihood"
-            )
+            raise self._wrong("the left side must be one column; a likelihood may transform it")
         fixed: list[tuple[TermFactor, ...]] = []
         smooth: list[SmoothTerm] = []
         kept: list[GroupTerm] = []
@@ -137,9 +135,7 @@ class _Reader:
         for name in (name for level in nested for name in level):
             if not name.isidentifier():
                 given = self._as_written(after.strip(" |"))
-                raise self._wrong(
-                    f"the group must be a column, or some as a:b or a/b, not {given!r}"
-                )
+                raise self._wrong(f"the group must be a column, or some as a:b or a/b: {given!r}")
         columns = [[self.quoted.get(name, name) for name in level] for level in nested]
         slopes: list[TermFactor] = []
         intercept = False
