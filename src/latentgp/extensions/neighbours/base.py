@@ -142,7 +142,6 @@ class NearestRows(Representation):
             one_coefficient_a_row=True,
             dense_factors=False,
             predicts_by_all_centres=False,
-            coordinates_of_sites=False,
             signed_sites=True,
             powers=True,
         )

@@ -223,7 +223,6 @@ class LatentNeighbours(NearestRows):
         return dataclasses.replace(
             super().traits,
             estimates_evidence=self.found is None or len(self.found.rows) > self.exact_up_to,
-            coordinates_of_sites=True,
             notes=(
                 f"Each latent sees the {self.number} neighbours that are nearest at the "
                 "hyper-parameters where chains start, whatever length-scales these draw.",
