@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(86_790, 79_000),
-    "lines of core": Limit(34_576, 32_000),
+    "lines of src": Limit(86_051, 79_000),
+    "lines of core": Limit(34_483, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(19_481),
+    "lines of surfaces": Limit(18_837),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),
@@ -50,7 +50,7 @@ LIMITS = {
     "most hooks of such a protocol": Limit(3, 5),
     "public names at the top": Limit(107, 110),
     "classes in the table of persistence": Limit(0, 0),
-    "private constants": Limit(706),
+    "private constants": Limit(704),
     "calls of isinstance": Limit(620),
     "raise InputError": Limit(550),
     "raise InputError in rooms of inference": Limit(125, 60),

@@ -1,6 +1,7 @@
 """Names of the package that scripts and examples of docstrings use are there."""
 
 import ast
+import builtins
 import importlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,3 +61,18 @@ def test_names_of_examples_are_there(path):
     lines = (line.strip() for line in path.read_text().splitlines())
     code = "\n".join(line[4:] for line in lines if line.startswith((">>> ", "... ")))
     assert missing(code) == []
+    module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+    known = vars(importlib.import_module(module.removesuffix(".__init__"))).keys() | vars(builtins)
+    assert unbound(code) - known == set()
+
+
+def unbound(code):
+    """Names that code reads, and neither binds nor imports."""
+    nodes = list(ast.walk(ast.parse(code)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    imported = (a for n in nodes if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names)
+    bound |= {alias.asname or alias.name.partition(".")[0] for alias in imported}
+    return {node.id for node in names} - bound

@@ -103,10 +103,8 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
     corner = A[half:, :half] @ first.inverse.T
     second = cholesky(A[half:, half:] - corner @ corner.T)
     inverse_corner = -(second.inverse @ corner) @ first.inverse
-    return Factor(
-        lower_of_blocks(first.lower, corner, second.lower),
-        lower_of_blocks(first.inverse, inverse_corner, second.inverse),
-    )
+    inverse = lower_of_blocks(first.inverse, inverse_corner, second.inverse)
+    return Factor(lower_of_blocks(first.lower, corner, second.lower), inverse)
 
 
 def climb_jitter(
@@ -165,12 +163,9 @@ def jittered_cholesky(
 ) -> JitteredFactor:
     """Factor of a covariance matrix, with as much jitter as makes it safe to invert.
 
-    A well-conditioned matrix is factorised exactly as it is.
-
-    Args:
-        K: the matrix.
-        scale: what jitter is relative to, the mean of the diagonal unless given. Of a conditional
-            covariance it is that of the prior, because its rounding errors are.
+    A well-conditioned matrix is factorised exactly as it is. Jitter is relative to `scale`, the
+    mean of the diagonal unless given: of a conditional covariance that of the prior, because its
+    rounding errors are.
     """
     scale = jnp.mean(jnp.diagonal(K)) if scale is None else scale
     identity = jnp.eye(K.shape[0], dtype=K.dtype)

@@ -33,9 +33,7 @@ def log_interval(
 ) -> Float[Array, "*N"]:
     """Log of the probability between two points, digits kept in both tails.
 
-    Args:
-        lower: log probabilities of at most, and of more than, the lower point.
-        upper: the same of the upper point.
+    `lower` and `upper` are log probabilities of at most, and of more than, each of the points.
     """
     in_upper_tail = upper[0] > lower[1]
     larger = jnp.where(in_upper_tail, lower[1], upper[0])

@@ -46,10 +46,7 @@ def invert_cdf_of_counts(
 ) -> Float[Array, "*N levels"]:
     """The smallest whole number y >= 0 with cdf(y) >= p for every row and probability.
 
-    Args:
-        cdf: one value of y a row in, one probability a row out.
-        probabilities: in (0, 1).
-        centre: gives the rows.
+    Arguments are those of `invert_cdf`; `centre` gives the rows.
     """
 
     def one(probability: Float[Array, ""]) -> Float[Array, "*N"]:

@@ -194,9 +194,8 @@ def sharded_cholesky(
             R = jax.lax.dynamic_update_slice_in_dim(R, new, start, 0)
             return R, half_log_determinant + jnp.sum(jnp.log(jnp.diagonal(lower)))
 
-        R, half_log_determinant = jax.lax.fori_loop(
-            first * devices, last * devices, border, (R, half_log_determinant)
-        )
+        start = R, half_log_determinant
+        R, half_log_determinant = jax.lax.fori_loop(first * devices, last * devices, border, start)
     return ShardedFactor(layout, R, half_log_determinant)
 
 

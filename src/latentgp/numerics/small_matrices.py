@@ -110,10 +110,7 @@ def _rotation(
 ) -> tuple[Float[Array, "*N"], Float[Array, "*N"], Float[Array, "*N"]]:
     """Tangent, cosine and sine of the angle that makes `off` zero, half a right one at most.
 
-    Args:
-        one: the diagonal's entry in the first column.
-        off: the entry beside the diagonal.
-        other: the diagonal's entry in the second column.
+    `one` and `other` are the diagonal's entries in the two columns.
     """
     gap = 0.5 * (other - one)
     sign = jnp.where(gap >= 0, 1.0, -1.0)

@@ -107,9 +107,7 @@ class Parametrised(Module):
     def weak_prior(self, name: str, latent: float) -> Distribution | None:
         """Weak prior of a field where its role says too little; None unless overridden.
 
-        Args:
-            name: of the field.
-            latent: typical size of the latent function.
+        `latent` is the typical size of the latent function.
         """
         return None
 
@@ -211,12 +209,8 @@ def replace_unchecked(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
     """The same without checks of paths and values, which may be traced."""
     if not values:
         return model
-    paths = list(values)
-    return eqx.tree_at(
-        lambda m: [parameters(m)[path].value for path in paths],
-        model,
-        [_as_value(values[path]) for path in paths],
-    )
+    given = [_as_value(value) for value in values.values()]
+    return eqx.tree_at(lambda m: [parameters(m)[path].value for path in values], model, given)
 
 
 def _shown(value: Any) -> str:

@@ -23,17 +23,11 @@ _LIBRARY = "equinox.nn"
 
 
 class Network(Module):
-    """A network whose arrays are learned; it is called, and shows its parts, as the original.
+    """A network whose arrays are learned; it is called, and shows its parts, as the original."""
 
-    Attributes:
-        weights: the network with None in place of everything that is no array of real numbers.
-        others: the same of other arrays.
-        rest: the network with None in place of its arrays.
-    """
-
-    weights: Any
-    others: Any
-    rest: Any = eqx.field(static=True)
+    weights: Any  # the network with None in place of everything that is no array of real numbers
+    others: Any  # the same of other arrays
+    rest: Any = eqx.field(static=True)  # the network with None in place of its arrays
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.original()(*args, **kwargs)

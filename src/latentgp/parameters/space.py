@@ -142,11 +142,11 @@ class ParameterSpace(eqx.Module):
     def to_vector(self, model: eqx.Module | None = None) -> np.ndarray:
         """The free parameters of `model` (default: the one given) as a vector, shape (H,)."""
         known = self.known if model is None else parameters(model)
-        parts = [
-            np.ravel(unconstrained(known[path].value, support) / self._units.get(path, 1.0))
-            for path, support in self.supports.items()
-        ]
-        return np.concatenate([np.zeros(0), *parts])
+        parts = [np.zeros(0)]
+        for path, support in self.supports.items():
+            value = unconstrained(known[path].value, support) / self._units.get(path, 1.0)
+            parts.append(np.ravel(value))
+        return np.concatenate(parts)
 
     def to_model(self, vector: Float[Array, "H"]) -> Any:
         """The model whose free parameters are those of the unconstrained vector."""

@@ -81,9 +81,7 @@ def prior_from(
     if std_above is not None and below is None and above is None:
         return Weibull(float((std_above / -np.log(tails[0])) ** 2), 0.5)
     if std_above is not None or (below is None and above is None):
-        raise InputError(
-            "prior_from takes below, above, both of these, or std_above; give one of the four."
-        )
+        raise InputError("prior_from takes below, above, both, or std_above; give one of the four.")
     if below is None:
         assert above is not None
         return Exponential(float(-np.log(tails[0]) / above))

@@ -70,7 +70,5 @@ def summary(
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Cells of text as a table, a line a row."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    wide = ([*map(str.ljust, row, widths)] for row in rows)
+    return "\n".join("  ".join(row).rstrip() for row in wide)

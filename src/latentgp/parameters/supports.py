@@ -25,11 +25,7 @@ _WRAPPERS = ExpandedDistribution, Independent, MaskedDistribution
 
 
 def support_under(prior: Distribution, own: Constraint) -> Constraint:
-    """The values that a parameter can have under a prior.
-
-    Args:
-        prior: its law.
-        own: the support of the parameter without it.
+    """The values that a parameter whose own support is `own` can have under a prior.
 
     Example:
         >>> from numpyro.distributions import Uniform
@@ -141,10 +137,7 @@ def _ends_of(prior: Distribution) -> tuple[Any, Any] | None:
             image = transform(image)
         images.append(np.asarray(image))
     lower, upper = np.minimum(*images), np.maximum(*images)
-    return (
-        np.where(np.isnan(lower), ends[0], np.maximum(lower, ends[0])),
-        np.where(np.isnan(upper), ends[1], np.minimum(upper, ends[1])),
-    )
+    return np.fmax(lower, ends[0]), np.fmin(upper, ends[1])
 
 
 def _ends(support: Any) -> tuple[Any, Any] | None:

@@ -12,10 +12,7 @@ _NONE = np.uint64(2**64 - 1)
 
 
 def fingerprints(*columns: Any) -> UInt[np.ndarray, "N"]:
-    """A number of 64 bits for each row, equal for equal rows.
-
-    Args:
-        columns: arrays of N rows each, of numbers.
+    """A number of 64 bits for each of N rows of arrays of numbers, equal for equal rows.
 
     Example:
         >>> import numpy as np
@@ -35,22 +32,13 @@ def fingerprints(*columns: Any) -> UInt[np.ndarray, "N"]:
 
 
 def sketch(found: UInt[np.ndarray, "N"], known: Any = None) -> UInt[np.ndarray, "known"]:
-    """The 256 least distinct fingerprints, of earlier rows too: a sample of the rows (Broder 1997).
-
-    Args:
-        found: fingerprints of rows.
-        known: sketch of earlier rows.
-    """
+    """The 256 least distinct fingerprints, of rows whose sketch is `known` too (Broder 1997)."""
     every = np.unique(found if known is None else np.concatenate([found, known]))[:_KEPT]
     return np.concatenate([every, np.full(_KEPT - len(every), _NONE)])
 
 
 def share_known(found: UInt[np.ndarray, "N"], known: UInt[np.ndarray, "known"]) -> float | None:
     """Estimated share of rows that are among those of a sketch; None where none tells.
-
-    Args:
-        found: fingerprints of the rows.
-        known: the sketch.
 
     Example:
         >>> import numpy as np

@@ -24,21 +24,13 @@ __all__ = ["Regions", "averages", "derivatives", "values"]
 
 
 class EncodedColumns(NamedTuple):
-    """Columns of rows that carry functionals.
+    """Columns of rows that carry functionals."""
 
-    Attributes:
-        x: where, shape (N, D).
-        value: how much of f, shape (N,).
-        direction: of the derivative, shape (N, D); zero for none.
-        width: of the interval that is averaged over, shape (N,), units of its column.
-        region: number of the region from 1, shape (N,); zero for none.
-    """
-
-    x: Float[Array, "*N D"]
-    value: Float[Array, "*N"]
-    direction: Float[Array, "*N D"]
-    width: Float[Array, "*N"]
-    region: Float[Array, "*N"]
+    x: Float[Array, "*N D"]  # where
+    value: Float[Array, "*N"]  # how much of f
+    direction: Float[Array, "*N D"]  # of the derivative; zero for none
+    width: Float[Array, "*N"]  # of the interval that is averaged over, units of its column
+    region: Float[Array, "*N"]  # number of the region from 1; zero for none
 
 
 def width_of(columns: int) -> int:
@@ -49,12 +41,9 @@ def width_of(columns: int) -> int:
 def decoded(rows: Float[Array, "*N columns"], columns: int) -> EncodedColumns:
     """The parts of rows with functionals of a function of D inputs."""
     D = columns
+    after = rows[..., D + 1 :]
     return EncodedColumns(
-        rows[..., :D],
-        rows[..., D],
-        rows[..., D + 1 : 2 * D + 1],
-        rows[..., 2 * D + 1],
-        rows[..., 2 * D + 2],
+        rows[..., :D], rows[..., D], after[..., :D], after[..., D], after[..., -1]
     )
 
 

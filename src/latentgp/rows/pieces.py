@@ -186,11 +186,9 @@ class TableFiles:
                 rows, types, codes = contents_of(path, self._headers[path])
                 return _Content([rows], types, codes)
             file = self._parquet(path)
-            groups = range(file.metadata.num_row_groups)
-            return _Content(
-                [file.metadata.row_group(n).num_rows for n in groups],
-                {field.name: field.type for field in file.schema_arrow},
-            )
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            types = {field.name: field.type for field in file.schema_arrow}
+            return _Content([group.num_rows for group in groups], types)
 
     def _names_of(self, path: Path) -> list[str]:
         with _reading(path):

@@ -126,11 +126,9 @@ def _check_optimality(augmentation: Augmentation, beliefs: Beliefs, name: str) -
 
 
 def _check_blocks(augmentation: Augmentation, likelihood: Likelihood, name: str) -> None:
-    together = sorted(q for block in augmentation.blocks(likelihood) for q in block)
-    require(
-        together == list(range(likelihood.latent_size)),
-        f"{name}'s blocks {augmentation.blocks(likelihood)} do not hold each latent once.",
-    )
+    blocks = augmentation.blocks(likelihood)
+    once = sorted(q for block in blocks for q in block) == list(range(likelihood.latent_size))
+    require(once, f"{name}'s blocks {blocks} do not hold each latent once.")
 
 
 def _check_draws(
@@ -157,13 +155,8 @@ def _check_draws(
     require(np.all(np.asarray(sites.precision) >= 0), f"{name}'s drawn precisions are negative.")
     known = np.stack([log_prob(rows.y, place, dict(rows.side)) for place in (f, moved)])
     for n in (0, _DRAWS // 2, _DRAWS - 1):
-        require_equal(
-            differences[n],
-            known,
-            f"{name}: log p(y, w | f) - log p(w | y, f) is not log p(y | f) for the w drawn",
-            rtol=1e-10,
-            atol=1e-10,
-        )
+        what = f"{name}: log p(y, w | f) - log p(w | y, f) is not log p(y | f) for the w drawn"
+        require_equal(differences[n], known, what, rtol=1e-10, atol=1e-10)
     _require_mean(ratios, np.ones(len(f)), f"{name}: E p(w | f') / p(w | f) under draws given f")
     # Fisher's identity: the score is the average of the scores given w.
     scores = (sites.linear - sites.precision * f) * inside

@@ -122,9 +122,8 @@ def converged(method: SiteMethod, model: LatentGP, data: Data) -> ConvergedPoste
 def _to_the_end(method: SiteMethod, model: LatentGP, data: Data) -> SiteInference:
     """The algorithm with as many updates as it takes."""
     algorithm = method.algorithm(model)
-    ready = algorithm.representation.initialise(
-        data.X, data.weights, model.kernel, jax.random.key(0)
-    ).for_rows(data.X, data.weights, model.kernel)
+    given = data.X, data.weights, model.kernel
+    ready = algorithm.representation.initialise(*given, jax.random.key(0)).for_rows(*given)
     rule = algorithm.rule
     by_size = not rule.is_variational and rule.at_the_mode() is None
     tolerance = _TOLERANCE_OF_SIZES if by_size else _TOLERANCE_OF_BOUNDS
@@ -133,10 +132,8 @@ def _to_the_end(method: SiteMethod, model: LatentGP, data: Data) -> SiteInferenc
 
 
 def _check_fit(method: SiteMethod, model: LatentGP, data: Data, name: str) -> None:
-    fits = [
-        fit(model, data, key=jax.random.key(1), method=method, learn_hyperparameters=False)
-        for _ in range(2)
-    ]
+    given = {"key": jax.random.key(1), "method": method, "learn_hyperparameters": False}
+    fits = [fit(model, data, **given) for _ in range(2)]
     first, second = (f.posterior.predict_f(data.X) for f in fits)
     for one, other in zip(first, second, strict=True):
         require_equal(one, other, f"{name}: two fits with one key differ")

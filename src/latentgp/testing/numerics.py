@@ -64,13 +64,8 @@ def require_gradient(
 ) -> None:
     """Compare a gradient with differences of fourth order along random directions.
 
-    Args:
-        function: of one tree, gives a number; smooth around the point.
-        point: where.
-        gradient: a tree like the point.
-        what: names the gradient in the sentence.
-        rtol: relative to the size of the gradient.
-        atol: absolute.
+    The function is of one tree like the point, and smooth around it. `what` names the gradient;
+    `rtol` is relative to its size.
     """
     vector, unravel = ravel_pytree(point)
     slope = np.asarray(ravel_pytree(gradient)[0])

@@ -146,23 +146,16 @@ def _check_agreement(case: _Case) -> None:
     _, kernel, X, sites, name, posterior, _ = case
     marginals: Any = posterior.marginals(X)
     nats = jnp.sum(sites._replace(log_constant=0 * sites.log_constant).expected(marginals))
-    require_equal(
-        posterior.log_evidence,
-        nats - posterior.kl,
-        f"{name}: the log evidence is not the expected log sites minus the KL",
-        rtol=1e-7,
-        atol=1e-7,
-    )
+    what = f"{name}: the log evidence is not the expected log sites minus the KL"
+    require_equal(posterior.log_evidence, nats - posterior.kl, what, rtol=1e-7, atol=1e-7)
     require(posterior.kl >= 0, f"{name}: the KL is negative, {posterior.kl}.")
     term = posterior.trace_term
     require(term >= -1e-6, f"{name}: the trace term is negative, {term}.")
     new = _elsewhere(X)
     mean, variance = posterior.marginals(new)
     prior = prior_variances(kernel, posterior.centres, new).T
-    require(
-        np.all((variance >= 0) & (variance <= prior * (1 + 1e-12))),
-        f"{name}: posterior variances are outside [0, prior variance].",
-    )
+    inside = np.all((variance >= 0) & (variance <= prior * (1 + 1e-12)))
+    require(inside, f"{name}: posterior variances are outside [0, prior variance].")
     what = f"{name}.mean differs from the mean of the marginals"
     require_equal(posterior.mean(new), mean, what, rtol=1e-10, atol=1e-10)
     covariance = np.asarray(posterior.covariance(new))
@@ -213,16 +206,10 @@ def _check_against_dense(case: _Case) -> None:
     require_equal(posterior.kl, divergence, f"{name}: the KL {what}", rtol=1e-6)
     require_equal(posterior.trace_term, 0.0, f"{name}: the trace term", atol=1e-6)
     require_equal(mean, np.stack(means, 1), f"{name}: the mean {what}", atol=1e-6)
-    variance_tolerance = 1e-6 * scale
-    require_equal(
-        variance, np.stack(variances, 1), f"{name}: the variance {what}", atol=variance_tolerance
-    )
-    require_equal(
-        posterior.covariance(new),
-        np.stack(covariances),
-        f"{name}: the covariance {what}",
-        atol=variance_tolerance,
-    )
+    near = 1e-6 * scale
+    require_equal(variance, np.stack(variances, 1), f"{name}: the variance {what}", atol=near)
+    covariance, expected = posterior.covariance(new), np.stack(covariances)
+    require_equal(covariance, expected, f"{name}: the covariance {what}", atol=near)
 
 
 def _check_derivatives(case: _Case, whole: bool) -> None:
@@ -246,6 +233,10 @@ def _check_derivatives(case: _Case, whole: bool) -> None:
     # The row without a site has its precision at the end of the support: leave it where it is.
     present = np.ones((len(X), 1))
     present[2] = 0.0
+
+    def of_present(parts: Any) -> GaussianSites:
+        return GaussianSites(*(present.reshape(-1, *[1] * (p.ndim - 1)) * p for p in parts))
+
     names = ("kernel", "representation", "sites")
     for index, what in enumerate(names):
         if not jax.tree.leaves(point[index]):
@@ -253,17 +244,13 @@ def _check_derivatives(case: _Case, whole: bool) -> None:
 
         def along(part: Any, index: int = index) -> Any:
             if index == 2:
-                part = GaussianSites(
-                    *(
-                        old + present.reshape(-1, *[1] * (old.ndim - 1)) * (new - old)
-                        for old, new in zip(sites, part, strict=True)
-                    )
-                )
+                moved = (new - old for old, new in zip(sites, part, strict=True))
+                part = jax.tree.map(jnp.add, sites, of_present(moved))
             return value_of((*point[:index], part, *point[index + 1 :]))
 
         slope = gradient[index]
         if index == 2:
-            slope = GaussianSites(*(present.reshape(-1, *[1] * (g.ndim - 1)) * g for g in slope))
+            slope = of_present(slope)
         sentence = f"{name}: the gradient of the log evidence in the {what}"
         require_gradient(along, point[index], slope, sentence, rtol=1e-6, atol=1e-7)
     if not whole:
@@ -307,12 +294,8 @@ def _check_update(case: _Case) -> None:
     require_equal(terms, each, f"{name}.update_sites: what is one a row", rtol=1e-7, atol=1e-8)
     again = representation.condition(kernel, X, new_sites.about(offset))
     for field in ("log_evidence", "kl"):
-        require_equal(
-            getattr(updated, field),
-            getattr(again, field),
-            f"{name}: {field} after update_sites differs from that of condition",
-            rtol=1e-9,
-        )
+        what = f"{name}: {field} after update_sites differs from that of condition"
+        require_equal(getattr(updated, field), getattr(again, field), what, rtol=1e-9)
     new = _elsewhere(X)
     for one, other in zip(updated.marginals(new), again.marginals(new), strict=True):
         what = f"{name}: marginals after update_sites differ from those of condition"

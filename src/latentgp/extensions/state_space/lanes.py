@@ -25,8 +25,8 @@ class UnrolledMatrix(eqx.Module):
     """A matrix as rows of entries.
 
     Example:
-        >>> turn = Unrolled([[0.0, 1.0], [1.0, 0.0]])
-        >>> (turn @ Unrolled([[jnp.arange(3)], [2.0]])).rows[1][0].tolist()
+        >>> turn = UnrolledMatrix([[0.0, 1.0], [1.0, 0.0]])
+        >>> (turn @ UnrolledMatrix([[jnp.arange(3)], [2.0]])).rows[1][0].tolist()
         [0.0, 1.0, 2.0]
     """
 
@@ -162,7 +162,7 @@ def lower_of_rows(M: Matrix) -> Matrix:
     """Lower triangular L with L L' = M M', by modified Gram-Schmidt; M may be deficient.
 
     Example:
-        >>> lower_of_rows(Unrolled([[3.0, 4.0], [0.0, 1.0]])).rows[0][0].item()
+        >>> lower_of_rows(UnrolledMatrix([[3.0, 4.0], [0.0, 1.0]])).rows[0][0].item()
         5.0
     """
     if not isinstance(M, UnrolledMatrix):

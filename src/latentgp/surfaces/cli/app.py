@@ -216,9 +216,8 @@ def fit(
         try:
             checkpoint.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(
-                f"the folder {checkpoint} cannot be made ({error}): name another one"
-            ) from error
+            said = f"the folder {checkpoint} cannot be made ({error}): name another one"
+            raise InputError(said) from error
     devices = _joined_devices(coordinator, num_processes, process_id)
     table: Any = data if in_batches else read_table(data)
     options["frozen"] = tuple(freeze or ())
@@ -312,13 +311,9 @@ def evaluate(
 ) -> None:
     """Score a model on a table whose target is known."""
     from latentgp.surfaces.cli.report import calibration_picture
-    from latentgp.surfaces.evaluation.plots import check_picture_path
-    from latentgp.surfaces.tables import once, read_table
+    from latentgp.surfaces.tables import once
 
-    if plot is not None:
-        check_picture_path(plot)
-    table_model = _table_model(model)
-    frame = read_table(data, table_model.read_as_text)
+    table_model, frame = _with_rows(model, data, plot)
     tell = once()
     for name, value in table_model.evaluate(frame, tell=tell).items():
         typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
@@ -336,11 +331,10 @@ def report(
 ) -> None:
     """Write a page in one file: what was fitted, whether to trust it, what the columns do."""
     from latentgp.surfaces.report import write_report
-    from latentgp.surfaces.tables import once, read_table
+    from latentgp.surfaces.tables import once
 
     check_writable(out)
-    table_model = _table_model(model)
-    frame = read_table(data, table_model.read_as_text)
+    table_model, frame = _with_rows(model, data)
     told = {"command": _as_typed(typed), "tell": once(), "verbose": 1}
     written = write_report(table_model, frame, out, **told)
     typer.echo(f"Report written to {written}.")
@@ -412,13 +406,9 @@ def effects(
 ) -> None:
     """Say which columns matter and how, with intervals from the posterior's joint law."""
     from latentgp.surfaces.cli.report import print_effects
-    from latentgp.surfaces.evaluation.plots import check_picture_path
-    from latentgp.surfaces.tables import once, read_table
+    from latentgp.surfaces.tables import once
 
-    if plot is not None:
-        check_picture_path(plot)
-    table_model = _table_model(model)
-    frame = read_table(data, table_model.read_as_text)
+    table_model, frame = _with_rows(model, data, plot)
     print_effects(table_model.effects(frame, once()), column or (), what_if or (), plot)
 
 
@@ -594,6 +584,17 @@ def _as_typed(typed: typer.Context) -> str:
 
 def _labels(order: str | None) -> list[str] | None:
     return None if order is None else [label.strip() for label in order.split(",")]
+
+
+def _with_rows(model: Path, data: Path, plot: Path | None = None):
+    """The model and the rows of a table, once it is known that a picture can be written."""
+    from latentgp.surfaces.evaluation.plots import check_picture_path
+    from latentgp.surfaces.tables import read_table
+
+    if plot is not None:
+        check_picture_path(plot)
+    table_model = _table_model(model)
+    return table_model, read_table(data, table_model.read_as_text)
 
 
 def _table_model(path: Path):

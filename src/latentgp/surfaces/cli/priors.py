@@ -59,9 +59,8 @@ def _law_from(text: str, law: str) -> Distribution:
             raise ValueError(f"got {len(numbers)}")
         kind(*numbers, validate_args=True)
     except ValueError as error:
-        raise InputError(
-            f"{text!r} is no prior ({error}): give {found[1]} the number(s) {', '.join(names)}"
-        ) from error
+        needs = f"give {found[1]} the number(s) {', '.join(names)}"
+        raise InputError(f"{text!r} is no prior ({error}): {needs}") from error
     return kind(*numbers)  # it need not check values too: a search may look outside its support
 
 

@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 def calibration_picture(
     model: "TableModel", frame: "pd.DataFrame", path: Path, tell: Tell = warn
 ) -> Path:
-    """Reliability diagram of a classifier, interval calibration of a regressor.
-
-    Args:
-        model: fitted.
-        frame: rows whose target is known.
-        path: of the picture.
-        tell: as `TableModel.predict` takes it.
-    """
+    """Reliability diagram of a classifier, interval calibration of a regressor."""
     return plots.save_figure(_calibration(model, *model.encoded(frame, tell)), path)
 
 
@@ -124,14 +117,8 @@ def print_effects(
 ) -> None:
     """Print dependence on columns, differences that changes make, or all columns' shares.
 
-    Args:
-        effects: of the model.
-        columns: whose dependence is printed; none and no changes print the shares of all.
-        changes: such as "age=40..60".
-        picture: of the first column, or of the shares.
-
-    Raises:
-        InputError: no such column, or a change that is not written so.
+    Changes are such as "age=40..60"; without columns and changes the shares of all are printed. The
+    picture is of the first column, or of the shares.
     """
     drawn: Any = None
     for name in stepwise(columns, "averaging effects", "column", verbose=1):

@@ -14,14 +14,7 @@ __all__ = ["run_demo"]
 
 
 def run_demo(folder: Path) -> Path:
-    """Fit, score, print and draw; end with a web page.
-
-    Args:
-        folder: for the page and its pictures; it exists.
-
-    Returns:
-        The page, `index.html`.
-    """
+    """Fit, score, print and draw; end with a web page, `index.html` in a folder that exists."""
     from rich.console import Console
 
     console = Console()

@@ -38,10 +38,8 @@ def counts(folder: Path, tell: Tell) -> Section:
                 fold = cast(Any, clone(estimator)).fit(X[train], y[train])
             means[test] = fold.predict(X[test])
             nlpd[test] = _nlpd(fold, X[test], y[test])
-        scores = (
-            behind(nlpd, rows[0].nlpd if rows else nlpd),
-            f"{metrics.poisson_deviance(y, means):.3f}",
-        )
+        first_nlpd = rows[0].nlpd if rows else nlpd
+        scores = behind(nlpd, first_nlpd), f"{metrics.poisson_deviance(y, means):.3f}"
         rows.append(Row(name, nlpd, scores, first, again))
     picture = folder / "disaster-rate.png"
     log_rate, variance = contenders[OURS].posterior_.predict_f(X)

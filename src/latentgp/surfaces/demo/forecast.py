@@ -116,15 +116,8 @@ def _drawn(years: np.ndarray, co2: np.ndarray, predictions: dict[str, Any]) -> A
     recent = seen & (years >= ORIGIN)
     mean, std = predictions[OURS]
     half = plots.NORMAL_95 * std
-    plots.prediction_bands(
-        above,
-        time,
-        mean,
-        mean - half,
-        mean + half,
-        mean_label=f"{OURS}, mean and 95 % band",
-        band_label="_",
-    )
+    labels = {"mean_label": f"{OURS}, mean and 95 % band", "band_label": "_"}
+    plots.prediction_bands(above, time, mean, mean - half, mean + half, **labels)
     dots: dict[str, Any] = {"markersize": 3.2, "markeredgewidth": 0, "zorder": 4}
     above.plot(years[recent], co2[recent], "o", color=plots.GREY, label="learned from", **dots)
     above.plot(time, later, "o", color=plots.INK, label="held out", **dots)

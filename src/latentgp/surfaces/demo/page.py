@@ -22,11 +22,7 @@ figure { margin: 1.5rem 0; } img { max-width: 100%; } figcaption, .data { color:
 
 
 def write_page(folder: Path, sections: Sequence[Section], seconds: float) -> Path:
-    """Write `index.html` with texts, tables and pictures, which lie in the same folder.
-
-    Returns:
-        The file written.
-    """
+    """Write `index.html` with texts, tables and pictures, which lie in the same folder."""
     parts = "\n".join(_section(section) for section in sections)
     text = f"""<!DOCTYPE html>
 <html lang="en">

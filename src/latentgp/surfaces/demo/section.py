@@ -18,47 +18,27 @@ Tell = Callable[[str], Any]
 
 
 class Row(NamedTuple):
-    """A contender's line in the table of a section.
+    """A contender's line in the table of a section."""
 
-    Attributes:
-        name: of the contender.
-        nlpd: negative log predictive density of each held-out row, in nats, shape (N,).
-        scores: the other columns, ready to print.
-        first: seconds of the fit, in which latentgp compiles its programs.
-        again: seconds of the same fit again; None where nothing was compiled.
-    """
-
-    name: str
-    nlpd: Float[np.ndarray, "N"]
-    scores: tuple[str, ...]
-    first: float
-    again: float | None
+    name: str  # of the contender
+    nlpd: Float[np.ndarray, "N"]  # negative log predictive density of each held-out row, in nats
+    scores: tuple[str, ...]  # the other columns, ready to print
+    first: float  # seconds of the fit, in which latentgp compiles its programs
+    again: float | None  # seconds of the same fit again; None where nothing was compiled
 
 
 class Section(NamedTuple):
-    """Results on one data set.
+    """Results on one data set."""
 
-    Attributes:
-        title: in a few words.
-        data: which rows are learned from and which are held out.
-        question: what the picture and the table are to show.
-        lesson: what they do show.
-        score: heading of the column of mean `nlpd`.
-        columns: headings of `Row.scores`.
-        rows: the contenders, latentgp first.
-        picture: file drawn.
-        caption: what is in the picture.
-    """
-
-    title: str
-    data: str
-    question: str
-    lesson: str
-    score: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    picture: Path
-    caption: str
+    title: str  # in a few words
+    data: str  # which rows are learned from and which are held out
+    question: str  # what the picture and the table are to show
+    lesson: str  # what they do show
+    score: str  # heading of the column of mean `nlpd`
+    columns: tuple[str, ...]  # headings of `Row.scores`
+    rows: tuple[Row, ...]  # the contenders, latentgp first
+    picture: Path  # file drawn
+    caption: str  # what is in the picture
 
     @property
     def headings(self) -> tuple[str, ...]:

@@ -29,19 +29,14 @@ _IMPROPER = 1e-9  # precision of a cavity as a share of the marginal's
 
 
 class _Rows(NamedTuple):
-    """Rows with their targets.
-
-    Attributes:
-        copy: share of the weight that is left out: that of one copy.
-        sites: linear terms and precisions with row weights; None where the rule makes them.
-    """
+    """Rows with their targets."""
 
     X: Float[Array, "N D"]
     y: Float[Array, "N *P"]
     side: SideInformation
     weight: Float[Array, "N"]
-    copy: Float[Array, "N"]
-    sites: Any
+    copy: Float[Array, "N"]  # share of the weight that is left out: that of one copy
+    sites: Any  # linear terms and precisions with row weights; None where the rule makes them
 
 
 def cavities(
@@ -50,15 +45,8 @@ def cavities(
     """Laws of f at every row without one copy of it, and which of them are improper.
 
     A row of weight w is w copies; of one below one all is left out. Where the law is improper it is
-    NaN.
-
-    Args:
-        model: of the posterior.
-        latent: the posterior of the zero-mean part.
-        data: the merged rows.
-        rule: that made the sites.
-        sites: of the rows as functions of f, with row weights; None for those that the rule makes
-            of the marginals.
+    NaN. `sites` are of the merged rows as functions of f, with row weights; None for those that the
+    rule makes of the marginals.
     """
     weight = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     given = None if sites is None else tuple(np.asarray(part) for part in sites[:2])

@@ -126,10 +126,8 @@ class Certificate:
             f"{self.summary.least:.0f}."
         ]
         if not self.converged:
-            lines.append(
-                "The chains have not converged, so that nothing is certified: give more seconds."
-            )
-            return "\n".join([*lines, *self.notes])
+            said = "The chains have not converged, so that nothing is certified: give more seconds."
+            return "\n".join([*lines, said, *self.notes])
         covered, error = 100 * float(self.coverage.exact), 100 * float(self.coverage.error)
         lines.append(
             f"{100 * self.level:.0f} % intervals of f hold {covered:.1f} ± {error:.1f} % of the "
@@ -206,27 +204,16 @@ def certify(
     """
     rows = result.rows if data is None else data.merged_rows()
     if rows is None:
-        raise InputError(
-            "The rows of this fit are not kept in memory (files, sums, or a saved model); give "
-            "data=."
-        )
+        said = "The rows of this fit are not kept in memory (files, sums, or a saved model)"
+        raise InputError(f"{said}; give data=.")
     lower, upper = interval_levels(level)
-    asked = result.asked
+    names = "learn_hyperparameters", "priors", "frozen"
+    asked: dict[str, Any] = {name: getattr(result.asked, name) for name in names}
+    limits: dict[str, Any] = {"max_seconds": seconds, "callback": callback, "verbose": verbose}
     sampler, why = _sampler_for(result, rows.merged.size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the chains have to say is said by R-hat
-        chains = fit(
-            result.model,
-            rows,
-            key=key,
-            method=sampler,
-            learn_hyperparameters=asked.learn_hyperparameters,
-            priors=asked.priors,
-            frozen=asked.frozen,
-            max_seconds=seconds,
-            callback=callback,
-            verbose=verbose,
-        )
+        chains = fit(result.model, rows, key=key, method=sampler, **asked, **limits)
     exact: Any = chains.posterior
     if not isinstance(exact, HoldsDraws) or exact.f.shape[2] == 0:
         raise InputError(f"{sampler!r} keeps no draws of f to compare with; use MCMC.")
@@ -263,10 +250,8 @@ def _sampler_for(result: Fit, rows: int) -> tuple[Method, str]:
         own = choose_method(model, rows).method
     representation = own.representation
     few = rows <= _DENSE_ROWS
-    choice = Choice(
-        dataclasses.replace(own, representation=Dense()) if few else own, "for the certificate"
-    )
-    chosen: Any = treating("sample", choice, model).method
+    own = dataclasses.replace(own, representation=Dense()) if few else own
+    chosen: Any = treating("sample", Choice(own, "for the certificate"), model).method
     chosen = dataclasses.replace(chosen, warmup=_WARMUP, draws=_DRAWS)
     if few:
         return chosen, "The chains have one coefficient a row: nothing is left out."

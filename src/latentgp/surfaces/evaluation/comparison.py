@@ -118,6 +118,10 @@ class _Contender(NamedTuple):
     representation: str = "auto"
     depth: int = 1
 
+    def settings(self, task: Task) -> dict[str, Any]:
+        """Arguments of `TableModel.fit`."""
+        return {"task": task, "likelihood": self.likelihood, "method": self.method}
+
     def __str__(self) -> str:
         layers = f"{self.depth} layers" if self.depth > 1 else "auto"
         return ", ".join(part for part in (*self[:3], layers) if part != "auto") or "auto"
@@ -196,10 +200,8 @@ def compare(
     if chosen in ("classification", "ordinal"):
         known, asked = (set(texts_in(split_target(t, target).target)) for t in (train, test))
         if unseen := sorted(asked - known):
-            raise InputError(
-                f"only held-out rows have the class {listed(unseen)}: merge rare classes, or take "
-                "another seed"
-            )
+            said = f"only held-out rows have the class {listed(unseen)}"
+            raise InputError(f"{said}: merge rare classes, or take another seed")
     fits = []
     contenders = []
     for depth in depths or [1]:
@@ -231,13 +233,8 @@ def compare(
     if not tried:
         return compared
     code = {
-        str(contender): pilot.line_of_python(
-            *(target, tried[contender.representation]),
-            task=task,
-            likelihood=contender.likelihood,
-            method=contender.method,
-        )
-        for contender in contenders
+        str(own): pilot.line_of_python(target, tried[own.representation], **own.settings(task))
+        for own in contenders
     }
     notes += pilot.cut_short(rows)
     return compared._replace(notes=tuple(notes), advice=pilot.advice(rows, code))
@@ -273,14 +270,8 @@ def _one(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = TableModel.fit(
-                *(train, target),
-                task=task,
-                likelihood=contender.likelihood,
-                method=contender.method,
-                random_state=seed,
-                **settings,
-            )
+            own = contender.settings(task)
+            model = TableModel.fit(train, target, **own, random_state=seed, **settings)
     except InputError as error:
         seconds = time.perf_counter() - started
         row = ComparisonRow(name, _NAN, _NAN, seconds=seconds, note=str(error))
@@ -319,16 +310,14 @@ def _scores(
     estimator = model.estimator
     X, y, side = model.encoded(test)
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
-        probabilities = estimator.predict_proba(X)
-        classes = estimator.classes_
+        probabilities, classes = estimator.predict_proba(X), estimator.classes_
+        off = metrics.expected_calibration_error(y, probabilities, classes=classes)
         truth = probabilities[y[:, None] == classes]
         ahead = np.sum(probabilities, axis=1, where=probabilities > truth[:, None])
         scores = {
             "error": float(np.mean(estimator.predict(X) != y)),
             "coverage": float(np.mean(ahead < _SURE)),
-            "calibration_error": metrics.expected_calibration_error(
-                y, probabilities, classes=classes
-            ),
+            "calibration_error": off,
         }
         return -np.log(truth), scores, 0
     predictive = estimator.posterior_.predict(X, **side)
@@ -352,12 +341,10 @@ def _scores(
 def verdict(shallow: Sequence[Scored], deep: Sequence[Scored]) -> str:
     """Whether depth pays by two standard errors of held-out rows, and what the bounds say.
 
-    Args:
-        shallow: contenders without hidden layers, each with its NLPD row by row; NaN without fit.
-        deep: those with some.
+    Contenders without and with hidden layers have their NLPD row by row; NaN without a fit.
 
     Example:
-        >>> one, two = (Compared(name, nlpd, 0.1) for name, nlpd in [("one", 1.0), ("two", 0.9)])
+        >>> one, two = ComparisonRow("one", 1.0, 0.1), ComparisonRow("two", 0.9, 0.1)
         >>> verdict([(one, np.array([1.0, 1.0, 1.0]))], [(two, np.array([0.9, 0.8, 1.0]))])
         'Depth does not pay here: two is ahead of one by 0.100 ± 0.058 nats a row.'
     """
@@ -401,9 +388,5 @@ def interval_coverages(
         return np.mean(np.abs(2 * transform - 1)[:, None] <= LEVELS, axis=0)
     seen = uncensored(side, len(y))
     X, y, side = X[seen], y[seen], {name: values[seen] for name, values in side.items()}
-    return np.array(
-        [
-            metrics.interval_coverage(y, *estimator.predict_interval(X, level, **side))
-            for level in LEVELS
-        ]
-    )
+    intervals = (estimator.predict_interval(X, level, **side) for level in LEVELS)
+    return np.array([metrics.interval_coverage(y, *ends) for ends in intervals])

@@ -30,17 +30,11 @@ from latentgp.typing import Array
 
 
 class LatentDraws(NamedTuple):
-    """Draws of f at rows, with the likelihood of each draw.
-
-    Attributes:
-        f: shape (S, N, Q).
-        likelihood: shared, or with S first in every leaf.
-        own: whether each draw has one of its own.
-    """
+    """Draws of f at rows, with the likelihood of each draw."""
 
     f: Float[np.ndarray, "S N Q"]
-    likelihood: Likelihood
-    own: bool
+    likelihood: Likelihood  # shared, or with S first in every leaf
+    own: bool  # whether each draw has one of its own
 
 
 def draws_at(posterior: Posterior, X: Any, key: Key[Array, ""], number: int) -> LatentDraws:
@@ -57,14 +51,11 @@ def draws_at(posterior: Posterior, X: Any, key: Key[Array, ""], number: int) -> 
 def draws_of_chains(posterior: HoldsDraws, places: Any) -> LatentDraws:
     """Draws that chains made at some of the rows that they watched, counted among these."""
     f = posterior.f[:, :, places]
-    own = {
-        path: values.reshape(-1, *values.shape[2:])
-        for path, values in posterior.hyperparameters.items()
-        if path.startswith("likelihood")
-    }
-    likelihood = posterior.model.likelihood
-    if own:
-        likelihood = _with_parameters(posterior.model, own)
+    known = posterior.hyperparameters.items()
+    named = {path: values for path, values in known if path.startswith("likelihood")}
+    own = {path: values.reshape(-1, *values.shape[2:]) for path, values in named.items()}
+    model = posterior.model
+    likelihood = _with_parameters(model, own) if own else model.likelihood
     return LatentDraws(f.reshape(-1, *f.shape[2:]), likelihood, bool(own))
 
 
@@ -146,11 +137,8 @@ def smoothed(
 ) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, "N"]]:
     """Pareto-smoothed log importance weights that add up to one, and Pareto k (ArviZ).
 
-    Vehtari, Simpson, Gelman, Yao & Gabry (2024).
-
-    Args:
-        log_ratios: log importance ratios, in nats.
-        efficiency: effective sample size over the number of draws.
+    Vehtari, Simpson, Gelman, Yao & Gabry (2024). `efficiency` is the effective sample size over the
+    number of draws.
     """
     found, k = smoothed_log_weights(log_ratios.T, efficiency)
     return found.T - logsumexp(found.T, axis=0), np.atleast_1d(k)
@@ -164,8 +152,7 @@ def efficiency_of(posterior: HoldsDraws) -> float:
         return 1.0
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        found = arviz.ess(
-            arviz.convert_to_dataset({**posterior.hyperparameters, "f": posterior.f}), method="mean"
-        )
+        draws_of = arviz.convert_to_dataset({**posterior.hyperparameters, "f": posterior.f})
+        found = arviz.ess(draws_of, method="mean")
     values = np.concatenate([found[name].values.ravel() for name in found.data_vars])
     return float(np.nanmean(values) / (chains * draws))

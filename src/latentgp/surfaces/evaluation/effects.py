@@ -287,9 +287,8 @@ class Effects:
         for column in (*before, *after):
             self._known(column)
         background = self._few(2)
-        low, high = np.moveaxis(
-            self._response([background.assign(**dict(given)) for given in (before, after)]), 1, 0
-        )
+        frames = [background.assign(**dict(given)) for given in (before, after)]
+        low, high = np.moveaxis(self._response(frames), 1, 0)
         said = " -> ".join(
             ", ".join(f"{name} = {value}" for name, value in given.items()) or "as it is"
             for given in (before, after)

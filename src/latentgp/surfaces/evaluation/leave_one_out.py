@@ -180,25 +180,15 @@ def _rows_of(fitted: Any, posterior: Posterior, data: Data | None) -> MergedRows
 
 
 class _Scores(NamedTuple):
-    """Scores of the merged rows.
+    """Scores of the merged rows."""
 
-    Attributes:
-        scores: given the other rows.
-        pareto_k: NaN where there are no importance weights.
-        seen: log p(y | all rows).
-        spread: posterior variance of log p(y | f).
-        how: what was done.
-        warnings: sentences.
-        cavity_error: as in `LeaveOneOut`.
-    """
-
-    scores: RowScores
-    pareto_k: Float[np.ndarray, "N"]
-    seen: Float[np.ndarray, "N"]
-    spread: Float[np.ndarray, "N"]
-    how: str
-    warnings: tuple[str, ...] = ()
-    cavity_error: Float[np.ndarray, "N"] | None = None
+    scores: RowScores  # given the other rows
+    pareto_k: Float[np.ndarray, "N"]  # NaN where there are no importance weights
+    seen: Float[np.ndarray, "N"]  # log p(y | all rows)
+    spread: Float[np.ndarray, "N"]  # posterior variance of log p(y | f)
+    how: str  # what was done
+    warnings: tuple[str, ...] = ()  # sentences
+    cavity_error: Float[np.ndarray, "N"] | None = None  # as in `LeaveOneOut`
 
     def as_given(self, rows: MergedRows) -> LeaveOneOut:
         """In the order of the rows as they were given."""
@@ -408,9 +398,8 @@ def _combined(
     else:
         log_density = -np.asarray(logsumexp(log_ratios, axis=0))
         without = log_ratios + log_density
-        alone = np.flatnonzero(
-            (np.max(without, axis=0) > np.log(_CONCENTRATED)) & (np.max(log_weights) < np.log(0.5))
-        ).tolist()
+        concentrated = np.max(without, axis=0) > np.log(_CONCENTRATED)
+        alone = np.flatnonzero(concentrated & (np.max(log_weights) < np.log(0.5))).tolist()
         if alone:
             told = (
                 f"Without {_listed(alone)} one set of hyper-parameters has nearly all weight, so "
@@ -433,15 +422,10 @@ def _mended(found: _Scores, posterior: Posterior, data: Data, rows: Any) -> _Sco
         return values
 
     scores = RowScores(*(put(*pair) for pair in zip(found.scores, others.scores, strict=True)))
-    told = (
-        f"The law without the row is improper in {_listed(rows.tolist())}; these are by importance "
-        "sampling."
-    )
-    return found._replace(
-        scores=scores,
-        pareto_k=put(found.pareto_k, others.pareto_k),
-        warnings=(*found.warnings, told),
-    )
+    named = _listed(rows.tolist())
+    told = f"The law without the row is improper in {named}; these are by importance sampling."
+    k, warnings = put(found.pareto_k, others.pareto_k), (*found.warnings, told)
+    return found._replace(scores=scores, pareto_k=k, warnings=warnings)
 
 
 class _AtRows(Components):
@@ -495,15 +479,10 @@ def predictive_at(model: LatentGP, law: AnyMarginals, data: Data) -> Predictive:
 
 
 class MarginalScores(NamedTuple):
-    """Scores of each row under the posterior of all.
+    """Scores of each row under the posterior of all."""
 
-    Attributes:
-        log_density: log p(y | all rows), shape (N,).
-        spread: posterior variance of log p(y | f), shape (N,).
-    """
-
-    log_density: Float[np.ndarray, "N"]
-    spread: Float[np.ndarray, "N"]
+    log_density: Float[np.ndarray, "N"]  # log p(y | all rows)
+    spread: Float[np.ndarray, "N"]  # posterior variance of log p(y | f)
 
     @classmethod
     def of(cls, posterior: Posterior, data: Data) -> "MarginalScores":

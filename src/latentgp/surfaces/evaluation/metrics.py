@@ -523,6 +523,8 @@ def capacity(
         >>> [round(score, 3) for score in capacity([0, 1, 1, 0], [0.1, 0.8, 0.4, 0.3])]
         [0.958, 1.0]
     """
+    from sklearn.metrics import roc_auc_score
+
     index, columns = _class_probabilities(labels, probabilities, classes)
     if columns.shape[1] != 2:
         raise InputError(
@@ -538,19 +540,8 @@ def capacity(
         own, probability = index[kept] == 1, second[kept]
         undecided.append(1 - kept.mean())
         accuracies.append(np.mean((probability > 0.5) == own))
-        areas.append(_area_under_roc(own, probability))
+        areas.append(roc_auc_score(own, probability) if 0 < own.mean() < 1 else np.nan)
     return Capacity(_mean_height(undecided, accuracies), _mean_height(undecided, areas))
-
-
-def _area_under_roc(second: NDArray[np.bool_], probability: NDArray[np.float64]) -> float:
-    """Share of the pairs of both classes in the right order, ties half; NaN without pairs."""
-    from scipy.stats import rankdata
-
-    ones = int(second.sum())
-    pairs = ones * (second.size - ones)
-    if not pairs:
-        return np.nan
-    return (rankdata(probability)[second].sum() - ones * (ones + 1) / 2) / pairs
 
 
 def _mean_height(share: list[float], score: list[float]) -> float:

@@ -100,10 +100,8 @@ class ModelComparison(eqx.Module):
         )  # fmt: skip
         heads = ["model", "log density", "error", "difference", "error", "weight"]
         forms = ["{:.1f}"] * 4 + ["{:.2f}"]
-        cells = [
-            [name, *(form.format(a[k]) for form, a in zip(forms, figures, strict=True))]
-            for k, name in enumerate(self.names)
-        ]
+        columns = [map(f.format, values) for f, values in zip(forms, figures, strict=True)]
+        cells = zip(self.names, *columns, strict=True)
         return "\n".join([f"{self.rows:g} rows", aligned([heads, *cells])])
 
 
@@ -135,10 +133,8 @@ def compare_models(predictions: Mapping[str, RowPredictions]) -> ModelComparison
         raise InputError("compare_models needs two models at least; give them by name.")
     sizes = {len(own.log_density) for own in predictions.values()}
     if len(sizes) > 1:
-        raise InputError(
-            f"The models have predicted {' and '.join(map(str, sorted(sizes)))} rows; compare them "
-            "on the same ones."
-        )
+        counts = " and ".join(map(str, sorted(sizes)))
+        raise InputError(f"The models have predicted {counts} rows; compare them on the same ones.")
     weights = np.min([own.weights for own in predictions.values()], axis=0)
     table = np.stack([own.log_density for own in predictions.values()], axis=1)
     seen = (weights > 0) & ~np.isnan(table).any(axis=1)

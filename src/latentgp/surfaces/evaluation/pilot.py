@@ -19,17 +19,12 @@ _SEARCH, _END = 0.35, 2.0  # of a fit's share of the budget: its search, and whe
 
 
 class Candidate(NamedTuple):
-    """A representation that the pilot tries.
-
-    Attributes:
-        representation: it.
-        most_rows: of the whole table for which it comes into question; None for any number.
-        of_any_likelihood: whether it is for others than Gaussian noise.
-    """
+    """A representation that the pilot tries."""
 
     representation: Representation
+    # of the whole table for which it comes into question; None for any number
     most_rows: int | None = None
-    of_any_likelihood: bool = True
+    of_any_likelihood: bool = True  # whether it is for others than Gaussian noise
 
 
 # The cheap ones first: what they leave of the budget is for the others.
@@ -45,15 +40,10 @@ _GAUSSIAN_ROWS, _OTHER_ROWS = 100, 14
 
 
 class Share(NamedTuple):
-    """Seconds for one fit of a pilot.
+    """Seconds for one fit of a pilot."""
 
-    Attributes:
-        search: after which the search for hyper-parameters ends, with the best so far.
-        end: after which the fit is given up.
-    """
-
-    search: float
-    end: float
+    search: float  # after which the search for hyper-parameters ends, with the best so far
+    end: float  # after which the fit is given up
 
 
 def share(left: float, fits: int) -> Share:
@@ -67,19 +57,13 @@ def candidates(
 ) -> tuple[dict[str, Representation], list[str]]:
     """The representations to be tried, and notes on those that are left out.
 
-    Args:
-        names: keys of `REPRESENTATIONS`; "usual" is all of them.
-        rows: of the whole table.
-        gaussian: whether all likelihoods are of Gaussian noise.
-
     Raises:
         InputError: no such name, or none that so many rows and the likelihoods leave.
     """
     names = tuple(REPRESENTATIONS) if names == "usual" else tuple(names)
     if unknown := [name for name in names if name not in REPRESENTATIONS]:
-        raise InputError(
-            f"there is no representation {unknown[0]!r}: name some of {', '.join(REPRESENTATIONS)}"
-        )
+        known = ", ".join(REPRESENTATIONS)
+        raise InputError(f"there is no representation {unknown[0]!r}: name some of {known}")
     tried, notes = {}, []
     for name in names:
         representation, most, of_any = REPRESENTATIONS[name]
@@ -125,12 +109,8 @@ def sampled(rows: int, most: int) -> list[str]:
 def cut_short(rows: Sequence["ComparisonRow"]) -> list[str]:
     """A note if searches for hyper-parameters had too little time, or there was no fit in it."""
     names = [row.name for row in rows if np.isnan(row.nlpd) or "max_seconds" in row.note]
-    if not names:
-        return []
-    return [
-        f"The time was over before {', '.join(names)} had been learned: a larger --budget can "
-        "change the order."
-    ]
+    said = f"The time was over before {', '.join(names)} had been learned"
+    return [f"{said}: a larger --budget can change the order."] if names else []
 
 
 def within_two_errors(rows: Sequence["ComparisonRow"]) -> list["ComparisonRow"]:
@@ -141,12 +121,7 @@ def within_two_errors(rows: Sequence["ComparisonRow"]) -> list["ComparisonRow"]:
 
 
 def advice(rows: Sequence["ComparisonRow"], code: dict[str, str]) -> str:
-    """A sentence that says which contender to take, and how.
-
-    Args:
-        rows: contenders, best first.
-        code: the line of Python that takes each, by name.
-    """
+    """A sentence that says which contender to take, best first, and the line of Python for it."""
     close = within_two_errors(rows)
     if not close:
         return "No representation could be fitted; the notes say why."

@@ -223,9 +223,8 @@ def observed_against_predicted(
         'predicted y'
     """
     coverage = interval_coverage(observed, lower, upper)
-    observed, mean, lower, upper = equally_long(
-        observed=observed, mean=mean, lower=lower, upper=upper
-    )
+    given: dict[str, Any] = {"observed": observed, "mean": mean, "lower": lower, "upper": upper}
+    observed, mean, lower, upper = equally_long(**given)
     inside = (lower <= observed) & (observed <= upper)
     ax = _axes(ax, (4.8, 4.8))
     alpha = _opacity(observed.size)
@@ -284,27 +283,13 @@ def reliability_diagram(
     binary = np.ndim(probabilities) == 1
     ax = _axes(ax, (4.8, 4.8))
     center = (np.clip(np.ceil(curve.probability * bins), 1, bins) - 0.5) / bins
-    ax.bar(
-        center,
-        0.18 * curve.rows / curve.rows.max(),
-        width=0.92 / bins,
-        color=LIGHT,
-        zorder=1,
-        label="rows in the bin",
-    )
+    height = 0.18 * curve.rows / curve.rows.max()
+    ax.bar(center, height, 0.92 / bins, color=LIGHT, zorder=1, label="rows in the bin")
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, zorder=2, label="calibrated")
     ax.vlines(curve.probability, lower, upper, color=BLUE, alpha=0.5, linewidth=1.4, zorder=3)
-    ax.plot(
-        curve.probability,
-        curve.frequency,
-        "o-",
-        color=BLUE,
-        linewidth=1.0,
-        markersize=5.5,
-        zorder=4,
-        clip_on=False,
-        label=f"model (mean gap {gap:.3f})",
-    )
+    style: dict[str, Any] = {"color": BLUE, "linewidth": 1.0, "markersize": 5.5, "zorder": 4}
+    label = f"model (mean gap {gap:.3f})"
+    ax.plot(curve.probability, curve.frequency, "o-", label=label, clip_on=False, **style)
     ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
     handles, names = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], names[::-1], **legend_style(loc="best"))
@@ -344,26 +329,12 @@ def interval_calibration(
     ax.plot(grid, grid, color=GREY, linewidth=1.0, zorder=2, label="calibrated")
     if rows is not None:
         spread = NORMAL_95 * np.sqrt(grid * (1 - grid) / rows)
-        ax.fill_between(
-            grid,
-            np.maximum(grid - spread, 0),
-            np.minimum(grid + spread, 1),
-            color=GREY,
-            alpha=0.18,
-            linewidth=0,
-            label=f"95 % of calibrated models, {rows:,} rows",
-        )
+        ends = np.maximum(grid - spread, 0), np.minimum(grid + spread, 1)
+        label = f"95 % of calibrated models, {rows:,} rows"
+        ax.fill_between(grid, *ends, color=GREY, alpha=0.18, linewidth=0, label=label)
     order = np.argsort(nominal, kind="stable")
-    ax.plot(
-        nominal[order],
-        observed[order],
-        "o-",
-        color=BLUE,
-        linewidth=1.4,
-        markersize=5.5,
-        zorder=3,
-        label="model",
-    )
+    style: dict[str, Any] = {"color": BLUE, "linewidth": 1.4, "markersize": 5.5, "zorder": 3}
+    ax.plot(nominal[order], observed[order], "o-", label="model", **style)
     for x, y, words, side in (
         (0.04, 0.78, "intervals too wide", "left"),
         (0.96, 0.22, "intervals too narrow", "right"),
@@ -915,16 +886,8 @@ def comparison(
         )
     ax = _axes(ax, (7.2, 0.2 + rows_height(names)))
     places = np.arange(scores.size)
-    ax.errorbar(
-        scores,
-        places,
-        xerr=2 * errors,
-        fmt="o",
-        color=BLUE,
-        markersize=5.5,
-        linewidth=1.6,
-        zorder=3,
-    )
+    style: dict[str, Any] = {"color": BLUE, "markersize": 5.5, "linewidth": 1.6, "zorder": 3}
+    ax.errorbar(scores, places, xerr=2 * errors, fmt="o", **style)
     tidy(ax, f"{x_label}\nbars: {bars}", "")
     _rows(ax, names)
     return ax
@@ -1063,7 +1026,7 @@ def _have_dates(inputs: dict[str, ArrayLike | None]) -> bool:
     dates = [name for name, values in given.items() if _is_date(values)]
     numbers = [name for name in given if name not in dates]
     if dates and numbers:
-        raise InputError(f"{dates[0]} holds dates, {numbers[0]} does not: pass dates for both")
+        raise InputError(f"{dates[0]} holds dates and {numbers[0]} something else: pass dates")
     return bool(dates)
 
 

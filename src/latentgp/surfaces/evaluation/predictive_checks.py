@@ -124,15 +124,10 @@ def predictive_check(
     asked = _statistics(kind, y) if statistic is None else statistic
     if not isinstance(asked, Mapping):
         asked = {getattr(asked, "__name__", "statistic"): asked}
-    return PredictiveCheck(
-        observed={name: float(function(y)) for name, function in asked.items()},
-        replicated={
-            name: np.array([float(function(own)) for own in replicates])
-            for name, function in asked.items()
-        },
-        replicates=replicates,
-        rows=rows,
-    )
+    observed = {name: float(function(y)) for name, function in asked.items()}
+    of_each = {name: [float(of(own)) for own in replicates] for name, of in asked.items()}
+    replicated = {name: np.array(values) for name, values in of_each.items()}
+    return PredictiveCheck(observed, replicated, replicates, rows)
 
 
 def _replicated(
@@ -150,8 +145,7 @@ def _replicated(
         weights = np.asarray(data.weights)[rows]
         if np.any(weights != np.round(weights)):
             raise InputError(
-                "predictive_check needs weights that are whole numbers, numbers of copies; leave "
-                "the weights out."
+                "predictive_check needs weights that are whole numbers; leave them out."
             )
         rows = np.repeat(rows, weights.astype(int))
     rows = rows[np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(int)]
@@ -172,9 +166,5 @@ def _statistics(kind: Targets, y: Float[np.ndarray, "N *P"]) -> dict[str, Statis
             "share of zeros": lambda y: np.mean(y == 0),
             "largest": np.nanmax,
         }
-    return {
-        "mean": np.nanmean,
-        "standard deviation": np.nanstd,
-        "smallest": np.nanmin,
-        "largest": np.nanmax,
-    }
+    ends = {"smallest": np.nanmin, "largest": np.nanmax}
+    return {"mean": np.nanmean, "standard deviation": np.nanstd, **ends}

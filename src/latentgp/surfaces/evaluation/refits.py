@@ -43,19 +43,10 @@ def without_rows(
     sites: Sites,
     chosen: Int[np.ndarray, "chosen"],
 ) -> AnyMarginals | None:
-    """Law of f at each chosen row, without one copy of it.
+    """Law of f at each chosen row, without one copy of it, shape (chosen, Q).
 
-    Args:
-        algorithm: that made the sites.
-        model: with the hyper-parameters, which stay.
-        latent: the posterior of all rows.
-        data: the merged rows.
-        sites: of the rows as functions of f, with row weights.
-        chosen: rows by their number.
-
-    Returns:
-        Marginals of shape (chosen, Q); None where the sites do not give the posterior again, or
-        updates do not converge.
+    `sites` are of the merged rows as functions of f, with row weights; hyper-parameters stay. None
+    where the sites do not give the posterior again, or updates do not converge.
     """
     given = data.X, data.weights, model.kernel
     ready = algorithm.representation.initialise(*given, jax.random.key(0))

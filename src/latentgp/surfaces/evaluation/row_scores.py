@@ -131,11 +131,7 @@ def limits_of_classes(
 def mixed(scores: RowScores, log_weights: Float[np.ndarray, "S N"]) -> RowScores:
     """Scores of a mixture over a first axis of everything but the log density, by row's weights.
 
-    The log density is left out (NaN).
-
-    Args:
-        scores: of every component or draw, S first.
-        log_weights: their exponentials sum to one along S.
+    The log density is left out (NaN). Exponentials of the log weights sum to one along S.
     """
     weights = np.exp(log_weights)
 

@@ -122,11 +122,8 @@ def kernel_weights(
 
 def _draws(posterior: HoldsDraws) -> Float[np.ndarray, "S Q M"]:
     """Draws of the weights, all chains together."""
-    found = [
-        np.reshape(values, (-1, *values.shape[2:]))
-        for path, values in posterior.hyperparameters.items()
-        if _is_weights(path)
-    ]
+    of_weights = (v for path, v in posterior.hyperparameters.items() if _is_weights(path))
+    found = [np.reshape(values, (-1, *values.shape[2:])) for values in of_weights]
     if not found:
         raise InputError(
             "The chains have no weights of a WeightedSum or PerLatentSum among their "
@@ -138,11 +135,8 @@ def _draws(posterior: HoldsDraws) -> Float[np.ndarray, "S Q M"]:
 def _of_marginals(posterior: HoldsMarginals, level: float) -> tuple[Float[np.ndarray, "Q M"], ...]:
     kernel: Any = posterior.model.kernel
     shape = np.atleast_2d(getattr(kernel, "weights", np.zeros(0))).shape
-    found = [
-        marginal
-        for path, marginal in posterior.hyperparameter_marginals.items()
-        if _is_weights(path.rpartition("[")[0])
-    ]
+    marginals = posterior.hyperparameter_marginals.items()
+    found = [own for path, own in marginals if _is_weights(path.rpartition("[")[0])]
     if not found or len(found) != np.prod(shape):
         raise InputError(
             "The weights of a WeightedSum or PerLatentSum are not among the hyper-parameters that "

@@ -93,9 +93,8 @@ def export_predictor(
     X = checked_inputs(X, posterior.latent_inputs())
     side = checked_side(posterior.model.likelihood, side_information, len(X))
     more = {} if classes is None else {"classes": np.asarray(classes).tolist()}
-    return write(
-        posterior, folder, formats, X, side, tolerance=tolerance, more=more, quantiles=quantiles
-    )
+    own = {"tolerance": tolerance, "more": more, "quantiles": quantiles}
+    return write(posterior, folder, formats, X, side, **own)
 
 
 def write(
@@ -111,19 +110,10 @@ def write(
     of_tables: bool = False,
     quantiles: bool = True,
 ) -> Exported:
-    """Write the files.
+    """Write the files, tested at some rows with side information.
 
-    Args:
-        posterior: of any method.
-        folder: where to.
-        formats: which.
-        X: test rows.
-        side: their side information.
-        tolerance: as in `export_predictor`.
-        more: what else the file says of the model.
-        tests: what else it is tested by.
-        of_tables: whether it reads columns of any type.
-        quantiles: whether quantiles of y are in it.
+    `more` is what else the file says of the model, `tests` what else it is tested by; it reads
+    columns of any type if `of_tables`, and has quantiles of y if `quantiles`.
     """
     unknown = set(formats) - set(get_args(Format))
     if unknown or not formats:
@@ -178,9 +168,8 @@ def _told(
     """Description of a posterior in a file, and test rows with the library's predictions."""
     likelihood = posterior.model.likelihood
     predictive = posterior.predict(X, **side)
-    found: dict[str, tuple[np.ndarray, ...]] = {
-        "latent": (predictive.latent_mean, predictive.latent_variance)
-    }
+    latent = predictive.latent_mean, predictive.latent_variance
+    found: dict[str, tuple[np.ndarray, ...]] = {"latent": latent}
     known = {name.partition("_given_")[0] for name in traced.programs}
     if "probabilities" in known:
         found["probabilities"] = (predictive.probabilities,)

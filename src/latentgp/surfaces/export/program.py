@@ -91,14 +91,7 @@ def file_text(
     *,
     of_tables: bool,
 ) -> str:
-    """Text of a file that predicts with NumPy alone.
-
-    Args:
-        traced: the predictions.
-        about: what the file says of the model, of JSON's types.
-        tests: inputs and predictions of the library.
-        of_tables: whether it reads columns of any type.
-    """
+    """Text of a file that predicts with NumPy alone; `about` is of JSON's types."""
     constants = Constants()
     programs, names = _programs(traced, constants)
     arrays = constants.used_by(programs)

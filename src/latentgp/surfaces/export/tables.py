@@ -35,17 +35,7 @@ def export_table_model(
     formats: Sequence[Format] = ("numpy",),
     tolerance: float = 1e-10,
 ) -> Exported:
-    """Write a table model's predictions as files that need no latentgp.
-
-    Args:
-        model: fitted.
-        folder: where to; it is made if need be.
-        formats: as `export_predictor` takes them.
-        tolerance: as `export_predictor` takes it.
-
-    Raises:
-        InputError: as `export_predictor` does.
-    """
+    """Write a table model's predictions without latentgp, as `export_predictor` does."""
     import pandas as pd
 
     columns, X = _test_rows(model)
@@ -69,22 +59,10 @@ def export_table_model(
         "test_answers": list(map(str, answers.columns)),
     }
     tests = {f"table_{i}": _array(answers.iloc[:, i]) for i in range(answers.shape[1])}
-    side = {
-        name: np.asarray(columns[column], dtype=np.float64)
-        for name, column in model.side_columns.items()
-        if column in columns
-    }
-    return write(
-        model.estimator.posterior_,
-        folder,
-        formats,
-        X,
-        side,
-        tolerance=tolerance,
-        more=more,
-        tests=tests,
-        of_tables=True,
-    )
+    known = {name: own for name, own in model.side_columns.items() if own in columns}
+    side = {name: np.asarray(columns[own], dtype=np.float64) for name, own in known.items()}
+    own = {"tolerance": tolerance, "more": more, "tests": tests, "of_tables": True}
+    return write(model.estimator.posterior_, folder, formats, X, side, **own)
 
 
 _Column = NumberColumn | CategoryColumn | SeriesColumn | LevelColumn
@@ -136,9 +114,7 @@ def _test_rows(model: TableModel) -> tuple[dict[str, list[Any]], np.ndarray]:
 def rows_to_test(model: TableModel, reach: float) -> dict[str, list[Any]]:
     """Rows that the encoding knows, with gaps and a category that it does not, of JSON's types.
 
-    Args:
-        model: fitted.
-        reach: share of the usual spread that numbers have around their medians.
+    Numbers have `reach` times their usual spread around their medians.
     """
     places = model.encoder.feature_names
     columns: dict[str, list[Any]] = {}

@@ -34,31 +34,20 @@ class Size(NamedTuple):
 
 
 class TracedPredictions(NamedTuple):
-    """Predictions of a posterior as functions of arrays.
+    """Predictions of a posterior as functions of arrays."""
 
-    Attributes:
-        programs: by name: "marginals" of inputs, and questions of marginals and side information.
-        arguments: of each program, their names.
-        rows_at_once: so many rows at most.
-        fixed: whether a program takes that number of rows and no other.
-    """
-
+    # by name: "marginals" of inputs, and questions of marginals and side information
     programs: dict[str, ClosedJaxpr]
-    arguments: dict[str, tuple[str, ...]]
-    rows_at_once: int
-    fixed: bool
+    arguments: dict[str, tuple[str, ...]]  # of each program, their names
+    rows_at_once: int  # so many rows at most
+    fixed: bool  # whether a program takes that number of rows and no other
 
 
 @double_precision
 def trace(
     posterior: Posterior, *, second_class: bool = False, quantiles: bool = True
 ) -> TracedPredictions:
-    """Trace the predictions.
-
-    Args:
-        posterior: of any method.
-        second_class: also the probability of the second class at values of the latent function.
-        quantiles: whether quantiles of y are among them.
+    """Trace the predictions, and the probability of the second class given f if asked.
 
     Raises:
         InputError: predictions that cannot be traced.
@@ -93,9 +82,8 @@ def _traced(
     def of_rows(*shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((size.rows, *shape), jnp.float64)
 
-    marginals, found = jax.make_jaxpr(components.marginals, return_shape=True)(
-        of_rows(components.inputs)
-    )
+    traced = jax.make_jaxpr(components.marginals, return_shape=True)
+    marginals, found = traced(of_rows(components.inputs))
     programs: dict[str, ClosedJaxpr] = {"marginals": marginals}
     arguments: dict[str, tuple[str, ...]] = {"marginals": ("X",)}
     for sides in side_choices(law.likelihood):
@@ -113,9 +101,8 @@ def _traced(
             order = ("mean", "spread", *sorted(sides), *(["levels"] if levels else []))
             arguments[program_for(name, sides)] = order
     if second_class:
-        programs["second_class"] = jax.make_jaxpr(
-            jax.vmap(lambda f: law.likelihood.class_probabilities(f[None], {})[1])
-        )(of_rows())
+        second = jax.vmap(lambda f: law.likelihood.class_probabilities(f[None], {})[1])
+        programs["second_class"] = jax.make_jaxpr(second)(of_rows())
         arguments["second_class"] = ("f",)
     numbers = max(components.columns, _NODES * components.size)
     fitting = 1 << max(5, min(10, (_NUMBERS // numbers).bit_length() - 1))

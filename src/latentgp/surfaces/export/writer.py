@@ -296,11 +296,8 @@ def _cond(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
     return [NamedValue(target) for target in targets]
 
 
-LOOPS: dict[str, Callable[[Writer, Any, list[Value]], list[Value]]] = {
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
-}
+Loop = Callable[[Writer, Any, list[Value]], list[Value]]
+LOOPS: dict[str, Loop] = {"scan": _scan, "while": _while, "cond": _cond}
 
 
 def _moved(targets: Sequence[str], texts: Sequence[str]) -> list[str]:

@@ -19,18 +19,12 @@ _ROWS = 20_000
 
 
 class Baseline(NamedTuple):
-    """Predictions of a contender.
+    """Predictions of a contender."""
 
-    Attributes:
-        name: of the contender.
-        log_density: log p(y_n), in nats, shape (N,).
-        mean: of the predictions, shape (N,); None of classes.
-        probabilities: of the classes, shape (N, K); None of what is no class.
-    """
-
-    name: str
-    log_density: Float[np.ndarray, "N"]
-    mean: Float[np.ndarray, "N"] | None = None
+    name: str  # of the contender
+    log_density: Float[np.ndarray, "N"]  # log p(y_n), in nats
+    mean: Float[np.ndarray, "N"] | None = None  # of the predictions; None of classes
+    # of the classes; None of what is no class
     probabilities: Float[np.ndarray, "N K"] | None = None
 
 

@@ -19,61 +19,36 @@ class Code(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A judgement in words.
+    """A judgement in words."""
 
-    Attributes:
-        good: whether all is well.
-        words: what was found.
-        remedy: what to do if not.
-    """
-
-    good: bool
-    words: str
-    remedy: str = ""
+    good: bool  # whether all is well
+    words: str  # what was found
+    remedy: str = ""  # what to do if not
 
 
 class Table(NamedTuple):
-    """Cells of text, a tuple a row.
+    """Cells of text, a tuple a row."""
 
-    Attributes:
-        heads: of the columns.
-        rows: cells.
-        caption: what is in it.
-        folded: whether it is shown on request only.
-        wordy: whether cells are words, which wrap, rather than numbers.
-    """
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-    folded: bool = False
-    wordy: bool = False
+    heads: Sequence[str]  # of the columns
+    rows: Sequence[Sequence[str]]  # cells
+    caption: str = ""  # what is in it
+    folded: bool = False  # whether it is shown on request only
+    wordy: bool = False  # whether cells are words, which wrap, rather than numbers
 
 
 class Figure(NamedTuple):
-    """A picture.
+    """A picture."""
 
-    Attributes:
-        svg: element of a page.
-        caption: what it shows, and what to look for.
-    """
-
-    svg: str
-    caption: str
+    svg: str  # element of a page
+    caption: str  # what it shows, and what to look for
 
 
 Block = Text | Code | Verdict | Table | Figure
 
 
 class Section(NamedTuple):
-    """Blocks under a title.
+    """Blocks under a title."""
 
-    Attributes:
-        name: distinct on the page, in letters and dashes.
-        title: in a few words.
-        blocks: in their order.
-    """
-
-    name: str
-    title: str
-    blocks: Sequence[Block]
+    name: str  # distinct on the page, in letters and dashes
+    title: str  # in a few words
+    blocks: Sequence[Block]  # in their order

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from latentgp.surfaces.evaluation import plots
+from latentgp.surfaces.report.blocks import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,20 +34,20 @@ _COLOURS = {
 
 def new_axes(height: float = 3.3) -> "Axes":
     """Axes of a figure as wide as a phone."""
-    from matplotlib.figure import Figure
+    from matplotlib import figure
 
-    return Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
+    return figure.Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
+
+
+def picture(drawn: "Axes", name: str, alt: str, caption: str) -> Figure:
+    """A picture of axes; `alt` says what it shows, `name` is its own on the page."""
+    return Figure(svg_of(drawn, name, alt), caption)
 
 
 def svg_of(drawn: "Axes", name: str, alt: str) -> str:
     """The figure of the axes as an element of a page.
 
     Markers and bars say their values where the pointer rests on them.
-
-    Args:
-        drawn: axes.
-        name: of the figure, distinct on the page.
-        alt: what it shows, in words.
     """
     import matplotlib as mpl
 
@@ -85,14 +86,12 @@ def _hover(figure: Any) -> Iterator[tuple[str, list[str]]]:
             line.set_gid(f"markers{number}")
             x, y = line.get_xdata(orig=False), line.get_ydata(orig=False)
             tell_x, tell_y = axes.xaxis.get_major_formatter(), axes.yaxis.get_major_formatter()
-            yield (
-                f"markers{number}",
-                [
-                    f"{x_name}: {_told(tell_x, a)}\n{y_name}: {_told(tell_y, b)}"
-                    for a, b in zip(np.ravel(x), np.ravel(y), strict=True)
-                    if np.isfinite(a) and np.isfinite(b)
-                ],
-            )
+            said = [
+                f"{x_name}: {_told(tell_x, a)}\n{y_name}: {_told(tell_y, b)}"
+                for a, b in zip(np.ravel(x), np.ravel(y), strict=True)
+                if np.isfinite(a) and np.isfinite(b)
+            ]
+            yield f"markers{number}", said
         for bars in axes.containers:
             flat = getattr(bars, "orientation", "vertical") == "horizontal"
             for bar in bars.patches:
@@ -122,8 +121,7 @@ def _title(group: ElementTree.Element, said: list[str]) -> None:
     if len(marks) != len(said):
         return
     for mark, words in zip(marks, said, strict=True):
-        title = ElementTree.SubElement(mark, f"{{{_SVG}}}title")
-        title.text = words
+        ElementTree.SubElement(mark, f"{{{_SVG}}}title").text = words
 
 
 def _named(colour: str) -> str:

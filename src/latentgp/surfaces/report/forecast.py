@@ -9,7 +9,7 @@ import numpy as np
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.effects import evenly_spaced, in_words
 from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
-from latentgp.surfaces.report.figures import new_axes, svg_of
+from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn
 from latentgp.surfaces.tables.values import column_of, texts_in
@@ -80,7 +80,7 @@ def forecast(judged: Assessment) -> Section | None:
             + ("a row" if judged.classes is None else "the probability")
             + f" with {100 * _LEVEL:g} %; past the dashed line no row is known.{said}"
         )
-        blocks.append(Figure(svg_of(axes, f"forecast-{number}", f"{words}."), caption))
+        blocks.append(picture(axes, f"forecast-{number}", f"{words}.", caption))
         places = np.flatnonzero(ahead)[evenly_spaced(int(ahead.sum()), _LISTED)]
         cells = [
             (in_words(asked[time.name].iloc[g]), *(f"{a.iloc[g]:.4g}" for a in (mean, *ends)))
@@ -113,7 +113,7 @@ def _classes(
     _end_of_rows(axes, last)
     words = f"Probabilities of {model.target} over {times.name}{of}"
     caption = f"{words}; past the dashed line no row is known."
-    return Figure(svg_of(axes, f"forecast-{number}", f"{words}."), caption)
+    return picture(axes, f"forecast-{number}", f"{words}.", caption)
 
 
 def _end_of_rows(axes: Any, last: Any) -> None:

@@ -18,7 +18,7 @@ from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
-from latentgp.surfaces.report.figures import new_axes, svg_of
+from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.report.names import names_of
 from latentgp.surfaces.tables.model import TableModel
@@ -87,11 +87,7 @@ def _optimised(judged: Assessment, names: Names) -> list[Block]:
 
 
 def _around_optimum(judged: Assessment) -> Marginals:
-    """Laplace's approximation.
-
-    Raises:
-        InputError: rows of the report that are not those of the fit, or what else is in the way.
-    """
+    """Laplace's approximation, or an InputError that says what is in the way of it."""
     estimator = judged.model.estimator
     if not judged.left_out:
         raise InputError("That takes the rows of the fit, and these rows are new to the model.")
@@ -161,7 +157,7 @@ def _figures(
         what = "Posterior" if own.prior is None else "Prior and posterior"
         lower, upper = own.interval()
         words = f"{what} of {name}: 95 % from {lower:.3g} to {upper:.3g}."
-        figures.append(Figure(svg_of(axes, f"marginal-{number}", words), words))
+        figures.append(picture(axes, f"marginal-{number}", words, words))
     return figures
 
 
@@ -174,7 +170,7 @@ def _prior_figure(
     below = 100 * float(prior.cdf(fitted[path]))
     words = f"Prior of {name}, and the fitted value, {fitted[path]:.3g}."
     said = f"{words} {below:.0f} % of the prior are below it."
-    return Figure(svg_of(axes, f"marginal-{number}", said), said)
+    return picture(axes, f"marginal-{number}", said, said)
 
 
 def _relevance(model: TableModel) -> list[Block]:
@@ -186,12 +182,8 @@ def _relevance(model: TableModel) -> list[Block]:
     with np.errstate(divide="ignore"):
         relative = np.where(spreads > 0, lengthscales / spreads, np.inf)
     names = model.encoder.feature_names
-    axes = plots.relevance(
-        new_axes(plots.rows_height(names[:25])),
-        relative,
-        names,
-        x_label="relevance: spread / length-scale",
-    )
+    axes, label = new_axes(plots.rows_height(names[:25])), "relevance: spread / length-scale"
+    axes = plots.relevance(axes, relative, names, x_label=label)
     words = "Relevance of the inputs: their spread in length-scales"
     caption = f"{words}. Long bars are inputs along which the function bends."
-    return [Figure(svg_of(axes, "relevance", f"{words}."), caption)]
+    return [picture(axes, "relevance", f"{words}.", caption)]

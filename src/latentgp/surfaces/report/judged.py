@@ -25,45 +25,25 @@ _MOSTLY = 0.5  # of the rows known to the model: then they are judged as its own
 
 @dataclass(frozen=True)
 class Assessment:
-    """Predictions and targets, a row each.
+    """Predictions and targets, a row each."""
 
-    Attributes:
-        model: the model.
-        frame: the rows whose target is known.
-        X: their inputs, shape (N, D).
-        y: their targets; of classes their labels, shape (N,).
-        classes: of labels, in their order; None of numbers.
-        log_density: log p(y_n), in nats, shape (N,).
-        seen: share of the rows that the model learned from; None where it is not known.
-        left_out: whether each row is predicted from the others.
-        how: what predictions rest on, in words.
-        mean: of the predictions, shape (N,); None of classes.
-        std: their standard deviations, noise included.
-        below: probability of a smaller target, shape (N,); None of classes.
-        up_to: probability of a target of at most y.
-        probabilities: of the classes, shape (N, K); None of what is no class.
-        uncensored: rows whose target was seen, shape (N,).
-        data: all this as numbers, as the model takes it.
-        warnings: on what is not reliable.
-    """
-
-    model: TableModel
-    frame: "pd.DataFrame"
-    X: Float[np.ndarray, "N D"]
-    y: np.ndarray
-    classes: np.ndarray | None
-    log_density: Float[np.ndarray, "N"]
-    seen: float | None
-    left_out: bool
-    how: str
-    mean: Float[np.ndarray, "N"] | None
-    std: Float[np.ndarray, "N"] | None
-    below: Float[np.ndarray, "N"] | None
-    up_to: Float[np.ndarray, "N"] | None
-    probabilities: Float[np.ndarray, "N K"] | None
-    uncensored: Bool[np.ndarray, "N"]
-    data: Data
-    warnings: tuple[str, ...] = ()
+    model: TableModel  # the model
+    frame: "pd.DataFrame"  # the rows whose target is known
+    X: Float[np.ndarray, "N D"]  # their inputs
+    y: np.ndarray  # their targets; of classes their labels, shape (N,)
+    classes: np.ndarray | None  # of labels, in their order; None of numbers
+    log_density: Float[np.ndarray, "N"]  # log p(y_n), in nats
+    seen: float | None  # share of the rows that the model learned from; None where it is not known
+    left_out: bool  # whether each row is predicted from the others
+    how: str  # what predictions rest on, in words
+    mean: Float[np.ndarray, "N"] | None  # of the predictions; None of classes
+    std: Float[np.ndarray, "N"] | None  # their standard deviations, noise included
+    below: Float[np.ndarray, "N"] | None  # probability of a smaller target; None of classes
+    up_to: Float[np.ndarray, "N"] | None  # probability of a target of at most y
+    probabilities: Float[np.ndarray, "N K"] | None  # of the classes; None of what is no class
+    uncensored: Bool[np.ndarray, "N"]  # rows whose target was seen
+    data: Data  # all this as numbers, as the model takes it
+    warnings: tuple[str, ...] = ()  # on what is not reliable
 
     @property
     def transform(self) -> Float[np.ndarray, "N"] | None:
@@ -80,10 +60,6 @@ class Assessment:
 
 def judged(model: TableModel, frame: "pd.DataFrame") -> Assessment:
     """Predict every row: from the others where the model has learned from it, else as a new one.
-
-    Args:
-        model: fitted.
-        frame: rows, with the target.
 
     Raises:
         InputError: no row with a target.

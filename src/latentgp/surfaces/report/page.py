@@ -54,13 +54,7 @@ summary { cursor: pointer; color: var(--blue); }
 
 
 def page_of(title: str, lead: str, sections: Sequence[Section]) -> str:
-    """The page.
-
-    Args:
-        title: of the report.
-        lead: a sentence below it.
-        sections: in their order.
-    """
+    """The page of some sections, with a sentence below its title."""
     links = "".join(f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in sections)
     body = "\n".join(_section(section) for section in sections)
     return f"""<!DOCTYPE html>

@@ -25,8 +25,8 @@ from latentgp.surfaces.evaluation.effects import (
     in_words,
 )
 from latentgp.surfaces.report.baselines import Baseline, baselines
-from latentgp.surfaces.report.blocks import Block, Code, Figure, Section, Table, Text, Verdict
-from latentgp.surfaces.report.figures import new_axes, svg_of
+from latentgp.surfaces.report.blocks import Block, Code, Section, Table, Text, Verdict
+from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.tables.model import TableModel
 
@@ -40,10 +40,8 @@ _CALIBRATED = 200  # sets of labels that show what chance does
 
 def what_it_is(model: TableModel) -> Section:
     """The model in words and as a formula, and what inference did with it."""
-    estimator = model.estimator
-    fitted = estimator.model_
-    likelihood = fitted.likelihood
-    latents = likelihood.latent_size
+    estimator, fitted = model.estimator, model.estimator.model_
+    likelihood, latents = fitted.likelihood, fitted.likelihood.latent_size
     functions = "a latent function f" if latents == 1 else f"{latents} latent functions f"
     blocks: list[Block] = [
         Text(
@@ -69,11 +67,8 @@ def what_it_is(model: TableModel) -> Section:
 
 def columns(model: TableModel) -> Section:
     """Treatment of each column."""
-    return Section(
-        "columns",
-        "What was done to the table",
-        [Table(("what was seen and done",), [(note,) for note in model.notes], wordy=True)],
-    )
+    notes = Table(("what was seen and done",), [(note,) for note in model.notes], wordy=True)
+    return Section("columns", "What was done to the table", [notes])
 
 
 def contenders_of(judged: Assessment) -> list[Baseline]:
@@ -131,16 +126,10 @@ def scores(judged: Assessment, contenders: Sequence[Baseline]) -> Section:
         f"its log density is {np.mean(gains):+.3f} nats a row apart, 95 % interval "
         f"{ends[0]:+.3f} to {ends[1]:+.3f}"
     )
-    if np.mean(gains) > 2 * error:
-        blocks.append(Verdict(True, f"It is ahead of {contenders[-1].name}: {ahead}."))
-    else:
-        blocks.append(
-            Verdict(
-                False,
-                f"It is not clearly ahead of {contenders[-1].name}: {ahead}.",
-                "Compare likelihoods and methods with `latentgp compare`, or keep the simpler one.",
-            )
-        )
+    better = bool(np.mean(gains) > 2 * error)
+    said = f"It is {'' if better else 'not clearly '}ahead of {contenders[-1].name}: {ahead}."
+    remedy = "Compare likelihoods and methods with `latentgp compare`, or keep the simpler one."
+    blocks.append(Verdict(better, said, "" if better else remedy))
     return Section("scores", "How good are the predictions?", blocks)
 
 
@@ -163,8 +152,7 @@ def calibration(judged: Assessment) -> Section | None:
     """Whether probabilities and intervals are what they say."""
     blocks: list[Block] = []
     if judged.probabilities is not None and judged.classes is not None:
-        classes = judged.classes
-        given = judged.probabilities
+        classes, given = judged.classes, judged.probabilities
         shown = given[:, 1] if given.shape[1] == 2 else given
         event = f"{judged.model.target} = {classes[-1]}"
         judged_by = (
@@ -173,19 +161,16 @@ def calibration(judged: Assessment) -> Section | None:
             else "Of rows whose most probable class has a probability, the share that are of it;"
         )
         bins = int(np.clip(len(judged.y) // 30, 5, 15))
-        axes = plots.reliability_diagram(
-            new_axes(4.8), judged.y, shown, bins, classes=classes, event=event
-        )
+        known = {"classes": classes, "event": event}
+        axes = plots.reliability_diagram(new_axes(4.8), judged.y, shown, bins, **known)
         off, chance = _gaps(judged.y, shown, classes, bins)
         what = event if shown.ndim == 1 else "the predicted class"
         said = f"Probabilities of {what} are off by {100 * off:.1f} points on average"
         usual = f"of calibrated ones 95 % are off by less than {100 * chance:.1f}"
+        judged_by = f"{judged_by} bars are 95 % of chance."
         blocks += [
             _calibrated(off <= max(chance, 0.02), said, usual),
-            Figure(
-                svg_of(axes, "reliability", f"Reliability diagram. {said}."),
-                f"{judged_by} bars are 95 % of chance.",
-            ),
+            picture(axes, "reliability", f"Reliability diagram. {said}.", judged_by),
         ]
     transform = judged.transform
     if transform is not None and len(transform):
@@ -197,17 +182,16 @@ def calibration(judged: Assessment) -> Section | None:
         good = abs(held - level) <= max(3 * error, 0.02)
         axes = plots.interval_calibration(new_axes(4.4), LEVELS, covered, rows=rows)
         histogram = plots.transform_histogram(new_axes(), transform)
+        inside = "Share of targets inside their interval, by level: on the diagonal if calibrated."
+        fall = (
+            "Where targets fall in their predictive law: level if calibrated, a hump if intervals "
+            "are too wide, a valley if too narrow, a slope if means are off."
+        )
+        alt = "Histogram of probability integral transforms."
         blocks += [
             _calibrated(good, said, f"chance alone moves that by {200 * error:.1f} points"),
-            Figure(
-                svg_of(axes, "coverage", f"Coverage of intervals by level. {said}."),
-                "Share of targets inside their interval, by level: on the diagonal if calibrated.",
-            ),
-            Figure(
-                svg_of(histogram, "transform", "Histogram of probability integral transforms."),
-                "Where targets fall in their predictive law: level if calibrated, a hump if "
-                "intervals are too wide, a valley if too narrow, a slope if means are off.",
-            ),
+            picture(axes, "coverage", f"Coverage of intervals by level. {said}.", inside),
+            picture(histogram, "transform", alt, fall),
         ]
     return Section("calibration", "Are the probabilities right?", blocks) if blocks else None
 
@@ -228,19 +212,13 @@ def residuals(judged: Assessment) -> Section:
             f"Observed {judged.model.target} against predicted; bars are 1.96 standard deviations "
             "to either side, 95 % of a normal law"
         )
-        blocks.append(
-            Figure(svg_of(axes, "observed", f"{caption}."), f"{caption}, orange if they miss.")
-        )
+        blocks.append(picture(axes, "observed", f"{caption}.", f"{caption}, orange if they miss."))
         axes = plots.standardised_residuals(new_axes(), mean, (y - mean) / std)
         caption = "Residuals in standard deviations against the prediction"
-        blocks.append(
-            Figure(
-                svg_of(axes, "residuals", f"{caption}."),
-                f"{caption}: no pattern if the model is right; the line is a running median.",
-            )
-        )
-    order = np.argsort(np.where(np.isfinite(judged.log_density), judged.log_density, np.inf))
-    worst = order[:_WORST]
+        said = f"{caption}: no pattern if the model is right; the line is a running median."
+        blocks.append(picture(axes, "residuals", f"{caption}.", said))
+    densities = np.where(np.isfinite(judged.log_density), judged.log_density, np.inf)
+    worst = np.argsort(densities)[:_WORST]
     names = judged.model.encoder.column_names[:8]
     predicted = _predicted(judged)
     rows = [
@@ -270,14 +248,11 @@ def effects(
         names = [names[d] for d in order]
         axes = plots.variance_shares(new_axes(plots.rows_height(names[:20])), shares)
         words = f"Shares in the variance of {response}; {names[0]} has the largest."
-        blocks += [
-            Figure(
-                svg_of(axes, "shares", words),
-                f"Share of each column in how much {response} differs between rows: alone, and "
-                f"with all its interactions; lines are {100 * shares.level:g} % intervals.",
-            ),
-            _shares_table(shares),
-        ]
+        said = (
+            f"Share of each column in how much {response} differs between rows: alone, and "
+            f"with all its interactions; lines are {100 * shares.level:g} % intervals."
+        )
+        blocks += [picture(axes, "shares", words, said), _shares_table(shares)]
     figures, tables = [], []
     drawn = stepwise(names[:_CURVES], "averaging effects", "column", verbose)
     for number, name in enumerate(drawn):
@@ -289,12 +264,10 @@ def effects(
         most = "" if shown.is_ordered or known <= few else f" The {few} most frequent of {known}."
         alone = shown.is_ordered and len(shown.outputs) == 1
         lines = " Thin lines are single rows." if alone else ""
-        if shown.is_ordered:
-            bands = f"shaded is its {100 * shown.level:g} % interval"
-        else:
-            bands = f"lines are its {100 * shown.level:g} % intervals"
+        ends = f"its {100 * shown.level:g} % interval"
+        bands = f"shaded is {ends}" if shown.is_ordered else f"lines are {ends}s"
         said = f"{words}, were it the same in all rows; {bands}.{lines}{most}"
-        figures.append(Figure(svg_of(axes, f"dependence-{number}", f"{words}."), said))
+        figures.append(picture(axes, f"dependence-{number}", f"{words}.", said))
         tables.append(_dependence_table(shown))
     more = len(names) - len(names[:_CURVES])
     left = f" latentgp effects MODEL DATA --column NAME answers {more} more." if more else ""
@@ -327,25 +300,16 @@ def search(model: TableModel) -> Section | None:
     if isinstance(posterior, HoldsDraws):
         for number, (path, draws) in enumerate(_scalars(posterior.hyperparameters)):
             axes = plots.traces(new_axes(2.8), draws, y_label=path)
-            blocks.append(
-                Figure(
-                    svg_of(axes, f"trace-{number}", f"Traces of {path}."),
-                    f"Draws of {path}, chain by chain: not to be told apart if they have mixed.",
-                )
-            )
+            said = f"Draws of {path}, chain by chain: not to be told apart if they have mixed."
+            blocks.append(picture(axes, f"trace-{number}", f"Traces of {path}.", said))
             axes = plots.ranks(new_axes(2.8), draws)
-            blocks.append(
-                Figure(
-                    svg_of(axes, f"ranks-{number}", f"Ranks of {path}."),
-                    f"Ranks of the draws of {path}: level if the chains have one law.",
-                )
-            )
+            said = f"Ranks of the draws of {path}: level if the chains have one law."
+            blocks.append(picture(axes, f"ranks-{number}", f"Ranks of {path}.", said))
     elif len(estimator.history_.bound) > 1:
-        axes = plots.learning_curve(
-            new_axes(), estimator.history_.value, seconds=estimator.history_.seconds
-        )
+        history = estimator.history_
+        axes = plots.learning_curve(new_axes(), history.value, seconds=history.seconds)
         words = "Bound plus log prior while the hyper-parameters were searched"
-        blocks.append(Figure(svg_of(axes, "search", f"{words}."), f"{words}."))
+        blocks.append(picture(axes, "search", f"{words}.", f"{words}."))
     return Section("search", "How did the fit go?", blocks) if blocks else None
 
 

@@ -66,10 +66,7 @@ class NumberColumn:
     def fit(cls, values: pd.Series, source: Any, recognised: RecognisedNotation) -> NumberColumn:
         """Learn the median, and for dates the origin and unit, from a column with some values.
 
-        Args:
-            values: with text as Python and ISO 8601 write it.
-            source: what they are.
-            recognised: how the column itself writes them.
+        Their text is as Python and ISO 8601 write it; `recognised` is how the column itself does.
         """
         name, origin, unit = str(values.name), None, None
         missing = bool(values.isna().any())
@@ -92,12 +89,9 @@ class NumberColumn:
 
     def describe(self) -> str:
         """Describe the encoding of the column in words."""
-        kinds = {
-            "number": "number",
-            "text": "number stored as text",
-            "boolean": "false/true as 0/1",
-        }
-        what = kinds.get(self.source, f"{self.unit} since {self.origin}")
+        kinds = {"number": "number", "text": "number stored as text"}
+        kinds |= {"boolean": "false/true as 0/1", "date": f"{self.unit} since {self.origin}"}
+        what = kinds[self.source]
         if self.notation is not None:
             written = self.notation.describe()
             what = f"{what}, {written}" if self.source == "date" else written
@@ -226,17 +220,12 @@ class CategoryColumn:
 @stored
 @dataclass(frozen=True)
 class SeriesColumn:
-    """Encoding of a column that tells series apart as their numbers.
+    """Encoding of a column that tells series apart as their numbers."""
 
-    Attributes:
-        name: the column.
-        labels: of the series, in order; those that training never saw have further numbers.
-        noun: what they are called.
-    """
-
-    name: str
+    name: str  # the column
+    # of the series, in order; those that training never saw have further numbers
     labels: tuple[str, ...]
-    noun: str = "series"
+    noun: str = "series"  # what they are called
 
     @classmethod
     def fit(cls, values: pd.Series) -> SeriesColumn:

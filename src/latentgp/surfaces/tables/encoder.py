@@ -147,11 +147,8 @@ class TableEncoder:
     @property
     def read_as_text(self) -> list[str]:
         """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
-        return [
-            column.name
-            for column in self.columns
-            if isinstance(column, NumberColumn) and stays_text(column.notation)
-        ]
+        numbers = [column for column in self.columns if isinstance(column, NumberColumn)]
+        return [column.name for column in numbers if stays_text(column.notation)]
 
     def read(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with dates, times and numbers that are written in another way as such."""

@@ -68,11 +68,9 @@ def _recorded(fit: Callable[_Given, _Model]) -> Callable[_Given, _Model]:
     """A fit whose model says by which call it was made."""
 
     def as_code(value: Any) -> str:
-        return (
-            "frame"
-            if hasattr(value, "columns")
-            else repr(fspath(value) if isinstance(value, Path) else value)
-        )
+        if hasattr(value, "columns"):
+            return "frame"
+        return repr(fspath(value) if isinstance(value, Path) else value)
 
     @functools.wraps(fit)
     def recorded(*args: _Given.args, **given: _Given.kwargs) -> _Model:
@@ -172,20 +170,8 @@ class TableModel:
         """
         target = target_of(None if target is None else name_of(target), formula)
         sides = with_offset(formula, side_columns or {})
-        started = start(
-            frame,
-            target,
-            task=task,
-            likelihood=likelihood,
-            weights=weights,
-            side_columns=sides,
-            order=order,
-            leave_out=leave_out,
-            settings=settings,
-            time=time,
-            by=by,
-            formula=formula,
-        )
+        given = task, likelihood, weights, sides, order, leave_out, settings
+        started = start(frame, target, *given, time=time, by=by, formula=formula)
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
         return cls._made(started, target, sides)
@@ -257,17 +243,8 @@ class TableModel:
         answer("batches")().continued(batch_size, epochs)  # refuses what it cannot be
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
-        started = start(
-            frame,
-            target,
-            task=task,
-            likelihood=likelihood,
-            weights=weights,
-            side_columns=sides,
-            order=order,
-            leave_out=leave_out,
-            settings=settings,
-        )
+        given = task, likelihood, weights, sides, order, leave_out, settings
+        started = start(frame, target, *given)
         model, estimator = cls._made(started, target, sides), started.estimator
         deep = estimator.depth != 1 or (own is not None and own.reads_batches)
         if deep and not (own is None or own.takes_layers):
@@ -378,12 +355,8 @@ class TableModel:
         if not isinstance(self.estimator, LabelEstimator):
             self._tell_of_tails(predictive, tell)
             lower, upper = predictive.interval(level)
-            columns = {
-                "mean": predictive.mean,
-                "std": np.sqrt(predictive.variance),
-                "lower": lower,
-                "upper": upper,
-            }
+            columns = {"mean": predictive.mean, "std": np.sqrt(predictive.variance)}
+            columns |= {"lower": lower, "upper": upper}
             return pd.DataFrame(columns, index=frame.index)
         probabilities, classes = predictive.probabilities, self.estimator.classes_
         columns = {
@@ -484,9 +457,8 @@ class TableModel:
             )
         names, labels = self.encoder.feature_names, known[column].labels
         number = len(names) - len(groups) + list(known).index(column)
-        return self.estimator.posterior_.group_effects(
-            number, range(len(labels)), names=names, labels=labels
-        )
+        known = {"names": names, "labels": labels}
+        return self.estimator.posterior_.group_effects(number, range(len(labels)), **known)
 
     def effects(self, frame: "pd.DataFrame", tell: Tell = warn, **settings: Any) -> Effects:
         """Effects of the columns on the prediction, categories and dates included.

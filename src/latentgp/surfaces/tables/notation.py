@@ -102,18 +102,15 @@ _TIMELY = re.compile("date|day|month|week|year|time|period|datum|monat|^y?y?ym",
 class NumberNotation:
     """Notation of the numbers in a column of text.
 
-    Attributes:
-        decimal: what stands before a fraction; the other of the two may group thousands, as spaces
-            and apostrophes may.
-        unit: a currency or "%", empty if there is none.
-
     Example:
         >>> NumberNotation(",", "€").plain("€ 9.876,54")
         '9876.54'
     """
 
+    # what stands before a fraction; the other of the two may group thousands, as spaces and
+    # apostrophes may
     decimal: Literal[".", ","]
-    unit: str = ""
+    unit: str = ""  # a currency or "%", empty if there is none
 
     def plain(self, text: str) -> str:
         """The number as Python writes it; what is none stays as it is."""
@@ -133,9 +130,6 @@ class NumberNotation:
 class DateNotation:
     """Notation of the dates in a column, other than ISO 8601.
 
-    Attributes:
-        order: in which day, month, quarter, week and year come, one of `_DATES`.
-
     Example:
         >>> DateNotation("day, month, year").plain("31.12.2024 9:30")
         '2024-12-31T09:30'
@@ -143,7 +137,7 @@ class DateNotation:
         '2024-04-01'
     """
 
-    order: str
+    order: str  # in which day, month, quarter, week and year come, one of `_DATES`
 
     def plain(self, text: str) -> str:
         """The date in ISO 8601, of a month or week its first day; what is none stays as it is."""
@@ -179,14 +173,8 @@ def _iso(found: dict[str, str | None]) -> str | None:
     if quarter := found.get("quarter"):
         month = 3 * int(quarter) - 2
     if name := found.get("name"):
-        month = next(
-            (
-                number + 1
-                for number, known in enumerate(_MONTHS)
-                if any(full.startswith(name.lower()) for full in known.split())
-            ),
-            0,
-        )
+        meant = [any(own.startswith(name.lower()) for own in known.split()) for known in _MONTHS]
+        month = 1 + meant.index(True) if any(meant) else 0
     hour, half = int(found.get("hour") or 0), found.get("half")
     if half:
         hour = hour % 12 + 12 * (half.lower() == "pm")
@@ -212,17 +200,13 @@ def _iso(found: dict[str, str | None]) -> str | None:
 class DurationNotation:
     """Notation of durations, and of times of day as the time since midnight.
 
-    Attributes:
-        unit: "days", "hours", "minutes" or "seconds", in which they are numbers.
-        of_day: whether they are times of day.
-
     Example:
         >>> DurationNotation("hours").plain("8:30 PM"), DurationNotation("days").plain("P1DT12H")
         ('20.5', '1.5')
     """
 
-    unit: str
-    of_day: bool = False
+    unit: str  # "days", "hours", "minutes" or "seconds", in which they are numbers
+    of_day: bool = False  # whether they are times of day
 
     def plain(self, text: str) -> str:
         """The number of units as Python writes it; what is no duration stays as it is."""
@@ -264,9 +248,8 @@ def seconds_of(text: str) -> float | None:
         hours = hours % 12 + 12 * half.lower().startswith("p")
     whole = 86400 * int(parts["days"] or 0) + 3600 * hours + 60 * int(parts["minutes"] or 0)
     part = float((parts["seconds"] or "0").replace(",", "."))
-    if (
-        parts["days"] and parts["sign"] == "-" and is_clock
-    ):  # pandas writes minus one second as -1 days +23:59:59
+    # pandas writes minus one second as -1 days +23:59:59
+    if parts["days"] and parts["sign"] == "-" and is_clock:
         return whole + part - 2 * 86400 * int(parts["days"] or 0)
     return -(whole + part) if parts["sign"] == "-" else whole + part
 
@@ -321,11 +304,7 @@ def recognise_numbers(known: pd.Series) -> RecognisedNotation:
 
 
 def recognise_durations(seconds: Any) -> RecognisedNotation:
-    """Unit for durations: the largest of which a typical one has two.
-
-    Args:
-        seconds: shape (N,).
-    """
+    """Unit for N durations: the largest of which a typical one has two."""
     size = sorted(abs(float(value)) for value in seconds if value)
     typical = size[len(size) // 2] if size else 0.0
     unit = next((unit for unit, one in _SECONDS.items() if typical >= 2 * one), "seconds")
@@ -471,9 +450,7 @@ def _numbers(texts: list[str]) -> RecognisedNotation | None:
 
 
 def _dates(texts: list[str]) -> RecognisedNotation | None:
-    ways = [
-        order for order in _DATES if all(DateNotation(order).plain(text) != text for text in texts)
-    ]
+    ways = [way for way in _DATES if all(DateNotation(way).plain(text) != text for text in texts)]
     if not ways:
         return None
     points = all(re.match(r"\d+\.", text) for text in texts)  # so the day is first

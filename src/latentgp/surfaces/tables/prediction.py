@@ -20,8 +20,6 @@ from latentgp.surfaces.tables.rows import Frames
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
-
 _MARK = "made-of.txt"
 _LARGE_BYTES, _LARGE_NUMBERS = 50_000_000, 10_000_000
 
@@ -59,6 +57,8 @@ def predict_files(
         InputError: files that cannot be read or predicted, with file and row; an ending that is
             not known, `out` among the rows, parts of other predictions; nothing can be written.
     """
+    import pandas as pd
+
     path = Path(path)
     out = check_table_path(out, path)
     frames = Frames(path, model.read_as_text)
@@ -74,7 +74,8 @@ def predict_files(
         for part in frames.after(done):
             predictions = part.convert(predict)
             if with_inputs:
-                predictions = beside(_as_read(part.batch), predictions)
+                # Of the types they were read with: whole numbers beside gaps stay whole.
+                predictions = beside(part.batch.to_pandas(types_mapper=pd.ArrowDtype), predictions)
             # Its name says how many rows are done.
             write_table(predictions, parts / f"{part.done:012d}{out.suffix.lower()}")
             made, details = part.done, {"rows": part.done}
@@ -114,13 +115,6 @@ def beside(inputs: "pd.DataFrame", predictions: "pd.DataFrame") -> "pd.DataFrame
             f"the table has a column {name!r} already: rename it, or predict without its columns"
         )
     return pd.concat([inputs, predictions], axis=1)
-
-
-def _as_read(batch: "pa.RecordBatch") -> "pd.DataFrame":
-    """Columns of the types that they were read with: whole numbers beside gaps stay whole."""
-    import pandas as pd
-
-    return batch.to_pandas(types_mapper=pd.ArrowDtype)
 
 
 def _identity(model: TableModel, frames: Frames, *settings: Any) -> str:

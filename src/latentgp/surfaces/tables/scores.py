@@ -9,12 +9,8 @@ from jaxtyping import Bool, Float
 
 from latentgp.likelihoods import Gaussian
 from latentgp.posteriors.predictive import Predictive
-from latentgp.surfaces.estimators import (
-    GPClassifier,
-    GPCountRegressor,
-    GPOrdinalClassifier,
-    GPRegressor,
-)
+from latentgp.surfaces.estimators import GPCountRegressor, GPRegressor
+from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.evaluation import metrics
 
 _QUANTILES = 99  # which give a CRPS to 5e-4 of itself, of Gaussian and of heavy-tailed laws
@@ -33,14 +29,8 @@ def regression_scores(
 ) -> dict[str, float]:
     """Held-out scores of a regressor, in the units of y and in nats.
 
-    Where a time is censored nobody knows how far off a prediction was: of such rows only the
-    density is scored, and how many they are is among the scores.
-
-    Args:
-        estimator: fitted.
-        y: targets.
-        predictive: of the rows.
-        seen: rows that are not censored.
+    Where a time is censored nobody knows how far off a prediction was: of rows that are not `seen`
+    only the density is scored, and how many they are is among the scores.
     """
     density = predictive.log_prob(y)
     scores = {"negative log predictive density": metrics.negative_log_predictive_density(density)}
@@ -76,16 +66,14 @@ def distances(
 
 
 def classification_scores(
-    estimator: GPClassifier | GPOrdinalClassifier, X: Float[np.ndarray, "N D"], y: np.ndarray
+    estimator: LabelEstimator, X: Float[np.ndarray, "N D"], y: np.ndarray
 ) -> dict[str, float]:
     """Held-out scores of a classifier."""
-    probabilities = estimator.predict_proba(X)
-    classes = estimator.classes_
+    probabilities, classes = estimator.predict_proba(X), estimator.classes_
+    error = metrics.expected_calibration_error(y, probabilities, classes=classes)
     return {
         "log loss": metrics.log_loss(y, probabilities, classes=classes),
         "error": float(np.mean(classes[np.argmax(probabilities, axis=1)] != y)),
         "Brier score": metrics.brier_score(y, probabilities, classes=classes),
-        "expected calibration error": metrics.expected_calibration_error(
-            y, probabilities, classes=classes
-        ),
+        "expected calibration error": error,
     }

@@ -47,12 +47,6 @@ TASKS: dict[str, Task] = {
     "ordinal": "ordinal",
 }
 
-_TASKS_OF_TARGETS: dict[str, Task] = {
-    "real": "regression",
-    "count": "count",
-    "class": "classification",
-}
-
 
 class Side(NamedTuple):
     """Side information of a task, and its value where predictions lack it."""
@@ -134,7 +128,8 @@ def _task_of(likelihood: Likelihood) -> Task:
     """The task of the targets that a likelihood is of."""
     if isinstance(likelihood, Ordinal):
         return "ordinal"
-    return _TASKS_OF_TARGETS[likelihood.targets]
+    tasks: dict[str, Task] = {"real": "regression", "count": "count", "class": "classification"}
+    return tasks[likelihood.targets]
 
 
 class TableStart(NamedTuple):
@@ -154,7 +149,6 @@ class TableStart(NamedTuple):
 def start(
     frame: "pd.DataFrame",
     target: str,
-    *,
     task: Task | Literal["auto"],
     likelihood: str | Likelihood,
     weights: str | None,
@@ -162,6 +156,7 @@ def start(
     order: Sequence[str] | None,
     leave_out: Sequence[str],
     settings: dict[str, Any],
+    *,
     time: str | None = None,
     by: str | None = None,
     formula: str | None = None,
@@ -282,10 +277,10 @@ def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
 
 def sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Side information by the likelihood's names."""
-    return {
-        name: taken_out(frame, column, name, "give a number in every row")[1]
-        for name, column in columns.items()
+    taken = {
+        k: taken_out(frame, own, k, "give a number in every row") for k, own in columns.items()
     }
+    return {name: values for name, (_, values) in taken.items()}
 
 
 def taken_out(

@@ -161,9 +161,7 @@ def read_column(
 ) -> tuple[pd.Series, RecognisedNotation]:
     """The column as Python and ISO 8601 write it, and how it was written before.
 
-    Args:
-        values: of the column.
-        may_be_date: whether numbers such as 20221231 are dates.
+    `may_be_date` lets numbers such as 20221231 be dates.
     """
     import pandas as pd
     from pandas.api import types
@@ -270,9 +268,7 @@ def doubt_of(values: pd.Series) -> str:
             return like
         numbers = _whole_numbers(known)
         if numbers and any(float(number) != number for number in set(numbers)):
-            return (
-                f"{_BEYOND} lose their last digits as numbers: make text of them if they are names"
-            )
+            return f"{_BEYOND} lose their last digits: make text of them if they are names"
     if len(known) < max(len(values), _ROWS_IN_STEPS) or not _are_whole(known):
         return ""
     steps = np.unique(np.diff(np.sort(numbers_in(known, "number"))))
@@ -314,9 +310,8 @@ def _whole_numbers(known: pd.Series) -> list[int]:
 def _are_names(numbers: list[int]) -> bool:
     """Whether whole numbers beyond 2**53 tell things apart that floats would not."""
     distinct = sorted(set(numbers))
-    if len(distinct) <= min(_FEW, len(numbers) / 2) or len(set(map(float, distinct))) < len(
-        distinct
-    ):
+    merge = len(set(map(float, distinct))) < len(distinct)
+    if merge or len(distinct) <= min(_FEW, len(numbers) / 2):
         return bool(distinct)
     return distinct[-1] - distinct[0] < _RESOLVED * max(abs(distinct[0]), abs(distinct[-1]))
 
@@ -416,15 +411,12 @@ def dates_in(values: pd.Series) -> pd.Series:
     if isinstance(values.dtype, pd.PeriodDtype):
         return values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        texts = [
-            None if gap else text_of(value)
-            for value, gap in zip(values, values.isna(), strict=True)
-        ]
-        dates = _parsed_dates(pd.Series(texts, index=values.index, dtype=object))
+        written = texts_in(values)
+        dates = _parsed_dates(written)
         wrong = (dates.isna() & values.notna()).to_numpy()
         if wrong.any():  # the model may have learned from dates as such, and be given "Dec 2022"
             read = cache(iso_of)
-            texts = [read(text) if text else None for text in texts]
+            texts = [read(text) if text else None for text in written]
             dates = _parsed_dates(pd.Series(texts, index=values.index, dtype=object))
             wrong = (dates.isna() & values.notna()).to_numpy()
         _refuse_others(values, wrong, "a date", "dates as 2026-01-31")

@@ -44,7 +44,7 @@ def quantiles(X, probabilities, **side_information):
     """Quantiles of y at probabilities in (0, 1), shape (N, levels), or (N, P, levels)."""
     X, levels = checked_inputs(X), np.atleast_1d(np.asarray(probabilities, np.float64))
     if np.any((levels <= 0) | (levels >= 1)):
-        raise PredictorError(f"probabilities must lie in (0, 1), got {levels.tolist()}.")
+        raise PredictorError(f"probabilities must be between 0 and 1, got {levels.tolist()}.")
     side = checked_side(side_information, len(X))
     return ask(["quantiles"], X, side, levels)["quantiles"][0]
 

@@ -24,14 +24,10 @@ _MOST_COLUMNS = 2_000
 @stored
 @dataclass(frozen=True)
 class LevelColumn:
-    """A column of categories with fixed effects, which are differences from the first level.
+    """A column of categories with fixed effects, which are differences from the first level."""
 
-    Attributes:
-        name: the column.
-        levels: all categories of training, in the order of a categorical column, else sorted.
-    """
-
-    name: str
+    name: str  # the column
+    # all categories of training, in the order of a categorical column, else sorted
     levels: tuple[str, ...]
 
     @classmethod
@@ -64,14 +60,10 @@ class LevelColumn:
 @stored
 @dataclass(frozen=True)
 class FixedColumn:
-    """A product that has a fixed effect.
+    """A product that has a fixed effect."""
 
-    Attributes:
-        name: as coefficients are called.
-        factors: what it is a product of: numbers, or whether a row has a level.
-    """
-
-    name: str
+    name: str  # as coefficients are called
+    # what it is a product of: numbers, or whether a row has a level
     factors: tuple[tuple[TermFactor, str | None], ...]
 
 
@@ -81,11 +73,6 @@ def coded(
     """Columns of the fixed effects; levels are coded so that no column follows from others.
 
     Formulaic sees plain names and numbers of levels alone, which no text of a table can disturb.
-
-    Args:
-        read: the formula.
-        levels: of its factors that are categories.
-        units: names of columns with their units.
 
     Raises:
         InputError: too many columns.

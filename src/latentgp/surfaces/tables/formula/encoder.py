@@ -50,15 +50,6 @@ class FormulaEncoder:
     First the columns of the fixed effects, then numbers that Gaussian processes and slopes of
     groups are of, then numbers of groups.
 
-    Attributes:
-        formula: as it was written.
-        numbers: columns of the table that are taken as numbers.
-        levels: columns of the table that are taken as categories with fixed effects.
-        groups: of columns, or of combinations of columns.
-        fixed: products that have fixed effects.
-        has_thresholds: whether the likelihood has the level, in thresholds of ordered classes, so
-            that there is no intercept.
-
     Example:
         >>> import pandas
         >>> table = pandas.DataFrame({"y": [1.0, 2.0], "dose": [1, 2], "clinic": ["a", "b"]})
@@ -69,23 +60,19 @@ class FormulaEncoder:
         [[1.0, 1.0, 0.0], [1.0, 2.0, 1.0]]
     """
 
-    formula: str
-    numbers: tuple[NumberColumn, ...]
+    formula: str  # as it was written
+    numbers: tuple[NumberColumn, ...]  # columns of the table that are taken as numbers
+    # columns of the table that are taken as categories with fixed effects
     levels: tuple[LevelColumn, ...]
-    groups: tuple[SeriesColumn, ...]
-    fixed: tuple[FixedColumn, ...]
+    groups: tuple[SeriesColumn, ...]  # of columns, or of combinations of columns
+    fixed: tuple[FixedColumn, ...]  # products that have fixed effects
+    # whether the likelihood has the level, in thresholds of ordered classes, so that there is no
+    # intercept
     has_thresholds: bool = False
 
     @classmethod
-    def fit(
-        cls, frame: pd.DataFrame, formula: str, *, has_thresholds: bool = False
-    ) -> FormulaEncoder:
+    def fit(cls, frame: pd.DataFrame, formula: str, has_thresholds: bool = False) -> FormulaEncoder:
         """Learn the encoding of a table without gaps in the formula's columns.
-
-        Args:
-            frame: the table.
-            formula: its formula.
-            has_thresholds: whether the likelihood has the level.
 
         Raises:
             InputError: a formula that cannot be read, or columns that do not fit it.
@@ -108,19 +95,15 @@ class FormulaEncoder:
         for factor in read.inputs:
             if factor in levels:
                 raise _text(factor.text, factor)
-        groups = [
-            replace(SeriesColumn.fit(_joined(frame, names)), noun="groups")
-            for names in read.grouped
-        ]
+        grouped = (SeriesColumn.fit(_joined(frame, names)) for names in read.grouped)
+        groups = [replace(column, noun="groups") for column in grouped]
         by_name = {column.name: column for column in levels.values()}
         units = {column.name: column.feature_names[0] for column in numbers.values()}
         fixed = coded(read, {factor: own.levels for factor, own in levels.items()}, units)
         if has_thresholds:
             fixed = tuple(column for column in fixed if column.factors)
-        return cls(
-            *(formula, tuple(numbers.values()), tuple(by_name.values()), tuple(groups), fixed),
-            has_thresholds,
-        )
+        columns = tuple(numbers.values()), tuple(by_name.values()), tuple(groups)
+        return cls(formula, *columns, fixed, has_thresholds)
 
     @property
     def _read(self) -> Formula:
@@ -166,11 +149,7 @@ class FormulaEncoder:
         return [f"formula {self.formula}{level}", *(column.describe() for column in columns)]
 
     def doubts(self, X: NDArray[np.float64]) -> list[str]:
-        """Doubts about the training rows, a sentence each.
-
-        Args:
-            X: these rows, encoded, (N, D).
-        """
+        """Doubts about the training rows, given encoded, (N, D), a sentence each."""
         said = []
         fixed = X[:, : len(self.fixed)]
         if fixed.shape[1]:
@@ -262,27 +241,20 @@ class FormulaEncoder:
         groups = {names: first + place for place, names in enumerate(read.grouped)}
         smooth = [
             Smooth(
-                tuple(inputs[factor] for factor in term.inputs),
-                term.kernel,
-                term.period,
+                *(tuple(inputs[factor] for factor in term.inputs), term.kernel, term.period),
                 None if term.by is None else groups[term.by],
             )
             for term in read.smooth
         ]
         of_groups = [
             Groups(
-                groups[term.columns],
-                tuple(inputs[factor] for factor in term.slopes),
-                term.intercept,
-                term.correlated,
+                *(groups[term.columns], tuple(inputs[factor] for factor in term.slopes)),
+                *(term.intercept, term.correlated),
             )
             for term in read.groups
         ]
-        return AdditiveTerms(
-            *(tuple(range(fixed)), tuple(smooth), tuple(of_groups)),
-            centred=self.has_thresholds,
-            ones=self.ones,
-        )
+        terms = tuple(range(fixed)), tuple(smooth), tuple(of_groups)
+        return AdditiveTerms(*terms, centred=self.has_thresholds, ones=self.ones)
 
     @property
     def ones(self) -> tuple[int, ...]:
@@ -312,9 +284,7 @@ def target_of(target: str | None, formula: str | None) -> str:
         raise InputError(f"the formula must be text, got {formula!r}")
     left = parse(formula).target
     if target not in (None, left):
-        raise InputError(
-            f"the formula predicts {left!r}, but the target is {target!r}: leave it out"
-        )
+        raise InputError(f"the formula predicts {left!r}, but the target is {target!r}: drop it")
     return left
 
 

@@ -128,10 +128,8 @@ class _Reader:
     def _groups(self, before: str, after: str) -> list[GroupTerm]:
         """(before | after): of a/b effects of a, and of every pair of a and b."""
         correlated = not after.startswith("|")
-        nested = [
-            [name.strip() for name in level.split(":")]
-            for level in after.removeprefix("|").split("/")
-        ]
+        levels = after.removeprefix("|").split("/")
+        nested = [[name.strip() for name in level.split(":")] for level in levels]
         for name in (name for level in nested for name in level):
             if not name.isidentifier():
                 given = self._as_written(after.strip(" |"))
@@ -151,10 +149,8 @@ class _Reader:
             given = self._as_written(after.rstrip())
             raise self._wrong(f"nothing stands before |{given}; write (1 |{given})")
         together = [chain(*columns[: level + 1]) for level in range(len(columns))]
-        return [
-            GroupTerm(tuple(dict.fromkeys(names)), tuple(slopes), intercept, correlated)
-            for names in together
-        ]
+        own = tuple(slopes), intercept, correlated
+        return [GroupTerm(tuple(dict.fromkeys(names)), *own) for names in together]
 
     def _check_once(self, groups: list[GroupTerm]) -> None:
         """No group has two intercepts, or a slope twice, which nothing could tell apart."""

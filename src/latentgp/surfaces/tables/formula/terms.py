@@ -11,16 +11,11 @@ from latentgp.modules import stored
 @stored
 @dataclass(frozen=True)
 class TermFactor:
-    """Factor of a term.
+    """Factor of a term."""
 
-    Attributes:
-        text: as it is shown: the name of a column, or as it was written.
-        columns: of the table that it is of.
-        kind: a column as the table has it, the categories C(column), or arithmetic.
-    """
-
-    text: str
-    columns: tuple[str, ...]
+    text: str  # as it is shown: the name of a column, or as it was written
+    columns: tuple[str, ...]  # of the table that it is of
+    # a column as the table has it, the categories C(column), or arithmetic
     kind: Literal["column", "levels", "arithmetic"] = "column"
 
 
@@ -46,21 +41,14 @@ class GroupTerm:
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula, read.
+    """A formula, read."""
 
-    Attributes:
-        target: the column on the left.
-        fixed: terms with fixed effects, each the factors that it multiplies; of none, ones.
-        smooth: Gaussian processes.
-        groups: effects of groups.
-        exposure: the column of an offset(log(column)); None without one.
-    """
-
-    target: str
+    target: str  # the column on the left
+    # terms with fixed effects, each the factors that it multiplies; of none, ones
     fixed: tuple[tuple[TermFactor, ...], ...]
-    smooth: tuple[SmoothTerm, ...]
-    groups: tuple[GroupTerm, ...]
-    exposure: str | None = None
+    smooth: tuple[SmoothTerm, ...]  # Gaussian processes
+    groups: tuple[GroupTerm, ...]  # effects of groups
+    exposure: str | None = None  # the column of an offset(log(column)); None without one
 
     @property
     def factors(self) -> tuple[TermFactor, ...]:
