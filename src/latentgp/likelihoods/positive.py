@@ -143,7 +143,7 @@ class Weibull(PositiveLikelihood):
         """Mean and variance of y under f ~ N(m, v); squares may overflow, their ratio may not."""
         log_first = gammaln(1 + 1 / self.shape) + m + 0.5 * v
         log_second = gammaln(1 + 2 / self.shape) + 2 * m + 2 * v
-        return jnp.exp(log_first), -jnp.exp(log_second) * jnp.expm1(2 * log_first - log_second)
+        return jnp.exp(log_first), jnp.exp(log_second + log_complement(2 * log_first - log_second))
 
 
 class LogNormal(PositiveLikelihood):

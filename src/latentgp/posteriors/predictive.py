@@ -230,7 +230,8 @@ def _moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tuple[Arr
     else:
         values, log_weights = _at_points(law, "conditional_moments", mean, variance, side)
     centre = _mean_of(values[0], log_weights)
-    return centre, _mean_of(values[1] + (values[0] - centre) ** 2, log_weights)
+    apart = jnp.where(values[0] == centre, 0.0, values[0] - centre)  # both may be infinite
+    return centre, _mean_of(values[1] + apart**2, log_weights)
 
 
 def _has_own_moments(likelihood: Likelihood) -> bool:
