@@ -12,6 +12,8 @@ from typing import Any, Literal
 from jaxtyping import Key
 
 from latentgp.choosing.choice import Choice, choose_for, treating
+from latentgp.choosing.kernels import with_usual_kernel
+from latentgp.errors import check_choices
 from latentgp.methods.base import Method, StandsForMethod, check_method
 from latentgp.methods.calls import run_with_calls_told
 from latentgp.methods.options import FitOptions
@@ -42,6 +44,8 @@ class FitArguments(FitOptions):
         method: how; "auto" chooses by the likelihood and the number of rows, and says so. An
             approximation such as `GaussianParticleFlow()` stands for `DensityApproximation` of it.
         ...: as in `FitOptions`.
+        kernel: "auto" puts in place of the model's kernel the one whose evidence is highest on a
+            sample of rows, of one latent function and noise; the verdict says which.
         devices: over which the rows are spread, such as `jax.devices()`, for methods through
             inducing points and `ExactGP`; None computes on one. With `jax.distributed` they are
             those of all processes, each of which makes the same call.
@@ -51,6 +55,7 @@ class FitArguments(FitOptions):
 
     key: Key[Array, ""]
     method: Method | StandsForMethod | Literal["auto"] = "auto"
+    kernel: Literal["auto"] | None = None
     devices: Sequence[Any] | None = None
     blocking: bool = True
     log: str | Path | None = None
@@ -93,6 +98,10 @@ def fit(
     check_arguments(model, rows, options.priors)
     check_bounds(options)
     source, rows = checked_rows(model, rows)
+    check_choices(options, kernel=("auto", None))
+    on_kernel: tuple[str, ...] = ()
+    if options.kernel is not None:
+        model, on_kernel = with_usual_kernel(model, rows.merged)
     check_model(model, rows.merged.X)
     asked, learned = options.hyperparameters, options.learn_hyperparameters
     if method == "auto":
@@ -122,4 +131,4 @@ def fit(
         problem = problem.from_first_process()
         run = method.run if model.likelihood.calls is None else partial(run_with_calls_told, method)
         result = run(problem)
-    return problem.summarised(result.warned_before(moved).noted(notes), data)
+    return problem.summarised(result.warned_before(moved).noted((*on_kernel, *notes)), data)

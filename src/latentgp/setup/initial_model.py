@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from latentgp.kernels import RBF, Kernel, LatentKernel, Matern52, OwnKernels, PerLatent, White
@@ -10,10 +13,11 @@ from latentgp.means import Mean
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
-from latentgp.setup.additive import AdditiveTerms
+from latentgp.setup.additive import SMOOTH, AdditiveTerms
 from latentgp.setup.priors import Scales, scales
 from latentgp.setup.typical import median_distance
 
+NAMED = {name: SMOOTH[name] for name in SMOOTH if name not in ("periodic", "globe")}
 _NUGGET = 0.1  # in latent variances, as typical noise
 
 
@@ -21,12 +25,12 @@ def starting_model(
     data: Data,
     likelihood: Likelihood,
     mean: Mean,
-    kernel: LatentKernel | AdditiveTerms | None = None,
+    kernel: LatentKernel | AdditiveTerms | str | None = None,
 ) -> LatentGP:
     """The model with a kernel of typical size.
 
-    Without a kernel: an RBF with one length-scale an input, each the median distance between
-    rows measured in that input's standard deviations; inputs that are constant are ignored.
+    A kernel by name (an RBF unless given) has one length-scale an input, each the median distance
+    between rows measured in that input's standard deviations; inputs that are constant are ignored.
     Latent functions that are alike share it. Where they differ in scale (a signal and the
     logarithm of a noise, say), or the likelihood is about their differences, each has one of its
     own, the user's kernel too; terms become a kernel of typical sizes.
@@ -39,8 +43,9 @@ def starting_model(
         first = np.hypot(scale.latent[0], 0.0 if level is None else np.ravel(level)[0])
         scale = scale._replace(latent=np.append(first, scale.latent[1:]))
     alike = not likelihood.has_own_kernels and bool(np.all(scale.latent == scale.latent[0]))
-    if kernel is None or isinstance(kernel, AdditiveTerms):
-        made = _typical_rbf if kernel is None else kernel.started
+    if kernel is None or isinstance(kernel, AdditiveTerms | str):
+        named = partial(_typical, NAMED[kernel] if isinstance(kernel, str) else RBF)
+        made = kernel.started if isinstance(kernel, AdditiveTerms) else named
         kernels = [made(data, scale, float(latent)) for latent in scale.latent]
         kernel = kernels[0] if alike else PerLatent(*kernels)
     elif isinstance(kernel, Kernel) and not alike:
@@ -48,13 +53,13 @@ def starting_model(
     return LatentGP(kernel, likelihood, mean)
 
 
-def _typical_rbf(data: Data, scale: Scales, latent: float) -> Kernel:
+def _typical(family: Callable[..., Kernel], data: Data, scale: Scales, latent: float) -> Kernel:
     columns = np.flatnonzero(varying(data.X))
     columns = columns if columns.size else np.arange(data.X.shape[1])
     lengthscale = scale.inputs[columns] * median_distance(
         data.X[:, columns] / scale.inputs[columns], data.weights
     )
-    kernel = RBF(lengthscale=lengthscale, variance=latent**2)
+    kernel = family(lengthscale=lengthscale, variance=latent**2)
     return kernel.on(*columns.tolist()) if columns.size < data.X.shape[1] else kernel
 
 

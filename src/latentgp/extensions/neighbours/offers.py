@@ -10,6 +10,7 @@ from latentgp.models import LatentGP
 from latentgp.representations import Inducing, Representation
 
 _MOST_ROWS = 100_000  # all of which a prediction looks at
+_MOST_PLACES, _FEW_INPUTS = 300_000, 3  # of places and times inducing points say too little
 
 
 def of_targets(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
@@ -32,7 +33,8 @@ def nearest_rows(
     model: LatentGP, rows: int, inputs: int | None, n_inducing: int | None
 ) -> Offer | None:
     """The offer where the targets of the nearest rows are all that a row needs, of one output."""
-    many = isinstance(usual_representation(model, rows), Inducing) and rows <= _MOST_ROWS
+    most = _MOST_PLACES if inputs is not None and inputs <= _FEW_INPUTS else _MOST_ROWS
+    many = isinstance(usual_representation(model, rows), Inducing) and rows <= most
     known = is_tabulated(model.kernel) or has_effects(model.kernel)
     if n_inducing is not None or not many or known or not isinstance(model.likelihood, Gaussian):
         return None

@@ -27,12 +27,13 @@ from latentgp.choosing.choice import (
     treating,
     usual_number_of_points,
 )
+from latentgp.choosing.kernels import usual_kernel
 from latentgp.choosing.registry import method_from_name, names_in_words
 from latentgp.errors import InputError, warn_user
 from latentgp.extension import verb
 from latentgp.extensions import answer
 from latentgp.fit import fit
-from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
+from latentgp.kernels import RBF, Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
 from latentgp.methods.base import Method
@@ -62,10 +63,12 @@ from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import interruptible, public
 from latentgp.setup.additive import AdditiveTerms
 from latentgp.setup.initial_model import (
+    NAMED,
     as_series,
     starting_model,
     with_nuggets,
 )
+from latentgp.setup.priors import scales
 from latentgp.site_inference.methods.base import is_exact
 from latentgp.surfaces.estimators.likelihoods import OWNERS
 from latentgp.surfaces.estimators.nested import changed, inside
@@ -116,6 +119,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         history_: the search.
         priors_: of the learned hyper-parameters, by path; None of one without.
         method_: the method used, and `method_reason_` why.
+        kernel_choice_: evidence of the kernels that the choice was among; None where one was given.
     """
 
     kernel: LatentKernel | str | None = None
@@ -189,10 +193,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         merged = rows.merged
         n_inducing = self._number_of_points()
         kernel: Any = gram_kernel(self.gram_) if is_precomputed(self.kernel) else self.kernel
-        if kernel is not None and not isinstance(kernel, Kernel | OwnKernels | AdditiveTerms):
+        named = isinstance(kernel, str) and kernel in NAMED
+        if not (kernel is None or named or isinstance(kernel, Kernel | OwnKernels | AdditiveTerms)):
             raise InputError(
-                'kernel must be a latentgp kernel such as RBF(), "precomputed", or None, got '
-                f"{kernel!r}."
+                f"kernel must be a latentgp kernel such as RBF(), one of {', '.join(NAMED)} and "
+                f'"precomputed", or None, got {kernel!r}.'
             )
         if isinstance(kernel, Kernel | OwnKernels) and any(
             isinstance(part, Functionals) for part in distinct_kernels(kernel)
@@ -208,6 +213,12 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if isinstance(level, tuple) and getattr(self.method, "classes", None) is not None:
             level = None  # steps on some of the classes need a mean that all of them share
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
+        own, plain = self._own_representation(), kernel is None and self.depth == 1
+        self.kernel_choice_ = None
+        if plain and own is None and isinstance(self.method, str) and self.learn_hyperparameters:
+            scale = scales(LatentGP(RBF(), likelihood, mean), merged)
+            self.kernel_choice_ = usual_kernel(merged, likelihood, scale)
+            kernel = None if self.kernel_choice_ is None else self.kernel_choice_.kernel
         model = starting_model(merged, likelihood, mean, kernel)
         if self.depth != 1:
             if kernel is not None or n_inducing is not None or self.representation is not None:
@@ -216,10 +227,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                     "n_inducing and representation out, or call latentgp.fit with a DeepGP."
                 )
             model = answer("hidden layers")(model, self.depth, merged)
-        asked, method, own = self.hyperparameters, self.method, self._own_representation()
+        asked, method = self.hyperparameters, self.method
         if isinstance(method, str):
-            plain = kernel is None and self.depth == 1 and own is None and method == "auto"
-            if plain and merged.X.shape[1] == 1:
+            if plain and own is None and method == "auto" and merged.X.shape[1] == 1:
                 series = as_series(model)
                 model = series if is_long_series(series, merged.size, n_inducing) else model
             choice = method_from_name(
@@ -232,9 +242,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             choice = Choice(method, "asked for")
         method, reason, _ = treating(asked, choice, model, self.learn_hyperparameters)
         gaussian = likelihood.is_jointly_gaussian and self.depth == 1
-        if kernel is None and gaussian and is_exact(method, model, merged.size):
+        if plain and gaussian and is_exact(method, model, merged.size):
             model = with_nuggets(model)
         result = self._run(model, rows, method)
+        if self.kernel_choice_ is not None:
+            result = result.noted([self.kernel_choice_.reason])
         self._keep(result, method, reason, centre, self.verbose)
         if self.certify is not None and not current_interrupts().happened:
             key = jax.random.key(self._seed())

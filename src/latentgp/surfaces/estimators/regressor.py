@@ -47,8 +47,11 @@ class GPRegressor(NumberEstimator):
 
     Args:
         kernel: its values are where the search starts, in the units of the data (with Gaussian
-            noise also at shorter length-scales; the better one goes on); None is an RBF with one
-            length-scale an input, started at the median distance. With "precomputed" X is a Gram
+            noise also at shorter length-scales; the better one goes on). None chooses among an RBF,
+            Matérn kernels and a rational quadratic by their evidence on a sample of rows, where y
+            is one latent function and noise; the verdict says which, and by how many nats. A name
+            such as "rbf" or "matern32" has one length-scale an input, started at the median
+            distance, as an RBF has where nothing is chosen. With "precomputed" X is a Gram
             matrix of shape (N, N), and to predict one of covariances with the rows of the fit,
             (S, N), or (S, N + 1) with k(x, x) last, which has to be given unless the rows of the
             fit have one variance.
@@ -67,8 +70,8 @@ class GPRegressor(NumberEstimator):
             "regression-network" (of one), or an object such as
             `LinearCoregionalisation.for_targets(y, latents=2)`.
         method: how; "auto" is exact up to 2,000 rows with Gaussian noise, gives each row its 20
-            nearest up to 100,000, and takes inducing points above. One of {methods}, or a method
-            object such as `CollapsedVI(...)`.
+            nearest up to 100,000 (300,000 of at most three inputs), and takes inducing points
+            above. One of {methods}, or a method object such as `CollapsedVI(...)`.
         options: as in `GPEstimator`.
 
     Attributes:

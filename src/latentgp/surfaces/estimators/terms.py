@@ -20,10 +20,10 @@ def with_terms(
 ) -> Any:
     """The kernel asked for, with terms for a linear mean and for groups beside it.
 
-    Without a kernel there is an RBF of all columns but those of groups.
+    Without a kernel there is an RBF of all columns but those of groups, or one by its name.
 
     Args:
-        kernel: or None, or terms.
+        kernel: or its name, or None, or terms.
         mean: columns with fixed effects; "linear" for all but those of groups.
         groups: columns of groups.
         columns: number of these in the inputs.
@@ -34,7 +34,7 @@ def with_terms(
     """
     if mean is None and groups is None:
         return kernel
-    if not (kernel is None or isinstance(kernel, Kernel)):
+    if not (kernel is None or isinstance(kernel, Kernel | str)):
         raise InputError(
             f"mean and groups go beside one kernel that latent functions share, got {kernel!r}; "
             "give a kernel such as RBF(), or None."
@@ -51,8 +51,10 @@ def with_terms(
         linear = others
     else:
         linear = tuple(number_of(column, columns, names) for column in mean or ())
-    smooth = (Smooth(others),) if kernel is None and others else ()
-    return AdditiveTerms(linear, smooth, of_groups, kernel)
+    if isinstance(kernel, Kernel):
+        return AdditiveTerms(linear, (), of_groups, kernel)
+    smooth = (Smooth(others, kernel or "rbf"),) if others else ()
+    return AdditiveTerms(linear, smooth, of_groups)
 
 
 def number_of(column: int | str, columns: int, names: Sequence[str] | None) -> int:

@@ -1,0 +1,188 @@
+"""The kernel that estimators take where none is given."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+
+import latentgp as lgp
+from latentgp.choosing.kernels import (
+    FAMILIES,
+    RowBlock,
+    KernelShape,
+    negative_log_evidence,
+    usual_kernel,
+)
+from latentgp.runtime.x64 import in_x64
+from latentgp.setup.priors import scales
+
+CANDIDATES = [KernelShape(family, inputs) for family in FAMILIES for inputs in (1, 3)]
+
+
+def logarithms(candidate):
+    values = np.random.default_rng(1).normal(scale=0.3, size=candidate.inputs)
+    mixing = [0.3] if candidate.family == "RationalQuadratic" else []
+    return np.concatenate([values, [0.2, -2.0], mixing])
+
+
+def some_rows(size, seed=0):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(size, 3))
+    y = np.sin(X[:, 0]) + 0.1 * generator.normal(size=size)
+    return RowBlock(X, y, generator.uniform(0.5, 2.0, size))
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=str)
+@pytest.mark.quick
+def test_gradient_is_that_of_the_evidence(candidate):
+    blocks, at = [some_rows(30), some_rows(20, seed=1)], logarithms(candidate)
+    _, gradient = negative_log_evidence(at, candidate, blocks)
+    step = 1e-5
+    for place, unit in enumerate(step * np.eye(len(at))):
+        above, below = (
+            negative_log_evidence(p, candidate, blocks)[0] for p in (at + unit, at - unit)
+        )
+        assert gradient[place] == pytest.approx((above - below) / (2 * step), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=str)
+@pytest.mark.quick
+def test_evidence_is_that_of_the_kernel(candidate):
+    rows, at = some_rows(25), logarithms(candidate)
+    number = candidate.inputs
+    values = np.exp(at)
+    settings = {"lengthscale": values[:number], "variance": values[number]}
+    if candidate.family == "RationalQuadratic":
+        settings["mixing"] = values[-1]
+
+    @in_x64
+    def gram():
+        X = jnp.asarray(rows.X)
+        return np.asarray(FAMILIES[candidate.family].kernel(**settings).gram(X, X))
+
+    noise = np.diag(values[number + 1] / rows.weights + 1e-8 * values[number])
+    expected = multivariate_normal(cov=gram() + noise).logpdf(rows.y)
+    around = 0.5 * np.log(3) * np.ones(number)
+    shared = 2.75 * np.ones((number, number)) + 0.25 * np.eye(number)
+    expected += multivariate_normal(around, shared).logpdf(at[:number])
+    middle = np.array([0.0, np.log(0.1), 0.0])[: len(at) - number]
+    expected += norm(middle, 2.0).logpdf(at[number:]).sum()
+    assert -negative_log_evidence(at, candidate, [rows])[0] == pytest.approx(expected, rel=1e-6)
+
+
+def drawn(kernel, X, noise, seed=0):
+    """A function of the kernel at some rows, with noise."""
+    generator = np.random.default_rng(seed)
+
+    @in_x64
+    def gram():
+        return np.asarray(kernel.gram(jnp.asarray(X), jnp.asarray(X)))
+
+    root = np.linalg.cholesky(gram() + 1e-8 * np.eye(len(X)))
+    return root @ generator.normal(size=len(X)) + noise * generator.normal(size=len(X))
+
+
+def chosen(X, y, likelihood=None):
+    likelihood = likelihood or lgp.Gaussian()
+    data = lgp.Data(X, y - np.mean(y))
+    return usual_kernel(data, likelihood, scales(lgp.LatentGP(lgp.RBF(), likelihood), data))
+
+
+@pytest.mark.parametrize("family", ["RBF", "Matern32", "Matern12"])
+@pytest.mark.quick
+def test_family_that_rows_are_drawn_from_is_chosen(family):
+    X = np.random.default_rng(3).uniform(-2, 2, size=(200, 2))
+    kernel = FAMILIES[family].kernel(lengthscale=np.array([0.7, 1.5]))
+    assert chosen(X, drawn(kernel, X, 0.02)).family == family
+
+
+@pytest.mark.quick
+def test_choice_does_not_depend_on_units():
+    X = np.random.default_rng(3).uniform(-2, 2, size=(200, 2))
+    y = drawn(lgp.Matern12(lengthscale=np.array([0.7, 1.5])), X, 0.02)
+    one, other = chosen(X, y), chosen(X * [1e3, 1e-2] + [5.0, 0.0], 1e4 * y)
+    assert one.family == other.family == "Matern12"
+    np.testing.assert_allclose(
+        other.kernel.lengthscale / one.kernel.lengthscale, [1e3, 1e-2], rtol=1e-3
+    )
+    np.testing.assert_allclose(other.kernel.variance / one.kernel.variance, 1e8, rtol=1e-3)
+
+
+@pytest.mark.quick
+def test_places_that_are_far_apart_in_a_sample_are_seen_to_be_rough():
+    X = np.random.default_rng(2).uniform(-30, 30, size=(1200, 2))
+    found = chosen(X, drawn(lgp.Matern12(lengthscale=4.0), X, 0.05))
+    assert found.family.startswith("Matern12")
+    best, second = (found.log_evidences[name] for name in (found.family, "Matern32"))
+    assert best > second + 2
+
+
+@pytest.mark.quick
+def test_inputs_that_matter_alike_have_one_length_scale():
+    X = np.random.default_rng(2).normal(size=(180, 6))
+    found = chosen(X, drawn(lgp.Matern32(lengthscale=4.0), X, 0.05))
+    assert found.family.endswith("of one length-scale")
+    assert np.shape(found.kernel.lengthscale) in ((), (1,))
+
+
+@pytest.mark.quick
+def test_wild_targets_do_not_make_functions_rough():
+    generator = np.random.default_rng(0)
+    X = np.sort(generator.uniform(-3, 3, size=(150, 1)), axis=0)
+    y = np.sin(2 * X[:, 0]) + 0.1 * generator.standard_t(2.0, size=150)
+    assert chosen(X, y, lgp.StudentT()).family == "RBF"
+
+
+@pytest.mark.quick
+def test_no_choice_where_nothing_says_which():
+    X = np.arange(5.0)[:, None]
+    assert chosen(X, X[:, 0]) is None
+    X = np.arange(40.0)[:, None]
+    assert chosen(X, np.zeros(40)) is None
+    assert chosen(np.ones((40, 1)), X[:, 0]) is None
+    labels = lgp.Data(X, (X[:, 0] > 20).astype(float))
+    model = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
+    assert usual_kernel(labels, model.likelihood, scales(model, labels)) is None
+
+
+def test_estimators_say_which_kernel_and_keep_it(tmp_path):
+    X = np.random.default_rng(3).uniform(-2, 2, size=(200, 2))
+    y = drawn(lgp.Matern12(lengthscale=np.array([0.7, 1.5])), X, 0.02)
+    fitted = lgp.GPRegressor(random_state=0).fit(X, y)
+    assert isinstance(fitted.model_.kernel, lgp.Matern12)
+    assert "Kernel: Matern12" in fitted.diagnostics_.verdict
+    assert fitted.kernel_choice_.family == "Matern12"
+    again = lgp.GPRegressor(random_state=0).fit(X, y)
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    lgp.save(fitted, tmp_path / "fitted")
+    assert lgp.load(tmp_path / "fitted").kernel_choice_ == fitted.kernel_choice_
+    named = lgp.GPRegressor("matern32", random_state=0).fit(X, y)
+    assert isinstance(named.model_.kernel, lgp.Matern32)
+    assert named.kernel_choice_ is None
+    beside = lgp.GPRegressor("matern32", mean="linear", random_state=0).fit(X, y)
+    assert "Matern32" in str(beside.model_.kernel)
+    with pytest.raises(lgp.InputError, match="rbf, matern12"):
+        lgp.GPRegressor("matern42").fit(X, y)
+
+
+def test_choice_for_the_same_rows_does_not_depend_on_a_key():
+    X = np.random.default_rng(2).uniform(-2, 2, size=(700, 2))
+    y = np.sin(X.sum(1))
+    one, other = chosen(X, y), chosen(X, y)
+    assert one.log_evidences == other.log_evidences
+    assert jax.tree.all(jax.tree.map(np.array_equal, one.kernel, other.kernel))
+
+
+def test_fit_replaces_the_kernel_of_a_model():
+    X = np.random.default_rng(3).uniform(-2, 2, size=(200, 2))
+    data = lgp.Data(X, 50 + drawn(lgp.Matern12(lengthscale=np.array([0.7, 1.5])), X, 0.02))
+    model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1), lgp.ConstantMean(50.0))
+    fitted = lgp.fit(model, data, key=jax.random.key(0), kernel="auto")
+    assert isinstance(fitted.posterior.model.kernel, lgp.Matern12)
+    assert "Kernel: Matern12" in fitted.diagnostics.verdict
+    labels = lgp.Data(X, (data.y > 50).astype(float))
+    of_classes = lgp.LatentGP(lgp.Matern52(lengthscale=0.7), lgp.Bernoulli())
+    fitted = lgp.fit(of_classes, labels, key=jax.random.key(0), kernel="auto")
+    assert isinstance(fitted.posterior.model.kernel, lgp.Matern52)
+    assert "the model's own stays" in fitted.diagnostics.verdict
