@@ -23,7 +23,7 @@ COPIED = (
     *("benchmarks/README.md", "experiments/README.md", "src/latentgp/datasets/SOURCES.md"),
 )
 PROJECT = (
-    *("docs/glossary", "docs/architecture", "docs/benchmarks"),
+    *("docs/glossary", "docs/architecture", "docs/benchmarks", "docs/arena"),
     *("Scripts of benchmarks <benchmarks/README>", "Experiments <experiments/README>"),
     *("CONTRIBUTING", "CHANGELOG", "SECURITY", "src/latentgp/datasets/SOURCES"),
 )

@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal, norm
 import latentgp as lgp
 from latentgp.choosing.kernels import (
     FAMILIES,
-    RowBlock,
     KernelShape,
+    RowBlock,
     negative_log_evidence,
     usual_kernel,
 )
