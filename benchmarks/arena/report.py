@@ -44,7 +44,7 @@ def main() -> None:
         "# Arena: other people's tables\n\n"
         "Tables that others published, with their data, splits and scores, and latentgp among\n"
         "them by default settings, losses first. `benchmarks/arena/` has a script a table, and\n"
-        "`benchmarks/results/arena/` a line a fit; seconds are those of two cores with other work.\n"
+        "`benchmarks/results/arena/` a line a fit; seconds are those of two busy cores.\n"
     ]
     parts += [srbench(folder), heaton(), classification(), survival(folder)]
     DOCS.joinpath("arena.md").write_text("\n".join(part for part in parts if part))

@@ -305,6 +305,7 @@ ESTIMATORS = {
     "regressor_learned": lambda: _estimator(
         lgp.GPRegressor, SMOOTH, learn_hyperparameters=True, max_evaluations=3
     ),
+    "regressor_chosen": lambda: lgp.GPRegressor(random_state=0, max_evaluations=3).fit(X, SMOOTH),
     "classifier": lambda: _estimator(lgp.GPClassifier, np.where(BINARY, "yes", "no")),
     "counts": lambda: _estimator(lgp.GPCountRegressor, COUNTS),
     "ordinal": lambda: _estimator(lgp.GPOrdinalClassifier, CLASSES),

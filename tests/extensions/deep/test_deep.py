@@ -119,9 +119,9 @@ def test_it_learns_a_step_better_than_it_began(settings):
 )
 def test_any_likelihood_on_top(likelihood, y):
     found = fitted(deep(likelihood), method(), y)
-    density = found.posterior.predict(X).log_prob(y)
-    before = fitted(deep(likelihood), method(epochs=1), y).posterior.predict(X).log_prob(y)
-    assert np.mean(density) > np.mean(before)
+    before = fitted(deep(likelihood), method(epochs=1), y)
+    assert found.posterior.log_evidence > before.posterior.log_evidence + 1
+    assert np.all(np.isfinite(found.posterior.predict(X).log_prob(y)))
 
 
 @pytest.mark.slow
