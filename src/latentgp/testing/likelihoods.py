@@ -76,8 +76,6 @@ def check_likelihood(
     _, beliefs = rows_and_beliefs(likelihood, y[:1], _MEANS, _VARIANCES, side_information, stride=2)
     likelihood.check_targets(y)
     density = _predictive_density(likelihood, y, beliefs)
-    if not likelihood.is_normalised:
-        density = np.asarray(likelihood.predictive_probabilities(*beliefs))
     rows = _usual_targets(y, density * spacing)
     # Fixed points in three dimensions and more are good to a percent, not to rounding.
     tolerance = tolerance if likelihood.latent_size < 3 else max(tolerance, 0.03)
@@ -167,7 +165,10 @@ def _predictive_density(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs)
     @jax.jit
     def density(mean, variance, side):
         f = mean + jnp.sqrt(variance) * nodes
-        return jnp.exp(log_prob(y, f, side)).T @ weights
+        values = jnp.exp(log_prob(y, f, side))
+        if not likelihood.is_normalised:  # of all classes
+            values = values / jnp.sum(values, axis=1, keepdims=True)
+        return values.T @ weights
 
     return np.stack([np.asarray(density(*row)) for row in _each(beliefs)])
 
