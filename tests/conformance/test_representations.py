@@ -165,7 +165,7 @@ def test_blocks_of_few_rows_of_one_latent_function_are_kept(rows, points, latent
 )
 def test_a_diagonal_covariance_is_refused_where_it_is_of_no_use(method):
     diagonal = lgp.Inducing(number=4, covariance="diagonal")
-    with pytest.raises(lgp.InputError, match="leave (these|covariance) out"):
+    with pytest.raises(lgp.InputError, match=r"leave (these|covariance) out"):
         lgp.fit(
             classification(), lgp.Data(X, BINARY), method=method(diagonal), key=jax.random.key(0)
         )
