@@ -166,9 +166,8 @@ def _predictive_density(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs)
     def density(mean, variance, side):
         f = mean + jnp.sqrt(variance) * nodes
         values = jnp.exp(log_prob(y, f, side))
-        if not likelihood.is_normalised:  # of all classes
-            values = values / jnp.sum(values, axis=1, keepdims=True)
-        return values.T @ weights
+        total = 1.0 if likelihood.is_normalised else jnp.sum(values, axis=1, keepdims=True)
+        return (values / total).T @ weights
 
     return np.stack([np.asarray(density(*row)) for row in _each(beliefs)])
 
