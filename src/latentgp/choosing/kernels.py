@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
 from latentgp.runtime.blas_threads import one_blas_thread
-from latentgp.setup.priors import Scales, scales
+from latentgp.setup.priors import LENGTHSCALES, OWN_LENGTHSCALE, Scales, scales
 from latentgp.setup.typical import median_distance
 
 _ROWS = 200
@@ -32,7 +33,8 @@ _MARGIN = 2.0  # nats ahead of the RBF
 _ROUGHER = 1.2  # logarithm by which length-scales of the second start are shorter
 _JITTER = 1e-8
 _ITERATIONS, _FURTHER = 60, 20  # of the RBF's search, and of others from there
-_SHARED, _OWN = 2.75, 0.25  # variances of log length-scales, as weak priors have them
+_OWN = OWN_LENGTHSCALE**2  # of the variance of a log length-scale; what is left is shared
+_SHARED = LENGTHSCALES - _OWN
 _WIDE = 2.0  # deviation of log variances
 _NOISE = 0.1
 _WILD = 5.0  # median deviations, beyond which targets with heavy tails are drawn in
@@ -81,11 +83,13 @@ class Family(NamedTuple):
         kernel: its class.
         correlation: of squared scaled distances.
         longer: its length-scales over those of an RBF that fits as well.
+        is_mixture: whether it has a mixing parameter.
     """
 
     kernel: Callable[..., Kernel]
     correlation: Callable[[np.ndarray, float], Correlation]
     longer: float
+    is_mixture: bool = False
 
 
 FAMILIES = {
@@ -93,7 +97,7 @@ FAMILIES = {
     "Matern52": Family(Matern52, _matern52, 1.4),
     "Matern32": Family(Matern32, _matern32, 1.8),
     "Matern12": Family(Matern12, _matern12, 4.0),
-    "RationalQuadratic": Family(RationalQuadratic, _rational_quadratic, 1.0),
+    "RationalQuadratic": Family(RationalQuadratic, _rational_quadratic, 1.0, is_mixture=True),
 }
 
 
@@ -300,7 +304,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
         "lengthscale": np.exp(start[:number]) * unit,
         "variance": spread**2 * np.exp(start[number]),
     }
-    if best.candidate.family == "RationalQuadratic":
+    if family.is_mixture:
         settings["mixing"] = np.exp(np.round(best.logarithms[-1], 1))
     kernel = family.kernel(**settings)
     kernel = kernel.on(*columns.tolist()) if inputs < data.X.shape[1] else kernel
@@ -358,22 +362,18 @@ def _optima(
         base = optimum(usual, blocks, other.logarithms, _ITERATIONS)
     optima = [base]
     for name, family in FAMILIES.items():
-        # Nearest rows do not screen off the others under a rational quadratic.
-        if name != "RBF" and not (name == "RationalQuadratic" and len(blocks) > 1):
+        # Nearest rows do not screen off the others under a mixture of length-scales.
+        if name != "RBF" and not (family.is_mixture and len(blocks) > 1):
             first = base.logarithms.copy()
             first[:inputs] += np.log(family.longer)
-            first = np.append(first, 0.0) if name == "RationalQuadratic" else first
+            first = np.append(first, 0.0) if family.is_mixture else first
             optima.append(optimum(KernelShape(name, inputs), blocks, first))
     if inputs > 1:
-        best = max(optima, key=_log_evidence)
+        best = max(optima, key=attrgetter("log_evidence"))
         alike = [block._replace(X=block.X * np.exp(log_units)) for block in blocks]
         first = np.append(best.log_lengthscales.mean(), best.logarithms[inputs:])
         optima.append(optimum(KernelShape(best.candidate.family, 1), alike, first))
-    return sorted(optima, key=_log_evidence, reverse=True)
-
-
-def _log_evidence(found: Optimum) -> float:
-    return found.log_evidence
+    return sorted(optima, key=attrgetter("log_evidence"), reverse=True)
 
 
 def sample(rows: RowBlock) -> list[RowBlock]:

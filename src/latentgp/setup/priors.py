@@ -41,7 +41,7 @@ _BOUND_FACTOR, _NOISE_FACTOR = 1e5, 1e10
 _NEIGHBOURS, _ROUGHER, _LESS_NOISE, _MORE_NOISE = 2.0, 0.3, 0.1, 5.0
 FAR_OFF = 30.0  # length-scales from those of the inputs, either way
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
-_LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
+LENGTHSCALES, OWN_LENGTHSCALE = 3.0, 0.5
 
 
 class Scales(NamedTuple):
@@ -342,9 +342,9 @@ def search_bounds(
 def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> Distribution:
     """The prior around some medians: each has a deviation of sqrt(3), several little to itself."""
     if medians.size < 2:
-        return LogNormal(np.log(medians), np.sqrt(_LENGTHSCALES))
-    shared = np.sqrt(_LENGTHSCALES - _OWN_LENGTHSCALE**2)
-    return SharedLogNormal(np.log(medians), shared, _OWN_LENGTHSCALE)
+        return LogNormal(np.log(medians), np.sqrt(LENGTHSCALES))
+    shared = np.sqrt(LENGTHSCALES - OWN_LENGTHSCALE**2)
+    return SharedLogNormal(np.log(medians), shared, OWN_LENGTHSCALE)
 
 
 def _prior_of_module(info: ParameterInfo, scale: Scales) -> Distribution | None:

@@ -8,6 +8,7 @@ from numpyro.distributions import LogNormal
 from scipy.stats import multivariate_normal
 
 import latentgp as lgp
+from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.setup.priors import around, other_starts, scales, weak_priors
 from latentgp.setup.shared_log_normal import SharedLogNormal
@@ -62,7 +63,7 @@ def test_one_length_scale_has_a_log_normal_prior(table):
 
 def test_priors_of_rows_that_go_on_are_around_the_models_values(table):
     model, priors = priors_of(lgp.RBF([2.0, 3.0, 4.0], variance=5.0), table)
-    moved = around(model, priors)
+    moved = around(parameters(model), priors)
     np.testing.assert_allclose(moved["kernel.lengthscale"].loc, np.log([2.0, 3.0, 4.0]))
     assert isinstance(moved["kernel.lengthscale"], SharedLogNormal)
     np.testing.assert_allclose(moved["kernel.variance"].loc, np.log(5.0))
