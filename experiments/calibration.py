@@ -21,6 +21,7 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, figure, parser
+from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.testing.calibration import LEVELS, Calibration, simulate_calibration
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
@@ -94,9 +95,10 @@ def calibrated(name, method, replications, file):
 def is_usable(method, model):
     """Whether a method takes a model, hyper-parameters held."""
     try:
+        method.needs.check(type(method).__name__, likelihood=model.likelihood)
         if method.makes_sites:
             method.algorithm(model)
-        else:
+        elif isinstance(method, SamplingMethod):
             method.check(model, False)
     except lgp.InputError:
         return False

@@ -107,8 +107,8 @@ def test_predictive_densities_where_the_likelihood_is_narrow(
 
 
 def test_every_likelihood_is_checked():
-    # A function has no moments; the limit of robust-max; another likelihood in white coordinates.
-    apart = {"CustomLikelihood", "ExternalLikelihood", "HeavisideMulticlass", "WhitenedLikelihood"}
+    # A function has no moments; the limit of robust-max.
+    apart = {"CustomLikelihood", "ExternalLikelihood", "HeavisideMulticlass"}
     apart |= {type(case[0]).__name__ for case in OF_OUTPUTS}
     assert {type(case[0]).__name__ for case in COMPLETE} | apart == concrete_classes(Likelihood)
 

@@ -8,7 +8,7 @@ import sys
 import latentgp
 
 # What a step on some of the classes, or correlated latents, make for themselves; no model has it.
-INTERNAL = {"SomeOfLogisticSoftmax"}  # and what begins with "Turned"
+INTERNAL = {"SomeOfLogisticSoftmax", "WhitenedLikelihood"}  # and what begins with "Turned"
 
 
 def concrete_classes(base):
@@ -24,6 +24,7 @@ def concrete_classes(base):
         pending += cls.__subclasses__()
         # An example in a docstring may define one of its own, which its module does not hold.
         home = sys.modules.get(cls.__module__) if cls.__module__.startswith("latentgp.") else None
-        if getattr(home, cls.__name__, None) is cls and not inspect.isabstract(cls):
+        abstract = inspect.isabstract(cls) or getattr(cls, "__abstractvars__", ())
+        if getattr(home, cls.__name__, None) is cls and not abstract:
             found.add(cls.__name__)
     return {name for name in found - INTERNAL if not name.startswith("Turned")}

@@ -107,7 +107,7 @@ def test_what_needs_inputs_is_refused(regressor):
     ):
         with pytest.raises(lgp.InputError, match="needs covariances between new rows"):
             ask()
-    with pytest.raises(lgp.InputError, match="lie between rows"):
+    with pytest.raises(lgp.InputError, match="needs values between rows"):
         lgp.GPRegressor("precomputed", n_inducing=5).fit(gram(X, X), Y)
     with pytest.raises(lgp.InputError, match='"precomputed", or None'):
         lgp.GPRegressor("linear").fit(X, Y)
