@@ -42,7 +42,7 @@ from sklearn.linear_model import BayesianRidge, LogisticRegression
 import latentgp as lgp
 from contestant import class_scores, gaussian_scores
 from data import Split, load, regression_split_of, split_of
-from latentgp.parameters.base import parameter
+from latentgp.hyperparameters.base import parameter
 from latentgp.setup.initial_model import median_distance
 
 MOST_ROWS, MOST_TEST_ROWS, SPLITS = 1000, 2000, 5

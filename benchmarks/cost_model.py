@@ -21,7 +21,7 @@ from scipy.optimize import nnls
 
 import latentgp as lgp
 from latentgp.extensions.batches.natural_gradient import StochasticInference, run_batches
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.runtime.blas_threads import one_blas_thread
 
 SETTINGS = [

@@ -39,7 +39,7 @@ from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.iterative.matrix_free.solves import MatrixFreeSolves
 from latentgp.extensions.iterative.solvers.solution import Solution
 from latentgp.extensions.state_space.markov.filtering import filtered, smoothed
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl

@@ -32,7 +32,7 @@ from scipy.optimize import minimize
 
 import latentgp as lgp
 from common import COLORS, STYLES, Report, figure, load, parser, random_split, standardised, tidy
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations.inducing.selection import select_points
 from latentgp.setup.priors import scales, search_bounds
 

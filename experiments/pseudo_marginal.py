@@ -62,10 +62,10 @@ from latentgp.extensions.chains.latents.base import Info, LatentMove, ResidualVa
 from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.threads import on_all_cores

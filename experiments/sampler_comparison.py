@@ -57,10 +57,10 @@ from latentgp.extensions.chains.loop import run_chains
 from latentgp.extensions.chains.methods.mcmc import COUPLINGS, LATENTS
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Likelihood
 from latentgp.numerics.cholesky import jittered_cholesky, lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl

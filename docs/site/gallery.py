@@ -21,6 +21,9 @@ MADE_BY: dict[str, tuple[str, str | None]] = {
     "report-series": ("docs/report_pictures.py", None),
     "calibration": ("experiments/calibration.py", "picture"),
     "benchmarks": ("benchmarks/summary.py", "drawn"),
+    "arena-srbench": ("benchmarks/arena/report.py", "srbench"),
+    "arena-heaton": ("benchmarks/arena/report.py", "heaton"),
+    "arena-classification": ("benchmarks/arena/report.py", "classification"),
 }
 _PICTURE = re.compile(r"!\[([^\]]*)\]\([^)]*images/([\w-]+)\.png\)")
 _INTRODUCTION = """# Pictures

@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Models": (
         "Kernel, likelihood and prior mean; fits.",
-        ("models", "means", "fit", "prior", "differentiable"),
+        ("models", "means", "inference", "prior", "differentiable"),
     ),
     "Kernels": ("Prior covariances of latent functions.", ("kernels",)),
     "Likelihoods": (
@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Scores, validation on held-out rows, plots, chains.",
         ("surfaces.evaluation", "extensions.chains.measures"),
     ),
-    "Parameters": ("Hyper-parameters: declaration, priors, summaries.", ("parameters",)),
+    "Parameters": ("Hyper-parameters: declaration, priors, summaries.", ("hyperparameters",)),
     "Rows": (
         "Tables of rows, files, point patterns, functionals, data sets.",
         ("rows", "datasets"),

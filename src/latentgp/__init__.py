@@ -1,96 +1,175 @@
 """Bayesian inference in latent Gaussian-process models.
 
 State the model once, run any inference method on it: `LatentGP` is the model, a method such as
-`ExactGP()` is a value, `fit` gives a posterior. The core is imported at once; extensions and
-surfaces when a name of theirs is first asked for.
+`ExactGP()` is a value, `fit` gives a posterior. Names are imported when they are first asked for.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from latentgp import errors, kernels, likelihoods, means, prior, runs, surfaces
+from latentgp import surfaces
 from latentgp._version import __version__
-from latentgp.differentiable import log_evidence
-from latentgp.errors import InputError, RunAborted
+from latentgp.extension import Extension
 from latentgp.extensions import present
-from latentgp.fit import fit
-from latentgp.kernels import (
-    RBF,
-    Categorical,
-    Constant,
-    Kernel,
-    Linear,
-    Matern,
-    Matern12,
-    Matern32,
-    Matern52,
-    Periodic,
-    PerLatent,
-    RationalQuadratic,
-    White,
-)
-from latentgp.likelihoods import (
-    Bernoulli,
-    Beta,
-    BetaBinomial,
-    Binomial,
-    Censored,
-    CustomLikelihood,
-    Gamma,
-    Gaussian,
-    HeteroscedasticGaussian,
-    LaplaceNoise,
-    Likelihood,
-    LogisticSoftmax,
-    LogNormal,
-    NegativeBinomial,
-    Ordinal,
-    Poisson,
-    Softmax,
-    StudentT,
-    Weibull,
-    ZeroInflated,
-)
-from latentgp.means import ConstantMean, LinearMean, Mean, ZeroMean
-from latentgp.methods.base import Method
-from latentgp.methods.result import Fit
-from latentgp.models import LatentGP
-from latentgp.parameters.base import parameter, parameters, replace
-from latentgp.parameters.hierarchical_dirichlet import HierarchicalDirichlet
-from latentgp.parameters.statements import prior_from
-from latentgp.parameters.summary import summary
-from latentgp.posteriors.augmentation_gap import AugmentationGap, augmentation_gap
-from latentgp.posteriors.hyperparameters import HyperparameterMarginal
-from latentgp.posteriors.posterior import Posterior
-from latentgp.posteriors.predictive import Predictive
-from latentgp.posteriors.pure import PurePosterior
-from latentgp.prior import sample_prior
-from latentgp.representations import Dense, Inducing
-from latentgp.rows import FileRows
-from latentgp.rows.data import Data
-from latentgp.rows.point_process import bin_points
-from latentgp.runs import run_in_background
-from latentgp.runtime.compilation_cache import keep_programs
-from latentgp.runtime.mesh import rows_over
-from latentgp.runtime.processes import join_processes
-from latentgp.runtime.run_log import log_runs
-from latentgp.runtime.switch import RunProgress
-from latentgp.site_inference.methods.augmented import AugmentedVI
-from latentgp.site_inference.methods.base import ShortSearch, SiteMethod
-from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
-from latentgp.site_inference.methods.expectation_propagation import ExpectationPropagation
-from latentgp.site_inference.methods.laplace import Laplace
-from latentgp.site_inference.methods.variational import VariationalInference
-from latentgp.sites import augmentations
 
 if TYPE_CHECKING:
+    from latentgp import errors as errors
+    from latentgp import kernels as kernels
+    from latentgp import likelihoods as likelihoods
+    from latentgp import means as means
+    from latentgp import prior as prior
+    from latentgp import runs as runs
+    from latentgp.differentiable import log_evidence as log_evidence
+    from latentgp.errors import InputError as InputError
+    from latentgp.errors import RunAborted as RunAborted
     from latentgp.extensions import *
-    from latentgp.persistence import load, save
+    from latentgp.hyperparameters.base import parameter as parameter
+    from latentgp.hyperparameters.base import parameters as parameters
+    from latentgp.hyperparameters.base import replace as replace
+    from latentgp.hyperparameters.hierarchical_dirichlet import (
+        HierarchicalDirichlet as HierarchicalDirichlet,
+    )
+    from latentgp.hyperparameters.statements import prior_from as prior_from
+    from latentgp.hyperparameters.summary import summary as summary
+    from latentgp.inference import fit as fit
+    from latentgp.kernels import RBF as RBF
+    from latentgp.kernels import Categorical as Categorical
+    from latentgp.kernels import Constant as Constant
+    from latentgp.kernels import Kernel as Kernel
+    from latentgp.kernels import Linear as Linear
+    from latentgp.kernels import Matern as Matern
+    from latentgp.kernels import Matern12 as Matern12
+    from latentgp.kernels import Matern32 as Matern32
+    from latentgp.kernels import Matern52 as Matern52
+    from latentgp.kernels import Periodic as Periodic
+    from latentgp.kernels import PerLatent as PerLatent
+    from latentgp.kernels import RationalQuadratic as RationalQuadratic
+    from latentgp.kernels import White as White
+    from latentgp.likelihoods import Bernoulli as Bernoulli
+    from latentgp.likelihoods import Beta as Beta
+    from latentgp.likelihoods import BetaBinomial as BetaBinomial
+    from latentgp.likelihoods import Binomial as Binomial
+    from latentgp.likelihoods import Censored as Censored
+    from latentgp.likelihoods import CustomLikelihood as CustomLikelihood
+    from latentgp.likelihoods import Gamma as Gamma
+    from latentgp.likelihoods import Gaussian as Gaussian
+    from latentgp.likelihoods import HeteroscedasticGaussian as HeteroscedasticGaussian
+    from latentgp.likelihoods import LaplaceNoise as LaplaceNoise
+    from latentgp.likelihoods import Likelihood as Likelihood
+    from latentgp.likelihoods import LogisticSoftmax as LogisticSoftmax
+    from latentgp.likelihoods import LogNormal as LogNormal
+    from latentgp.likelihoods import NegativeBinomial as NegativeBinomial
+    from latentgp.likelihoods import Ordinal as Ordinal
+    from latentgp.likelihoods import Poisson as Poisson
+    from latentgp.likelihoods import Softmax as Softmax
+    from latentgp.likelihoods import StudentT as StudentT
+    from latentgp.likelihoods import Weibull as Weibull
+    from latentgp.likelihoods import ZeroInflated as ZeroInflated
+    from latentgp.means import ConstantMean as ConstantMean
+    from latentgp.means import LinearMean as LinearMean
+    from latentgp.means import Mean as Mean
+    from latentgp.means import ZeroMean as ZeroMean
+    from latentgp.methods.base import Method as Method
+    from latentgp.methods.result import Fit as Fit
+    from latentgp.models import LatentGP as LatentGP
+    from latentgp.persistence import load as load
+    from latentgp.persistence import save as save
+    from latentgp.posteriors.augmentation_gap import AugmentationGap as AugmentationGap
+    from latentgp.posteriors.augmentation_gap import augmentation_gap as augmentation_gap
+    from latentgp.posteriors.hyperparameters import HyperparameterMarginal as HyperparameterMarginal
+    from latentgp.posteriors.posterior import Posterior as Posterior
+    from latentgp.posteriors.predictive import Predictive as Predictive
+    from latentgp.posteriors.pure import PurePosterior as PurePosterior
+    from latentgp.prior import sample_prior as sample_prior
+    from latentgp.representations import Dense as Dense
+    from latentgp.representations import Inducing as Inducing
+    from latentgp.rows import FileRows as FileRows
+    from latentgp.rows.data import Data as Data
+    from latentgp.rows.point_process import bin_points as bin_points
+    from latentgp.runs import run_in_background as run_in_background
+    from latentgp.runtime.compilation_cache import keep_programs as keep_programs
+    from latentgp.runtime.mesh import rows_over as rows_over
+    from latentgp.runtime.processes import join_processes as join_processes
+    from latentgp.runtime.run_log import log_runs as log_runs
+    from latentgp.runtime.switch import RunProgress as RunProgress
+    from latentgp.site_inference.methods.augmented import AugmentedVI as AugmentedVI
+    from latentgp.site_inference.methods.base import ShortSearch as ShortSearch
+    from latentgp.site_inference.methods.base import SiteMethod as SiteMethod
+    from latentgp.site_inference.methods.exact import CollapsedVI as CollapsedVI
+    from latentgp.site_inference.methods.exact import ExactGP as ExactGP
+    from latentgp.site_inference.methods.expectation_propagation import (
+        ExpectationPropagation as ExpectationPropagation,
+    )
+    from latentgp.site_inference.methods.laplace import Laplace as Laplace
+    from latentgp.site_inference.methods.variational import (
+        VariationalInference as VariationalInference,
+    )
+    from latentgp.sites import augmentations as augmentations
     from latentgp.surfaces import *
 
-_PACKAGES = {**present(), "surfaces": surfaces.EXTENSION}
+CORE = Extension(
+    __name__,
+    names={
+        "differentiable": "log_evidence",
+        "errors": "InputError RunAborted",
+        "hyperparameters.base": "parameter parameters replace",
+        "hyperparameters.hierarchical_dirichlet": "HierarchicalDirichlet",
+        "hyperparameters.statements": "prior_from",
+        "hyperparameters.summary": "summary",
+        "inference": "fit",
+        "kernels": (
+            "RBF Categorical Constant Kernel Linear Matern Matern12 Matern32 Matern52 Periodic "
+            "PerLatent RationalQuadratic White"
+        ),
+        "likelihoods": (
+            "Bernoulli Beta BetaBinomial Binomial Censored CustomLikelihood Gamma Gaussian "
+            "HeteroscedasticGaussian LaplaceNoise Likelihood LogisticSoftmax LogNormal "
+            "NegativeBinomial Ordinal Poisson Softmax StudentT Weibull ZeroInflated"
+        ),
+        "means": "ConstantMean LinearMean Mean ZeroMean",
+        "methods.base": "Method",
+        "methods.result": "Fit",
+        "models": "LatentGP",
+        "posteriors.augmentation_gap": "AugmentationGap augmentation_gap",
+        "posteriors.hyperparameters": "HyperparameterMarginal",
+        "posteriors.posterior": "Posterior",
+        "posteriors.predictive": "Predictive",
+        "posteriors.pure": "PurePosterior",
+        "prior": "sample_prior",
+        "representations": "Dense Inducing",
+        "rows": "FileRows",
+        "rows.data": "Data",
+        "rows.point_process": "bin_points",
+        "runs": "run_in_background",
+        "runtime.compilation_cache": "keep_programs",
+        "runtime.mesh": "rows_over",
+        "runtime.processes": "join_processes",
+        "runtime.run_log": "log_runs",
+        "runtime.switch": "RunProgress",
+        "site_inference.methods.augmented": "AugmentedVI",
+        "site_inference.methods.base": "ShortSearch SiteMethod",
+        "site_inference.methods.exact": "CollapsedVI ExactGP",
+        "site_inference.methods.expectation_propagation": "ExpectationPropagation",
+        "site_inference.methods.laplace": "Laplace",
+        "site_inference.methods.variational": "VariationalInference",
+        "persistence": "load save",
+    },
+)
+_PACKAGES = {"core": CORE, **present(), "surfaces": surfaces.EXTENSION}
 _PLACES = {name: place for own in _PACKAGES.values() for name, place in own.places.items()}
-_PLACES |= {"load": "latentgp.persistence", "save": "latentgp.persistence"}
+# Names of rooms, such as `lgp.kernels.BYM2`, are found at the top too, but not listed.
+_ROOMS = {
+    name.rpartition(".")[2]: f"latentgp.{name}"
+    for name in [
+        "kernels",
+        "likelihoods",
+        "means",
+        "sites.augmentations",
+        "errors",
+        "prior",
+        "runs",
+    ]
+}
 _SUBMODULES = {
     "datasets": "latentgp.datasets",
     "functionals": "latentgp.rows.functionals",
@@ -100,101 +179,22 @@ _SUBMODULES = {
     "testing": "latentgp.testing",
 } | {name: f"latentgp.extensions.{name}" for name in present()}
 
-__all__ = [
-    "RBF",
-    "AugmentationGap",
-    "AugmentedVI",
-    "Bernoulli",
-    "Beta",
-    "BetaBinomial",
-    "Binomial",
-    "Categorical",
-    "Censored",
-    "CollapsedVI",
-    "Constant",
-    "ConstantMean",
-    "CustomLikelihood",
-    "Data",
-    "Dense",
-    "ExactGP",
-    "ExpectationPropagation",
-    "FileRows",
-    "Fit",
-    "Gamma",
-    "Gaussian",
-    "HeteroscedasticGaussian",
-    "HierarchicalDirichlet",
-    "HyperparameterMarginal",
-    "Inducing",
-    "InputError",
-    "Kernel",
-    "Laplace",
-    "LaplaceNoise",
-    "LatentGP",
-    "Likelihood",
-    "Linear",
-    "LinearMean",
-    "LogNormal",
-    "LogisticSoftmax",
-    "Matern",
-    "Matern12",
-    "Matern32",
-    "Matern52",
-    "Mean",
-    "Method",
-    "NegativeBinomial",
-    "Ordinal",
-    "PerLatent",
-    "Periodic",
-    "Poisson",
-    "Posterior",
-    "Predictive",
-    "PurePosterior",
-    "RationalQuadratic",
-    "RunAborted",
-    "RunProgress",
-    "ShortSearch",
-    "SiteMethod",
-    "Softmax",
-    "StudentT",
-    "VariationalInference",
-    "Weibull",
-    "White",
-    "ZeroInflated",
-    "ZeroMean",
-    "__version__",
-    "augmentation_gap",
-    "bin_points",
-    "fit",
-    "join_processes",
-    "keep_programs",
-    "log_evidence",
-    "log_runs",
-    "parameter",
-    "parameters",
-    "prior_from",
-    "replace",
-    "rows_over",
-    "run_in_background",
-    "sample_prior",
-    "summary",
-]
-__all__ += ["load", "save"]
+__all__ = ["__version__"]
 __all__ += [name for own in _PACKAGES.values() for name in own.at_top]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
-    if name in _SUBMODULES:
-        return import_module(_SUBMODULES[name])
-    # Names of rooms, such as `lgp.kernels.BYM2`, are found here too, but not listed.
-    for room in (kernels, likelihoods, means, augmentations, errors, prior, runs):
-        if name in room.__all__:
-            return getattr(room, name)
+    if name in _ROOMS or name in _SUBMODULES:
+        return import_module(_ROOMS.get(name) or _SUBMODULES[name])
+    if not name.startswith("_"):
+        for room in map(import_module, _ROOMS.values()):
+            if name in room.__all__:
+                return getattr(room, name)
     raise AttributeError(f"module 'latentgp' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """With what is imported only when it is asked for, so that completion shows it."""
-    return sorted({*globals(), *__all__, *_SUBMODULES})
+    return sorted({*globals(), *__all__, *_ROOMS, *_SUBMODULES})

@@ -11,12 +11,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.hyperparameters.base import IN_UNITS_OF_INPUTS, ParameterInfo
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.likelihoods.noise_shapes import StudentShape
 from latentgp.modules import Module, stored
-from latentgp.parameters.base import IN_UNITS_OF_INPUTS, ParameterInfo
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.parameters.base import OwnParts, Parametrised, parameter
+from latentgp.hyperparameters.base import OwnParts, Parametrised, parameter
 from latentgp.rows.functionals import EncodedColumns, Regions, decoded, spread_over_regions
 from latentgp.typing import Array
 

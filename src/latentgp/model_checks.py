@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import declared
+from latentgp.hyperparameters.networks import Network
 from latentgp.kernels import (
     Functionals,
     Kernel,
@@ -27,8 +29,6 @@ from latentgp.likelihoods import CustomLikelihood, Likelihood
 from latentgp.means import FunctionalMean, PerLatentMean, ZeroMean
 from latentgp.models import LatentGP
 from latentgp.modules import takes
-from latentgp.parameters.base import declared
-from latentgp.parameters.networks import Network
 from latentgp.runtime.x64 import double_precision
 
 _ROWS = 30  # at which a kernel is looked at

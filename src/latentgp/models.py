@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import OwnParts
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, Mean, ZeroMean
 from latentgp.modules import Module
-from latentgp.parameters.base import OwnParts
 
 
 class LatentGP(Module):

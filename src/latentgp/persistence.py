@@ -29,8 +29,8 @@ import latentgp.surfaces
 from latentgp._version import __version__
 from latentgp.choosing.registry import METHODS
 from latentgp.errors import InputError, in_a_line, warn_user
+from latentgp.hyperparameters.networks import name_of, named_functions
 from latentgp.modules import STORED
-from latentgp.parameters.networks import name_of, named_functions
 from latentgp.posteriors.components import Draws
 from latentgp.posteriors.posterior import Posterior
 from latentgp.runtime.mesh import gather
@@ -322,6 +322,9 @@ _FORMER_CLASSES: dict[tuple[str, ...], Callable[[dict[str, Any]], Any]] = {
 
 def stored_class(name: str) -> type | None:
     """The class that files name so, imported if it has not been; None if there is none."""
+    if name not in STORED:
+        for place in {*latentgp.CORE.places.values()}:
+            importlib.import_module(place)
     for package in (latentgp.extensions, latentgp.surfaces):
         if name in STORED:
             break

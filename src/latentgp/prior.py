@@ -12,12 +12,12 @@ from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameters, replace_unchecked
 from latentgp.likelihoods.base import Likelihood, Targets
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_lower
-from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision

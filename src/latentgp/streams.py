@@ -10,7 +10,7 @@ from jaxtyping import Key
 
 from latentgp.choosing.choice import choose_method, usual_number_of_points
 from latentgp.errors import InputError, warn_user
-from latentgp.fit import fit
+from latentgp.inference import fit
 from latentgp.methods.base import Method
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.selection import Selection

@@ -12,8 +12,8 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import latentgp as lgp
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.numerics.quadrature import hermite_nodes
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.site_form import SiteForm
 from latentgp.site_inference.search.profiled_bound import converge, evaluate, initial_sites
 from latentgp.sites.gaussian import GaussianSites

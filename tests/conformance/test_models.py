@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.testing import check_copies, check_evidence, check_method
 from likelihood_cases import OF_RULES
 from problems import KERNEL, X

@@ -11,7 +11,7 @@ import latentgp as lgp
 from gold_standard import FILE, LOG_CONCAVE
 from latentgp.choosing.registry import METHODS as BY_NAME
 from latentgp.choosing.registry import method_from_name
-from latentgp.parameters.base import parameters
+from latentgp.hyperparameters.base import parameters
 from likelihood_cases import AT_EVERY_CHANGE
 from simulated import INPUTS, model_of
 

@@ -8,7 +8,7 @@ import latentgp as lgp
 from latentgp.extensions.batches.step_sizes import RobbinsMonro
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.inference.steps import DeepInference
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.site_inference.search.algorithm import SiteInference
 

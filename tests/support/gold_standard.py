@@ -18,7 +18,7 @@ from numpyro import distributions
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
 
-from latentgp.parameters.base import parameters
+from latentgp.hyperparameters.base import parameters
 from simulated import INPUTS, LENGTHSCALE, LIKELIHOODS, VARIANCE
 
 FILE = Path(__file__).with_suffix(".json")

@@ -26,9 +26,9 @@ from latentgp.extensions import flows as approximations
 from latentgp.extensions.batches.asynchronous import Asynchrony
 from latentgp.extensions.state_space import kernels as state_space
 from latentgp.extensions.state_space.lanes import UnrolledMatrix
+from latentgp.hyperparameters.penalised_share import PenalisedShare
 from latentgp.kernels import directions, per_latent
 from latentgp.likelihoods.multiclass import SomeOfLogisticSoftmax
-from latentgp.parameters.penalised_share import PenalisedShare
 from latentgp.representations.inducing import natural_parameters
 from latentgp.representations.inducing.posterior import Prior
 from latentgp.runtime import checkpoint

@@ -6,7 +6,7 @@ import numpy as np
 
 import latentgp as lgp
 from latentgp.extensions.chains.target import Position, WhiteTarget
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 
 X = np.linspace(0.0, 3.0, 7)
 MODELS = {

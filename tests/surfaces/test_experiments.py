@@ -9,7 +9,7 @@ import pytest
 
 import latentgp as lgp
 import optimisers
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.setup.priors import scales, search_bounds
 
 ROWS = 400

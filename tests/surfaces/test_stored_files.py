@@ -26,7 +26,7 @@ IN_NO_FILE = {
 OF_ALGORITHMS = (
     *("black_box.mixtures", "iterative.gradients", "iterative.solvers", "flows.base"),
     *("flows.covariance", "flows.front", "chains.methods.sampling"),
-    *("kernels.parts", "parameters.base"),
+    *("kernels.parts", "hyperparameters.base"),
 )
 
 

@@ -316,7 +316,7 @@ class TestSafety:
             "pathlib:PosixPath",
             "latentgp.persistence:Path",
             "latentgp.persistence:importlib",
-            "latentgp.fit:fit",
+            "latentgp.inference:fit",
             "latentgp.errors:InputError",
             "latentgpx.evil:RBF",
         ],

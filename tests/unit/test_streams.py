@@ -115,7 +115,7 @@ def test_what_other_points_cannot_express_is_the_trace_term():
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_derivatives_are_those_of_finite_differences(covariance):
-    from latentgp.parameters.space import ParameterSpace
+    from latentgp.hyperparameters.space import ParameterSpace
     from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
 
     model, data = regression()

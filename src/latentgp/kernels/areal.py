@@ -13,11 +13,11 @@ from jaxtyping import Float, Int
 from numpyro.distributions import Distribution, Weibull, constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
+from latentgp.hyperparameters.penalised_share import PenalisedShare
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum, contains
 from latentgp.kernels.graphs import GraphMatrix, adjacency_matrix, intrinsic, normalised
 from latentgp.kernels.per_latent import LatentKernel
-from latentgp.parameters.base import parameter
-from latentgp.parameters.penalised_share import PenalisedShare
 from latentgp.typing import Array
 
 _MOST_DEPENDENT = 1 - 1e-6  # alpha, above which the level of a component is anything

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import MultipliesParts, Parametrised, SeesColumns, parameter
 from latentgp.modules import as_code
-from latentgp.parameters.base import MultipliesParts, Parametrised, SeesColumns, parameter
 from latentgp.typing import Array
 
 

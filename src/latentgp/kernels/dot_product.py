@@ -9,8 +9,8 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel
-from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
 

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, contains
-from latentgp.parameters.base import parameter
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, in_double_precision
 

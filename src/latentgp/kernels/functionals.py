@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import SeesColumns
 from latentgp.kernels.areal import Areal
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.dot_product import ArcCosine, Categorical, White
@@ -23,7 +24,6 @@ from latentgp.kernels.precomputed import Precomputed
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Cosine, Matern, Matern12, MaternHalfInteger, Stationary
 from latentgp.kernels.weighted import WeightedSum
-from latentgp.parameters.base import SeesColumns
 from latentgp.rows.functionals import (
     EncodedColumns,
     Regions,

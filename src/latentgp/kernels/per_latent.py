@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
+from latentgp.hyperparameters.base import OwnParts, Parametrised
 from latentgp.kernels.base import Kernel
 from latentgp.modules import stored
-from latentgp.parameters.base import OwnParts, Parametrised
 from latentgp.typing import Array
 
 

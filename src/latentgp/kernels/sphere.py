@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import ChangesUnits
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.stationary import Matern12, MaternHalfInteger, Stationary, distance
-from latentgp.parameters.base import ChangesUnits
 from latentgp.typing import Array
 
 EARTH_RADIUS = 6371.0088  # kilometres, the mean one

@@ -15,9 +15,9 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel
 from latentgp.numerics.bessel import matern_correlation
-from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
 

@@ -14,10 +14,10 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.per_latent import OwnKernels
 from latentgp.kernels.precomputed import Precomputed
-from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
 SumT = TypeVar("SumT", "WeightedSum", "PerLatentSum")

@@ -13,6 +13,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import Parametrised
 from latentgp.modules import stored
 from latentgp.numerics.quadrature import (
     expectation,
@@ -24,7 +25,6 @@ from latentgp.numerics.quadrature import (
 )
 from latentgp.numerics.root_finding import invert_cdf, invert_cdf_of_counts
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
-from latentgp.parameters.base import Parametrised
 from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowLatents, Scalar
 
 Targets = Literal["real", "count", "class"]

@@ -8,11 +8,11 @@ import numpy as np
 from jax.scipy.special import betainc, polygamma
 from numpyro.distributions import constraints
 
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import SideInformation
 from latentgp.likelihoods.counts import TrialsLikelihood, log_choices
 from latentgp.likelihoods.positive import shapes_of_mean
 from latentgp.numerics.log_beta import log_beta
-from latentgp.parameters.base import parameter
 from latentgp.typing import Latents, RandomKey, Scalar
 
 _NODES = 61

@@ -12,9 +12,9 @@ from jax.scipy.special import betainc, gammaln
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.numerics.poisson_cdf import poisson_cdf
-from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 

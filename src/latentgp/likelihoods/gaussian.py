@@ -12,8 +12,8 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
-from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 

@@ -11,6 +11,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
+from latentgp.hyperparameters.base import parameter, replace
 from latentgp.likelihoods.base import (
     AnyMarginals,
     JointMarginals,
@@ -23,7 +24,6 @@ from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, StudentShape
 from latentgp.likelihoods.volatility import LOG_2_PI
 from latentgp.numerics.quadrature import Nodes, latent_at_nodes, prediction_nodes, training_nodes
-from latentgp.parameters.base import parameter, replace
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the noise starts

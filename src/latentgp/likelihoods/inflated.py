@@ -14,13 +14,13 @@ from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.of_base import OfBase
 from latentgp.modules import forwarded
 from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import Nodes, latents_at, prediction_nodes, training_nodes
 from latentgp.numerics.root_finding import invert_cdf_of_counts
-from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 

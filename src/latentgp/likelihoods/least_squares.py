@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.multiclass import ClassLikelihood
-from latentgp.parameters.base import parameter
 from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _LOG_TEMPERATURES = -7.0, 12.0

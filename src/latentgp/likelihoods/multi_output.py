@@ -16,13 +16,13 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import JointMarginals, Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.numerics.quadrature import expectation, prediction_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_cholesky, small_inverse, small_solve_lower
-from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import as_targets, as_weights
 from latentgp.typing import Array, Latents, PerRow, RandomKey, Scalar
 

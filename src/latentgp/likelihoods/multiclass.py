@@ -16,6 +16,7 @@ from numpyro.distributions import constraints
 from scipy.special import ndtri
 
 from latentgp.errors import InputError, check_ranges
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import (
     JointMarginals,
     Likelihood,
@@ -28,7 +29,6 @@ from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.modules import forwarded
 from latentgp.numerics.orthants import log_orthant_probability
 from latentgp.numerics.quadrature import prediction_nodes
-from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, Scalar, Values
 

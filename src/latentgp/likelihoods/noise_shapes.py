@@ -15,9 +15,9 @@ from jaxtyping import Float
 from numpyro.distributions import Delta, Distribution, constraints
 
 from latentgp.distributions import Gamma, GeneralisedInverseGaussian, InverseGaussian
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.scale_mixture import CompletelyMonotone
 from latentgp.numerics.log_space import log_complement
-from latentgp.parameters.base import parameter
 from latentgp.typing import Array, RandomKey, Scalar, Values
 
 _MIXTURE_NODES = 240

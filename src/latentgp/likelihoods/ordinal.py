@@ -12,9 +12,9 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.numerics.log_space import log_complement
-from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowMoments, Scalar, Values
 

@@ -11,6 +11,7 @@ from jax.scipy.special import log_ndtr, ndtr
 from numpyro.distributions import constraints
 
 from latentgp.errors import check_ranges
+from latentgp.hyperparameters.base import parameter, replace
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.noise_shapes import (
     ExponentialOfRoot,
@@ -22,7 +23,6 @@ from latentgp.likelihoods.noise_shapes import (
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
 from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import expectation, expected_excess, prediction_nodes
-from latentgp.parameters.base import parameter, replace
 from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar
 
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the scale starts

@@ -11,9 +11,9 @@ from jax.scipy.special import gammaln, logsumexp, ndtr
 from jaxtyping import Complex, Float
 from numpyro.distributions import constraints
 
+from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.numerics.laplace_inversion import invert
-from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 

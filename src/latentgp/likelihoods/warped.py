@@ -11,11 +11,11 @@ from jax.scipy.special import ndtr
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
+from latentgp.hyperparameters.base import parameter, replace
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.numerics.quadrature import trapezoidal_nodes
 from latentgp.numerics.root_finding import invert_cdf
-from latentgp.parameters.base import parameter, replace
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 _LOG_2_PI = float(np.log(2 * np.pi))

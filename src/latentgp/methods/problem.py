@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jaxtyping import Float, Key
 
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.hyperparameters.summary import summary
 from latentgp.methods.options import FitOptions, SearchOptions
 from latentgp.models import LatentGP
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
-from latentgp.parameters.summary import summary
 from latentgp.representations.summary import DataSummary
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data, MergedRows

@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import Distribution, constraints
 
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import Precomputed
 from latentgp.kernels.graphs import GraphMatrix
 from latentgp.models import LatentGP
 from latentgp.modules import stored
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, HyperVector
 from latentgp.validation import checked_levels, interval_levels

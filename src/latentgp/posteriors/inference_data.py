@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, Key, Shaped
 
+from latentgp.hyperparameters.base import replace_unchecked
 from latentgp.likelihoods.base import Likelihood
 from latentgp.models import LatentGP
-from latentgp.parameters.base import replace_unchecked
 from latentgp.posteriors.arviz_versions import from_groups, with_coordinates
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import Rows

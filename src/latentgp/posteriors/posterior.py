@@ -19,12 +19,12 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extension import at, verb
+from latentgp.hyperparameters.base import parameters
 from latentgp.kernels.parts import names_of_parts
 from latentgp.likelihoods import Likelihood, Marginals, SideInformation
 from latentgp.model_checks import check_points
 from latentgp.models import LatentGP
 from latentgp.modules import stored
-from latentgp.parameters.base import parameters
 from latentgp.posteriors.coefficients import (
     Coefficients,
     GroupEffects,

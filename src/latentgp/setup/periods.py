@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.hyperparameters.base import ParameterInfo, parameters, replace_unchecked
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
-from latentgp.parameters.base import ParameterInfo, parameters, replace_unchecked
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import latent_grams
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying

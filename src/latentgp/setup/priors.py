@@ -19,15 +19,15 @@ from numpyro.distributions import (
 )
 from numpyro.distributions.transforms import AffineTransform
 
-from latentgp.models import LatentGP
-from latentgp.parameters.base import (
+from latentgp.hyperparameters.base import (
     IN_UNITS_OF_INPUTS,
     ParameterInfo,
     parameters,
     replace_unchecked,
 )
-from latentgp.parameters.space import ParameterSpace
-from latentgp.parameters.supports import unconstrained
+from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.hyperparameters.supports import unconstrained
+from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.summary import DataSummary
 from latentgp.representations.variables import places_of

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.hyperparameters.base import parameters, replace_unchecked
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
-from latentgp.parameters.base import parameters, replace_unchecked
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program

@@ -18,7 +18,7 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Bool, Float, Key
 
-from latentgp.fit import fit
+from latentgp.inference import fit
 from latentgp.methods.base import Method
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, variances_of

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import Kernel
-from latentgp.parameters.space import ParameterSpace
 from latentgp.rows.arrays import as_inputs
 from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import (

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.numerics.quadrature import hermite_nodes, sobol_nodes
-from latentgp.parameters.space import ParameterSpace
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.gaussian import Rows
 from latentgp.testing.numerics import (

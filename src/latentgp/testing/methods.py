@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.fit import fit
+from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.inference import fit
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.base import SiteMethod

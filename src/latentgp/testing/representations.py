@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import LatentPosterior, Representation, SiteForm, log_evidence
 from latentgp.representations.protocols import SamplesCoefficients
 from latentgp.representations.variables import (

@@ -15,7 +15,7 @@ from latentgp.extensions.batches.class_subsampling import model_of_some, prior_o
 from latentgp.extensions.batches.loop import Plan
 from latentgp.extensions.batches.natural_gradient import StochasticInference
 from latentgp.extensions.batches.step_sizes import AdaptiveState
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations.inducing import representation as inducing
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.rows import RowsInMemory

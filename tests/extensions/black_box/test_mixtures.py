@@ -15,8 +15,8 @@ from latentgp.extensions.black_box.mixtures.expectations import Expectations
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture, entropy
 from latentgp.extensions.black_box.mixtures.gradient import Free, objective
 from latentgp.extensions.black_box.mixtures.natural import stepped
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
-from latentgp.parameters.space import ParameterSpace
 from latentgp.sites.gaussian import Rows
 
 KEY = jax.random.key(0)

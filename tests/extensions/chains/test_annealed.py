@@ -9,7 +9,7 @@ import latentgp as lgp
 from latentgp.extensions.chains.coordinates import coordinates_at
 from latentgp.extensions.chains.couplings.annealed import annealed_run
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 
 RUNS, BATCH, TEMPERATURES = 16_000, 8, 8
 

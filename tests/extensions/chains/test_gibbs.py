@@ -19,9 +19,9 @@ from latentgp.extensions.chains.gibbs import GibbsSampler, GibbsState
 from latentgp.extensions.chains.joint import JointPosition
 from latentgp.extensions.chains.nuts import NUTSSampler
 from latentgp.extensions.chains.target import Position, WhiteTarget
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import rows_of

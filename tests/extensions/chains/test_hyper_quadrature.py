@@ -10,7 +10,7 @@ from scipy.stats import invgamma, kstest, lognorm
 
 import latentgp as lgp
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.site_inference.search.algorithm import prior_mean
 
 X = np.linspace(0.0, 3.0, 6)

@@ -17,7 +17,7 @@ from latentgp.extensions.chains.latents.riemannian import (
 from latentgp.extensions.chains.loop import run_chains
 from latentgp.extensions.chains.riemannian import explicit_trajectory, implicit_trajectory
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.runtime.progress import RunControl
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import pytest
 import latentgp as lgp
 from latentgp.extensions.chains.coordinates import coordinates_at, coordinates_at_centre
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 
 KEY = jax.random.key(0)
 X = np.arange(3.0)

@@ -12,8 +12,8 @@ from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.inference.samplers import HiddenSlices, ScaledSGHMC, WeightNUTS
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
 from latentgp.extensions.deep.models import Layout
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.testing.calibration import Calibration, check_ranks
 
 KEY = jax.random.key(5)

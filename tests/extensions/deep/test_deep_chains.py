@@ -12,8 +12,8 @@ import latentgp as lgp
 from latentgp.extensions.chains.target import Position
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.inference.targets import WeightTarget
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
 from slow import slow_parameters
 
 KEY = jax.random.key(0)

@@ -12,7 +12,7 @@ import latentgp as lgp
 from deep import KEY, NEW, STEP, X, deep, fitted, inference, method
 from latentgp.extensions.deep.inference.importance import ImportanceWeighted
 from latentgp.extensions.deep.inference.weights import MatrixNormal
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from slow import slow_parameters
 
 GENERATOR = np.random.default_rng(1)

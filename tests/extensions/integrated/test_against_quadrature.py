@@ -9,7 +9,7 @@ import pytest
 
 import integrated_hyperparameters as experiment
 import latentgp as lgp
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 
 REFERENCES = json.loads(
     (Path(__file__).parents[2] / "support" / "integrated_reference.json").read_text()

@@ -15,7 +15,7 @@ from latentgp.extensions.chains.couplings.base import Place, log_joint, no_other
 from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.extensions.neighbours.latent import LatentNeighbours
 from latentgp.extensions.neighbours.near_draws import NearDraws
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.sites.gaussian import GaussianSites
 
 ROWS = 30

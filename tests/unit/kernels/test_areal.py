@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 import latentgp as lgp
 from latentgp.choosing.choice import choose_method
 from latentgp.extensions.chains.posterior import stacked_models
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels.graphs import adjacency_matrix, components
-from latentgp.parameters.space import ParameterSpace
 from latentgp.setup.priors import scales, weak_priors
 
 # A grid of 3 x 4, a chain of three areas, and two areas alone.

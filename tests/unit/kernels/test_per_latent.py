@@ -10,7 +10,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp import persistence
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations import log_evidence
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.prior_paths import prior_paths

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.hyperparameters.summary import lengthscales
 from latentgp.kernels.features import random_features
 from latentgp.kernels.sphere import EARTH_RADIUS
-from latentgp.parameters.summary import lengthscales
 from latentgp.setup.priors import scales, weak_priors
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import pytest
 from numpyro.distributions import Dirichlet, Gamma
 
 import latentgp as lgp
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(7, 3))

@@ -11,8 +11,8 @@ import pytest
 
 import latentgp as lgp
 from latentgp.choosing.choice import treating
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.methods.base import check_method
-from latentgp.parameters.space import ParameterSpace
 from latentgp.setup.priors import scales, search_bounds, space_of
 from problems import BINARY, SMOOTH, X
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.site_inference.search.profiled_bound import converge, evaluate, initial_sites
 from latentgp.surfaces.evaluation.cavities import cavities
 

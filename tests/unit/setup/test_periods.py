@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.setup.periods import better_periods, likely_periods
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,8 @@ from numpyro.distributions import LogNormal
 from scipy.stats import multivariate_normal
 
 import latentgp as lgp
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.setup.priors import around, other_starts, scales, weak_priors
 from latentgp.setup.shared_log_normal import SharedLogNormal
 

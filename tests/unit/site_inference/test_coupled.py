@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import norm, qmc
 
 import latentgp as lgp
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods import Likelihood
 from latentgp.likelihoods.base import JointMarginals, Marginals
 from latentgp.likelihoods.joint import WhitenedLikelihood, jointly
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.coupled import CoupledDensePosterior
 from latentgp.representations.site_form import SiteForm
 from latentgp.site_inference.search.profiled_bound import converge, initial_sites

@@ -13,7 +13,7 @@ from latentgp.extensions.black_box.mixtures.expectations import Expectations
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.starts import _prior
 from latentgp.extensions.black_box.mixtures.summary import _terms
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.site_inference.search.fixed_point import ascend
 from latentgp.site_inference.search.profiled_bound import _evaluate_ascended, _evaluate_exact
 from latentgp.sites.gaussian import GaussianSites

@@ -19,10 +19,10 @@ import optax
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.batches.step_sizes import Schedule
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.finite import all_finite
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (

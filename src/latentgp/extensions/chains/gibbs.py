@@ -18,8 +18,8 @@ from latentgp.extensions.chains.loop import Draw, Transition
 from latentgp.extensions.chains.slice_sampling import metropolis_update, slice_update
 from latentgp.extensions.chains.slow_rows import rows_at, slowest_rows, update_some_rows
 from latentgp.extensions.chains.target import Coefficients, WhiteTarget, from_prior
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.representations.protocols import SamplesCoefficients, coefficients_of
 from latentgp.representations.samplers import SiteSampler

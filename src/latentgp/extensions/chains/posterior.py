@@ -13,10 +13,10 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.extensions.chains.draws import Chains, ChainSummary, summarise
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.models import LatentGP
 from latentgp.modules import stored
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import from_groups
 from latentgp.posteriors.components import DrawnComponents, Draws, Gaussians
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of, stacked_models

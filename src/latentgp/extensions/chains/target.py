@@ -10,9 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.representations.protocols import coefficients_of
 from latentgp.representations.whitening import Whitening

@@ -20,14 +20,14 @@ from latentgp.extensions.chains.methods.nuts import NUTS
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.extensions.chains.target import Position, WhiteTarget
-from latentgp.fit import fit
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.inference import fit
 from latentgp.kernels import RBF
 from latentgp.likelihoods import Gaussian, Poisson
 from latentgp.means import ConstantMean
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Dense
 from latentgp.representations.site_form import SiteForm
 from latentgp.rows.data import Data

@@ -24,7 +24,7 @@ from latentgp.extensions.flows import Approximation, GaussianApproximation, Gaus
 from latentgp.extensions.flows.base import LogDensity, Start
 from latentgp.extensions.flows.front import finished
 from latentgp.extensions.flows.pieces import approximate_in_pieces
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import smoothed_log_weights
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs

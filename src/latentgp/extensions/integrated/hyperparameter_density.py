@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.integrated.exploration import DensityEvaluation, Exploration, Places
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.posteriors.components import Gaussians
 from latentgp.posteriors.hyperparameters import (
     HyperparameterMarginal,

@@ -17,11 +17,11 @@ from latentgp.extensions.integrated.hyperparameter_density import (
     HyperparameterDensity,
     marginals_in,
 )
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.modules import stored
-from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.components import Components
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal

@@ -12,6 +12,7 @@ import numpy as np
 
 from latentgp.diagnostics import diagnose
 from latentgp.errors import check_finite, check_ranges
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods import LeastSquares, Likelihood
 from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
@@ -19,7 +20,6 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.models import LatentGP
 from latentgp.modules import stored
-from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Inducing, Representation

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Key
 
 from latentgp.errors import check_finite
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations.protocols import SeesNearRows, some_rows
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows

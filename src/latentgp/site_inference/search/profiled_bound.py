@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Int
 
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.evidence import log_evidence_and_posterior
 from latentgp.representations.inducing.representation import row_sums

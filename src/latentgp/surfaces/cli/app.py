@@ -476,7 +476,7 @@ def compare(
 @app.command()
 def info(model: ModelFile) -> None:
     """Describe the contents of a model file."""
-    from latentgp.parameters.summary import summary
+    from latentgp.hyperparameters.summary import summary
     from latentgp.surfaces.cli.report import lengthscales
 
     table_model = _table_model(model)

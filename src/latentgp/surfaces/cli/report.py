@@ -10,8 +10,8 @@ import numpy as np
 import typer
 
 from latentgp.errors import InputError
-from latentgp.parameters.base import IN_UNITS_OF_INPUTS, parameters
-from latentgp.parameters.summary import aligned
+from latentgp.hyperparameters.base import IN_UNITS_OF_INPUTS, parameters
+from latentgp.hyperparameters.summary import aligned
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.estimators import GPClassifier, GPOrdinalClassifier
 from latentgp.surfaces.evaluation import plots

@@ -32,7 +32,8 @@ from latentgp.choosing.registry import method_from_name, names_in_words
 from latentgp.errors import InputError, warn_user
 from latentgp.extension import verb
 from latentgp.extensions import answer
-from latentgp.fit import fit
+from latentgp.hyperparameters.summary import lengthscales
+from latentgp.inference import fit
 from latentgp.kernels import RBF, Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
@@ -41,7 +42,6 @@ from latentgp.methods.options import SearchOptions, completed
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP, without_constant
 from latentgp.modules import check_argument_names
-from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.coefficients import Coefficients, GroupEffects
 from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior

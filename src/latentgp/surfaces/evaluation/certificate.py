@@ -13,11 +13,11 @@ from scipy.special import ndtri
 
 from latentgp.choosing.choice import Choice, choose_method, treating
 from latentgp.errors import InputError
-from latentgp.fit import fit
+from latentgp.hyperparameters.base import parameters
+from latentgp.inference import fit
 from latentgp.methods.base import Method
 from latentgp.methods.result import Fit
 from latentgp.modules import stored
-from latentgp.parameters.base import parameters
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.representations import Dense

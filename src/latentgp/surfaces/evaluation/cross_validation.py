@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Key
 
 from latentgp.errors import InputError
-from latentgp.fit import fit
+from latentgp.inference import fit
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.rows.data import Data

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Key
 from scipy.special import logsumexp
 
+from latentgp.hyperparameters.base import replace_unchecked
 from latentgp.likelihoods.base import JointMarginals, Likelihood, SideInformation
-from latentgp.parameters.base import replace_unchecked
 from latentgp.posteriors.arviz_versions import import_arviz, smoothed_log_weights
 from latentgp.posteriors.components import Components, Law, covariances_of
 from latentgp.posteriors.posterior import Posterior

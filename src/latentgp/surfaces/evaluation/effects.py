@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.parameters.summary import aligned
+from latentgp.hyperparameters.summary import aligned
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.arrays import as_inputs
 from latentgp.typing import Array

@@ -14,13 +14,13 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.summary import aligned
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.numerics.quadrature import expectation, prediction_nodes
-from latentgp.parameters.summary import aligned
 from latentgp.posteriors.components import Components, Gaussians, Law, Mixture, OneGaussian
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import Predictive

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.summary import aligned
 from latentgp.likelihoods.base import Targets
 from latentgp.methods.result import Fit
 from latentgp.modules import stored
-from latentgp.parameters.summary import aligned
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.prior import PriorDraws

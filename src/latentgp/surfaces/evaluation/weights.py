@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.summary import aligned
 from latentgp.modules import stored
-from latentgp.parameters.summary import aligned
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.protocols import HoldsDraws, HoldsMarginals
 from latentgp.validation import interval_levels

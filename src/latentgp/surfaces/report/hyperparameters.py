@@ -8,7 +8,7 @@ import numpy as np
 
 from latentgp.errors import InputError
 from latentgp.extension import verb
-from latentgp.parameters.base import parameters
+from latentgp.hyperparameters.base import parameters
 from latentgp.posteriors.hyperparameters import (
     HyperparameterMarginal,
     marginals_of,

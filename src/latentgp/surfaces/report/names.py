@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from latentgp.hyperparameters.base import ParameterInfo, SeesColumns, parameters
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
-from latentgp.parameters.base import ParameterInfo, SeesColumns, parameters
 from latentgp.surfaces.tables.model import TableModel
 
 _NAMED = 2  # columns, of several that one hyper-parameter is about

@@ -19,10 +19,10 @@ from latentgp.extensions.black_box.mixtures.family import (
     entropy,
 )
 from latentgp.extensions.black_box.mixtures.own_points import OwnPoints
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.models import LatentGP
 from latentgp.modules import Module
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.rows.data import Data

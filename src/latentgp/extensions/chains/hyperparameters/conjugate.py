@@ -14,7 +14,7 @@ from latentgp.errors import InputError
 from latentgp.extensions.chains.coordinates import Coordinates
 from latentgp.extensions.chains.couplings.base import Place
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.parameters.base import parameters, replace_unchecked
+from latentgp.hyperparameters.base import parameters, replace_unchecked
 from latentgp.representations.latent_axis import latent_grams
 from latentgp.typing import Array, RandomKey, Scalar
 

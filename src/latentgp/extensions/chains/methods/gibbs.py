@@ -9,8 +9,8 @@ import equinox as eqx
 from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.chains.gibbs import GibbsSampler, HyperUpdate
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs, usual_method
 from latentgp.rows.data import Data

@@ -15,11 +15,11 @@ from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import Sampler, Transition, run_chains
 from latentgp.extensions.chains.posterior import sampled_posterior
 from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.representations.needs import Needs, check_form
 from latentgp.representations.protocols import coefficients_of

@@ -15,10 +15,10 @@ from latentgp.extensions.batches.step_sizes import Schedule
 from latentgp.extensions.deep.inference.family import Architecture, DeepParameters
 from latentgp.extensions.deep.inference.weights import Factors, entropy
 from latentgp.extensions.deep.models import DeepGP, LastLayer, WeightsAt
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.finite import all_finite
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.rows.data import Data

@@ -15,10 +15,10 @@ from latentgp.extensions.chains.target import Coefficients, Position, Target, lo
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
 from latentgp.extensions.deep.processes import ProcessLayers
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.rows.data import Data
 from latentgp.site_inference.rules.augmentation import AugmentationRule

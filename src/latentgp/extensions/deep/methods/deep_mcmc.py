@@ -24,11 +24,11 @@ from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
 from latentgp.extensions.deep.posterior import DeepComponents, LayeredComponents, ProcessComponents
 from latentgp.extensions.deep.processes import PATH_FEATURES
 from latentgp.extensions.deep.random_features import RandomFeatures
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels.directions import DirectionKind
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.needs import Needs, sites_are_known
 from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data

@@ -23,12 +23,12 @@ from latentgp.extensions.deep.methods.start import best_start, from_shallow, las
 from latentgp.extensions.deep.models import DeepGP, Layout
 from latentgp.extensions.deep.posterior import DeepComponents
 from latentgp.extensions.deep.random_features import RandomFeatures
+from latentgp.hyperparameters.base import parameters
 from latentgp.kernels.directions import DirectionKind
 from latentgp.likelihoods.row_modes import is_concave
 from latentgp.methods.base import Method, check_workers
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
-from latentgp.parameters.base import parameters
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.natural_parameters import WhiteSites

@@ -14,12 +14,12 @@ from jaxtyping import Float
 
 from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
+from latentgp.hyperparameters.base import _is_under, parameters, replace_unchecked
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.means import ConstantMean, ZeroMean
 from latentgp.methods.problem import Problem
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor
-from latentgp.parameters.base import _is_under, parameters, replace_unchecked
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data

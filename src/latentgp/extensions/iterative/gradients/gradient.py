@@ -22,11 +22,11 @@ from latentgp.extensions.iterative.solvers.preconditioners.nystrom import (
     random_rows,
 )
 from latentgp.extensions.iterative.solvers.ulisse import ExponentialWeights, ulisse
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data

@@ -22,11 +22,11 @@ from latentgp.extensions.iterative.gradients.langevin import LangevinSampler
 from latentgp.extensions.iterative.gradients.metric import Metric, metric_at
 from latentgp.extensions.iterative.gradients.phase import LangevinPhase
 from latentgp.extensions.iterative.gradients.settings import Solves
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.components import Gaussians
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs

@@ -14,8 +14,8 @@ import numpy as np
 from numpyro.distributions import Distribution, constraints
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.networks import Network, with_networks
 from latentgp.modules import Module, as_call
-from latentgp.parameters.networks import Network, with_networks
 from latentgp.typing import in_double_precision
 
 Role = Literal[

@@ -16,7 +16,7 @@ from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
 
 from latentgp.errors import InputError
-from latentgp.parameters.base import (
+from latentgp.hyperparameters.base import (
     ParameterInfo,
     _is_under,
     _no_such_path,
@@ -24,7 +24,7 @@ from latentgp.parameters.base import (
     parameters,
     replace_unchecked,
 )
-from latentgp.parameters.supports import (
+from latentgp.hyperparameters.supports import (
     check_prior,
     moved_inside,
     support_under,

@@ -7,7 +7,7 @@ from numpyro.distributions import InverseGamma, constraints
 from scipy import integrate
 
 import latentgp as lgp
-from latentgp.parameters.supports import support_under
+from latentgp.hyperparameters.supports import support_under
 from latentgp.surfaces.cli.priors import priors_from
 
 

@@ -8,8 +8,14 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.parameters.base import IN_UNITS_OF_INPUTS, _describe, _name_of, _shown, parameters
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.base import (
+    IN_UNITS_OF_INPUTS,
+    _describe,
+    _name_of,
+    _shown,
+    parameters,
+)
+from latentgp.hyperparameters.space import ParameterSpace
 
 
 def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import latentgp as lgp
 from latentgp import persistence
-from latentgp.parameters.networks import Network
+from latentgp.hyperparameters.networks import Network
 from latentgp.testing import check_kernel
 
 generator = np.random.default_rng(0)

@@ -28,9 +28,9 @@ from numpyro.distributions.transforms import AffineTransform, PowerTransform
 from scipy import stats
 
 import latentgp as lgp
-from latentgp.parameters.base import Parametrised, parameter
-from latentgp.parameters.space import ParameterSpace
-from latentgp.parameters.supports import check_prior
+from latentgp.hyperparameters.base import Parametrised, parameter
+from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.hyperparameters.supports import check_prior
 from problems import X, regression
 
 pytestmark = pytest.mark.quick
@@ -219,7 +219,7 @@ def test_a_prior_that_is_no_distribution_is_refused():
     """In a process of its own, where annotations are not checked, as a user's is."""
     program = """
 import latentgp as lgp
-from latentgp.parameters.space import ParameterSpace
+from latentgp.hyperparameters.space import ParameterSpace
 ParameterSpace(lgp.RBF(), priors={"lengthscale": 3.0})
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
