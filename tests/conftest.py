@@ -36,10 +36,10 @@ import pytest  # noqa: E402
 # Before anything of latentgp is imported. The surfaces above the core (estimators, command line)
 # have no shapes to check, and their `Self` is more than beartype can see from a method.
 _CORE = (
-    "choosing diagnostics differentiable distributions extensions fit kernels likelihoods means "
-    "methods model_checks models numerics parameters posteriors representations rows.arrays "
-    "rows.data rows.merging rows.spread runtime setup site_inference sites testing typing "
-    "validation"
+    "choosing diagnostics differentiable distributions extensions hyperparameters inference "
+    "kernels likelihoods means methods model_checks models numerics posteriors representations "
+    "rows.arrays rows.data rows.merging rows.spread runtime setup site_inference sites testing "
+    "typing validation"
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "type_check.check")
 

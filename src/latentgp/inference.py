@@ -26,7 +26,7 @@ from latentgp.rows import RowSource
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runs import supervised
 from latentgp.runtime.blas_threads import one_blas_thread
-from latentgp.runtime.compilation_cache import make_room_for_programs
+from latentgp.runtime.compilation_cache import keep_programs_by_default, make_room_for_programs
 from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.progress import RunControl
 from latentgp.runtime.x64 import in_x64
@@ -93,6 +93,7 @@ def fit(
         True
     """
     started = time.perf_counter()
+    keep_programs_by_default()
     make_room_for_programs()
     method, rows = through_sums(model, data, options.method)
     check_arguments(model, rows, options.priors)

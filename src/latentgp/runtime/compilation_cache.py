@@ -6,18 +6,25 @@ import contextlib
 import hashlib
 import os
 import platform
-import re
+import threading
+import time
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
+from jax._src import compilation_cache as jax_cache
+from jax._src.compilation_cache_interface import CacheInterface
 from jax.experimental.compilation_cache import compilation_cache
 
 _MAPS = Path("/proc/self/maps")
 _MOST_MAPS = Path("/proc/sys/vm/max_map_count")
 _PROCESSORS = Path("/proc/cpuinfo")
 _MOST_BYTES = 500_000_000
-_WORTH_KEEPING = 0.1
-_ENDING = "-cache"  # of a file of JAX's
+_WORTH_KEEPING = 0.02
+_ENDING = "-program"
+_CHECKSUM = hashlib.sha256().digest_size
+_LONG_AGO = 3600.0  # seconds, after which what is being written has been left behind
 
 
 def make_room_for_programs() -> None:
@@ -40,28 +47,30 @@ def make_room_for_programs() -> None:
 def keep_programs(folder: str | Path | None = None) -> Path | None:
     """Keep JAX's compiled programs in a folder for later processes on this machine.
 
-    The first fit of a process, to data of a size that was fitted before, then starts about three
-    times as fast. The command line does this by itself. Numbers are the same, as programs are.
+    The first fit of a process does it by itself, in a folder of the user's cache, unless the
+    environment says `LATENTGP_CACHE=0`, or JAX has been told of a folder of its own. A first fit
+    to data of a size that was fitted before then has nothing to compile. Numbers are the same, as
+    programs are.
 
     Args:
         folder: by default one of the user's cache, of this kind of processor alone. Where programs
-            in it have come to more than 500 MB they are deleted. Whoever can write to it can have
-            this process run what they like.
+            in it have come to more than 500 MB the older half is deleted. Whoever can write to it
+            can have this process run what they like.
 
     Returns:
-        The folder; None if JAX has been told of one already, or this one cannot be written to.
+        The folder; None if JAX has been told of one by others, or this one cannot be written to.
 
     Example:
         >>> keep_programs("/proc/nowhere") is None
         True
     """
-    if jax.config.values["jax_compilation_cache_dir"] is not None:
+    told = jax.config.values["jax_compilation_cache_dir"]
+    if told is not None and not isinstance(jax_cache._cache, ProgramFiles):
         return None
     try:
         folder = (_usual_folder() if folder is None else Path(folder)).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        if sum(map(_size, folder.glob(f"*{_ENDING}"))) > _MOST_BYTES:
-            _forget(folder, "")
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_room_in(folder)
     except (OSError, RuntimeError):  # no room, no rights, no home
         return None
     if not os.access(folder, os.W_OK):
@@ -69,33 +78,77 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
     compilation_cache.reset_cache()  # JAX looks where to once, at the first program
+    jax_cache._cache, jax_cache._cache_initialized = ProgramFiles(folder), True
     return folder
 
 
-def forget_unreadable(folder: Path, message: str) -> bool:
-    """Whether a warning of JAX's is of a program it cannot read; those of that name are deleted.
+@cache
+def keep_programs_by_default() -> None:
+    """`keep_programs`, once a process, unless a folder is known or LATENTGP_CACHE=0."""
+    told = jax.config.values["jax_compilation_cache_dir"]
+    if told is None and os.environ.get("LATENTGP_CACHE") != "0":
+        keep_programs()
 
-    A process that was killed while it wrote a file leaves half of it, which JAX would warn of for
-    ever.
+
+class ProgramFiles(CacheInterface):
+    """Programs in files that are whole, or not there.
+
+    JAX writes its files in place, so that a process that is killed leaves half of one, of which all
+    later ones warn. These are written beside and renamed, and end with a checksum. What cannot be
+    read or written is compiled as if nothing were kept.
+
+    Attributes:
+        folder: of the files.
     """
-    about = re.search(r"Error reading persistent compilation cache entry for '([^']+)'", message)
-    if about:
-        _forget(folder, f"{about[1]}-")
-    return about is not None
+
+    def __init__(self, folder: Path) -> None:
+        self._path = self.folder = folder
+
+    def get(self, key: str) -> Any:
+        """A program; None where there is no whole file of it."""
+        file = self.folder / f"{key}{_ENDING}"
+        try:
+            program, checksum = _parted(file.read_bytes())
+            if hashlib.sha256(program).digest() == checksum:
+                return program
+            file.unlink()
+        except OSError:
+            pass
+        return None
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep a program, unless the folder takes no more."""
+        beside = self.folder / f"{os.getpid()}-{threading.get_ident()}.part"
+        try:
+            beside.write_bytes(value + hashlib.sha256(value).digest())
+            beside.replace(self.folder / f"{key}{_ENDING}")
+        except OSError:
+            with contextlib.suppress(OSError):
+                beside.unlink()
 
 
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:  # another process has deleted it
-        return 0
+def _parted(whole: bytes) -> tuple[bytes, bytes]:
+    return whole[:-_CHECKSUM], whole[-_CHECKSUM:]
 
 
-def _forget(folder: Path, beginning: str) -> None:
-    for file in folder.glob(f"*{_ENDING}"):
-        if file.name.startswith(beginning):
-            with contextlib.suppress(OSError):  # others may have been quicker
+def _make_room_in(folder: Path) -> None:
+    """Delete the older half of the programs where they are too many, and parts of files."""
+    files = []
+    for file in folder.iterdir():
+        with contextlib.suppress(OSError):  # another process has deleted it
+            about = file.stat()
+            if file.name.endswith(_ENDING):
+                files.append((about.st_mtime, about.st_size, file))
+            elif file.suffix == ".part" and about.st_mtime < time.time() - _LONG_AGO:
                 file.unlink()
+    left = sum(size for _, size, _ in files)
+    if left <= _MOST_BYTES:
+        return
+    for _, size, file in sorted(files):
+        if left > _MOST_BYTES // 2:
+            with contextlib.suppress(OSError):
+                file.unlink()
+            left -= size
 
 
 def _usual_folder() -> Path:

@@ -29,9 +29,38 @@ def without_settings():
     return {name: v for name, v in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
 
 
-def test_the_first_model_of_a_process_predicts_well():
+def first_model(**environment):
+    """Run the first model of a process, and give what it says."""
     command = [sys.executable, "-c", FIRST_MODEL]
-    subprocess.run(command, check=True, timeout=300, env=without_settings())
+    done = subprocess.run(
+        command,
+        check=True,
+        timeout=300,
+        env=without_settings() | environment,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_first_model_of_a_process_predicts_well_and_keeps_its_programs(tmp_path):
+    assert "cache" not in first_model(XDG_CACHE_HOME=str(tmp_path))
+    kept = list(tmp_path.glob("latentgp/programs-*/*-program"))
+    assert any(file.name.startswith("jit__evaluate_exact") for file in kept)
+    assert len(list(kept[0].parent.iterdir())) == len(kept)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["switched off", "no folder", "no home"])
+def test_a_first_model_needs_no_cache(tmp_path, way):
+    (tmp_path / "file").touch()
+    ways = {
+        "switched off": {"XDG_CACHE_HOME": str(tmp_path), "LATENTGP_CACHE": "0"},
+        "no folder": {"XDG_CACHE_HOME": str(tmp_path / "file")},
+        "no home": {"XDG_CACHE_HOME": "", "HOME": "/proc/nowhere"},
+    }
+    assert "cache" not in first_model(**ways[way])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 A_FIT = """
@@ -59,7 +88,7 @@ def test_another_process_takes_compiled_programs_over(tmp_path):
         process = subprocess.run(
             command, check=True, timeout=300, env=environment, capture_output=True, text=True
         )
-        return *process.stdout.split("|"), len(list(tmp_path.glob("jit_run_batches-*-cache")))
+        return *process.stdout.split("|"), len(list(tmp_path.glob("jit_run_batches-*-program")))
 
     first, second = run("1"), run("6")
     assert first[1] != second[1]  # NumPyro's order of a prior's numbers
@@ -80,7 +109,7 @@ def test_the_command_line_keeps_programs_and_survives_broken_ones(tmp_path):
             command, check=True, timeout=300, env=environment, capture_output=True, cwd=tmp_path
         )
         assert b"compilation cache" not in process.stderr
-        return sorted(tmp_path.glob("latentgp/programs-*/*-cache"))
+        return sorted(tmp_path.glob("latentgp/programs-*/*-program"))
 
     kept = run()
     assert kept
@@ -118,15 +147,37 @@ def test_programs_are_kept_nowhere_that_cannot_be_written_to(tmp_path, untold):
     assert jax.config.values[JAX_KEEPS[0]] is None
 
 
-def test_only_programs_are_deleted_from_a_folder_that_holds_many(tmp_path, untold, monkeypatch):
-    monkeypatch.setattr(programs, "_MOST_BYTES", 10)
-    for name in ("jit_step-0-cache", "jit_steps-0-cache", "notes"):
-        (tmp_path / name).write_text("a dozen bytes")
+def test_the_older_half_is_deleted_from_a_folder_that_holds_many(tmp_path, untold, monkeypatch):
+    monkeypatch.setattr(programs, "_MOST_BYTES", 40)
+    for age, name in enumerate(["new-program", "old-program", "other-program", "old.part"]):
+        (tmp_path / name).write_text("some twenty bytes...")
+        os.utime(tmp_path / name, (0, 10_000 - age))
     (tmp_path / "more").mkdir()
-    message = "Error reading persistent compilation cache entry for 'jit_step': what it was"
-    assert programs.forget_unreadable(tmp_path, message)
-    full = "Error writing persistent compilation cache entry for 'jit_steps': no space left"
-    assert not programs.forget_unreadable(tmp_path, full)
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["jit_steps-0-cache", "more", "notes"]
+    (tmp_path / "now.part").touch()
     assert lgp.keep_programs(tmp_path) == tmp_path
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["more", "notes"]
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["more", "new-program", "now.part"]
+
+
+def test_another_folder_can_be_taken_later(tmp_path, untold):
+    assert lgp.keep_programs(tmp_path / "a") == tmp_path / "a"
+    assert lgp.keep_programs(tmp_path / "b") == tmp_path / "b"
+    assert jax.config.values[JAX_KEEPS[0]] == str(tmp_path / "b")
+    jax.jit(lambda x: np.linalg.det(np.eye(2)) + jax.numpy.sin(x) @ x)(np.ones(3))
+
+
+def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
+    kept = programs.ProgramFiles(tmp_path)
+    assert kept.get("jit_f-1") is None
+    kept.put("jit_f-1", b"a program")
+    assert kept.get("jit_f-1") == b"a program"
+    (file,) = tmp_path.iterdir()
+    os.truncate(file, 20)
+    assert kept.get("jit_f-1") is None
+    assert [*tmp_path.iterdir()] == []
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(type(tmp_path), "replace", full)
+    kept.put("jit_f-1", b"a program")
+    assert [*tmp_path.iterdir()] == []

@@ -20,7 +20,7 @@ from latentgp._version import __version__
 from latentgp.choosing.registry import METHODS, names_in_words
 from latentgp.errors import InputError, ProcessLost
 from latentgp.methods.options import SearchOptions, sections
-from latentgp.runtime.compilation_cache import forget_unreadable, keep_programs
+from latentgp.runtime.compilation_cache import keep_programs_by_default
 from latentgp.runtime.interrupts import Interrupted
 from latentgp.runtime.processes import is_first_process, join_processes, leave
 from latentgp.runtime.run_log import log_runs
@@ -507,12 +507,11 @@ def demo(
 
 def main() -> None:
     """Run the command line; a user's error is one sentence and a non-zero exit."""
-    programs = keep_programs()
+    keep_programs_by_default()
 
     def show(message: Warning | str, *_: Any) -> None:
-        if programs is None or not forget_unreadable(programs, str(message)):
-            with suppress(BrokenPipeError):  # whoever reads no more still gets the files
-                typer.echo(f"warning: {message}", err=True)
+        with suppress(BrokenPipeError):  # whoever reads no more still gets the files
+            typer.echo(f"warning: {message}", err=True)
 
     warnings.showwarning = show
     try:
