@@ -24,7 +24,7 @@ from latentgp.runtime.hashing import digest
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import RunControl
 from latentgp.setup.periods import better_periods, with_likely_periods
-from latentgp.setup.priors import Scales, scales, search_bounds, space_of
+from latentgp.setup.priors import Scales, grid_width, scales, search_bounds, space_of
 from latentgp.setup.units import in_units_of_rows
 from latentgp.typing import Array
 from latentgp.validation import check_data, check_outputs_seen, check_streaming_prior
@@ -126,7 +126,18 @@ class Problem:
         model, units = in_units_of_rows(start.space, start.scales, self.data, given)
         start = start._from(model)
         model, periods = with_likely_periods(start.space, self.data)
-        return start._from(model), moved, (*units, *periods)
+        begun = start._from(model)
+        return begun, moved, (*units, *periods, *begun._about_rounding())
+
+    def _about_rounding(self) -> list[str]:
+        if not (self.rounded_to and self.model.likelihood.is_location):
+            return []
+        if not any(info.role == "noise_variance" for info in self.space.known.values()):
+            return []
+        return [
+            f"Rows repeat, and targets are multiples of {self.rounded_to:.4g} apart: noise is at "
+            f"least that of rounding, a variance of {self.rounded_to**2 / 12:.3g}."
+        ]
 
     def _from(self, model: LatentGP) -> "Problem":
         """This problem from another model on; itself where the model is its own."""
@@ -155,6 +166,11 @@ class Problem:
         return self.scales_of(self.data)
 
     @cached_property
+    def rounded_to(self) -> float:
+        """Width of the grid that targets of repeated rows are on; zero without."""
+        return grid_width(self.data)
+
+    @cached_property
     def space(self) -> ParameterSpace:
         """The hyper-parameters that are learned, with their priors; none if they are fixed."""
         return self.space_at(self.scales)
@@ -163,7 +179,7 @@ class Problem:
         self, *, quiet: bool = True
     ) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
         """Bounds of the search, see `search_bounds`."""
-        return search_bounds(self.space, self.scales, quiet=quiet)
+        return search_bounds(self.space, self.scales, quiet=quiet, rounded_to=self.rounded_to)
 
     def scales_of(self, data: Data) -> Scales:
         """Scales of other rows, and of the data seen so far."""

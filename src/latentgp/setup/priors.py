@@ -39,6 +39,7 @@ _BOUND_FACTOR, _NOISE_FACTOR = 1e5, 1e10
 # Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
 # a share of the first's; noise variances of it and of the noisy one in the first's.
 _NEIGHBOURS, _ROUGHER, _LESS_NOISE, _MORE_NOISE = 2.0, 0.3, 0.1, 5.0
+_SHARED_BY, _OFF_GRID = 10, 1e-6  # targets of a value; from a whole number of steps
 FAR_OFF = 30.0  # length-scales from those of the inputs, either way
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
 LENGTHSCALES, OWN_LENGTHSCALE = 3.0, 0.5
@@ -301,18 +302,42 @@ def _roughness(X: Float[np.ndarray, "N D"]) -> float:
     return float(min(_ROUGHER, _NEIGHBOURS * nearest / np.median(apart)))
 
 
+def grid_width(data: Data) -> float:
+    """Width w of the grid of targets where equal rows repeat; zero without.
+
+    A density that is measured at rounded targets grows without limit where a function goes through
+    rows that are there twice. Their rounding alone is noise of variance w^2 / 12 (Sheppard 1898).
+    Targets are of a grid if ten share a value on average, and differences are multiples of one.
+
+    Args:
+        data: merged rows; one that repeats has a weight above one.
+    """
+    if data.weights is None or np.max(data.weights) <= 1:
+        return 0.0
+    y = data.y[np.isfinite(data.y)]
+    values = np.unique(y)
+    apart = np.diff(values)
+    apart = apart[apart > 1e-9 * np.ptp(values)]
+    if len(apart) == 0 or len(y) < _SHARED_BY * (len(apart) + 1):
+        return 0.0
+    steps = apart / np.min(apart)
+    return float(np.min(apart)) if np.all(np.abs(steps - np.round(steps)) < _OFF_GRID) else 0.0
+
+
 def search_bounds(
-    space: ParameterSpace, of_rows: Scales, *, quiet: bool = True
+    space: ParameterSpace, of_rows: Scales, *, quiet: bool = True, rounded_to: float = 0.0
 ) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
     Where the role does not say what is typical, a positive parameter's start does. Noise variances
     may be ten orders smaller, as functions without noise need; a noise precision as much larger.
+    Noise of rounded targets is at least that of rounding.
 
     Args:
         space: the hyper-parameters.
         of_rows: scales of the data.
         quiet: whether noise may be so small, which solves by iterations do not bear.
+        rounded_to: as `grid_width` gives it.
     """
     small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
     lower, upper = [], []
@@ -334,7 +359,10 @@ def search_bounds(
         # A start outside the usual range is the user's wish, and widens it.
         down = small if info.role == "noise_variance" and np.isfinite(reach) else reach
         up = small if info.role == "noise_precision" and np.isfinite(reach) else reach
-        lower.append(np.minimum(centre - down, raw).ravel())
+        least = centre - down
+        if rounded_to and info.role == "noise_variance" and space.model.likelihood.is_location:
+            least = np.maximum(least, np.log(rounded_to**2 / 12))
+        lower.append(np.minimum(least, raw).ravel())
         upper.append(np.maximum(centre + up, raw).ravel())
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
 
