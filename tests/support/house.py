@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(86_586, 79_000),
-    "lines of core": Limit(35_000, 32_000),
+    "lines of src": Limit(86_850, 79_000),
+    "lines of core": Limit(35_264, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(18_853),
     "files of src": Limit(),

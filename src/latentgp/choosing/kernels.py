@@ -1,28 +1,35 @@
 """Choice of a stationary kernel by its evidence on a sample of rows, in NumPy: nothing compiles.
 
-The evidence is that of Gaussian noise, with the weak priors of hyper-parameters, maximised for each
-candidate (Rasmussen & Williams 2006, 5.4.1).
+The evidence is that of Gaussian noise, or of counts by Laplace's approximation, with the weak
+priors of hyper-parameters, maximised for each candidate (Rasmussen & Williams 2006, 5.4.1, 5.5.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import get_lapack_funcs
 
-from latentgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52, RationalQuadratic
+from latentgp.choosing.evidence import (
+    FAMILIES,
+    NOISE,
+    KernelShape,
+    Optimum,
+    RowBlock,
+    optimum,
+)
+from latentgp.choosing.laplace import Law, law_of
+from latentgp.kernels import Kernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
 from latentgp.runtime.blas_threads import one_blas_thread
-from latentgp.setup.priors import LENGTHSCALES, OWN_LENGTHSCALE, Scales, scales
+from latentgp.setup.priors import Scales, scales
 from latentgp.setup.typical import median_distance
 
 _ROWS = 200
@@ -31,123 +38,8 @@ _FEW_INPUTS = 3
 _FEWEST = 10
 _MARGIN = 2.0  # nats ahead of the RBF
 _ROUGHER = 1.2  # logarithm by which length-scales of the second start are shorter
-_JITTER = 1e-8
-_ITERATIONS, _FURTHER = 60, 20  # of the RBF's search, and of others from there
-_OWN = OWN_LENGTHSCALE**2  # of the variance of a log length-scale; what is left is shared
-_SHARED = LENGTHSCALES - _OWN
-_WIDE = 2.0  # deviation of log variances
-_NOISE = 0.1
+_ITERATIONS = 60  # of the RBF's search
 _WILD = 5.0  # median deviations, beyond which targets with heavy tails are drawn in
-
-_potrf, _potri, _potrs = get_lapack_funcs(("potrf", "potri", "potrs"), dtype=np.float64)
-
-# Correlation, and its derivatives in the squared scaled distance and in the mixing's logarithm.
-Correlation = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-
-
-def _rbf(squared: np.ndarray, mixing: float) -> Correlation:
-    value = np.exp(-0.5 * squared)
-    return value, -0.5 * value, None
-
-
-def _matern12(squared: np.ndarray, mixing: float) -> Correlation:
-    r = np.sqrt(squared)
-    value = np.exp(-r)
-    return value, -0.5 * value / np.maximum(r, 1e-9), None
-
-
-def _matern32(squared: np.ndarray, mixing: float) -> Correlation:
-    s = np.sqrt(3 * squared)
-    decay = np.exp(-s)
-    return (1 + s) * decay, -1.5 * decay, None
-
-
-def _matern52(squared: np.ndarray, mixing: float) -> Correlation:
-    s = np.sqrt(5 * squared)
-    decay = np.exp(-s)
-    return (1 + s + s**2 / 3) * decay, -5 / 6 * (1 + s) * decay, None
-
-
-def _rational_quadratic(squared: np.ndarray, mixing: float) -> Correlation:
-    scaled = squared / (2 * mixing)
-    logarithm = np.log1p(scaled)
-    value = np.exp(-mixing * logarithm)
-    slope = -0.5 * value / (1 + scaled)
-    return value, slope, mixing * value * (scaled / (1 + scaled) - logarithm)
-
-
-class Family(NamedTuple):
-    """A family of stationary kernels.
-
-    Attributes:
-        kernel: its class.
-        correlation: of squared scaled distances.
-        longer: its length-scales over those of an RBF that fits as well.
-        is_mixture: whether it has a mixing parameter.
-    """
-
-    kernel: Callable[..., Kernel]
-    correlation: Callable[[np.ndarray, float], Correlation]
-    longer: float
-    is_mixture: bool = False
-
-
-FAMILIES = {
-    "RBF": Family(RBF, _rbf, 1.0),
-    "Matern52": Family(Matern52, _matern52, 1.4),
-    "Matern32": Family(Matern32, _matern32, 1.8),
-    "Matern12": Family(Matern12, _matern12, 4.0),
-    "RationalQuadratic": Family(RationalQuadratic, _rational_quadratic, 1.0, is_mixture=True),
-}
-
-
-class RowBlock(NamedTuple):
-    """Rows in standard deviations, independent of those of other blocks.
-
-    Attributes:
-        X: inputs, shape (N, D).
-        y: targets, shape (N,).
-        weights: shape (N,).
-    """
-
-    X: Float[np.ndarray, "N D"]
-    y: Float[np.ndarray, "N"]
-    weights: Float[np.ndarray, "N"]
-
-
-class KernelShape(NamedTuple):
-    """A family, with one length-scale or one an input.
-
-    Attributes:
-        family: its name.
-        inputs: the number of length-scales.
-    """
-
-    family: str
-    inputs: int
-
-    def words(self, inputs: int) -> str:
-        """Its name, among candidates for so many inputs."""
-        return self.family if self.inputs == inputs else f"{self.family} of one length-scale"
-
-
-class Optimum(NamedTuple):
-    """The maximum of a candidate's evidence.
-
-    Attributes:
-        candidate: whose it is.
-        log_evidence: with the log priors of hyper-parameters.
-        logarithms: of length-scales, variance, noise variance and mixing.
-    """
-
-    candidate: KernelShape
-    log_evidence: float
-    logarithms: Float[np.ndarray, "H"]
-
-    @property
-    def log_lengthscales(self) -> Float[np.ndarray, "*D"]:
-        """Of the inputs in standard deviations."""
-        return self.logarithms[: self.candidate.inputs]
 
 
 @stored
@@ -183,91 +75,6 @@ class KernelChoice:
         )
 
 
-def negative_log_evidence(
-    logarithms: Float[np.ndarray, "H"], candidate: KernelShape, blocks: Sequence[RowBlock]
-) -> tuple[float, Float[np.ndarray, "H"]]:
-    """Minus the log evidence of independent blocks of rows and the log priors, and its gradient.
-
-    Infinite, with a zero gradient, where a covariance has no Cholesky factor.
-
-    Args:
-        logarithms: of length-scales, variance, noise variance and mixing.
-        candidate: the kernel.
-        blocks: rows of which those of one block are correlated.
-    """
-    number, of_family = candidate.inputs, FAMILIES[candidate.family].correlation
-    values = np.exp(logarithms)
-    variance, noise = values[number : number + 2]
-    mixing = values[-1] if len(values) > number + 2 else 1.0
-    total, gradient = _log_prior(logarithms, number, blocks[0].X.shape[1])
-    total, gradient = -total, -gradient
-    for X, y, weights in blocks:
-        Z = X / values[:number]
-        norms = np.sum(Z**2, axis=1)
-        squared = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0)
-        np.fill_diagonal(squared, 0)
-        correlation, slope, of_mixing = of_family(squared, mixing)
-        covariance = variance * correlation
-        covariance[np.diag_indices(len(X))] += noise / weights + _JITTER * variance
-        factor, failed = _potrf(covariance, lower=1, overwrite_a=0)
-        if failed:
-            return np.inf, np.zeros_like(logarithms)
-        solved = _potrs(factor, y, lower=1)[0]
-        lower = _potri(factor, lower=1)[0]  # zero above the diagonal, as the factor is
-        inverse = lower + lower.T
-        inverse[np.diag_indices(len(X))] /= 2
-        log_scale = np.sum(np.log(np.diag(factor))) + 0.5 * len(X) * np.log(2 * np.pi)
-        total += 0.5 * y @ solved + log_scale
-        # Derivatives in the covariance, then in the squared distances.
-        inner = 0.5 * (inverse - np.outer(solved, solved))
-        by_distance = inner * (variance * slope)
-        each = -4 * (by_distance.sum(1) @ Z**2 - np.sum(Z * (by_distance @ Z), axis=0))
-        gradient[:number] += each if number > 1 else each.sum()
-        gradient[number] += np.sum(inner * correlation) * variance
-        gradient[number + 1] += np.sum(np.diag(inner) / weights) * noise
-        if of_mixing is not None:
-            gradient[-1] += np.sum(inner * of_mixing) * variance
-    return float(total), gradient
-
-
-def _log_prior(
-    logarithms: Float[np.ndarray, "H"], number: int, inputs: int
-) -> tuple[float, Float[np.ndarray, "H"]]:
-    """Of the logarithms: length-scales alike around sqrt(D), variances wide, and the gradient."""
-    error = logarithms.copy()
-    error[:number] -= 0.5 * np.log(inputs)
-    error[number + 1] -= np.log(_NOISE)
-    wide = error[number:] / _WIDE
-    shared = _OWN + number * _SHARED
-    own = error[:number] - _SHARED / shared * error[:number].sum()
-    scale = (number - 1) * np.log(_OWN) + np.log(shared) + 2 * len(wide) * np.log(_WIDE)
-    squares = error[:number] @ own / _OWN + wide @ wide
-    total = -0.5 * (squares + scale + len(error) * np.log(2 * np.pi))
-    return total, -np.concatenate([own / _OWN, wide / _WIDE])
-
-
-def optimum(
-    candidate: KernelShape,
-    blocks: Sequence[RowBlock],
-    start: Float[np.ndarray, "H"],
-    iterations: int = _FURTHER,
-) -> Optimum:
-    """The maximum of the evidence by L-BFGS from a start, or what it has come to."""
-    from scipy.optimize import minimize  # takes long to import
-
-    number = candidate.inputs
-    bounds = [(-12, 12)] * (number + 1) + [(-23, 5)] + [(-5, 7)] * (len(start) - number - 2)
-    found = minimize(
-        negative_log_evidence,
-        start,
-        (candidate, blocks),
-        jac=True,
-        bounds=bounds,
-        options={"maxiter": iterations},
-    )
-    return Optimum(candidate, -float(found.fun), found.x)
-
-
 @one_blas_thread()
 def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelChoice | None:
     """The kernel whose evidence is highest on a sample of rows.
@@ -282,23 +89,28 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
         scale: of the data.
 
     Returns:
-        The choice; None where rows are few, or the evidence of Gaussian noise says nothing.
+        The choice; None where rows are few, or targets are neither a function and noise nor counts.
     """
-    y, columns = _targets(data, likelihood), np.flatnonzero(varying(data.X))
+    spread, columns = float(scale.latent[0]), np.flatnonzero(varying(data.X))
+    law = law_of(likelihood, 0.0 if scale.level is None else scale.level[0], spread)
+    y = _targets(data, likelihood, spread) if law is None else np.asarray(data.y)
     if y is None or data.size < _FEWEST or not columns.size or not np.ptp(y) > 0:
         return None
-    spread, inputs, sizes = float(scale.latent[0]), len(columns), scale.inputs[columns]
+    inputs, sizes = len(columns), scale.inputs[columns]
     weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     X = (data.X[:, columns] - np.average(data.X[:, columns], axis=0, weights=weights)) / sizes
-    blocks = sample(RowBlock(X, y / spread, weights))
-    typical = np.append(np.full(inputs, np.log(median_distance(X, weights))), [0, np.log(_NOISE)])
-    optima = _optima(blocks, typical, np.log(sizes) - np.mean(np.log(sizes)))
+    of_counts = next(iter(data.side_information.values()), 1.0)
+    blocks = sample(RowBlock(X, y, weights, np.broadcast_to(of_counts, y.shape)))
+    distance = np.log(median_distance(X, weights))
+    own = [np.log(NOISE)] if law is None else [0.0] * law.has_parameter
+    typical = np.concatenate([np.full(inputs, distance), [0.0], own])
+    optima = _optima(blocks, typical, np.log(sizes) - np.mean(np.log(sizes)), law)
     base = next(o for o in optima if o.candidate == KernelShape("RBF", inputs))
     best = optima[0] if optima[0].log_evidence > base.log_evidence + _MARGIN else base
     number, family = best.candidate.inputs, FAMILIES[best.candidate.family]
     start = np.round(best.logarithms, 1)  # the same whatever the last digits of the rows
     if len(blocks) > 1:  # patches do not say how far a function is correlated
-        start = np.append(np.full(number, typical[0] + np.log(family.longer)), 0.0)
+        start = np.append(np.full(number, distance + np.log(family.longer)), 0.0)
     unit = sizes if number == inputs else np.exp(np.mean(np.log(sizes)))
     settings = {
         "lengthscale": np.exp(start[:number]) * unit,
@@ -319,12 +131,13 @@ def with_usual_kernel(model: LatentGP, data: Data) -> tuple[LatentGP, tuple[str,
     found = usual_kernel(data, model.likelihood, scales(model, data)) if alone else None
     if found is None:
         return model, (
-            "Kernel: the model's own stays, as the choice is for one latent function and noise.",
+            "Kernel: the model's own stays, as the choice is for one latent function with noise or "
+            "counts.",
         )
     return LatentGP(found.kernel, model.likelihood, model.mean), (found.reason,)
 
 
-def _targets(data: Data, likelihood: Likelihood) -> Float[np.ndarray, "N"] | None:
+def _targets(data: Data, likelihood: Likelihood, spread: float) -> Float[np.ndarray, "N"] | None:
     """Targets of one latent function and noise; what is far out is drawn in where tails are heavy.
 
     None of other likelihoods: indicators of classes have steps, which take a rough kernel whatever
@@ -333,7 +146,7 @@ def _targets(data: Data, likelihood: Likelihood) -> Float[np.ndarray, "N"] | Non
     of_noise = likelihood.is_location and likelihood.latent_size == 1
     if not of_noise or data.y.ndim > 1 or data.side_information:
         return None
-    y = np.asarray(data.y) - np.average(data.y, weights=data.weights)
+    y = (np.asarray(data.y) - np.average(data.y, weights=data.weights)) / spread
     if isinstance(likelihood, Gaussian):
         return y
     middle = np.median(y)
@@ -345,6 +158,7 @@ def _optima(
     blocks: Sequence[RowBlock],
     typical: Float[np.ndarray, "H"],
     log_units: Float[np.ndarray, "D"],
+    law: Law | None = None,
 ) -> list[Optimum]:
     """The maxima of all candidates, the best first.
 
@@ -352,14 +166,17 @@ def _optima(
         blocks: rows.
         typical: where the search of the RBF starts.
         log_units: logarithms of the inputs' sizes over their geometric mean.
+        law: of counts.
     """
     inputs = len(log_units)
     usual = KernelShape("RBF", inputs)
-    base = optimum(usual, blocks, typical, _ITERATIONS)
-    rough = typical - np.append(np.full(inputs, _ROUGHER), [0.0, np.log(10.0)])
-    other = optimum(usual, blocks, rough)
+    base = optimum(usual, blocks, typical, _ITERATIONS, law)
+    rough = typical.copy()
+    rough[:inputs] -= _ROUGHER
+    rough[inputs + 1 :] -= np.log(10.0) if law is None else 0.0
+    other = optimum(usual, blocks, rough, law=law)
     if other.log_evidence > base.log_evidence:
-        base = optimum(usual, blocks, other.logarithms, _ITERATIONS)
+        base = optimum(usual, blocks, other.logarithms, _ITERATIONS, law)
     optima = [base]
     for name, family in FAMILIES.items():
         # Nearest rows do not screen off the others under a mixture of length-scales.
@@ -367,12 +184,12 @@ def _optima(
             first = base.logarithms.copy()
             first[:inputs] += np.log(family.longer)
             first = np.append(first, 0.0) if family.is_mixture else first
-            optima.append(optimum(KernelShape(name, inputs), blocks, first))
+            optima.append(optimum(KernelShape(name, inputs), blocks, first, law=law))
     if inputs > 1:
         best = max(optima, key=attrgetter("log_evidence"))
         alike = [block._replace(X=block.X * np.exp(log_units)) for block in blocks]
         first = np.append(best.log_lengthscales.mean(), best.logarithms[inputs:])
-        optima.append(optimum(KernelShape(best.candidate.family, 1), alike, first))
+        optima.append(optimum(KernelShape(best.candidate.family, 1), alike, first, law=law))
     return sorted(optima, key=attrgetter("log_evidence"), reverse=True)
 
 
@@ -383,7 +200,7 @@ def sample(rows: RowBlock) -> list[RowBlock]:
     data.
     """
     counts = rows.weights > 0
-    rows = RowBlock(*(array[counts] for array in rows))
+    rows = rows.of(counts)
     number, inputs = rows.X.shape
     if number <= _ROWS:
         return [rows]
@@ -393,4 +210,4 @@ def sample(rows: RowBlock) -> list[RowBlock]:
     for centre in generator.choice(number, _PATCHES if near else 0, replace=False):
         distances = np.sum((rows.X - rows.X[centre]) ** 2, axis=1)
         chosen.append(np.argpartition(distances, _PATCH)[:_PATCH])
-    return [RowBlock(*(array[own] for array in rows)) for own in chosen]
+    return [rows.of(own) for own in chosen]

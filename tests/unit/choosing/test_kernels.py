@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import latentgp as lgp
-from latentgp.choosing.kernels import (
+from latentgp.choosing.evidence import (
     FAMILIES,
     KernelShape,
     RowBlock,
     negative_log_evidence,
-    usual_kernel,
 )
+from latentgp.choosing.kernels import usual_kernel
 from latentgp.runtime.x64 import in_x64
 from latentgp.setup.priors import scales
 
@@ -30,7 +30,7 @@ def some_rows(size, seed=0):
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(size, 3))
     y = np.sin(X[:, 0]) + 0.1 * generator.normal(size=size)
-    return RowBlock(X, y, generator.uniform(0.5, 2.0, size))
+    return RowBlock(X, y, generator.uniform(0.5, 2.0, size), np.ones(size))
 
 
 @pytest.mark.parametrize("candidate", CANDIDATES, ids=str)

@@ -49,9 +49,9 @@ class GPRegressor(NumberEstimator):
         kernel: its values are where the search starts, in the units of the data (with Gaussian
             noise also at shorter length-scales; the better one goes on). None chooses among an RBF,
             Matérn kernels and a rational quadratic by their evidence on a sample of rows, where y
-            is one latent function and noise; the verdict says which, and by how many nats. A name
-            such as "rbf" or "matern32" has one length-scale an input, started at the median
-            distance, as an RBF has where nothing is chosen. With "precomputed" X is a Gram
+            is one latent function and noise, or a count; the verdict says which, and by how many
+            nats. A name such as "rbf" or "matern32" has one length-scale an input, started at the
+            median distance, as an RBF has where nothing is chosen. With "precomputed" X is a Gram
             matrix of shape (N, N), and to predict one of covariances with the rows of the fit,
             (S, N), or (S, N + 1) with k(x, x) last, which has to be given unless the rows of the
             fit have one variance.

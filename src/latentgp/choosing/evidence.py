@@ -1,0 +1,253 @@
+"""Evidence of stationary kernels on a sample of rows, in NumPy, and its maximum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.choosing.laplace import Law, Parts, laplace_evidence, potrf, potri, potrs
+from latentgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52, RationalQuadratic
+from latentgp.setup.priors import LENGTHSCALES, OWN_LENGTHSCALE
+
+_JITTER = 1e-8
+_OWN = OWN_LENGTHSCALE**2  # of the variance of a log length-scale; what is left is shared
+_SHARED = LENGTHSCALES - _OWN
+_WIDE = 2.0  # deviation of log variances
+NOISE = 0.1
+
+# Correlation, and its derivatives in the squared scaled distance and in the mixing's logarithm.
+Correlation = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+
+
+def _rbf(squared: np.ndarray, mixing: float) -> Correlation:
+    value = np.exp(-0.5 * squared)
+    return value, -0.5 * value, None
+
+
+def _matern12(squared: np.ndarray, mixing: float) -> Correlation:
+    r = np.sqrt(squared)
+    value = np.exp(-r)
+    return value, -0.5 * value / np.maximum(r, 1e-9), None
+
+
+def _matern32(squared: np.ndarray, mixing: float) -> Correlation:
+    s = np.sqrt(3 * squared)
+    decay = np.exp(-s)
+    return (1 + s) * decay, -1.5 * decay, None
+
+
+def _matern52(squared: np.ndarray, mixing: float) -> Correlation:
+    s = np.sqrt(5 * squared)
+    decay = np.exp(-s)
+    return (1 + s + s**2 / 3) * decay, -5 / 6 * (1 + s) * decay, None
+
+
+def _rational_quadratic(squared: np.ndarray, mixing: float) -> Correlation:
+    scaled = squared / (2 * mixing)
+    logarithm = np.log1p(scaled)
+    value = np.exp(-mixing * logarithm)
+    slope = -0.5 * value / (1 + scaled)
+    return value, slope, mixing * value * (scaled / (1 + scaled) - logarithm)
+
+
+class Family(NamedTuple):
+    """A family of stationary kernels.
+
+    Attributes:
+        kernel: its class.
+        correlation: of squared scaled distances.
+        longer: its length-scales over those of an RBF that fits as well.
+        is_mixture: whether it has a mixing parameter.
+    """
+
+    kernel: Callable[..., Kernel]
+    correlation: Callable[[np.ndarray, float], Correlation]
+    longer: float
+    is_mixture: bool = False
+
+
+FAMILIES = {
+    "RBF": Family(RBF, _rbf, 1.0),
+    "Matern52": Family(Matern52, _matern52, 1.4),
+    "Matern32": Family(Matern32, _matern32, 1.8),
+    "Matern12": Family(Matern12, _matern12, 4.0),
+    "RationalQuadratic": Family(RationalQuadratic, _rational_quadratic, 1.0, is_mixture=True),
+}
+
+
+class RowBlock(NamedTuple):
+    """Rows in standard deviations, independent of those of other blocks.
+
+    Attributes:
+        X: inputs, shape (N, D).
+        y: targets, shape (N,).
+        weights: shape (N,).
+        sizes: exposures or numbers of trials of counts, shape (N,).
+    """
+
+    X: Float[np.ndarray, "N D"]
+    y: Float[np.ndarray, "N"]
+    weights: Float[np.ndarray, "N"]
+    sizes: Float[np.ndarray, "N"]
+
+    def of(self, rows: Any) -> RowBlock:
+        """Some of the rows."""
+        return RowBlock(*(array[rows] for array in self))
+
+
+class KernelShape(NamedTuple):
+    """A family, with one length-scale or one an input.
+
+    Attributes:
+        family: its name.
+        inputs: the number of length-scales.
+    """
+
+    family: str
+    inputs: int
+
+    def words(self, inputs: int) -> str:
+        """Its name, among candidates for so many inputs."""
+        return self.family if self.inputs == inputs else f"{self.family} of one length-scale"
+
+
+class Optimum(NamedTuple):
+    """The maximum of a candidate's evidence.
+
+    Attributes:
+        candidate: whose it is.
+        log_evidence: with the log priors of hyper-parameters.
+        logarithms: of length-scales, variance, noise variance and mixing.
+    """
+
+    candidate: KernelShape
+    log_evidence: float
+    logarithms: Float[np.ndarray, "H"]
+
+    @property
+    def log_lengthscales(self) -> Float[np.ndarray, "*D"]:
+        """Of the inputs in standard deviations."""
+        return self.logarithms[: self.candidate.inputs]
+
+
+def negative_log_evidence(
+    logarithms: Float[np.ndarray, "H"],
+    candidate: KernelShape,
+    blocks: Sequence[RowBlock],
+    law: Law | None = None,
+) -> tuple[float, Float[np.ndarray, "H"]]:
+    """Minus the log evidence of independent blocks of rows and the log priors, and its gradient.
+
+    Infinite, with a zero gradient, where a covariance has no Cholesky factor.
+
+    Args:
+        logarithms: of length-scales, variance, noise variance or the law's parameter if there is
+            one, and mixing.
+        candidate: the kernel.
+        blocks: rows of which those of one block are correlated.
+        law: of targets with another law than Gaussian noise.
+    """
+    number, family = candidate.inputs, FAMILIES[candidate.family]
+    has_own = law is None or law.has_parameter
+    values = np.exp(logarithms)
+    variance, own = values[number], values[number + 1] if has_own else 1.0
+    mixing = values[-1] if family.is_mixture else 1.0
+    middle = _middle(logarithms, number, blocks[0].X.shape[1], law)
+    total, gradient = _log_prior(logarithms - middle, number)
+    total, gradient = -total, -gradient
+    for X, y, weights, sizes in blocks:
+        Z = X / values[:number]
+        norms = np.sum(Z**2, axis=1)
+        squared = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0)
+        np.fill_diagonal(squared, 0)
+        correlation, slope, of_mixing = family.correlation(squared, mixing)
+        covariance = variance * correlation
+        covariance[np.diag_indices(len(X))] += _JITTER * variance
+        if law is None:
+            parts = _gaussian_evidence(covariance, y, weights, own)
+        else:
+            parts = laplace_evidence(covariance, y, weights, sizes, law, own)
+        if parts is None:
+            return np.inf, np.zeros_like(logarithms)
+        total += parts.value
+        by_distance = parts.inner * (variance * slope)
+        each = -4 * (by_distance.sum(1) @ Z**2 - np.sum(Z * (by_distance @ Z), axis=0))
+        gradient[:number] += each if number > 1 else each.sum()
+        gradient[number] += np.sum(parts.inner * correlation) * variance
+        if has_own:
+            gradient[number + 1] += parts.of_parameter
+        if of_mixing is not None:
+            gradient[-1] += np.sum(parts.inner * of_mixing) * variance
+    return float(total), gradient
+
+
+def _gaussian_evidence(
+    covariance: Float[np.ndarray, "N N"],
+    y: Float[np.ndarray, "N"],
+    weights: Float[np.ndarray, "N"],
+    noise: float,
+) -> Parts | None:
+    """Of a Gaussian process with noise, whose own parameter is the noise variance."""
+    covariance = covariance.copy()
+    covariance[np.diag_indices(len(y))] += noise / weights
+    factor, failed = potrf(covariance, lower=1, overwrite_a=0)
+    if failed:
+        return None
+    solved = potrs(factor, y, lower=1)[0]
+    lower = potri(factor, lower=1)[0]  # zero above the diagonal, as the factor is
+    inverse = lower + lower.T
+    inverse[np.diag_indices(len(y))] /= 2
+    log_scale = np.sum(np.log(np.diag(factor))) + 0.5 * len(y) * np.log(2 * np.pi)
+    inner = 0.5 * (inverse - np.outer(solved, solved))
+    of_noise = np.sum(np.diag(inner) / weights) * noise
+    return Parts(0.5 * y @ solved + log_scale, inner, of_noise)
+
+
+def _middle(
+    logarithms: Float[np.ndarray, "H"], number: int, inputs: int, law: Law | None
+) -> Float[np.ndarray, "H"]:
+    """Means of the logarithms: length-scales around sqrt(D), noise around a tenth, others one."""
+    middle = np.zeros_like(logarithms)
+    middle[:number] = 0.5 * np.log(inputs)
+    if law is None:
+        middle[number + 1] = np.log(NOISE)
+    return middle
+
+
+def _log_prior(error: Float[np.ndarray, "H"], number: int) -> tuple[float, Float[np.ndarray, "H"]]:
+    """Of the logarithms less their means: length-scales alike, variances wide; and the gradient."""
+    wide = error[number:] / _WIDE
+    shared = _OWN + number * _SHARED
+    own = error[:number] - _SHARED / shared * error[:number].sum()
+    scale = (number - 1) * np.log(_OWN) + np.log(shared) + 2 * len(wide) * np.log(_WIDE)
+    squares = error[:number] @ own / _OWN + wide @ wide
+    total = -0.5 * (squares + scale + len(error) * np.log(2 * np.pi))
+    return total, -np.concatenate([own / _OWN, wide / _WIDE])
+
+
+def optimum(
+    candidate: KernelShape,
+    blocks: Sequence[RowBlock],
+    start: Float[np.ndarray, "H"],
+    iterations: int = 20,
+    law: Law | None = None,
+) -> Optimum:
+    """The maximum of the evidence by L-BFGS from a start, or what it has come to."""
+    from scipy.optimize import minimize  # takes long to import
+
+    number = candidate.inputs
+    of_own = [(-23, 5)] if law is None else [(-6, 9)] * law.has_parameter
+    mixing = [(-5, 7)] * FAMILIES[candidate.family].is_mixture
+    rows = 1 if law is None else sum(len(block.X) for block in blocks)
+
+    def a_row(logarithms: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
+        """A row's share, of which a first step does not lead to the bounds."""
+        value, gradient = negative_log_evidence(logarithms, candidate, blocks, law)
+        return value / rows, gradient / rows
+
+    bounds = [(-12, 12)] * (number + 1) + of_own + mixing
+    found = minimize(a_row, start, jac=True, bounds=bounds, options={"maxiter": iterations})
+    return Optimum(candidate, -float(found.fun) * rows, found.x)

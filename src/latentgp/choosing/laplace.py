@@ -1,0 +1,194 @@
+"""Laplace's evidence of counts and its gradient, in NumPy (Rasmussen & Williams 2006, 3.4, 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import get_lapack_funcs
+from scipy.special import digamma, expit, gammaln, log_expit
+
+from latentgp.likelihoods import Binomial, Likelihood, LogNegativeBinomial, Poisson
+
+_ENOUGH = 1e-9  # nats that a step of Newton's gains
+
+potrf, potri, potrs = get_lapack_funcs(("potrf", "potri", "potrs"), dtype=np.float64)
+
+PerRow = Float[np.ndarray, "N"]
+
+
+class Derivatives(NamedTuple):
+    """Log p(y | f) at rows and its derivatives.
+
+    Attributes:
+        value: in nats.
+        slope: the first in f.
+        precision: minus the second.
+        third: the third.
+        of_parameter: derivatives of value, slope and precision in the logarithm of the law's own
+            parameter; none without.
+    """
+
+    value: PerRow
+    slope: PerRow
+    precision: PerRow
+    third: PerRow
+    of_parameter: tuple[PerRow, ...] = ()
+
+    def weighted(self, weights: PerRow) -> Derivatives:
+        """Of rows that count so many times."""
+        value, slope, precision, third = (weights * field for field in self[:4])
+        of_parameter = tuple(weights * field for field in self.of_parameter)
+        return Derivatives(value, slope, precision, third, of_parameter)
+
+
+class Law(NamedTuple):
+    """A law of counts given one latent.
+
+    Attributes:
+        derivatives: given targets, latents, exposures or numbers of trials, and the parameter.
+        level: of the latent for typical targets.
+        scale: typical deviation of the latent, and that of the level.
+        has_parameter: whether it has one of its own, positive.
+    """
+
+    derivatives: Callable[[PerRow, PerRow, PerRow, float], Derivatives]
+    level: float
+    scale: float
+    has_parameter: bool = False
+
+
+class Parts(NamedTuple):
+    """Minus a log evidence and its derivatives.
+
+    Attributes:
+        value: minus the log evidence.
+        inner: minus the derivative in the covariance, symmetric.
+        of_parameter: minus the derivative in the logarithm of the law's own parameter.
+    """
+
+    value: float
+    inner: Float[np.ndarray, "N N"]
+    of_parameter: float
+
+
+def law_of(likelihood: Likelihood, level: float, scale: float) -> Law | None:
+    """The law of a likelihood of counts; None of others."""
+    derivatives = LAWS.get(type(likelihood))
+    if derivatives is None:
+        return None
+    return Law(derivatives, level, scale, has_parameter=derivatives is _negative_binomial)
+
+
+def laplace_evidence(
+    covariance: Float[np.ndarray, "N N"],
+    y: PerRow,
+    weights: PerRow,
+    sizes: PerRow,
+    law: Law,
+    parameter: float,
+) -> Parts | None:
+    """By algorithms 3.1 and 5.1, the level unknown; None where a factor cannot be had.
+
+    Args:
+        covariance: of the latents, in squares of the law's scale.
+        y: counts.
+        weights: of the rows.
+        sizes: exposures or numbers of trials.
+        law: of y given the latents.
+        parameter: its own.
+    """
+    unit = law.scale**2
+    K = unit * (covariance + 1)
+
+    def at(a: PerRow) -> tuple[PerRow, Derivatives, float]:
+        """Latents, derivatives and log density where the latents are level + K a."""
+        f = np.clip(law.level + K @ a, -30, 30)  # lest exponentials overflow
+        found = law.derivatives(y, f, sizes, parameter).weighted(weights)
+        return f, found, float(np.sum(found.value) - 0.5 * a @ (f - law.level))
+
+    a = np.zeros(len(y))
+    f, here, density = at(a)
+    for _ in range(50):
+        factor = _factor(K, here.precision)
+        if factor is None:
+            return None
+        root = np.sqrt(here.precision)
+        b = here.precision * (f - law.level) + here.slope
+        step = b - root * potrs(factor, root * (K @ b), lower=1)[0] - a
+        for halving in range(12):
+            tried = a + step / 2**halving
+            f_tried, there, density_tried = at(tried)
+            if density_tried >= density - _ENOUGH:
+                break
+        else:
+            break
+        gain = density_tried - density
+        a, f, here, density = tried, f_tried, there, density_tried
+        if gain < _ENOUGH:
+            break
+    factor = _factor(K, here.precision)
+    if factor is None:
+        return None
+    root = np.sqrt(here.precision)
+    lower = potri(factor, lower=1)[0]  # zero above the diagonal, as the factor is
+    inverse = lower + lower.T
+    inverse[np.diag_indices(len(y))] /= 2
+    R = root[:, None] * inverse * root
+    variances = np.diag(K) - np.sum((K @ R) * K, axis=1)
+    by_mode = 0.5 * variances * here.third
+    outside = by_mode - R @ (K @ by_mode)
+    crossed = np.outer(outside, here.slope)
+    inner = 0.5 * unit * (R - np.outer(a, a) - crossed - crossed.T)
+    value = float(np.sum(np.log(np.diag(factor))) - density)
+    if not law.has_parameter:
+        return Parts(value, inner, 0.0)
+    of_value, of_slope, of_precision = here.of_parameter
+    moved = np.sum(of_value) - 0.5 * variances @ of_precision + (K @ outside) @ of_slope
+    return Parts(value, inner, -float(moved))
+
+
+def _factor(K: Float[np.ndarray, "N N"], precision: PerRow) -> Float[np.ndarray, "N N"] | None:
+    """The Cholesky factor of I + W^1/2 K W^1/2."""
+    root = np.sqrt(precision)
+    B = root[:, None] * K * root
+    B[np.diag_indices(len(root))] += 1
+    factor, failed = potrf(B, lower=1, overwrite_a=1)
+    return None if failed else factor
+
+
+def _poisson(y: PerRow, f: PerRow, sizes: PerRow, parameter: float) -> Derivatives:
+    rate = sizes * np.exp(f)
+    value = y * (np.log(sizes) + f) - rate - gammaln(y + 1)
+    return Derivatives(value, y - rate, rate, -rate)
+
+
+def _binomial(y: PerRow, f: PerRow, sizes: PerRow, parameter: float) -> Derivatives:
+    p = expit(f)
+    ways = gammaln(sizes + 1) - gammaln(y + 1) - gammaln(sizes - y + 1)
+    value = ways + y * log_expit(f) + (sizes - y) * log_expit(-f)
+    precision = sizes * p * (1 - p)
+    return Derivatives(value, y - sizes * p, precision, precision * (2 * p - 1))
+
+
+def _negative_binomial(y: PerRow, f: PerRow, sizes: PerRow, parameter: float) -> Derivatives:
+    """Of mean size exp(f) and dispersion `parameter`."""
+    r, logit = parameter, np.log(sizes) + f - np.log(parameter)
+    p, spread = expit(logit), expit(logit) * expit(-logit)
+    ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)
+    value = ways + y * log_expit(logit) + r * log_expit(-logit)
+    slope, precision = y - (y + r) * p, (y + r) * spread
+    of_value = r * (digamma(y + r) - digamma(r) + log_expit(-logit)) - slope
+    of_precision = r * spread + precision * (2 * p - 1)
+    of_slope = precision - r * p
+    third = precision * (2 * p - 1)
+    return Derivatives(value, slope, precision, third, (of_value, of_slope, of_precision))
+
+
+LAWS: dict[type[Likelihood], Callable[..., Derivatives]] = {
+    Poisson: _poisson,
+    Binomial: _binomial,
+    LogNegativeBinomial: _negative_binomial,
+}
