@@ -32,6 +32,7 @@ from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.setup.priors import Scales, scales
 from latentgp.setup.typical import median_distance
 
+LEAST_SECONDS = 5.0  # of a fit, a fifth of which a choice may take
 _ROWS = 200
 _PATCHES, _PATCH = 10, 50  # of nearest rows, where rows are many and inputs few
 _FEW_INPUTS = 3

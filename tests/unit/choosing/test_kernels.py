@@ -166,6 +166,13 @@ def test_estimators_say_which_kernel_and_keep_it(tmp_path):
         lgp.GPRegressor("matern42").fit(X, y)
 
 
+@pytest.mark.parametrize(("seconds", "chooses"), [(None, True), (5.0, True), (4.9, False)])
+def test_a_choice_takes_at_most_a_fifth_of_the_time(seconds, chooses):
+    X = np.linspace(0, 6, 30)[:, None]
+    fitted = lgp.GPRegressor(max_seconds=seconds, random_state=0).fit(X, np.sin(X[:, 0]))
+    assert (fitted.kernel_choice_ is not None) == chooses
+
+
 def test_choice_for_the_same_rows_does_not_depend_on_a_key():
     X = np.random.default_rng(2).uniform(-2, 2, size=(700, 2))
     y = np.sin(X.sum(1))

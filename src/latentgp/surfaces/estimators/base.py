@@ -27,7 +27,7 @@ from latentgp.choosing.choice import (
     treating,
     usual_number_of_points,
 )
-from latentgp.choosing.kernels import usual_kernel
+from latentgp.choosing.kernels import LEAST_SECONDS, usual_kernel
 from latentgp.choosing.registry import method_from_name, names_in_words
 from latentgp.errors import InputError, warn_user
 from latentgp.extension import verb
@@ -215,7 +215,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
         own, plain = self._own_representation(), kernel is None and self.depth == 1
         self.kernel_choice_ = None
-        if plain and own is None and isinstance(self.method, str) and self.learn_hyperparameters:
+        is_chosen = plain and own is None and isinstance(self.method, str)
+        is_chosen &= self.max_seconds is None or self.max_seconds >= LEAST_SECONDS
+        if is_chosen and self.learn_hyperparameters:
             scale = scales(LatentGP(RBF(), likelihood, mean), merged)
             self.kernel_choice_ = usual_kernel(merged, likelihood, scale)
             kernel = None if self.kernel_choice_ is None else self.kernel_choice_.kernel
