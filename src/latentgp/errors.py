@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, get_args
+from numbers import Integral
+from typing import Any, NoReturn, get_args
 
 __all__ = ["InputError", "ProcessLost", "RunAborted"]
 
@@ -122,10 +123,25 @@ def check_whole(owner: object, **least: int) -> None:
     """
     for name, lower in least.items():
         value = getattr(owner, name)
-        if value is not None and (not isinstance(value, int) or value < lower):
+        if value is not None and (not isinstance(value, Integral) or value < lower):
             raise InputError(
                 f"{type(owner).__name__}.{name} must be a whole number from {lower}, got {value!r}."
             )
+
+
+def check_kinds(owner: object, **kinds: tuple[Any, str]) -> None:
+    """Raise InputError unless an attribute, by its name, is of a class, which is also in words."""
+    for name, (kind, words) in kinds.items():
+        value = getattr(owner, name)
+        if not isinstance(value, kind):
+            raise InputError(
+                f"{type(owner).__name__}.{name} must be {words}, got {in_a_line(repr(value))}."
+            )
+
+
+def lacks(owner: object, words: str) -> NoReturn:
+    """Raise InputError that an object has "no" of what is asked for: what, and the remedy."""
+    raise InputError(f"{type(owner).__name__} has {words}.")
 
 
 class ProcessLost(RuntimeError):

@@ -106,11 +106,7 @@ def at(place: Any) -> Any:
 
 
 def verb(name: str) -> Any:
-    """What a method of a fit or posterior does that an extension or surface brings.
-
-    Raises:
-        InputError: none of those that are installed.
-    """
+    """What a method of a fit or posterior does that an extension brings, or InputError."""
     present = importlib.import_module("latentgp.extensions").present()
     surfaces = importlib.import_module("latentgp.surfaces").EXTENSION
     for own in (surfaces, *present.values()):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_kinds
 from latentgp.hyperparameters.base import OwnParts
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
@@ -38,20 +38,13 @@ class LatentGP(Module):
     mean: Mean = ZeroMean()
 
     def __check_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel | OwnKernels):
-            raise InputError(
-                "kernel must be a latentgp kernel such as RBF(), or PerLatent(...) with one for "
-                f"each latent function, got {self.kernel!r}."
-            )
-        if not isinstance(self.likelihood, Likelihood):
-            raise InputError(
-                "likelihood must be a latentgp likelihood such as Gaussian(), "
-                f"got {self.likelihood!r}."
-            )
-        if not isinstance(self.mean, Mean):
-            raise InputError(
-                f"mean must be a prior mean such as ConstantMean(), got {self.mean!r}."
-            )
+        kernels = "a latentgp kernel such as RBF(), or PerLatent(...) with one a latent function"
+        check_kinds(
+            self,
+            kernel=(Kernel | OwnKernels, kernels),
+            likelihood=(Likelihood, "a latentgp likelihood such as Gaussian()"),
+            mean=(Mean, "a prior mean such as ConstantMean()"),
+        )
         latents = self.likelihood.latent_size
         parts = [
             (own, len(own.each if isinstance(own, OwnKernels) else own.parts))

@@ -118,11 +118,7 @@ def _kind(value: Any) -> str:
 
 
 def as_key(key: Any) -> Key[Array, ""]:
-    """A random key of the usual generator, also given one of JAX's older kind, or of another.
-
-    Raises:
-        InputError: something else, such as a number.
-    """
+    """A random key of the usual generator from any key of JAX's; InputError of anything else."""
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
     if dtype is not None and shape == () and jnp.issubdtype(dtype, jax.dtypes.prng_key):
         data = jax.random.key_data(key)

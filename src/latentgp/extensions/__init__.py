@@ -42,11 +42,7 @@ def offers(asked: str) -> list[Any]:
 
 
 def answer(asked: str) -> Any:
-    """The function of the one extension that can do what is asked for.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The function of the one extension that can do what is asked for; InputError without any."""
     found = offers(asked)
     if not found:
         raise InputError(f"No part of this installation does {asked}; install latentgp whole.")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
+from latentgp.errors import check_choices, check_whole
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel
 from latentgp.typing import Array
@@ -48,11 +48,7 @@ class Polynomial(Kernel):
     offset: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.degree, int) or self.degree < 1:
-            raise InputError(
-                f"Polynomial.degree must be a whole number from 1, got {self.degree!r}; "
-                "give 1 for linear, 2 for quadratic functions."
-            )
+        check_whole(self, degree=1)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return (jnp.sum(self.per_column("variance", x) * x * z) + self.offset) ** self.degree
@@ -124,8 +120,7 @@ class ArcCosine(Kernel):
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
     def __check_init__(self) -> None:
-        if self.order not in (0, 1):
-            raise InputError(f"ArcCosine.order must be 0 or 1, got {self.order!r}.")
+        check_choices(self, order=(0, 1))
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         product = jnp.sum(self.per_column("weight_variance", x) * x * z) + self.bias_variance

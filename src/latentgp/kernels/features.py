@@ -213,18 +213,10 @@ def random_features(
 def draw_spectra(
     kernel: Kernel, key: Key[Array, ""], inputs: int, number: int, kind: DirectionKind = "fourier"
 ) -> tuple[Spectrum, ...]:
-    """Random parts of a kernel's features, for each of its parts that have some.
+    """Random parts of a kernel's features, so many for each part that has some.
 
-    Args:
-        kernel: whose structure alone matters.
-        key: random key.
-        inputs: number of input columns D.
-        number: of features a part.
-        kind: of the directions.
-
-    Raises:
-        InputError: the kernel has no random features, or a part without smooth ones: signs at N
-            points are N features, not fewer.
+    The kernel's structure alone matters. InputError of a kernel without random features, or a part
+    without smooth ones: signs at N points are N features, not fewer.
     """
     if any(isinstance(m, White) for m in jax.tree.leaves(kernel, is_leaf=_is_white)):
         raise InputError(
@@ -257,13 +249,10 @@ def _spectra(
 def features_of(
     kernel: Kernel, spectra: Sequence[Spectrum], centre: Float[Array, "D"] | None = None
 ) -> Features:
-    """The features that spectra of the kernel's parts give at its hyper-parameters.
+    """The features that `draw_spectra` of the kernel's parts give at its hyper-parameters.
 
-    Args:
-        kernel: at its hyper-parameters.
-        spectra: of `draw_spectra`.
-        centre: in inputs, where the angles of stationary parts are zero. Far from the inputs a
-            change of length-scales turns all angles; their covariances are the same anywhere.
+    Angles of stationary parts are zero at the centre: far from the inputs a change of length-scales
+    would turn all of them. Their covariances are the same anywhere.
     """
     return _features(kernel, iter(spectra), jnp.zeros(1) if centre is None else centre)
 
@@ -277,11 +266,7 @@ class RandomPart(NamedTuple):
 
 @singledispatch
 def random_parts(kernel: Kernel, inputs: int) -> list[RandomPart]:
-    """The parts of a kernel whose features are random, in their order.
-
-    Raises:
-        InputError: the kernel has no random features.
-    """
+    """The parts of a kernel whose features are random, in their order; InputError if none are."""
     raise InputError(
         f"{type(kernel).__name__} has no random features, which paths and RandomFeatures need; "
         "use sample_f for joint draws at given inputs, and Inducing(...)."

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.hyperparameters.base import SeesColumns
 from latentgp.kernels.areal import Areal
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
@@ -79,20 +79,20 @@ class Functionals(SeesColumns, Kernel):
 
     def __check_init__(self) -> None:
         along = self.average_along
-        if along is not None and not 0 <= along < self.columns:
-            raise InputError(
-                f"Functionals.average_along must be one of {self.columns} column(s), got {along}."
-            )
-        if along is not None and not _of_differences(self.kernel, along):
-            raise InputError(
-                f"Averages need a kernel of the differences along column {along}, got "
-                f"{self.kernel!r}; give Regions of points instead."
-            )
-        if self.regions is not None and self.regions.points.shape[-1] != self.columns:
-            raise InputError(
-                f"The regions have points of {self.regions.points.shape[-1]} column(s), the "
-                f"function has {self.columns}; give Functionals(columns=) that number."
-            )
+        inside = along is None or 0 <= along < self.columns
+        points = self.columns if self.regions is None else self.regions.points.shape[-1]
+        sentences = {
+            f"Functionals.average_along must be one of {self.columns} column(s), got {along}.": (
+                not inside
+            ),
+            f"Averages need a kernel of the differences along column {along}, got "
+            f"{type(self.kernel).__name__}; give Regions of points instead.": (
+                inside and along is not None and not _of_differences(self.kernel, along)
+            ),
+            f"The regions have points of {points} column(s), the function has {self.columns}; give "
+            "Functionals(columns=) that number.": points != self.columns,
+        }
+        refuse(sentences)
 
     @property
     def dimensions(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -81,11 +81,7 @@ class PerLatent(OwnParts, OwnKernels):
         return self._of_each(lambda kernel: kernel.symmetric_gram(X))
 
     def _of_each(self, function: Callable[[Kernel], Float[Array, "*S"]]) -> Float[Array, "Q *S"]:
-        groups = kernel_groups(self, len(self.parts))
-        values = [
-            jax.vmap(function, axis_size=len(group.latents))(group.kernels) for group in groups
-        ]
-        return in_latent_order([group.latents for group in groups], values)
+        return of_kernel_groups(self, lambda kernel, _: function(kernel))
 
 
 LatentKernel: TypeAlias = Kernel | OwnKernels  # shared by the latent functions, or one for each
@@ -114,6 +110,22 @@ def kernel_groups(kernel: LatentKernel, latents: int) -> list[KernelGroup]:
         KernelGroup(_stack([kernel.each[latent] for latent in same]), tuple(same))
         for same in members.values()
     ]
+
+
+def of_kernel_groups(
+    kernel: LatentKernel, function: Callable[[Kernel, int], Float[Array, "*S"]]
+) -> Float[Array, "#Q *S"]:
+    """Values of a function of a kernel and the number of its group, for each latent function."""
+    if isinstance(kernel, Kernel):
+        return function(kernel, 0)[None]
+    groups = kernel_groups(kernel, len(kernel.each))
+    values = [
+        jax.vmap(lambda own, number=number: function(own, number), axis_size=len(group.latents))(
+            group.kernels
+        )
+        for number, group in enumerate(groups)
+    ]
+    return in_latent_order([group.latents for group in groups], values)
 
 
 def in_latent_order(

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.hyperparameters.base import ChangesUnits
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.stationary import Matern12, MaternHalfInteger, Stationary, distance
+from latentgp.modules import forwarded
 from latentgp.typing import Array
 
 EARTH_RADIUS = 6371.0088  # kilometres, the mean one
@@ -70,12 +71,8 @@ class OnSphere(ChangesUnits, Kernel):
     radius: float = eqx.field(static=True, default=EARTH_RADIUS, converter=float)
 
     def __check_init__(self) -> None:
-        if self.distance not in _DISTANCES:
-            raise InputError(
-                f'OnSphere.distance must be "chord" or "great-circle", got {self.distance!r}.'
-            )
-        if not 0 < self.radius < math.inf:
-            raise InputError(f"OnSphere.radius must be positive, got {self.radius}.")
+        check_choices(self, distance=_DISTANCES)
+        check_ranges(self, radius="(0, inf)")
         if self.distance == "great-circle" and not _is_exponential(self.kernel):
             raise InputError(
                 f"{type(self.kernel).__name__} of the great-circle distance is no covariance, or "
@@ -100,8 +97,7 @@ class OnSphere(ChangesUnits, Kernel):
         scale = self.radius / self.kernel.lengthscale.reshape(())
         return self.kernel.variance * self.kernel.correlation(squared * scale**2)
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return self.kernel.diagonal(X)
+    diagonal = forwarded("kernel.diagonal")
 
     def check_inputs(self, columns: int) -> None:
         if columns != 2:

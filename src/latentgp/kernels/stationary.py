@@ -14,7 +14,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
+from latentgp.errors import check_whole
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel
 from latentgp.numerics.bessel import matern_correlation
@@ -135,11 +135,7 @@ class MaternHalfInteger(Stationary):
     degree: int = eqx.field(static=True, default=3)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.degree, int) or self.degree < 0:
-            raise InputError(
-                f"MaternHalfInteger.degree must be a whole number from 0, got {self.degree!r}; "
-                "give 3 for the order 7/2."
-            )
+        check_whole(self, degree=0)
 
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
         return _half_integer(self.degree, squared_distance)

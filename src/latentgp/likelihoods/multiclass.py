@@ -119,15 +119,12 @@ class LogisticSoftmaxLikelihood(MulticlassLikelihood):
     has D in place of its term.
     """
 
+    pinned_term: ClassVar[float] = 0.0  # D
+
     @property
     @abstractmethod
     def class_weights(self) -> Latents:
         """theta, one a latent."""
-
-    @property
-    @abstractmethod
-    def pinned_term(self) -> float:
-        """D."""
 
     def absent(self, side: SideInformation) -> tuple[Array, Array] | None:
         """D, and the log of the term of a row's own class where that has no latent, if any has."""
@@ -176,10 +173,6 @@ class LogisticSoftmax(LogisticSoftmaxLikelihood):
     def class_weights(self) -> Latents:
         return np.ones(self.classes)
 
-    @property
-    def pinned_term(self) -> float:
-        return 0.0
-
 
 class BijectiveLogisticSoftmax(LogisticSoftmaxLikelihood):
     """The logistic-softmax with K - 1 latents: the last class's term is fixed at 1/2.
@@ -188,6 +181,8 @@ class BijectiveLogisticSoftmax(LogisticSoftmaxLikelihood):
     last can have a probability above 2/3, and the last class is unlike the others.
     """
 
+    pinned_term: ClassVar[float] = 0.5
+
     @property
     def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.classes - 1
@@ -195,10 +190,6 @@ class BijectiveLogisticSoftmax(LogisticSoftmaxLikelihood):
     @property
     def class_weights(self) -> Latents:
         return np.ones(self.classes - 1)
-
-    @property
-    def pinned_term(self) -> float:
-        return 0.5
 
 
 class ScaledLogisticSoftmax(LogisticSoftmaxLikelihood):
@@ -218,10 +209,6 @@ class ScaledLogisticSoftmax(LogisticSoftmaxLikelihood):
     @property
     def class_weights(self) -> Latents:
         return self.weights
-
-    @property
-    def pinned_term(self) -> float:
-        return 0.0
 
 
 class SomeOfLogisticSoftmax(LogisticSoftmax):

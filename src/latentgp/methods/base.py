@@ -24,7 +24,7 @@ from typing import (
 import equinox as eqx
 import numpy as np
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, lacks, refuse
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
@@ -133,9 +133,10 @@ class Method(Module):
         Raises:
             InputError: a method without sites.
         """
-        raise InputError(
-            f"{type(self).__name__} has no sites, which further rows could be added to; use "
-            "VariationalInference, AugmentedVI or CollapsedVI."
+        lacks(
+            self,
+            "no sites, which further rows could be added to; use VariationalInference, AugmentedVI "
+            "or CollapsedVI",
         )
 
 
@@ -246,39 +247,14 @@ def check_method(
     """
     check_is_method(method)
     name = type(method).__name__
-    if model.depth > 1 and not method.takes_layers:
-        raise InputError(
-            f"{name} has no hidden layers, but the model has {model.depth - 1}; use "
-            "RandomFeatureVI(), or a LatentGP."
-        )
     method.needs.check(name, likelihood=model.likelihood)
-    if from_source and not method.reads_batches:
-        raise InputError(
-            f"{name} needs all rows in memory; give them as Data, or use Stochastic(...) to read "
-            "them in batches."
-        )
-    if on_devices and not method.spreads_rows:
-        raise InputError(
-            f"{name} cannot spread rows over devices; leave devices out, or use ExactGP(), or a "
-            "method with Inducing(...)."
-        )
-    if restarts and not method.takes_restarts:
-        raise InputError(f"{name} takes no restarts; leave them out.")
-
-
-def in_unit_interval(method: Any, name: str, advice: str) -> None:
-    """Raise InputError unless a setting of a method is in (0, 1]."""
-    value = getattr(method, name)
-    if not 0 < value <= 1:
-        raise InputError(
-            f"{type(method).__name__}.{name} must be in (0, 1], got {value}; {advice}."
-        )
-
-
-def check_workers(method: Any) -> None:
-    """Raise InputError unless the number of a method's workers is one."""
-    number = method.workers
-    if not isinstance(number, Integral) or int(number) < 0:
-        raise InputError(
-            f"{type(method).__name__}.workers must be a whole number of at least 0, got {number!r}."
-        )
+    sentences = {
+        f"{name} has no hidden layers, but the model has {model.depth - 1}; use RandomFeatureVI(), "
+        "or a LatentGP.": model.depth > 1 and not method.takes_layers,
+        f"{name} needs all rows in memory; give them as Data, or use Stochastic(...) to read them "
+        "in batches.": from_source and not method.reads_batches,
+        f"{name} cannot spread rows over devices; leave devices out, or use ExactGP(), or a method "
+        "with Inducing(...).": on_devices and not method.spreads_rows,
+        f"{name} takes no restarts; leave them out.": restarts and not method.takes_restarts,
+    }
+    refuse(sentences)

@@ -35,11 +35,7 @@ _SAMPLED_ROWS = 4_096
 def checked_rows(
     model: LatentGP, rows: Data | MergedRows | RowSource
 ) -> tuple[RowSource | None, MergedRows]:
-    """Where rows come from that are read in batches, or None; and the merged rows in memory.
-
-    Raises:
-        InputError: rows that the likelihood does not take.
-    """
+    """Source of rows that are read in batches, or None; merged rows in memory, or InputError."""
     source = None
     if isinstance(rows, RowSource):
         source = rows.checked(partial(check_data, model.likelihood))

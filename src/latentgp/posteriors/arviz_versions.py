@@ -26,12 +26,7 @@ def has_data_trees() -> bool:
 
 
 def from_groups(groups: _Groups, **named: Any) -> Any:
-    """InferenceData, or a DataTree, of groups of arrays by name.
-
-    Args:
-        groups: by name; None of one that there is not.
-        named: `dims` and `coords`, as ArviZ takes them.
-    """
+    """InferenceData, or a DataTree, of groups by name, with ArviZ's `dims` and `coords`."""
     present = {name: dict(values) for name, values in groups.items() if values is not None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of chains that are longer than there are draws
@@ -54,9 +49,7 @@ def smoothed_log_weights(
 ) -> tuple[Float[np.ndarray, "*N S"], Float[np.ndarray, "*N"]]:
     """Pareto-smoothed log importance weights of S draws, normalised, and Pareto k.
 
-    Args:
-        log_ratios: log importance ratios, in nats.
-        efficiency: effective sample size over the number of draws.
+    Efficiency is the effective sample size over the number of draws.
     """
     log_ratios = np.ascontiguousarray(log_ratios)
     with warnings.catch_warnings():

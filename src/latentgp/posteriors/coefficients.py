@@ -122,11 +122,7 @@ class LinearPart(NamedTuple):
 
 
 def linear_parts(kernel: LatentKernel, inputs: int) -> list[LinearPart]:
-    """The linear parts that all rows share.
-
-    Raises:
-        InputError: there are none, or two see one column.
-    """
+    """The linear parts that all rows share; InputError if none, or if two see one column."""
     found = [
         _linear(number, parts[0], inputs)
         for number, parts in _products(kernel, inputs)

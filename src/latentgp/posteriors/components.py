@@ -148,12 +148,10 @@ class Components(eqx.Module):
         return np.asarray(jax.random.categorical(key, log_weights, shape=(number,)))
 
 
-@stored
-class OneGaussian(Components):
-    """The posterior that Gaussian sites imply."""
+class OneComponent(Components):
+    """A single component."""
 
-    own_model: LatentGP  # the model
-    latent: LatentPosterior  # the Gaussian posterior of g = f - prior mean
+    own_model: LatentGP
 
     @property
     def size(self) -> int:
@@ -166,6 +164,13 @@ class OneGaussian(Components):
     @property
     def law(self) -> Law:
         return Law(self.own_model.likelihood, np.zeros(1), own=False, by_quadrature=True)
+
+
+@stored
+class OneGaussian(OneComponent):
+    """The posterior that Gaussian sites imply."""
+
+    latent: LatentPosterior  # of g = f - prior mean
 
     @property
     def inputs(self) -> int:

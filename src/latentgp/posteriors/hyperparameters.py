@@ -126,11 +126,8 @@ def marginals_of(
 ) -> dict[str, HyperparameterMarginal]:
     """Marginals of every entry of hyper-parameters, such as "kernel.lengthscale[0]".
 
-    Args:
-        draws: of the posterior, by path.
-        weights: of the draws; None for equal ones.
-        positive: paths of what is smoothed on the scale of its logarithm.
-        prior: draws of it by path, of those that have one.
+    From weighted draws by path, and draws of the prior where there are some; those of positive
+    paths are smoothed on the scale of the logarithm.
     """
     found = {}
     for path, values in draws.items():

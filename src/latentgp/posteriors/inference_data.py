@@ -31,17 +31,10 @@ def inference_data(
     statistics: Mapping[str, Shaped[np.ndarray, "C S"]] | None = None,
     prior: Mapping[str, Float[np.ndarray, "1 prior_draws *shape"]] | None = None,
 ) -> Any:
-    """ArviZ's InferenceData, or DataTree, of draws at rows.
+    """ArviZ's InferenceData, or DataTree, of draws at rows, by the parts that there are.
 
-    Args:
-        rows: the data of these rows.
-        places: of the rows in the data as they were given, the coordinate `row`.
-        hyperparameters: draws by path.
-        f: draws of the latent functions.
-        y: replicates of the targets.
-        log_likelihood: of the targets.
-        statistics: of the sampler, by ArviZ's names.
-        prior: draws of the hyper-parameters before the data, in one chain.
+    The coordinate `row` is the rows' `places` in the data as they were given. Statistics of the
+    sampler have ArviZ's names; draws of the prior are one chain.
     """
     dims = {"f": ["row", "latent"], "y": ["row"], "X": ["row", "input"]}
     if rows.y.ndim == 2:
@@ -71,11 +64,7 @@ def log_likelihoods(
 ) -> Float[np.ndarray, "C S W"]:
     """Log p(y | f) of rows at every draw, times the row's weight, in nats.
 
-    Args:
-        model: with the likelihood.
-        drawn: draws of the likelihood's own parameters, by path; none if these are fixed.
-        f: draws of the latent functions.
-        rows: the data.
+    `drawn` are draws of the likelihood's own parameters, by path; none if these are fixed.
     """
     values = np.asarray(_log_likelihoods(model, dict(drawn), f, _rows_of(rows)))
     return values if rows.weights is None else values * rows.weights

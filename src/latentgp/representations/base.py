@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PyTree
 
-from latentgp.errors import InputError
+from latentgp.errors import lacks
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import AnyMarginals, Marginals
@@ -146,10 +146,7 @@ class LatentPosterior(eqx.Module):
         Raises:
             InputError: the representation has no posterior of them.
         """
-        raise InputError(
-            f"{type(self).__name__} has no posterior of the parts of f; fit with Dense() or "
-            "Inducing(...)."
-        )
+        lacks(self, "no posterior of the parts of f; fit with Dense() or Inducing(...)")
 
     def left_out(
         self, rows: Int[np.ndarray, "chosen"]
@@ -179,9 +176,10 @@ class LatentPosterior(eqx.Module):
         Raises:
             InputError: the representation has none.
         """
-        raise InputError(
-            f"{type(self).__name__} has no summary of the data that further rows could be added "
-            "to; use CollapsedVI(Inducing(number=...)) for streams, or fit all rows again."
+        lacks(
+            self,
+            "no summary of the data that further rows could be added to; use "
+            "CollapsedVI(Inducing(number=...)) for streams, or fit all rows again",
         )
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Centres], Array]) -> Coefs:
@@ -198,9 +196,10 @@ class LatentPosterior(eqx.Module):
         Raises:
             InputError: the representation has no paths.
         """
-        raise InputError(
-            f"{type(self).__name__} has no paths as functions; use sample_f for joint draws at "
-            "given inputs, or Inducing(number=...)."
+        lacks(
+            self,
+            "no paths as functions; use sample_f for joint draws at given inputs, or "
+            "Inducing(number=...)",
         )
 
 

@@ -36,12 +36,8 @@ def vmap_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
 def split_linear(linear: Values, root: Values, diagonal: Values) -> tuple[Values, Values]:
     """Split l = W^1/2 r + l_0: r of rows more precise than the prior, l_0 of the others.
 
-    Sites of great precision have great l, which cancels wherever it is multiplied by K.
-
-    Args:
-        linear: l.
-        root: W^1/2.
-        diagonal: of B = I + W^1/2 K W^1/2.
+    Sites of great precision have great l, which cancels wherever it is multiplied by K. The root is
+    W^1/2, and the diagonal that of B = I + W^1/2 K W^1/2.
     """
     strong = diagonal > 2
     ratio = jnp.where(strong, linear / jnp.where(strong, root, 1.0), 0.0)

@@ -147,11 +147,7 @@ def sites_are_known(likelihood: Likelihood) -> bool:
 
 
 def chosen(value: Any, words: str) -> Any:
-    """A value that `initialise` or `for_rows` sets.
-
-    Raises:
-        InputError: it is None.
-    """
+    """A value that `initialise` or `for_rows` sets; InputError if it is None."""
     if value is None:
         raise InputError(
             f"{words} have not been chosen yet; call initialise(X, weights, kernel, key) and "
@@ -169,11 +165,7 @@ def check_form(
 ) -> None:
     """Raise InputError unless a representation takes sites of a form.
 
-    Args:
-        representation: as the method has it.
-        form: of the sites.
-        likelihood: that they are of.
-        at_the_mode: whether updates seek a mode, and read variances of several latents alone.
+    Updates that seek a mode (`at_the_mode`) read variances of several latents alone.
     """
     traits, name, of = representation.traits, type(representation).__name__, type(likelihood)
     at_means = at_the_mode and likelihood.latent_size == 1

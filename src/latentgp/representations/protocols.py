@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
-from latentgp.errors import InputError
+from latentgp.errors import lacks
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.selection import Selection
@@ -115,15 +115,12 @@ def spaced_rows(rows: int, number: int) -> Int[np.ndarray, "M"]:
 
 
 def coefficients_of(representation: Any) -> SamplesCoefficients:
-    """A representation with white coefficients.
-
-    Raises:
-        InputError: it has none.
-    """
+    """A representation with white coefficients; InputError if it has none."""
     if not isinstance(representation, SamplesCoefficients):
-        raise InputError(
-            f"{type(representation).__name__}() has no white coefficients, which chains move; use "
-            "Dense() or Inducing(...), or a method by sites, such as VariationalInference."
+        lacks(
+            representation,
+            "no white coefficients, which chains move; use Dense() or Inducing(...), or a method "
+            "by sites, such as VariationalInference",
         )
     return representation
 

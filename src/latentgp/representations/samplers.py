@@ -226,11 +226,7 @@ def dense_sampler(kernel: LatentKernel, X: Inputs) -> DenseSampler:
 def inducing_sampler(
     kernel: LatentKernel, centres: Centres, X: Inputs, power: float
 ) -> InducingSampler:
-    """A sampler through inducing variables.
-
-    Raises:
-        InputError: too many rows and variables for N x M numbers to be kept.
-    """
+    """A sampler through inducing variables; InputError if N x M numbers are too many."""
     if len(centres) * len(X) > _MOST_NUMBERS:
         raise InputError(
             f"Sampling keeps rows x points = {len(X)} x {len(centres)} numbers, more than 2 GiB; "

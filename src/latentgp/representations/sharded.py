@@ -129,13 +129,7 @@ def pull_back(
 
     Half of a a' - W^1/2 B^-1 W^1/2 summed over latent functions is the derivative in K. Blocks of
     columns of it are made from the diagonal down, and pulled back through the kernel at once.
-
-    Args:
-        kernel: of the prior.
-        X: inputs of the rows.
-        weights: of `condition`, and so are those that follow; M of them are N, filled up.
-        precision: W.
-        inverse: R.
+    Weights, W and R are of `condition`, filled up to M rows.
     """
     size = len(X)
     (X,) = _filled((X,))

@@ -6,12 +6,12 @@ by them. An array of points stands for the values there.
 """
 
 from abc import abstractmethod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import lacks
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes
 from latentgp.representations.latent_axis import latent_diagonals, latent_grams
@@ -23,6 +23,9 @@ class InducingVariables(eqx.Module):
 
     Its leaves are what can be learned of it.
     """
+
+    # the latent functions are linear combinations of the variables: none is left
+    spans_prior: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -42,11 +45,6 @@ class InducingVariables(eqx.Module):
     def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
         """Sentences on what they approximate, for the user; none unless overridden. In NumPy."""
         return ()
-
-    @property
-    def spans_prior(self) -> bool:
-        """Whether the latent functions are linear combinations of the variables: none is left."""
-        return False
 
     @abstractmethod
     def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
@@ -77,10 +75,7 @@ class InducingVariables(eqx.Module):
         Raises:
             InputError: unless overridden.
         """
-        raise InputError(
-            "Inducing variables that are no points, such as weights of features, have no posterior "
-            "of the parts of f; fit with Dense() or Inducing(...)."
-        )
+        lacks(self, "no posterior of the parts of f; fit with Dense() or Inducing(...)")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -135,11 +130,7 @@ def spans_prior(centres: Centres) -> bool:
 def wholes_at(
     centres: Float[Array, "*N D"] | InducingVariables, number: int
 ) -> Float[Array, "*N columns"] | InducingVariables:
-    """Points as rows whose parts of f, so many of them, are all there; or other variables.
-
-    Raises:
-        InputError: inducing variables that know no parts.
-    """
+    """Points as rows with all of so many parts of f, or variables; InputError if they know none."""
     if isinstance(centres, InducingVariables):
         return centres.telling_parts(number)
     return as_wholes(centres, number)

@@ -67,12 +67,9 @@ class WhiteningBySolves(Whitening):
     def posterior(
         self, linear: RowLatents, precision: RowLatents, tolerance: float
     ) -> tuple[Any, RowLatents]:
-        """A root near one of the posterior covariance, and the mean of g given sites.
+        """A root near one of the posterior covariance, and the mean of g, given sites of g.
 
-        Args:
-            linear: of the sites, as functions of g.
-            precision: of the sites, none negative.
-            tolerance: relative residual of the mean's solve.
+        No precision is negative; the tolerance is that of the residual of the mean's solve.
         """
 
     @abstractmethod

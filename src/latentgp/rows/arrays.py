@@ -118,6 +118,15 @@ def check_values(name: str, values: Any, accepted: Any, kind: str, advice: str) 
         )
 
 
+def check_shape(name: str, array: Any, shape: tuple[int | str, ...], words: str) -> None:
+    """Raise InputError unless an array has a shape, in which a letter stands for any size."""
+    sizes = zip(array.shape, shape, strict=False)
+    same = all(isinstance(size, str) or own == size for own, size in sizes)
+    if len(array.shape) != len(shape) or not same:
+        wanted = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+        raise InputError(f"{name} must have shape {wanted}, {words}, got {array.shape}.")
+
+
 def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:
     """Rows where a mask is true, for messages: how many, and the first of them."""
     rows = np.flatnonzero(chosen)

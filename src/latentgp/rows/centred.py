@@ -16,12 +16,7 @@ def centred(data: Data, centre: float) -> Data:
 
 
 class CentredRows(RowSource):
-    """The rows of another source, with a constant taken off their targets.
-
-    Args:
-        rows: the other source.
-        centre: the constant, in the units of y.
-    """
+    """The rows of another source, with a constant, the centre, taken off their targets."""
 
     def __init__(self, rows: RowSource, centre: float):
         self.rows, self.centre = rows, centre

@@ -135,11 +135,7 @@ class TableFiles:
         return [(str(piece.path.relative_to(within)), piece.rows) for piece in self.pieces]
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator["pa.RecordBatch"]:
-        """The rows of a piece, a part at a time.
-
-        Raises:
-            InputError: it cannot be read, or has changed since it was opened.
-        """
+        """Rows of a piece, a part at a time; InputError if it cannot be read, or has changed."""
         import pyarrow as pa
 
         types = {name: self.types[name] for name in columns}

@@ -49,37 +49,24 @@ _SHARE = 0.5  # of the latent function's spread that an effect of groups has at 
 @stored
 @dataclasses.dataclass(frozen=True)
 class Smooth:
-    """A Gaussian process of some columns: gp(x1, x2).
+    """A Gaussian process of some columns: gp(x1, x2)."""
 
-    Attributes:
-        columns: numbers of these.
-        kernel: one of `SMOOTH`.
-        period: of a periodic kernel.
-        by: the column of groups that each have a function of their own; None for one function.
-    """
-
-    columns: tuple[int, ...]
-    kernel: str = "rbf"
-    period: float | None = None
+    columns: tuple[int, ...]  # numbers of these
+    kernel: str = "rbf"  # one of `SMOOTH`
+    period: float | None = None  # of a periodic kernel
+    # the column of groups that each have a function of their own; None for one function
     by: int | None = None
 
 
 @stored
 @dataclasses.dataclass(frozen=True)
 class Groups:
-    """Random intercepts and slopes: (1 + x | g), or (1 + x || g) without correlation.
+    """Random intercepts and slopes: (1 + x | g), or (1 + x || g) without correlation."""
 
-    Attributes:
-        column: of the groups.
-        slopes: columns that have a slope in every group.
-        intercept: whether every group has one.
-        correlated: whether slopes and intercepts are correlated across groups.
-    """
-
-    column: int
-    slopes: tuple[int, ...] = ()
-    intercept: bool = True
-    correlated: bool = True
+    column: int  # of the groups
+    slopes: tuple[int, ...] = ()  # columns that have a slope in every group
+    intercept: bool = True  # whether every group has one
+    correlated: bool = True  # whether slopes and intercepts are correlated across groups
 
 
 @stored

@@ -35,21 +35,13 @@ CLEARLY, _MUCH = 3.0, 10.0  # nats
 
 
 class Period(NamedTuple):
-    """One learned period.
+    """One learned period."""
 
-    Attributes:
-        path: of its hyper-parameter.
-        entry: its place in that.
-        columns: of the inputs that it may be about.
-        latent: the latent function whose kernel has it.
-        unit: one unit of the inputs in its own.
-    """
-
-    path: str
-    entry: tuple[int, ...]
-    columns: tuple[int, ...]
-    latent: int
-    unit: float
+    path: str  # of its hyper-parameter
+    entry: tuple[int, ...]  # its place in that
+    columns: tuple[int, ...]  # of the inputs that it may be about
+    latent: int  # the latent function whose kernel has it
+    unit: float  # one unit of the inputs in its own
 
 
 def periods_of(space: ParameterSpace, data: Data) -> list[Period]:
@@ -119,12 +111,7 @@ def better_periods(space: ParameterSpace, model: LatentGP, data: Data) -> tuple[
 
 
 class EvidenceOfSomeRows:
-    """Log evidence of Gaussian stand-ins for the latent functions, at some of the rows.
-
-    Args:
-        space: of the hyper-parameters that are learned, with their priors.
-        data: the rows.
-    """
+    """Log evidence of Gaussian stand-ins for the latent functions, at some of the rows."""
 
     def __init__(self, space: ParameterSpace, data: Data):
         generator = np.random.default_rng(0)  # rows at regular distances have other periods
@@ -222,15 +209,10 @@ def likely_periods(
 ) -> Float[np.ndarray, "periods"]:
     """Periods of one input at peaks of least-squares periodograms, and few times as long ones.
 
-    Waves of one frequency may be larger for some values of the other inputs, linearly. What
-    trends and other inputs explain is taken off before (Zechmeister & Kürster 2009), and what the
-    waves of the highest peak do, with harmonics, before the next periodogram.
-
-    Args:
-        X: inputs.
-        targets: of the periodograms, whose powers are added.
-        weights: of the rows.
-        column: which input.
+    Powers of the periodograms of all targets are added. Waves of one frequency may be larger for
+    some values of the other inputs, linearly. What trends and other inputs explain is taken off
+    before (Zechmeister & Kürster 2009), and what the waves of the highest peak do, with harmonics,
+    before the next periodogram.
     """
     x = X[:, column]
     span = np.ptp(x)

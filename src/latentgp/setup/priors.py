@@ -46,19 +46,14 @@ LENGTHSCALES, OWN_LENGTHSCALE = 3.0, 0.5
 
 
 class Scales(NamedTuple):
-    """Typical sizes in the data.
+    """Typical sizes in the data."""
 
-    Attributes:
-        inputs: of each input, without its wild values.
-        latent: of each latent function.
-        stretch: standard deviation of each input over its typical size; above one if wild values
-            make the difference.
-        level: of latent functions for typical targets, from the first one on; None if not known.
-    """
-
-    inputs: Float[np.ndarray, "D"]
-    latent: Float[np.ndarray, "Q"]
+    inputs: Float[np.ndarray, "D"]  # of each input, without its wild values
+    latent: Float[np.ndarray, "Q"]  # of each latent function
+    # standard deviation of each input over its typical size; above one if wild values make the
+    # difference
     stretch: Float[np.ndarray, "D"]
+    # of latent functions for typical targets, from the first one on; None if not known
     level: tuple[float, ...] | None = None
 
 
@@ -180,15 +175,8 @@ def space_of(
 ) -> ParameterSpace:
     """The hyper-parameters that can be learned, with their priors.
 
-    Args:
-        model: with their values.
-        scale: of the data.
-        priors: as `fit` takes them.
-        frozen: paths (or their beginnings) that are held.
-        streaming: weak priors are around the model's own values.
-
-    Raises:
-        InputError: an unknown path, or a prior that its parameter cannot have.
+    Paths that are frozen, or begin so, are held. In streams weak priors are around the model's own
+    values. InputError of an unknown path, or a prior that its parameter cannot have.
     """
     known = parameters(model)
     chosen: dict[str, Distribution | None] = {}

@@ -22,19 +22,12 @@ _TINY = 0.01
 
 
 class Residuals(NamedTuple):
-    """Residuals given the other rows, in standard deviations.
-
-    Attributes:
-        value: shape (rows,).
-        share: of the standard deviation of the targets, their root mean square before that.
-        X: inputs of their rows, shape (rows, D).
-        weights: of the rows, of mean one, shape (rows,).
-    """
+    """Residuals given the other rows, in standard deviations."""
 
     value: Float[np.ndarray, "rows"]
-    share: float
-    X: Float[np.ndarray, "rows D"]
-    weights: Float[np.ndarray, "rows"]
+    share: float  # of the standard deviation of the targets, their root mean square before that
+    X: Float[np.ndarray, "rows D"]  # inputs of their rows
+    weights: Float[np.ndarray, "rows"]  # of the rows, of mean one
 
     @property
     def effective(self) -> float:
@@ -45,16 +38,10 @@ class Residuals(NamedTuple):
 def residuals_of(
     posterior: Any, data: Data, rows: Int[np.ndarray, "rows"], mean: Float[np.ndarray, "rows"]
 ) -> Residuals:
-    """Standardised residuals under Gaussian noise at some of the rows.
+    """Standardised residuals under Gaussian noise at some of the rows, given means of f there.
 
     Of an exact posterior each row is left out of what predicts it (Rasmussen & Williams 2006,
     5.12). Through inducing points, of which there are few, rows are not left out.
-
-    Args:
-        posterior: the fit's.
-        data: all rows.
-        rows: which of them.
-        mean: of f there.
     """
     chosen = data.select(rows)
     known = np.asarray(chosen.side_information.get("noise_variance", 0.0))

@@ -31,11 +31,7 @@ class Copies(NamedTuple):
 
 
 def copies_of(rows: Rows) -> Copies:
-    """Every row as often as its weight says; a row of weight zero not at all.
-
-    Raises:
-        InputError: a weight that is not a whole number, for which there is no such thing.
-    """
+    """Every row as often as its weight says; InputError unless weights are whole numbers."""
     size = len(rows.y)
     weights = np.ones(size) if rows.weights is None else np.asarray(rows.weights)
     fractional = np.flatnonzero(weights != np.floor(weights))

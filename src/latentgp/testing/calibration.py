@@ -175,15 +175,9 @@ def check_calibration(
 
 
 def check_ranks(found: Calibration, name: str, *, standard_errors: float = 4.5) -> None:
-    """Check that ranks of true latents are those in exact posteriors.
+    """Raise AssertionError unless ranks of true latents are those in exact posteriors.
 
-    Args:
-        found: the ranks.
-        name: of what is calibrated.
-        standard_errors: by which a share may differ from what it should be.
-
-    Raises:
-        AssertionError: as `check_calibration`.
+    A share of them may differ from what it should be by so many standard errors.
     """
     share = f"{found.failed:.1%}"
     require(found.failed == 0, f"{name} has no finite posterior in {share} of the cases.")

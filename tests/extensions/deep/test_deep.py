@@ -199,7 +199,7 @@ def test_held_out_rows_end_the_search():
     ("call", "sentence"),
     [
         (lambda: fitted(deep(), lgp.ExactGP()), "has no hidden layers, but the model has 1"),
-        (lambda: lgp.Layer(lgp.RBF(), 0), "positive number of functions"),
+        (lambda: lgp.Layer(lgp.RBF(), 0), "whole number from 1"),
         (lambda: method(features=7), "positive even number"),
         (lambda: method(draws=(1, 0)), "at least 1"),
         (lambda: method(learning_rate=0.0), "learning_rate must be above 0"),

@@ -253,7 +253,7 @@ def test_trajectories_and_stochastic_gradients_agree(learn):
     [
         (lambda: lgp.DeepMCMC(features=7), "positive even number"),
         (lambda: lgp.DeepMCMC(chains=0), "chains must be at least 1"),
-        (lambda: lgp.DeepMCMC(warmup=0), "steps are scaled there"),
+        (lambda: lgp.DeepMCMC(warmup=0), "warmup must be at least 1"),
         (lambda: lgp.DeepMCMC(friction=1.0), r"friction must be in \(0, 1\)"),
         (lambda: lgp.DeepMCMC(batch_size=0), "batch_size must be at least 1"),
         (lambda: fitted(lgp.LatentGP(lgp.RBF(), lgp.Gaussian()), small("nuts")), "use NUTS"),

@@ -130,7 +130,7 @@ def test_a_step_to_nan_is_not_made_and_said():
         ({"log_density": lambda x: -x @ jnp.eye(2) @ x}, "failed on an array of shape"),
         ({"log_density": lambda x, key: -x @ x}, "check dimension and stochastic"),
         ({"dimension": 0}, "dimension must be a whole number"),
-        ({"start": [0.0, 0.0]}, "start must have the shape"),
+        ({"start": [0.0, 0.0]}, "start must have shape"),
         ({"start": [0.0, 0.0, np.nan]}, "start must be finite"),
         ({"start_std": 0.0}, "start_std must be above 0"),
         ({"method": "flow"}, "method must be an approximation"),
@@ -176,5 +176,5 @@ def test_densities_of_points():
     found = lgp.gaussian_approximation(TARGET, 3, METHODS["Laplace"], key=KEY)
     assert np.ndim(found.log_prob(MEAN)) == 0
     assert found.log_prob(np.zeros((4, 3))).shape == (4,)
-    with pytest.raises(lgp.InputError, match="x must have the shape"):
+    with pytest.raises(lgp.InputError, match="x must have shape"):
         found.log_prob(np.zeros(2))

@@ -173,7 +173,7 @@ def test_what_a_window_cannot_say_is_refused():
     going_on = lgp.ExactGP(lgp.Markov(remembered=own.remembered()))
     with pytest.raises(lgp.InputError, match="rows at time 3, but an update with a lag"):
         lgp.fit(model, lgp.Data([3.0], [0.0]), method=going_on, **SETTINGS)
-    with pytest.raises(lgp.InputError, match="sample_paths needs all rows"):
+    with pytest.raises(lgp.InputError, match="no sample paths"):
         own.sample_paths(key=KEY)
     with pytest.raises(lgp.InputError, match="lag must be a positive length"):
         own.update([21.0], [0.0], key=KEY, lag=-1.0)

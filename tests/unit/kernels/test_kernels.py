@@ -148,7 +148,7 @@ def test_active_dimensions_work_on_constants_inside_jit(x64):
             r"RBF.lengthscale has shape \(2,\) but the inputs have 3",
         ),
         (lambda: lgp.Polynomial(degree=0), "whole number from 1"),
-        (lambda: lgp.ArcCosine(order=2), "must be 0 or 1"),
+        (lambda: lgp.ArcCosine(order=2), "must be one of 0, 1"),
         (lambda: lgp.Linear([1.0, 2.0]).check_inputs(3), r"has shape \(2,\) but the inputs have 3"),
         (
             lambda: lgp.Polynomial(2, [1.0, 2.0]).check_inputs(3),

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.diagnostics import Finding
-from latentgp.errors import InputError, ProcessLost
+from latentgp.errors import ProcessLost, refuse
 from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInference
 from latentgp.extensions.batches.workers import Workers
 from latentgp.modules import stored
@@ -140,10 +140,8 @@ class ParameterServer:
         seed: tuple[int, ...],
         workers: int,
     ):
-        if number_of_shards() > 1 or jax.process_count() > 1:
-            raise InputError(
-                "Workers read batches for one process on one device; leave devices or workers out."
-            )
+        one = "Workers read batches for one process on one device; leave devices or workers out."
+        refuse({one: number_of_shards() > 1 or jax.process_count() > 1})
         self.inference, self.plan = inference, plan
         self.rounds = plan.rounds_of(source.size)
         self.batches = -(-source.size // plan.batch_size)

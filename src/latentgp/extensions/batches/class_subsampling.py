@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
-from latentgp.errors import InputError, refuse
+from latentgp.errors import refuse
 from latentgp.extensions.batches.natural_gradient import (
     BatchInfo,
     BatchState,
@@ -149,26 +149,23 @@ def _believed(
 
 
 def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
-    """Model of a few classes of another, for inputs of so many columns.
-
-    Raises:
-        InputError: the other model is not one whose classes can be drawn.
-    """
+    """Model of a few classes of another; InputError if they cannot be drawn."""
     likelihood = model.likelihood
-    if type(likelihood) is not LogisticSoftmax:
-        raise InputError(
-            "Stochastic(classes=...) draws classes of LogisticSoftmax, not of "
-            f"{type(likelihood).__name__}; leave classes out, or choose that likelihood."
-        )
     own = isinstance(model.kernel, OwnKernels) or not _is_shared(model.mean, columns)
+    most = likelihood.latent_size - 1
     sentences = {
+        f"Stochastic(classes=...) draws classes of LogisticSoftmax, not of "
+        f"{type(likelihood).__name__}; leave classes out, or choose that likelihood.": (
+            type(likelihood) is not LogisticSoftmax
+        ),
         "Stochastic(classes=...) runs on one device; leave devices out, or classes.": (
             number_of_shards() > 1
         ),
         "Stochastic(classes=...) needs a kernel and a prior mean that all classes share; leave "
         "PerLatent and PerLatentMean out.": own,
-        f"Stochastic.classes must be from 2 to {likelihood.classes - 1}, fewer than there are, got "
-        f"{classes}.": not 2 <= classes < likelihood.classes,
+        f"Stochastic.classes must be from 2 to {most}, fewer than there are, got {classes}.": (
+            not 2 <= classes <= most
+        ),
     }
     refuse(sentences)
     return eqx.tree_at(lambda m: m.likelihood, model, SomeOfLogisticSoftmax(classes))

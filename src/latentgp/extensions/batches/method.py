@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.diagnostics import diagnose
-from latentgp.errors import InputError, check_ranges, refuse
+from latentgp.errors import check_ranges, check_whole, refuse
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
-from latentgp.methods.base import Method, check_workers
+from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.models import LatentGP
@@ -113,7 +113,7 @@ class Stochastic(Method):
     workers: int = eqx.field(static=True, default=0)
 
     def __check_init__(self) -> None:
-        check_workers(self)
+        check_whole(self, workers=0)
         least = dict.fromkeys(("batch_size", "epochs", "patience"), "at least 1")
         rates = {"learning_rate": "at least 0", "tolerance": "at least 0", "decay": "above 0"}
         check_ranges(self, **least, **rates, held_out="[0, 1)")
@@ -164,10 +164,8 @@ class Stochastic(Method):
             InputError: the method cannot be used on the model, or not on batches.
         """
         algorithm = self.method.algorithm(model)
-        if algorithm.rule.coupled:
-            raise InputError(
-                "Batches have no sites that couple the latents of a row; use coupled=False."
-            )
+        alone = "Batches have no sites that couple the latents of a row; use coupled=False."
+        refuse({alone: algorithm.rule.coupled})
         return algorithm
 
     @property

@@ -24,12 +24,7 @@ class Schedule(Module):
 
     @abstractmethod
     def share(self, state: Any, difference: PyTree) -> tuple[Scalar, Any]:
-        """The share of a batch, and the state after it.
-
-        Args:
-            state: before the step.
-            difference: of natural parameters, the batch's less the present ones.
-        """
+        """The share of a batch, whose natural parameters differ so, and the state after it."""
 
 
 class RobbinsMonro(Schedule):

@@ -95,16 +95,7 @@ class GibbsSampler(Transition):
         slow_rows: int,
         **settings: Any,
     ) -> GibbsSampler:
-        """With the latents' sampler worked out once if the hyper-parameters are fixed.
-
-        Args:
-            representation: made ready for the rows.
-            rule: gives the augmentation.
-            space: the hyper-parameters.
-            data: the rows, on the device.
-            slow_rows: how many rows are updated more often.
-            settings: further ones.
-        """
+        """With the latents' sampler worked out once if the hyper-parameters are fixed."""
         copies, centre = copies_of(rows_of(data)), jnp.asarray(space.to_vector())
         sampler = cls(representation, rule, space, data, copies, centre, **settings)
         known = None if space.size else _known_sampler(sampler)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from latentgp.errors import InputError
+from latentgp.errors import refuse
 from latentgp.extensions.chains.draws import FEWEST_DRAWS
 from latentgp.posteriors.arviz_versions import import_arviz
 
@@ -37,16 +37,16 @@ def r_hat_at(draws: ArrayLike, checkpoints: Sequence[int]) -> Float[np.ndarray, 
         array([1., 1.])
     """
     chains = np.asarray(draws, np.float64)
-    if chains.ndim < 2 or len(chains) < 2:
-        raise InputError(
-            f"draws has shape {chains.shape}: R-hat compares two chains at least, (chains, draws)."
-        )
-    for number in checkpoints:
-        if not FEWEST_DRAWS <= number <= chains.shape[1]:
-            raise InputError(
-                f"checkpoints holds {number}, outside {FEWEST_DRAWS} to {chains.shape[1]}, the "
-                "draws of a chain."
-            )
+    most = chains.shape[-1] if chains.ndim < 2 else chains.shape[1]
+    outside = [number for number in checkpoints if not FEWEST_DRAWS <= number <= most]
+    sentences = {
+        f"draws has shape {chains.shape}: R-hat compares two chains at least, (chains, draws).": (
+            chains.ndim < 2 or len(chains) < 2
+        ),
+        f"checkpoints holds {', '.join(map(str, outside))}, outside {FEWEST_DRAWS} to {most}, the "
+        "draws of a chain.": outside,
+    }
+    refuse(sentences)
     arviz = import_arviz()
     parts = (arviz.convert_to_dataset(chains[:, :number]) for number in checkpoints)
     return np.array([arviz.rhat(part)["x"].values for part in parts])
@@ -95,14 +95,13 @@ def rank_samplers(
     """
     from scipy.stats import mannwhitneyu
 
-    if len(figures) < 2:
-        raise InputError(f"figures has {len(figures)} samplers: two at least can be ranked.")
     values = {name: np.ravel(np.asarray(own, np.float64)) for name, own in figures.items()}
-    for name, own in values.items():
-        if not own.size or np.isnan(own).any():
-            raise InputError(
-                f"figures[{name!r}] is empty or holds NaN: pass a number for each run."
-            )
+    wrong = [name for name, own in values.items() if not own.size or np.isnan(own).any()]
+    sentences = {
+        f"figures has {len(figures)} samplers: two at least can be ranked.": len(figures) < 2,
+        f"figures of {wrong} are empty or hold NaN: pass a number for each run.": wrong,
+    }
+    refuse(sentences)
     sign = -1 if larger_is_better else 1
     names = tuple(sorted(values, key=lambda name: sign * np.median(values[name])))
     size = len(names)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
+from latentgp.errors import refuse
 from latentgp.extensions.chains.draws import Chains, ChainSummary, summarise
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
@@ -91,11 +91,11 @@ class SampledPosterior(Posterior):
         Raises:
             InputError: fewer than one, or more than predictions average over now.
         """
-        if not 1 <= draws <= self.components.size:
-            raise InputError(
-                f"thinned takes 1 to {self.components.size} draws, as many as predictions average "
-                f"over, got {draws}."
-            )
+        most = self.components.size
+        sentence = (
+            f"thinned takes 1 to {most} draws, as many as predictions average over, got {draws}."
+        )
+        refuse({sentence: not 1 <= draws <= most})
         kept = cast(DrawnComponents | Gaussians, self.components)
         return eqx.tree_at(lambda p: p.components, self, kept.thinned(draws))
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import check_kinds, check_whole, refuse
 from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.likelihoods.base import Marginals
@@ -46,15 +46,9 @@ class Layer(Module):
     width: int = eqx.field(static=True, default=3)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel):
-            raise InputError(
-                f"Layer.kernel must be a kernel such as RBF(), shared by the layer's functions, "
-                f"got {self.kernel!r}."
-            )
-        if not isinstance(self.width, int) or self.width < 1:
-            raise InputError(
-                f"Layer.width must be a positive number of functions, got {self.width!r}."
-            )
+        words = "a kernel such as RBF(), shared by the layer's functions"
+        check_kinds(self, kernel=(Kernel, words))
+        check_whole(self, width=1)
 
 
 def _as_layers(layers: Any) -> tuple[Any, ...]:
@@ -94,10 +88,8 @@ class DeepGP(LatentGP):
 
     def __check_init__(self) -> None:
         wrong = [layer for layer in self.layers if not isinstance(layer, Layer)]
-        if wrong:
-            raise InputError(
-                f"DeepGP.layers must be layers such as Layer(RBF(), width=3), got {wrong[0]!r}."
-            )
+        words = "DeepGP.layers must be layers such as Layer(RBF(), width=3), got "
+        refuse({f"{words}{wrong}.": wrong})
 
     @property
     def depth(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast, get_args
+from numbers import Integral
+from typing import Any, ClassVar, cast, get_args
 
 import equinox as eqx
 import jax
@@ -11,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError, check_choices
+from latentgp.errors import InputError, check_choices, refuse
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.directions import DirectionKind, Directions
 from latentgp.kernels.features import Features, Spectrum, draw_spectra, features_of
-from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.kernels.per_latent import kernel_groups, of_kernel_groups
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.algebra import ByVariables
@@ -44,6 +45,8 @@ class FeatureWeights(InducingVariables):
         """The representation that goes on from a summary of them."""
         return RandomFeatures()
 
+    spans_prior: ClassVar[bool] = True
+
     directions: tuple[tuple[Directions, ...], ...]  # of each random part of each group of kernels
     sample: Float[Array, "sample D"]  # some of the rows
     # R, of weights of a latent function; features that a kernel lacks are zero
@@ -63,10 +66,6 @@ class FeatureWeights(InducingVariables):
     def places(self) -> Float[Array, "sample D"]:
         return self.sample
 
-    @property
-    def spans_prior(self) -> bool:
-        return True
-
     def features(self, kernel: Kernel, group: int = 0) -> Features:
         """Feature map of a kernel of a group."""
         own = zip(self.directions[group], self.seeds[group], strict=True)
@@ -85,14 +84,7 @@ class FeatureWeights(InducingVariables):
             values = self.features(kernel, group)(X).astype(self.dtype)
             return jnp.pad(values, ((0, 0), (0, self.number - values.shape[1]))).T
 
-        if isinstance(kernel, Kernel):
-            return features(kernel, 0)[None]
-        groups = kernel_groups(kernel, len(kernel.each))
-        values = [
-            jax.vmap(lambda own, index=index: features(own, index))(group.kernels)
-            for index, group in enumerate(groups)
-        ]
-        return in_latent_order([group.latents for group in groups], values)
+        return of_kernel_groups(kernel, features)
 
     def prior_variances(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q N"]:
         return jnp.sum(self.cross_covariance(kernel, X) ** 2, axis=1)
@@ -150,11 +142,12 @@ class RandomFeatures(ByVariables):
     weights: FeatureWeights | None = None
 
     def __check_init__(self) -> None:
-        if not isinstance(self.number, int) or self.number < 2 or self.number % 2:
-            raise InputError(
-                "RandomFeatures.number must be a positive even number, a cosine and a sine for "
-                f"each frequency, got {self.number!r}; give for example RandomFeatures(500)."
-            )
+        even = isinstance(self.number, Integral) and self.number >= 2 and self.number % 2 == 0
+        sentence = (
+            "RandomFeatures.number must be a positive even number, a cosine and a sine for each "
+            f"frequency, got {self.number!r}."
+        )
+        refuse({sentence: not even})
         kinds = (None, *get_args(DirectionKind))
         check_choices(self, kind=kinds, covariance=Covariance)
 

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.extensions import answer
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
 from latentgp.numerics.finite import all_finite
+from latentgp.rows.arrays import check_shape
 from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
 
@@ -105,11 +106,11 @@ class Approximation(Module):
 
     def check(self, dimension: int, stochastic: bool) -> None:
         """Raise InputError if settings do not fit a log density."""
-        if self.needs_exact and stochastic:
-            raise InputError(
-                f"{type(self).__name__} needs the log density itself, not an estimate; use "
-                "MeanField, GaussianFlow or GaussianParticleFlow for one with a key."
-            )
+        sentence = (
+            f"{type(self).__name__} needs the log density itself, not an estimate; use MeanField, "
+            "GaussianFlow or GaussianParticleFlow for one with a key."
+        )
+        refuse({sentence: self.needs_exact and stochastic})
 
     def as_method(self) -> Any:
         """The method that `fit` takes it for."""
@@ -252,15 +253,12 @@ class GaussianApproximation(Module):
             InputError: the covariance is singular, so that there is no density.
         """
         points = np.asarray(x, self.mean.dtype)
-        if points.shape[-1:] != self.mean.shape or points.ndim > 2:
-            raise InputError(
-                f"x must have the shape ({len(self.mean)},) or (S, {len(self.mean)}), got "
-                f"{points.shape}."
-            )
+        size = len(self.mean)
+        check_shape("x", points, (size,) if points.ndim < 2 else ("S", size), "a point or several")
         values = np.asarray(self.covariance.log_density(np.atleast_2d(points - self.mean)))
         if not np.isfinite(values).all():
             raise InputError(
-                f"The covariance has a rank below {len(self.mean)}, so there is no density; use "
+                f"The covariance has a rank below {size}, so there is no density; use "
                 "more particles, or a method with a diagonal such as FactorCovariance."
             )
         return values if points.ndim == 2 else values[0]

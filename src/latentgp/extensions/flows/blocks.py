@@ -1,26 +1,11 @@
-"""Dimensions that a covariance couples: all, none, or those of each block; its rank."""
+"""Dimensions that a covariance couples: all, none, or those of each block."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from latentgp.errors import InputError
-
-
-def check_structure(owner: object, structure: Any) -> None:
-    """Raise InputError unless a structure is "full", "mean-field" or the sizes of blocks."""
-    by_name = structure in ("full", "mean-field")
-    sizes = (
-        isinstance(structure, tuple)
-        and structure
-        and all(isinstance(size, int) and size > 0 for size in structure)
-    )
-    if not by_name and not sizes:
-        raise InputError(
-            f'{type(owner).__name__}.structure must be "full", "mean-field" or the sizes of '
-            f"blocks such as (3, 2), got {structure!r}."
-        )
+from latentgp.errors import refuse
 
 
 def block_sizes(structure: Any, dimension: int) -> tuple[int, ...]:
@@ -35,23 +20,11 @@ def block_sizes(structure: Any, dimension: int) -> tuple[int, ...]:
     return (1,) * dimension if structure == "mean-field" else tuple(structure)
 
 
-def check_blocks(owner: object, structure: Any, dimension: int) -> None:
-    """Raise InputError unless the blocks add up to the dimension."""
-    sizes = block_sizes(structure, dimension)
-    if sum(sizes) != dimension:
-        raise InputError(
-            f"{type(owner).__name__}.structure has blocks of {sum(sizes)} dimensions in all, but "
-            f"the log density has {dimension}."
-        )
-
-
 def check_rank(owner: Any, dimension: int) -> None:
     """Raise InputError if a rank, if there is one, is above the dimension."""
-    if (owner.rank or 0) > dimension:
-        raise InputError(
-            f"{type(owner).__name__}.rank must be at most the dimension {dimension}, got "
-            f"{owner.rank}."
-        )
+    name = type(owner).__name__
+    sentence = f"{name}.rank must be at most the dimension {dimension}, got {owner.rank}."
+    refuse({sentence: (owner.rank or 0) > dimension})
 
 
 def slices_of(sizes: Sequence[int]) -> list[slice]:

@@ -26,6 +26,7 @@ from latentgp.extensions.flows.checks import complaints_of
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.particle_flow import GaussianParticleFlow
 from latentgp.modules import Module
+from latentgp.rows.arrays import check_shape
 from latentgp.typing import Point, RandomKey, Scalar
 
 _MOST_CURVATURES = 1000  # dimensions
@@ -284,10 +285,7 @@ def _trend(energies: Float[np.ndarray, "T"]) -> tuple[float, float]:
 def _start(dimension: int, start: Any, start_std: Any) -> Start:
     """The start as arrays of one precision."""
     given = np.zeros(dimension) if start is None else np.asarray(start)
-    if given.shape != (dimension,):
-        raise InputError(
-            f"start must have the shape ({dimension},) of the dimension, got {given.shape}."
-        )
+    check_shape("start", given, (dimension,), "that of the dimension")
     single = given.dtype == np.float32
     mean = jnp.asarray(given, jnp.float32 if single else jnp.zeros(()).dtype)
     scale = np.asarray(start_std, float)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.errors import check_choices, check_ranges, refuse
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
 from latentgp.extensions.flows.blocks import check_rank
 from latentgp.extensions.flows.covariance import Covariance
@@ -45,10 +45,8 @@ class GaussianFlow(Stepwise):
     def __check_init__(self) -> None:
         check_choices(self, structure=("full", "mean-field"))
         check_ranges(self, rank="at least 1", samples="at least 1", steps="at least 1")
-        if self.structure == "mean-field" and self.rank is not None:
-            raise InputError(
-                f'GaussianFlow(structure="mean-field") has a diagonal and no rank, got {self.rank}.'
-            )
+        no_rank = 'GaussianFlow(structure="mean-field") has a diagonal and no rank, got '
+        refuse({f"{no_rank}{self.rank}.": self.structure == "mean-field" and self.rank is not None})
 
     def check(self, dimension: int, stochastic: bool) -> None:
         super().check(dimension, stochastic)

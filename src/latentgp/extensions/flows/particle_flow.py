@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
-from latentgp.errors import check_choices, check_ranges
+from latentgp.errors import check_choices, check_ranges, refuse
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
-from latentgp.extensions.flows.blocks import block_sizes, check_blocks, check_structure, slices_of
+from latentgp.extensions.flows.blocks import block_sizes, slices_of
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
@@ -72,13 +72,24 @@ class GaussianParticleFlow(Stepwise):
     tolerance: float = eqx.field(static=True, default=1e-5)
 
     def __check_init__(self) -> None:
-        check_structure(self, self.structure)
         check_choices(self, metric=(*_METRICS, None))
         check_ranges(self, particles="at least 2", steps="at least 1")
+        blocks = self.structure if isinstance(self.structure, tuple) else ()
+        proper = blocks and all(isinstance(size, int) and size > 0 for size in blocks)
+        sentence = (
+            'GaussianParticleFlow.structure must be "full", "mean-field" or the sizes of blocks '
+            f"such as (3, 2), got {self.structure!r}."
+        )
+        refuse({sentence: self.structure not in ("full", "mean-field") and not proper})
 
     def check(self, dimension: int, stochastic: bool) -> None:
         super().check(dimension, stochastic)
-        check_blocks(self, self.structure, dimension)
+        size = sum(block_sizes(self.structure, dimension))
+        sentence = (
+            f"GaussianParticleFlow.structure has blocks of {size} dimensions in all, but the log "
+            f"density has {dimension}."
+        )
+        refuse({sentence: size != dimension})
 
     def gradients_a_step(self, dimension: int) -> int:
         return self._number(dimension)

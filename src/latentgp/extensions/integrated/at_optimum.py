@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpyro.distributions import Distribution
 from scipy.special import ndtri
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.extensions.integrated.exploration import axes_at_mode
 from latentgp.extensions.integrated.hyperparameter_density import (
     HyperparameterDensity,
@@ -65,18 +65,17 @@ def marginals_at_optimum(
             evidence; other rows; values that are no optimum, or one that is flat.
     """
     check_integrable(method)
-    if not priors:
-        raise InputError("No hyper-parameter was learned, so there are no marginals.")
     model = posterior.model
     if "mean.value" not in priors:  # squares of targets far from zero would lose their digits
         model, centre = without_constant(model)
         rows = rows.centred(centre)
     space = space_of_priors(model, priors)
-    if space.size > _MOST:
-        raise InputError(
-            f"{space.size} hyper-parameters are too many for a Hessian by differences, at most "
-            f"{_MOST}."
-        )
+    sentences = {
+        "No hyper-parameter was learned, so there are no marginals.": not priors,
+        f"{space.size} hyper-parameters are too many for a Hessian by differences, at most "
+        f"{_MOST}.": space.size > _MOST,
+    }
+    refuse(sentences)
     found = _through_same_points(method, posterior).searched(_held(model, rows))
     known, again = posterior.log_evidence.value, float(found.converged.bound)
     if abs(known - again) > _OFF[0] + _OFF[1] * abs(known):

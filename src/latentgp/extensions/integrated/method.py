@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from latentgp.errors import InputError, refuse
+from latentgp.errors import refuse
 from latentgp.extensions.integrated.design import design
 from latentgp.extensions.integrated.diagnostics import Integration
 from latentgp.extensions.integrated.exploration import Exploration, explore
@@ -116,8 +116,7 @@ class Integrated(Method):
         A limit of time, or a callback, ends the search, and then the search for further points;
         the design is evaluated in any case unless a callback asks for the end again.
         """
-        if not problem.space.size:
-            raise InputError(NOTHING_TO_INTEGRATE)
+        check_integrable(self.method, problem.space.size)
         inner = dataclasses.replace(self.method, search=None)
         inner = inner.settled(problem.model, problem.data.size)
         found = inner.searched(problem)
@@ -144,14 +143,13 @@ class Integrated(Method):
         return Fit(posterior.model, posterior, mode.history, diagnostics, sites=sites)
 
 
-NOTHING_TO_INTEGRATE = (
-    "No hyper-parameter is learned, so that there is nothing to integrate over; leave "
-    'learn_hyperparameters=False out, or take hyperparameters="optimise".'
-)
-
-
-def check_integrable(method: Any) -> None:
-    """Raise InputError unless hyper-parameters can be integrated over with a method."""
+def check_integrable(method: Any, learned: object = True) -> None:
+    """Raise InputError unless there are hyper-parameters, and a method to integrate over them."""
+    nothing = (
+        "No hyper-parameter is learned, so that there is nothing to integrate over; leave "
+        'learn_hyperparameters=False out, or take hyperparameters="optimise".'
+    )
+    refuse({nothing: not learned})
     Needs(log_evidence=True).check('hyperparameters="integrate"', method=method)
 
 

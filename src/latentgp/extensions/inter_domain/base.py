@@ -9,7 +9,7 @@ Kronecker products and sums blocks. Hyper-parameters are in K_uu alone, or in on
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from jaxtyping import Float
@@ -137,11 +137,8 @@ class FixedFeatures(InterDomain):
     def _of_term(self, term: Term, X: Inputs, demands: Demands) -> tuple[Basis, ...]:
         seen = [column for part in term.parts for column in part.columns]
         if len(set(seen)) < len(seen):
-            raise InputError(
-                f"{type(self).__name__} takes products of kernels of different columns, but "
-                f"kernels of the columns {seen} are multiplied; use RandomFeatures(...) or "
-                "Inducing(number=...)."
-            )
+            got = f"a product of kernels of the columns {seen}"
+            refuse_kernel(type(self).__name__, "products of kernels of different columns", got)
         share = max(len(term.parts), 1)  # a constant has none
         demands = demands._replace(share=share, left=demands.left / share)
         return tuple(self.basis(part, X[:, part.columns], demands) for part in term.parts)
@@ -191,13 +188,18 @@ def range_of(column: PerRow) -> tuple[float, float]:
     return (lower, upper) if upper > lower else (lower - 0.5, upper + 0.5)
 
 
-def refused(kind: str, supported: str, part: Part) -> InputError:
-    """The refusal of a part of a kernel."""
-    seen = f"{len(part.columns)} column{'s' * (len(part.columns) > 1)}"
-    return InputError(
-        f"{kind} takes {supported}, sums and products of these and Constant, but got "
-        f"{type(part.kernel).__name__} of {seen}; use RandomFeatures(...) or Inducing(number=...)."
+def refuse_kernel(kind: Any, supported: str, got: str) -> NoReturn:
+    """Raise InputError that an `InterDomain` kind has no functions for a kernel."""
+    raise InputError(
+        f"{kind} takes {supported}, but got {got}; use RandomFeatures(...) or Inducing(number=...)."
     )
+
+
+def refuse_part(kind: str, supported: str, part: Part) -> NoReturn:
+    """Raise InputError that an `InterDomain` kind has no functions for a part of a kernel."""
+    seen = f"{len(part.columns)} column{'s' * (len(part.columns) > 1)}"
+    supported = f"{supported}, sums and products of these and Constant"
+    refuse_kernel(kind, supported, f"{type(part.kernel).__name__} of {seen}")
 
 
 def _some(rows: Inputs) -> Float[np.ndarray, "places D"]:

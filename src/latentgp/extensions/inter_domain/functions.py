@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.linalg import block_diag
 
-from latentgp.errors import InputError
+from latentgp.errors import lacks
 from latentgp.extensions.inter_domain.operators import BlockDiagonal, Diagonal, Kronecker, Operator
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, parts_of, whole_of
-from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.kernels.per_latent import kernel_groups, of_kernel_groups
 from latentgp.kernels.terms import Part, Term, terms_of
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_cholesky
@@ -51,10 +51,10 @@ class InterDomainVariables(InducingVariables):
         return False
 
     def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q M M"]:
-        raise InputError(
-            "Variables of fixed functions depend on hyper-parameters and have no inputs, so they "
-            "take neither streams nor learn_points; use Inducing(number=...), or the sums of all "
-            "rows (summarise)."
+        lacks(
+            self,
+            "no inputs, so it takes neither streams nor learn_points; use Inducing(number=...), or "
+            "the sums of all rows (summarise)",
         )
 
     @double_precision
@@ -138,9 +138,12 @@ class Basis(eqx.Module):
         left = _shares_left(K / norms / norms[:, None], values / norms[:, None], prior)
         return float(jnp.mean(left))
 
-    @abstractmethod
     def fixed(self, x: Inputs) -> Float[Array, "M N"]:
-        """The functions at rows inside the domain, whatever the hyper-parameters."""
+        """The functions at rows inside the domain, whatever the hyper-parameters.
+
+        Overridden unless not `has_fixed_functions`.
+        """
+        lacks(self, "no sums over rows for all hyper-parameters; fit the rows themselves")
 
     def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         """The same at rows anywhere, where a kernel says how they go on; without `scales`."""
@@ -282,10 +285,10 @@ class FixedFunctions(InterDomainVariables):
             filled = jnp.pad(own.astype(self.dtype), ((0, more), (0, more)))
             return filled + jnp.diag(jnp.where(jnp.arange(self.number) >= len(own), size, 0.0))
 
-        return self._of_groups(kernel, of_group)
+        return of_kernel_groups(kernel, of_group)
 
     def cross_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q M N"]:
-        return self._of_groups(
+        return of_kernel_groups(
             kernel, lambda own, group: self._filled(self.blocks(own, group, X), own, group)
         )
 
@@ -321,7 +324,7 @@ class FixedFunctions(InterDomainVariables):
             blocks = zip(self.blocks(kernel, group, X), parts, strict=True)
             return self._filled([shares[:, part] * b for b, part in blocks], kernel, group)
 
-        return self._of_groups(kernel, of_group)
+        return of_kernel_groups(kernel, of_group)
 
     def telling_parts(self, number: int) -> "FunctionsOfParts":
         return FunctionsOfParts(self, number)
@@ -335,16 +338,6 @@ class FixedFunctions(InterDomainVariables):
 
     def _terms(self, kernel: Kernel) -> tuple[Term, ...]:
         return terms_of(kernel, tuple(range(self.sample.shape[1])))
-
-    def _of_groups(self, kernel: LatentKernel, function: Any) -> Float[Array, "#Q *S"]:
-        if isinstance(kernel, Kernel):
-            return function(kernel, 0)[None]
-        groups = kernel_groups(kernel, len(kernel.each))
-        values = [
-            jax.vmap(lambda own, index=index: function(own, index))(group.kernels)
-            for index, group in enumerate(groups)
-        ]
-        return in_latent_order([group.latents for group in groups], values)
 
 
 @stored

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from scipy.linalg import block_diag
 from scipy.special import gammaln, roots_legendre
 
-from latentgp.errors import InputError, check_whole
-from latentgp.extensions.inter_domain.base import Demands, FixedFeatures, refused
+from latentgp.errors import check_whole
+from latentgp.extensions.inter_domain.base import Demands, FixedFeatures, refuse_part
 from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import ArcCosine, Kernel
 from latentgp.kernels.terms import Part
@@ -63,7 +63,7 @@ class SphericalHarmonics(FixedFeatures):
         dimension = columns.shape[1] + 1
         if type(part.kernel) is not ArcCosine or dimension - 1 > _MOST_COLUMNS or demands.share > 1:
             kinds = f"ArcCosine of up to {_MOST_COLUMNS} columns, not multiplied with others"
-            raise refused(type(self).__name__, kinds, part)
+            refuse_part(type(self).__name__, kinds, part)
         kernel: Any = part.kernel
         degrees, total, degree = [], 0, 0
         while degree <= _HIGHEST:
@@ -89,12 +89,6 @@ class Harmonics(Basis):
     @property
     def number(self) -> int:
         return sum(number_of_harmonics(degree, self.dimension) for degree in self.degrees)
-
-    def fixed(self, x: Inputs) -> Float[Array, "M N"]:
-        raise InputError(
-            "Harmonics depend on the weights and the bias of ArcCosine, so there are no sums "
-            "over rows for all hyper-parameters; fit the rows themselves."
-        )
 
     def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         own: Any = kernel

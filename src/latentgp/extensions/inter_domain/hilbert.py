@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from latentgp.extensions.inter_domain.base import (
     FixedFeatures,
     as_needed,
     range_of,
-    refused,
+    refuse_part,
 )
 from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import RBF, Kernel
@@ -63,6 +63,7 @@ class HilbertSpace(FixedFeatures):
         True
     """
 
+    evidence_is_bound: ClassVar[bool] = False
     words = "Laplacian eigenfunctions"
     number: int | None = eqx.field(static=True, default=None)
     box: float | None = eqx.field(static=True, default=None)
@@ -71,15 +72,11 @@ class HilbertSpace(FixedFeatures):
         check_whole(self, number=1)
         check_ranges(self, box="at least 1")
 
-    @property
-    def evidence_is_bound(self) -> bool:
-        return False
-
     def basis(self, part: Part, columns: Inputs, demands: Demands) -> Basis:
         dimension = columns.shape[1]
         if not has_density(part.kernel) or dimension * demands.share > _MOST_DIMENSIONS:
             kinds = "RBF, Matern kernels and RationalQuadratic of up to 4 columns"
-            raise refused(type(self).__name__, kinds, part)
+            refuse_part(type(self).__name__, kinds, part)
         ranges = [range_of(column) for column in columns.T]
         centres = tuple(0.5 * (upper + lower) for lower, upper in ranges)
         halves = np.array([0.5 * (upper - lower) for lower, upper in ranges])

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.extensions.inter_domain.base import refused
+from latentgp.extensions.inter_domain.base import refuse_part
 from latentgp.kernels import Kernel, Matern12, Matern32, Matern52
 from latentgp.kernels.terms import Part
 from latentgp.typing import Array, PerRow, Scalar
@@ -30,13 +30,9 @@ _SUPPORTED = "Matern12, Matern32 and Matern52 of single columns"
 
 
 def smoothness_of(part: Part, kind: str) -> int:
-    """Number of derivatives of the functions, p.
-
-    Raises:
-        InputError: the part is no such kernel of one column.
-    """
+    """Number of derivatives of the functions, p; InputError unless the kernel has one."""
     if type(part.kernel) not in _SMOOTHNESS or len(part.columns) != 1:
-        raise refused(kind, _SUPPORTED, part)
+        refuse_part(kind, _SUPPORTED, part)
     return _SMOOTHNESS[type(part.kernel)]
 
 
@@ -86,14 +82,9 @@ def beyond(
     x: PerRow,
     domain: tuple[float, float],
 ) -> Float[Array, "M N"]:
-    """Covariances with f anywhere, from the functions at the nearest place in the domain.
+    """Covariances with f anywhere, from the functions inside at the nearest place in the domain.
 
-    Args:
-        inside: the functions there.
-        ends: derivatives of order 0 to p of the functions at both ends.
-        kernel: of order p + 1/2.
-        x: the column.
-        domain: its ends.
+    The kernel is of order p + 1/2; `ends` are derivatives of order 0 to p at both ends.
     """
     p = ends[0].shape[1] - 1
     below, above = jnp.maximum(domain[0] - x, 0.0), jnp.maximum(x - domain[1], 0.0)

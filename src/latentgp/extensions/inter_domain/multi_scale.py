@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError, check_whole
-from latentgp.extensions.inter_domain.base import InterDomain
+from latentgp.errors import check_whole
+from latentgp.extensions.inter_domain.base import InterDomain, refuse_kernel
 from latentgp.extensions.inter_domain.functions import InterDomainVariables
 from latentgp.kernels import RBF, Kernel, LatentKernel
 from latentgp.modules import stored
@@ -54,10 +54,7 @@ class MultiScale(InterDomain):
     ) -> "Windows":
         for own in distinct_kernels(kernel):
             if type(own) is not RBF:
-                raise InputError(
-                    f"MultiScale takes RBF kernels, but got {type(own).__name__}; use "
-                    "RandomFeatures(...) or Inducing(number=...)."
-                )
+                refuse_kernel("MultiScale", "RBF kernels", type(own).__name__)
         points = np.asarray(select_points(X, weights, kernel, self.number, "k-means++", key))
         each: list[Any] = list(distinct_kernels(kernel))
         shortest = np.min([np.asarray(own.lengthscale) for own in each], axis=0)

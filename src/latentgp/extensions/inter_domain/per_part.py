@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError, check_whole
+from latentgp.errors import check_whole
 from latentgp.extensions.inter_domain.base import Demands, FixedFeatures
 from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup, White
@@ -85,9 +85,6 @@ class WhiteFunctions(Basis):
 
     is_white = True
     has_fixed_functions = False
-
-    def fixed(self, x: Inputs) -> Float[Array, "M N"]:
-        raise InputError("PerPart has no sums over rows; fit the rows themselves.")
 
 
 @stored

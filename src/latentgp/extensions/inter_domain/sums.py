@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import block_diag
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.extensions.inter_domain import banded
 from latentgp.extensions.inter_domain.banded_posterior import BandedPosterior
 from latentgp.extensions.inter_domain.functions import FixedFunctions
@@ -65,17 +65,17 @@ class RowSums(RowsAsSums):
     def check(self, model: LatentGP) -> None:
         """Raise InputError unless these are the sums that a model needs."""
         check_summable(model, self.sample)
-        if layout_of(model, self.variables.shape[1]) != self.layout:
-            raise InputError(
-                "These sums are for another kernel: hyper-parameters may differ, but other parts "
-                "or columns need a new summarise(...)."
-            )
         kernel: Any = model.kernel
-        if not self.variables.carries(kernel):
-            raise InputError(
-                f"Sums of {len(self.variables)} splines cannot represent length-scales as long as "
-                f"{model.kernel!r} has; summarise the rows anew for this model, which takes fewer."
-            )
+        same = layout_of(model, self.variables.shape[1]) == self.layout
+        sentences = {
+            "These sums are for another kernel: hyper-parameters may differ, but other parts "
+            "or columns need a new summarise(...).": not same,
+            f"Sums of {len(self.variables)} splines cannot represent length-scales as long as "
+            f"{kernel!r} has; summarise the rows anew for this model, which takes fewer.": (
+                same and not self.variables.carries(kernel)
+            ),
+        }
+        refuse(sentences)
 
     def evidence(self, model: LatentGP) -> Scalar:
         """The collapsed bound (Titsias 2009, eq. 9), in nats, with derivatives.
@@ -238,16 +238,16 @@ def sums_of(
 
 def check_summable(model: LatentGP, sample: Data) -> None:
     """Raise InputError unless sums over rows say all of a model's rows."""
-    if type(model.likelihood) is not Gaussian or sample.side_information:
-        raise InputError(
-            "Sums over rows stand for these with Gaussian noise of one variance; give the rows "
-            "themselves, without side information for sums."
-        )
-    if not isinstance(model.mean, ZeroMean | ConstantMean | LinearMean):
-        raise InputError(
-            f"Sums over rows take a constant or linear prior mean, but got "
-            f"{type(model.mean).__name__}; give the rows themselves."
-        )
+    linear = isinstance(model.mean, ZeroMean | ConstantMean | LinearMean)
+    sentences = {
+        "Sums over rows stand for these with Gaussian noise of one variance; give the rows "
+        "themselves, without side information for sums.": (
+            type(model.likelihood) is not Gaussian or sample.side_information
+        ),
+        "Sums over rows take a constant or linear prior mean, but got "
+        f"{type(model.mean).__name__}; give the rows themselves.": not linear,
+    }
+    refuse(sentences)
 
 
 def is_summable(model: LatentGP, sample: Data) -> bool:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, lacks
 from latentgp.extensions.state_space.lanes import (
     UnrolledMatrix,
     block_diagonal,
@@ -364,10 +364,7 @@ def state_space(kernel: Kernel, truncation: Truncation) -> StateSpace:
         >>> state_space(Matern32() + Constant(), Truncation()).measurement
         (1.0, 0.0, 1.0)
     """
-    raise InputError(
-        f"{type(kernel).__name__} has no state-space form for Markov(); kernels that have one are "
-        f"{_KNOWN}."
-    )
+    lacks(kernel, f"no state-space form for Markov(); kernels that have one are {_KNOWN}")
 
 
 def _one(value: Any) -> Any:

@@ -65,12 +65,7 @@ Matrix: TypeAlias = Any  # Unrolled, or an array of shape (*lanes, rows, columns
 
 
 def matrix(entries: Sequence[Sequence[Any]], lanes: Any) -> Matrix:
-    """A matrix of entries, unrolled if it has few rows.
-
-    Args:
-        entries: numbers, or arrays over the lanes.
-        lanes: an array whose shape is that of the lanes.
-    """
+    """A matrix of numbers, or arrays shaped like the lanes, unrolled if it has few rows."""
     if max(len(entries), len(entries[0])) <= MOST_UNROLLED:
         return UnrolledMatrix(entries)
     flat = [entry for row in entries for entry in row]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
@@ -17,14 +17,15 @@ from latentgp.typing import Inputs, PerRow, RandomKey
 class InducingFeatures(Module):
     """A kind of inducing variables, made for rows and a kernel."""
 
+    evidence_is_bound: ClassVar[bool] = True  # the evidence that they give, on the kernel's
+
     @abstractmethod
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> InducingVariables:
         """The inducing variables for some rows and a kernel, at whose values a search starts.
 
-        Raises:
-            InputError: the kernel is none that the kind has variables for.
+        InputError if the kernel is none that the kind has variables for.
         """
 
     def renewed(
@@ -48,8 +49,3 @@ class InducingFeatures(Module):
     def has_sums(self, variables: Any) -> bool:
         """Whether sums over rows can be made once for all hyper-parameters."""
         return False
-
-    @property
-    def evidence_is_bound(self) -> bool:
-        """Whether the evidence that they give is a lower bound on that of the kernel."""
-        return True

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int, PyTree
 
-from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.errors import check_choices, check_kinds, check_ranges, check_whole, refuse
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing import pitc
@@ -26,6 +26,7 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.summary import RowsAsSums
 from latentgp.representations.traits import Products, Traits
 from latentgp.representations.variables import Centres, InducingVariables
+from latentgp.rows.arrays import check_shape
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey, RowLatents
@@ -91,31 +92,32 @@ class Inducing(ByVariables):
     sums: RowsAsSums | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        if self.features is not None:
-            self._check_features()
-        elif self.points is None and (self.number is None or self.number < 1):
-            raise InputError(
-                f"Inducing needs points, features, or a positive number of points to choose, got "
-                f"number={self.number}; give for example Inducing(number=200)."
-            )
-        if not isinstance(self.remembered, StreamingPrior | None):
-            raise InputError(
-                f"Inducing.remembered must be the result of posterior.remembered(), got a "
-                f"{type(self.remembered).__name__}."
-            )
-        if self.block_size is not None and (self.block_size < 1 or self.approximation != "pitc"):
-            raise InputError(
-                f'Inducing.block_size must be at least 1 and is for approximation="pitc", got '
-                f"{self.block_size} with approximation={self.approximation!r}."
-            )
+        check_kinds(
+            self,
+            features=(InducingFeatures | None, "inter-domain variables such as BSplines(100)"),
+            remembered=(StreamingPrior | None, "the result of posterior.remembered()"),
+        )
+        check_whole(self, number=1, block_size=1)
         check_ranges(self, resemblance="(0, 1)")
+        given = [name for name in ("number", "points") if getattr(self, name) is not None]
         of_bound = self.remembered is not None or self.covariance == "diagonal"
-        if of_bound and self.approximation in ("fitc", "pitc"):
-            raise InputError(
-                f'Inducing(approximation="{self.approximation}") takes neither remembered data '
-                'nor covariance="diagonal", which rest on the variational bound; leave one of '
-                "them out."
-            )
+        sentences = {
+            "Inducing needs points, features, or a number of points to choose; give for example "
+            "Inducing(number=200).": self.features is None and not given,
+            "Inducing(features=...) has a number of its own and neither points nor blocks of "
+            'rows; leave number, points and approximation="pitc" out.': (
+                self.features is not None and (given or self.approximation == "pitc")
+            ),
+            'Inducing.block_size is for approximation="pitc", got approximation='
+            f"{self.approximation!r}; leave block_size out.": (
+                self.block_size is not None and self.approximation != "pitc"
+            ),
+            f'Inducing(approximation="{self.approximation}") takes neither remembered data nor '
+            'covariance="diagonal", which rest on the variational bound; leave one of them out.': (
+                of_bound and self.approximation in ("fitc", "pitc")
+            ),
+        }
+        refuse(sentences)
         check_choices(
             self,
             selection=get_args(Selection),
@@ -123,60 +125,38 @@ class Inducing(ByVariables):
             approximation=(None, *get_args(Approximation)),
         )
 
-    def _check_features(self) -> None:
-        if not isinstance(self.features, InducingFeatures):
-            raise InputError(
-                "Inducing.features must be inter-domain variables such as BSplines(100), got "
-                f"{self.features!r}."
-            )
-        if self.number is not None or self.points is not None or self.approximation == "pitc":
-            raise InputError(
-                "Inducing(features=...) has a number of its own and neither points nor blocks of "
-                'rows; leave number, points and approximation="pitc" out.'
-            )
-
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "Inducing":
+        earlier = None if self.remembered is None else self.remembered.centres
         if self.remembered is not None:
             self.remembered.check_columns(X.shape[1])
-        remembers = self.remembered is not None and self.remembered.centres
-        if isinstance(remembers, InducingVariables) and self.features is None:
-            raise InputError(
+            by_variables = isinstance(earlier, InducingVariables)
+            sentences = {
                 "The stored summary was made with inter-domain variables, which have no streams; "
-                "use Inducing(number=...), or fit the sums of all rows (summarise)."
-            )
+                "use Inducing(number=...), or fit the sums of all rows (summarise).": (
+                    by_variables and self.features is None
+                ),
+                "The stored summary was made with inducing points; continue with "
+                "Inducing(number=...).": not by_variables and self.features is not None,
+            }
+            refuse(sentences)
         Needs(any_inputs=True).check("Inducing", kernel=kernel)
         if self.features is not None:
-            return self._with_variables(X, weights, kernel, key)
+            known: Any = self.variables if earlier is None else earlier
+            if known is None:
+                known = self.features.initialise(X, weights, kernel, key)
+            return dataclasses.replace(self, variables=known)
         if self.points is not None:
             points = np.asarray(self.points, X.dtype)
-            if points.ndim != 2 or points.shape[1] != X.shape[1]:
-                raise InputError(
-                    f"Inducing points must have shape (M, {X.shape[1]}) like the inputs, "
-                    f"got shape {points.shape}."
-                )
+            check_shape("Inducing.points", points, ("M", X.shape[1]), "with the inputs' columns")
         else:
             assert self.number is not None
-            kept = None if self.remembered is None else np.asarray(self.remembered.centres)
+            kept = None if earlier is None else np.asarray(earlier)
             points = select_points(
                 X, weights, kernel, self.number, self.selection, key, kept, self.resemblance
             )
         return dataclasses.replace(self, number=len(points), points=points)
-
-    def _with_variables(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
-    ) -> "Inducing":
-        assert self.features is not None
-        known = self.variables if self.remembered is None else self.remembered.centres
-        if known is None:
-            known = self.features.initialise(X, weights, kernel, key)
-        if not isinstance(known, InducingVariables):
-            raise InputError(
-                "The stored summary was made with inducing points; continue with "
-                "Inducing(number=...)."
-            )
-        return dataclasses.replace(self, variables=known)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "Inducing":
         if self.approximation != "pitc":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -65,18 +65,14 @@ def select_points(
         if selection == "k-dpp":
             chosen = _swapped(kernel, rows, chosen, key)
         return distinct[np.asarray(chosen)]
-    if selection == "k-means++":
-        from sklearn.cluster import KMeans
+    from sklearn.cluster import KMeans
 
-        bits = np.ravel(jax.random.key_data(key)).tolist()
-        seed = int(np.random.SeedSequence(bits).generate_state(1)[0])
-        settings: Any = {"n_init": 1, "max_iter": _KMEANS_ITERATIONS, "random_state": seed}
-        clusters: Any = KMeans(number, **settings)
-        clusters.fit((X - centre) / spread, sample_weight=weights)
-        return _with_known_codes(clusters.cluster_centers_, X, centre, spread)
-    raise InputError(
-        f"selection must be one of {', '.join(get_args(Selection))}, got {selection!r}."
-    )
+    bits = np.ravel(jax.random.key_data(key)).tolist()
+    seed = int(np.random.SeedSequence(bits).generate_state(1)[0])
+    settings: Any = {"n_init": 1, "max_iter": _KMEANS_ITERATIONS, "random_state": seed}
+    clusters: Any = KMeans(number, **settings)
+    clusters.fit((X - centre) / spread, sample_weight=weights)
+    return _with_known_codes(clusters.cluster_centers_, X, centre, spread)
 
 
 def _distinct(X: Inputs) -> Float[np.ndarray, "M D"]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import equinox as eqx
 
+from latentgp.errors import check_ranges
 from latentgp.likelihoods import Likelihood
 from latentgp.likelihoods.joint import turned
-from latentgp.methods.base import in_unit_interval
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 from latentgp.site_inference.methods.base import CouplingMethod
@@ -43,10 +43,7 @@ class ExpectationPropagation(CouplingMethod):
     max_updates: int = eqx.field(static=True, default=50)
 
     def __check_init__(self) -> None:
-        in_unit_interval(self, "power", "1 is expectation propagation")
-        in_unit_interval(
-            self, "step_size", "0.8 is a good start, lower it if updates do not converge"
-        )
+        check_ranges(self, power="(0, 1]", step_size="(0, 1]")
 
     def _gains(self, likelihood: Likelihood) -> bool:
         # By quasi-random points updates hardly settle.

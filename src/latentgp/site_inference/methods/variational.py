@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from latentgp.methods.base import in_unit_interval
+from latentgp.errors import check_ranges
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 from latentgp.site_inference.methods.base import CouplingMethod
@@ -41,7 +41,7 @@ class VariationalInference(CouplingMethod):
     max_updates: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
-        in_unit_interval(self, "step_size", "0.7 is a good start, lower it if the bound oscillates")
+        check_ranges(self, step_size="(0, 1]")
 
     def algorithm(self, model: LatentGP) -> SiteInference:
         rule = VariationalRule(step_size=self.step_size, coupled=self.couples(model))

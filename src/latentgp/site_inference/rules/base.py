@@ -2,7 +2,7 @@
 """Rules: how the rows of data enter as Gaussian sites."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -24,7 +24,10 @@ class SiteRule(eqx.Module):
 
     Attributes:
         step_size: how far an update goes towards new sites, in (0, 1].
+        is_variational: the objective is a lower bound whatever the sites, which rows add terms to.
     """
+
+    is_variational: ClassVar[bool] = True
 
     step_size: eqx.AbstractVar[float]
 
@@ -54,11 +57,6 @@ class SiteRule(eqx.Module):
     def power(self) -> float:
         """Power of p(f given u) in the sites, see `SiteForm`: 0 variational, 1 FITC."""
         return 0.0
-
-    @property
-    def is_variational(self) -> bool:
-        """Whether the objective is a lower bound whatever the sites, which rows add terms to."""
-        return True
 
     def is_bound(self, likelihood: Likelihood) -> bool:
         """Whether the objective is a lower bound on the log evidence, to rounding."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -38,6 +38,8 @@ class MomentRule(SiteRule):
     Attributes:
         power: in (0, 1]; 1 is expectation propagation, towards 0 it becomes variational inference.
     """
+
+    is_variational: ClassVar[bool] = False
 
     step_size: float = eqx.field(static=True, default=0.8)
     power: float = eqx.field(static=True, default=1.0)  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -147,10 +149,6 @@ class MomentRule(SiteRule):
     def _cavity_share(self, variance: RowLatents, current: GaussianSites) -> RowLatents:
         """Precision of the cavity as a share of the marginal's."""
         return 1 - self.power * current.precision * variance
-
-    @property
-    def is_variational(self) -> bool:
-        return False
 
     def terms(self, sites: Any, target: Any, marginals: AnyMarginals, offset: RowLatents) -> PerRow:
         """Log constants of the sites, which the posterior's evidence leaves out."""

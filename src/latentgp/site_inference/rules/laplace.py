@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -41,6 +41,8 @@ class LaplaceRule(SiteRule):
             with the absolute values of its eigenvalues.
     """
 
+    is_variational: ClassVar[bool] = False
+
     step_size: float = eqx.field(static=True, default=1.0)
     held: bool = eqx.field(static=True, default=True)
     coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -65,10 +67,6 @@ class LaplaceRule(SiteRule):
     @property
     def power(self) -> float:
         return 1.0
-
-    @property
-    def is_variational(self) -> bool:
-        return False
 
     def terms(
         self, sites: Sites, target: Any, marginals: AnyMarginals, offset: RowLatents

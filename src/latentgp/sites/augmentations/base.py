@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from functools import singledispatch
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import equinox as eqx
 from jaxtyping import PyTree
@@ -29,7 +29,14 @@ class Augmentation(Module, Generic[LikelihoodT]):
     Attributes:
         likelihood: that of the rows; None before `bind`, in a method's setting.
         rows: N of them; None before `bind`.
+        sites_are_fixed: the sites do not depend on f, so that no auxiliary variable is needed.
+        shares_precisions: a row's sites have one precision for all latents.
+        is_tight: the bound is log p(y | f) where f is known: w's law is not factorised.
     """
+
+    sites_are_fixed: ClassVar[bool] = False
+    shares_precisions: ClassVar[bool] = False
+    is_tight: ClassVar[bool] = True
 
     likelihood: LikelihoodT = eqx.field(kw_only=True, default=None)
     rows: Rows = eqx.field(kw_only=True, default=None)
@@ -73,21 +80,6 @@ class Augmentation(Module, Generic[LikelihoodT]):
     def starting_variance(self, prior: RowLatents) -> RowLatents:
         """Variance of f that the first sites are made for; the prior's unless overridden."""
         return prior
-
-    @property
-    def sites_are_fixed(self) -> bool:
-        """Whether the sites do not depend on f, so that no auxiliary variable is needed."""
-        return False
-
-    @property
-    def shares_precisions(self) -> bool:
-        """Whether a row's sites have one precision for all latents."""
-        return False
-
-    @property
-    def is_tight(self) -> bool:
-        """Whether the bound is log p(y | f) where f is known: w's law is not factorised."""
-        return True
 
 
 @singledispatch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
@@ -18,6 +20,9 @@ class Conjugate(Augmentation[Gaussian | LeastSquares]):
 
     Of classes by least squares, y is their indicators.
     """
+
+    sites_are_fixed: ClassVar[bool] = True
+    shares_precisions: ClassVar[bool] = True
 
     def fits(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, Gaussian | LeastSquares)
@@ -41,14 +46,6 @@ class Conjugate(Augmentation[Gaussian | LeastSquares]):
 
     def log_conditional(self, auxiliary: PyTree, f: RowLatents, block: Block) -> PerRow:
         return jnp.zeros_like(self.rows.y)
-
-    @property
-    def sites_are_fixed(self) -> bool:
-        return True
-
-    @property
-    def shares_precisions(self) -> bool:
-        return True
 
 
 @augmentation_of.register(Gaussian)

@@ -7,6 +7,8 @@ Poisson counts of rate lambda p_j S whose lambda ~ Gamma(1, S) is integrated out
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaln, polygamma
@@ -75,6 +77,8 @@ class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
     alpha = 1 + sum of their means is solved for by Newton's method, the inner loop.
     """
 
+    is_tight: ClassVar[bool] = False
+
     def expected_counts(self, s: RowLatents, rest: RowLatents) -> tuple[RowLatents, PerRow]:
         chances, none = self._shares() * s, self._no_count(rest)
         total = jnp.sum(chances, axis=1)
@@ -83,10 +87,6 @@ class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
         rate = jnp.exp(digamma(alpha))
         bound = rate * total + gammaln(alpha) + (1 - alpha) * digamma(alpha)
         return rate[:, None] * chances, bound
-
-    @property
-    def is_tight(self) -> bool:
-        return False
 
 
 @augmentation_of.register

@@ -146,11 +146,7 @@ def in_megabytes(memory: float) -> str:
 
 
 def comparison_picture(found: "Comparison", path: Path) -> Path:
-    """Figure of the contenders' NLPD, of representations against seconds; failed fits left out.
-
-    Raises:
-        InputError: none was fitted.
-    """
+    """Figure of the contenders' NLPD, of representations against seconds, of those fitted."""
     fitted = [row for row in found.rows if not np.isnan(row.nlpd)]
     if not fitted:
         raise InputError("no contender could be fitted, so there is no picture: mend the above")

@@ -21,7 +21,7 @@ from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.numerics.quadrature import expectation, prediction_nodes
-from latentgp.posteriors.components import Components, Gaussians, Law, Mixture, OneGaussian
+from latentgp.posteriors.components import Components, Gaussians, Mixture, OneComponent, OneGaussian
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.protocols import HoldsDraws
@@ -428,27 +428,8 @@ def _mended(found: _Scores, posterior: Posterior, data: Data, rows: Any) -> _Sco
     return found._replace(scores=scores, pareto_k=k, warnings=warnings)
 
 
-class _AtRows(Components):
-    """One component whose marginals at rows are known; rows are packed as its inputs.
-
-    Attributes:
-        own_model: the model.
-        latents: Q.
-    """
-
-    own_model: LatentGP
-
-    @property
-    def size(self) -> int:
-        return 1
-
-    @property
-    def model(self) -> LatentGP:
-        return self.own_model
-
-    @property
-    def law(self) -> Law:
-        return Law(self.own_model.likelihood, np.zeros(1), own=False, by_quadrature=True)
+class _AtRows(OneComponent):
+    """One component whose marginals at rows are known; rows are packed as its inputs."""
 
     @property
     def inputs(self) -> int:

@@ -85,11 +85,7 @@ def is_gaussian(likelihoods: Sequence[str], task: str) -> bool:
 
 
 def rows_within(budget: float, *, gaussian: bool) -> int:
-    """Number of rows of a pilot, held-out ones included.
-
-    Raises:
-        InputError: no time at all.
-    """
+    """Number of rows of a pilot, held-out ones included; InputError without time."""
     if not budget > 0:
         raise InputError(f"budget must be a positive number of seconds, got {budget}: try 120")
     return round(budget * (_GAUSSIAN_ROWS if gaussian else _OTHER_ROWS))

@@ -47,11 +47,7 @@ class TracedPredictions(NamedTuple):
 def trace(
     posterior: Posterior, *, second_class: bool = False, quantiles: bool = True
 ) -> TracedPredictions:
-    """Trace the predictions, and the probability of the second class given f if asked.
-
-    Raises:
-        InputError: predictions that cannot be traced.
-    """
+    """Trace predictions, and the second class's probability given f if asked, or InputError."""
     problem: Exception | None = None
     for size in _sizes():
         try:

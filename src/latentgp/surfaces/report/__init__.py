@@ -96,14 +96,9 @@ def write_report(
 def as_table_model(
     estimator: GPEstimator, X: Any, y: Any, target: str = "y", **side: Any
 ) -> "tuple[TableModel, pd.DataFrame]":
-    """An estimator of arrays as the model of a table whose columns are those of X.
+    """An estimator of arrays as the model of a table whose columns are those of X and the target.
 
-    Args:
-        estimator: fitted.
-        X: inputs, shape (N, D), or a data frame.
-        y: targets, shape (N,).
-        target: a name for them.
-        side: what belongs to each row, such as `exposure`, shape (N,).
+    Side arrays hold what belongs to each row, such as `exposure`.
     """
     import pandas as pd
 

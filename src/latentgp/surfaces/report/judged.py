@@ -59,11 +59,7 @@ class Assessment:
 
 
 def judged(model: TableModel, frame: "pd.DataFrame") -> Assessment:
-    """Predict every row: from the others where the model has learned from it, else as a new one.
-
-    Raises:
-        InputError: no row with a target.
-    """
+    """Predict every row: from the others where the model has learned from it, else as a new one."""
     estimator, posterior = model.estimator, model.estimator.posterior_
     X, y, side = model.encoded(frame)
     if not len(y):

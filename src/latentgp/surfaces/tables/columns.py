@@ -37,30 +37,20 @@ MOST_CATEGORIES = 30
 @stored
 @dataclass(frozen=True)
 class NumberColumn:
-    """Encoding of a column as a number, with a 0/1 column for gaps if training had any.
+    """Encoding of a column as a number, with a 0/1 column for gaps if training had any."""
 
-    Attributes:
-        name: the column.
-        source: what it held: numbers, numbers as text, truth values, or dates.
-        median: what a missing value is replaced by, in the encoded unit.
-        marks_missing: whether a 0/1 column says where the value was missing.
-        origin: for dates, the earliest of training in ISO 8601, which becomes zero.
-        unit: for dates, "days" or "seconds"; for times of day and durations that of the notation.
-        notation: how the column writes numbers, dates or durations; None if as Python and ISO 8601
-            do.
-        doubt: what may be meant otherwise, in words; empty if nothing.
-        required: whether a missing value is an error.
-    """
-
-    name: str
+    name: str  # the column
+    # what it held: numbers, numbers as text, truth values, or dates
     source: Literal["number", "text", "boolean", "date"]
-    median: float
-    marks_missing: bool
-    origin: str | None = None
+    median: float  # what a missing value is replaced by, in the encoded unit
+    marks_missing: bool  # whether a 0/1 column says where the value was missing
+    origin: str | None = None  # for dates, the earliest of training in ISO 8601, which becomes zero
+    # for dates, "days" or "seconds"; for times of day and durations that of the notation
     unit: str | None = None
+    # how the column writes numbers, dates or durations; None if as Python and ISO 8601 do
     notation: Notation | None = None
-    doubt: str = ""
-    required: bool = False
+    doubt: str = ""  # what may be meant otherwise, in words; empty if nothing
+    required: bool = False  # whether a missing value is an error
 
     @classmethod
     def fit(cls, values: pd.Series, source: Any, recognised: RecognisedNotation) -> NumberColumn:
@@ -148,21 +138,13 @@ def as_read(frame: pd.DataFrame, columns: Iterable[Any]) -> pd.DataFrame:
 @stored
 @dataclass(frozen=True)
 class CategoryColumn:
-    """Encoding of a column of categories as 0/1 columns, one a category.
+    """Encoding of a column of categories as 0/1 columns, one a category."""
 
-    Attributes:
-        name: the column.
-        categories: those with a column of their own, sorted.
-        others: rarer ones seen in training, which share one column.
-        marks_missing: whether missing is a category, as it is where training had gaps.
-        doubt: what the categories look like instead, in words; empty if nothing.
-    """
-
-    name: str
-    categories: tuple[str, ...]
-    others: tuple[str, ...]
-    marks_missing: bool
-    doubt: str = ""
+    name: str  # the column
+    categories: tuple[str, ...]  # those with a column of their own, sorted
+    others: tuple[str, ...]  # rarer ones seen in training, which share one column
+    marks_missing: bool  # whether missing is a category, as it is where training had gaps
+    doubt: str = ""  # what the categories look like instead, in words; empty if nothing
 
     @classmethod
     def fit(cls, values: pd.Series) -> CategoryColumn:

@@ -40,10 +40,6 @@ class TableEncoder:
     identifiers (text that differs in every row, or whole numbers that do and are called `id`, say)
     and a nameless row index are left out.
 
-    Attributes:
-        columns: the columns used, in the order of the training table.
-        left_out: (name, reason) of each column not used.
-
     Example:
         >>> import pandas
         >>> table = pandas.DataFrame({"age": [41, None, 33], "colour": ["red", "blue", "red"]})
@@ -54,8 +50,9 @@ class TableEncoder:
         array([37.,  1.,  1.,  0.])
     """
 
+    # the columns used, in the order of the training table
     columns: tuple[NumberColumn | CategoryColumn | SeriesColumn, ...]
-    left_out: tuple[tuple[str, str], ...]
+    left_out: tuple[tuple[str, str], ...]  # (name, reason) of each column not used
 
     @classmethod
     def fit(cls, frame: pd.DataFrame, leave_out: Iterable[str] = ()) -> TableEncoder:

@@ -94,11 +94,7 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> Path:
 
 
 def check_table_path(path: str | Path, rows: Path) -> Path:
-    """The path, if a table made of `rows` can be written there; called before the work.
-
-    Raises:
-        InputError: an ending that is not known, `path` is among the rows, or cannot be written to.
-    """
+    """The path; InputError unless a table made of `rows` can be written there."""
     path = Path(path)
     _kind(path)
     if rows.resolve() in (path.resolve(), *path.resolve().parents):

@@ -100,11 +100,7 @@ def is_large(path: Path) -> bool:
 
 
 def beside(inputs: "pd.DataFrame", predictions: "pd.DataFrame") -> "pd.DataFrame":
-    """A table's own columns, and its predictions under names that are not among them.
-
-    Raises:
-        InputError: they are, as of predictions kept from another model.
-    """
+    """A table's own columns beside its predictions; InputError where their names meet."""
     import pandas as pd
 
     index = [name for name in inputs.index.names if name is not None]

@@ -73,19 +73,12 @@ class TableRows(FileSource):
 
 
 class Part(NamedTuple):
-    """Some rows of a table as they are.
+    """Some rows of a table as they are."""
 
-    Attributes:
-        path: of their file.
-        first: number of the first of them in the file, from 0.
-        done: how many rows of all files there are up to the last of them.
-        batch: the rows.
-    """
-
-    path: Path
-    first: int
-    done: int
-    batch: "pa.RecordBatch"
+    path: Path  # of their file
+    first: int  # number of the first of them in the file, from 0
+    done: int  # how many rows of all files there are up to the last of them
+    batch: "pa.RecordBatch"  # the rows
 
     def convert(self, convert: Callable[["pd.DataFrame"], Made]) -> Made:
         """Result of `convert` on the rows, indexed by number in their file; errors name the row."""
@@ -94,12 +87,7 @@ class Part(NamedTuple):
 
 
 class Frames:
-    """The rows of tables as they are, a part at a time, in their order.
-
-    Args:
-        path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
-        as_text: as `TableFiles` takes them.
-    """
+    """The rows of `TableFiles` as they are, a part at a time, in their order."""
 
     def __init__(self, path: str | Path, as_text: Iterable[str] = ()):
         self._files = TableFiles(path, as_text)

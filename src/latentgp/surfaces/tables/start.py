@@ -80,11 +80,7 @@ def choose_task(
     side_columns: Mapping[str, str],
     order: Sequence[str] | None,
 ) -> TargetChoice:
-    """Choose task and likelihood if "auto", by the rules of `TableModel.fit`.
-
-    Raises:
-        InputError: a side column or an order that the task has none of.
-    """
+    """Choose task and likelihood if "auto", by the rules of `TableModel.fit`, or InputError."""
     notes, sides = [], {}
     for name, column in side_columns.items():
         if name not in SIDES:
@@ -161,11 +157,7 @@ def start(
     by: str | None = None,
     formula: str | None = None,
 ) -> TableStart:
-    """Prepare a table by the rules of `TableModel.fit`.
-
-    Raises:
-        InputError: as `TableModel.fit` does.
-    """
+    """Prepare a table by the rules of `TableModel.fit`; InputError as there."""
     gaps: list[str] = []
     if formula is not None:
         _check_alone(formula, time, by, leave_out, settings)

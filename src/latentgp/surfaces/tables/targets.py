@@ -25,29 +25,18 @@ Task = Literal["classification", "ordinal", "count", "regression"]
 
 
 class SplitTable(NamedTuple):
-    """Table split into inputs and target.
+    """Table split into inputs and target."""
 
-    Attributes:
-        inputs: the other columns of the rows whose target is known.
-        target: their target.
-        rows_dropped: how many rows had no target and were left out.
-    """
-
-    inputs: pd.DataFrame
-    target: pd.Series
-    rows_dropped: int
+    inputs: pd.DataFrame  # the other columns of the rows whose target is known
+    target: pd.Series  # their target
+    rows_dropped: int  # how many rows had no target and were left out
 
 
 class TaskGuess(NamedTuple):
-    """Guess of the kind of target that a column is.
+    """Guess of the kind of target that a column is."""
 
-    Attributes:
-        task: "classification", "ordinal", "count" or "regression".
-        reason: why, in words, to follow "because".
-    """
-
-    task: Task
-    reason: str
+    task: Task  # "classification", "ordinal", "count" or "regression"
+    reason: str  # why, in words, to follow "because"
 
 
 def split_target(frame: pd.DataFrame, target: str) -> SplitTable:

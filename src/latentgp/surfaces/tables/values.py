@@ -69,11 +69,7 @@ def name_of(label: Any) -> str:
 
 
 def _as_pandas(frame: Any) -> pd.DataFrame:
-    """A table of pandas, of one of Arrow or Polars too.
-
-    Raises:
-        InputError: something else, or a query that has no rows yet.
-    """
+    """A table of pandas, of one of Arrow or Polars too; InputError of anything else."""
     import pandas as pd
 
     if isinstance(frame, pd.DataFrame):
@@ -128,11 +124,7 @@ def column_of(frame: pd.DataFrame, name: str) -> pd.Series:
 
 
 def columns_of(frame: pd.DataFrame, names: Iterable[str], whose: str) -> pd.DataFrame:
-    """The table, checked, if it has all of some columns.
-
-    Raises:
-        InputError: columns are missing.
-    """
+    """The table, checked; InputError unless it has all of some columns."""
     frame = checked_frame(frame)
     absent = [name for name in names if name not in frame.columns]
     if absent:

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.modules import Module
 from latentgp.numerics.triangular import solve_lower
@@ -17,6 +16,7 @@ from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.representations.protocols import coefficients_of
 from latentgp.representations.traits import Traits
 from latentgp.representations.whitening import whitening_from
+from latentgp.rows.arrays import check_shape
 from latentgp.typing import Array, Coefs, Inputs, Scalar
 
 
@@ -41,17 +41,10 @@ class OwnPoints(Module):
 
     @classmethod
     def checked(cls, given: Any, columns: int, latents: int) -> OwnPoints:
-        """Check the user's points.
-
-        Raises:
-            InputError: they are not of the shape (Q, M, D).
-        """
+        """The user's points; InputError unless they are of the shape (Q, M, D)."""
         points = np.asarray(given, float)
-        if points.ndim != 3 or points.shape[::2] != (latents, columns):
-            raise InputError(
-                f"BlackBoxVI.own_points must have shape ({latents}, M, {columns}), latent "
-                f"functions, points and inputs, got {points.shape}."
-            )
+        axes = "latent functions, points and inputs"
+        check_shape("BlackBoxVI.own_points", points, (latents, "M", columns), axes)
         return cls(points)
 
     def whitening(self, kernel: LatentKernel, X: Inputs) -> OwnWhitening:

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import profiled
@@ -22,6 +21,7 @@ from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
+from latentgp.rows.arrays import check_shape
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array, PerRow, RandomKey
 
@@ -124,11 +124,7 @@ def _white_of(
     shape: tuple[int, ...],
 ) -> Float[Array, "K Q M"]:
     given = np.asarray(method.start_means, float)
-    if given.shape != shape:
-        raise InputError(
-            f"BlackBoxVI.start_means must have shape {shape}, components, centres and latents, got "
-            f"{given.shape}."
-        )
+    check_shape("BlackBoxVI.start_means", given, shape, "components, centres and latents")
     centres = whitening_of(bound.representation, model.kernel, bound.data.X).centres
     if centres.ndim == 2:
         offset = jnp.broadcast_to(model.mean(centres), shape[1:])

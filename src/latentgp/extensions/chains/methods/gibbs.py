@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from latentgp.errors import InputError, check_ranges
+from latentgp.errors import check_ranges, refuse
 from latentgp.extensions.chains.gibbs import GibbsSampler, HyperUpdate
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.hyperparameters.space import ParameterSpace
@@ -74,15 +74,14 @@ class GibbsSampling(SamplingMethod):
             )
         rule = AugmentationRule(augmentation=self.augmentation)
         rule.check(model.likelihood)
-        dense = self.representation.traits.one_coefficient_a_row
-        if dense or not learns_hyperparameters:
-            return
-        if len(rule.blocks(model.likelihood)) > 1 or self.power > 0:
-            raise InputError(
-                "Hyper-parameters are sampled through inducing points only with power=0 and a "
-                "likelihood whose latents are drawn together; pass learn_hyperparameters=False "
-                "to fit, or use Dense() with some thousand rows at most."
-            )
+        through_points = not self.representation.traits.one_coefficient_a_row
+        apart = len(rule.blocks(model.likelihood)) > 1 or self.power > 0
+        sentence = (
+            "Hyper-parameters are sampled through inducing points only with power=0 and a "
+            "likelihood whose latents are drawn together; pass learn_hyperparameters=False "
+            "to fit, or use Dense() with some thousand rows at most."
+        )
+        refuse({sentence: through_points and learns_hyperparameters and apart})
 
     def transition(
         self, representation: Representation, space: ParameterSpace, data: Data

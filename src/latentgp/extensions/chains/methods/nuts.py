@@ -8,7 +8,7 @@ import equinox as eqx
 import numpy as np
 
 from latentgp.distributions import TiltedScaleMixture
-from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.errors import InputError, check_choices, check_ranges, refuse
 from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.nuts import NUTSSampler
@@ -63,10 +63,8 @@ class NUTS(SamplingMethod):
         check_ranges(self, target_acceptance="(0, 1)", warmup="at least 1")
         check_choices(self, coupling=Kind)
         self._check_coordinates(self.coupling)
-        if self.augmented and self.coupling != "whitened":
-            raise InputError(
-                'NUTS(augmented=True) works with white coefficients; leave the coupling "whitened".'
-            )
+        white = 'NUTS(augmented=True) works with white coefficients; leave the coupling "whitened".'
+        refuse({white: self.augmented and self.coupling != "whitened"})
         if self.augmented:
             at_rows = Needs(latents_at_rows=True)
             at_rows.check("NUTS(augmented=True)", representation=self.representation)

@@ -15,6 +15,7 @@ from latentgp.extensions.chains.loop import Draw, Sampler
 from latentgp.extensions.chains.nuts import no_u_turn, warmed_up
 from latentgp.extensions.chains.target import Position, around
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
+from latentgp.modules import forwarded
 from latentgp.typing import Array, RandomKey, Scalar
 
 _LEAST = 1e-16  # average squared gradient
@@ -166,5 +167,4 @@ class HiddenSlices(EllipticalSampler):
         shape = (target.space.model.layers[0].width, target.data.size)
         return jax.random.normal(key, shape, target.data.X.dtype)
 
-    def log_likelihood(self, white: Float[Array, "functions N"]) -> Scalar:
-        return self.target.log_likelihood(white)
+    log_likelihood = forwarded("target.log_likelihood")

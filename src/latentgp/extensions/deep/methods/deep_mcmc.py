@@ -103,8 +103,8 @@ class DeepMCMC(Method):
         check_choices(self, sampler=DeepSampler)
         RandomFeatures(self.features, kind=self.kind)
         check_chains(self._settled)
-        if self.sampler != "elliptical-slice" and self._settled.warmup == 0:
-            raise InputError("DeepMCMC.warmup must be at least 1: steps are scaled there.")
+        if self.sampler != "elliptical-slice":  # steps are scaled there
+            check_ranges(self, warmup="at least 1")
         least = dict.fromkeys(("components", "batch_size"), "at least 1")
         shares = dict.fromkeys(("target_acceptance", "friction"), "(0, 1)")
         check_ranges(self, **least, **shares, step_size="above 0")

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Key
 
 from latentgp.diagnostics import Diagnostics
-from latentgp.errors import InputError, check_choices, check_ranges, refuse
+from latentgp.errors import InputError, check_choices, check_ranges, check_whole, refuse
 from latentgp.extensions.batches.method import check_processes, mean_log_density
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
@@ -26,7 +26,7 @@ from latentgp.extensions.deep.random_features import RandomFeatures
 from latentgp.hyperparameters.base import parameters
 from latentgp.kernels.directions import DirectionKind
 from latentgp.likelihoods.row_modes import is_concave
-from latentgp.methods.base import Method, check_workers
+from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.posteriors.evidence import Evidence
@@ -140,7 +140,7 @@ class RandomFeatureVI(Method):
     workers: int = eqx.field(static=True, default=0)
 
     def __check_init__(self) -> None:
-        check_workers(self)
+        check_whole(self, workers=0)
         check_choices(self, start=Start, frequencies=Frequencies, last=LastLayer)
         check_choices(self, hidden=Hidden, hyperparameters=Values)
         RandomFeatures(self.features, kind=self.kind)

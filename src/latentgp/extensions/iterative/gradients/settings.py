@@ -8,7 +8,8 @@ from typing import Literal, get_args
 
 import equinox as eqx
 
-from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.errors import check_choices, check_ranges, refuse
+from latentgp.extensions.iterative.solvers.traced import is_plain
 from latentgp.modules import Module
 
 Solver = Literal["conjugate-gradients", "ulisse"]
@@ -56,17 +57,16 @@ class Solves(Module):
     def __check_init__(self) -> None:
         check_choices(self, solver=get_args(Solver))
         check_ranges(self, probes="at least 2", rank="at least 0")
-        if self.pathwise and self.solver != "conjugate-gradients":
-            raise InputError(
-                "Solves(pathwise=True) multiplies solutions, whose product is biased for random "
-                'truncation; use solver="conjugate-gradients".'
-            )
         numbers = self.tolerance, self.max_steps, self.threshold, self.rate
-        if all(isinstance(n, int | float) for n in numbers) and min(numbers) <= 0:
-            raise InputError(
-                "Solves needs a positive tolerance, max_steps, threshold and rate, got "
-                f"{self.tolerance}, {self.max_steps}, {self.threshold} and {self.rate}."
-            )
+        sentences = {
+            "Solves(pathwise=True) multiplies solutions, whose product is biased for random "
+            'truncation; use solver="conjugate-gradients".': (
+                self.pathwise and self.solver != "conjugate-gradients"
+            ),
+            "Solves needs a positive tolerance, max_steps, threshold and rate, got "
+            f"{', '.join(map(str, numbers))}.": (all(map(is_plain, numbers)) and min(numbers) <= 0),
+        }
+        refuse(sentences)
 
     def settled(self, rows: int) -> "Solves":
         """The same with nothing left open that depends on the number of rows."""

@@ -117,12 +117,12 @@ class SGLD(Method):
 
     def run(self, problem: Problem) -> Fit:
         """Draws of the hyper-parameters, and the posteriors of f given some of them."""
-        if not problem.options.learn_hyperparameters:
-            raise InputError(_NOTHING)
-        model, data = problem.model, problem.data
-        space = problem.space
-        if not space.size:
-            raise InputError(_NOTHING)
+        model, data, space = problem.model, problem.data, problem.space
+        if not (problem.options.learn_hyperparameters and space.size):
+            raise InputError(
+                "SGLD samples hyper-parameters, and none is learned; leave "
+                "learn_hyperparameters=False out, or take another method."
+            )
         started = time.perf_counter()
         learned, metric = self._start(problem, space)
         space = eqx.tree_at(lambda s: s.model, space, learned)
@@ -198,12 +198,6 @@ class SGLD(Method):
             at = converge_at(given, space, vector, rows, sites)
             latents.append(finished(held, at.posterior))
         return Gaussians.of(models, latents, np.ones(len(latents)))
-
-
-_NOTHING = (
-    "SGLD samples hyper-parameters, and none is learned; leave learn_hyperparameters=False out, or "
-    "take another method."
-)
 
 
 def site_method(representation: Representation) -> SiteMethod:

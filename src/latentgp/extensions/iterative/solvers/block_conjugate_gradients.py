@@ -66,13 +66,7 @@ def block_conjugate_gradients(
     Where residuals computed from X say that it has not, the iteration starts again from X, and in
     the end goes on with directions of each column's own.
 
-    Args:
-        operator: A, N rows.
-        right: B, shape (N, S).
-        preconditioner: P with its root; none unless given.
-        start: what the iteration starts at, zero unless given.
-        tolerance: of ||b - A x|| / ||b|| of each column.
-        max_steps: the most products with A.
+    Arguments are those of `conjugate_gradients`, with a P that has a root.
 
     Raises:
         InputError: a preconditioner without a root.

@@ -44,15 +44,7 @@ def recorded_block_conjugate_gradients(
     tolerance: Any,
     max_steps: int,
 ) -> RecordedBlock:
-    """`block_conjugate_gradients` from zero that keep their coefficients.
-
-    Args:
-        operator: A, N rows.
-        right: B, shape (N, S) with S <= N.
-        preconditioner: P = R R' with its root.
-        tolerance: of ||b - A x|| / ||b|| of each column.
-        max_steps: the most steps.
-    """
+    """`block_conjugate_gradients` from zero, of at most N columns, that keep their coefficients."""
     split, goal = SplitOperator(operator, preconditioner), tolerance * norms(right)
     begun = start_block(split, right, goal)
     none = jnp.zeros((max_steps, *begun.turn.shape), right.dtype)

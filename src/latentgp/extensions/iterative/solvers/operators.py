@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
+from latentgp.modules import forwarded
 from latentgp.typing import Array, Inputs, PerRow, Points, Scalar, Vectors
 
 # A tile and what is made of it stay in a core's cache.
@@ -216,17 +217,10 @@ class RoundedCovariance(Covariance):
     def exactly_times(self, right: Vectors) -> Vectors:
         return self.exact.times(right)
 
-    def diagonal(self) -> PerRow:
-        return self.exact.diagonal()
-
-    def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
-        return self.exact.columns(rows)
-
-    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        return self.exact.block(rows)
-
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        return self.exact.rows_times(rows, right)
+    diagonal = forwarded("exact.diagonal")
+    columns = forwarded("exact.columns")
+    block = forwarded("exact.block")
+    rows_times = forwarded("exact.rows_times")
 
 
 def _pairs(tiles: int) -> Int[np.ndarray, "pairs 2"]:

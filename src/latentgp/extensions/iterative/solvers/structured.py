@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 from latentgp.extensions.iterative.solvers.operators import Covariance, TiledCovariance
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.stationary import RBF, Periodic, Stationary
-from latentgp.modules import stored
+from latentgp.modules import forwarded, stored
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, PerRow, Scalar, Vectors
+from latentgp.typing import Array, Inputs, Scalar, Vectors
 
 # Of a step: how far from its cell a row may be, as rounding leaves it.
 _OFF_THE_GRID = 1e-7
@@ -55,17 +55,10 @@ class OnGrid(Covariance):
         empty = jnp.zeros((self.number, right.shape[1]), right.dtype)
         return self.grid_times(empty.at[self.cells].add(right))[self.cells]
 
-    def diagonal(self) -> PerRow:
-        return self.entries.diagonal()
-
-    def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
-        return self.entries.columns(rows)
-
-    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        return self.entries.block(rows)
-
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        return self.entries.rows_times(rows, right)
+    diagonal = forwarded("entries.diagonal")
+    columns = forwarded("entries.columns")
+    block = forwarded("entries.block")
+    rows_times = forwarded("entries.rows_times")
 
 
 class Toeplitz(OnGrid):

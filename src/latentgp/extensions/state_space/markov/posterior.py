@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, lacks
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.kernels import (
     Columns,
@@ -281,9 +281,10 @@ class MarkovPosterior(LatentPosterior):
             InputError: rows before a window are left out, on which paths of the kernel rest.
         """
         if self.starts:
-            raise InputError(
-                "sample_paths needs all rows, but an update with a lag has left only a window of "
-                "them; draw jointly with sample_f, or update without a lag."
+            lacks(
+                self,
+                "no sample paths, which need all rows, as an update with a lag has left only a "
+                "window of them; draw jointly with sample_f, or update without a lag",
             )
         linear, precision, _ = self.sites
         held = jnp.maximum(precision, 0.0)

@@ -43,11 +43,7 @@ class RememberedRows(DataSummary):
         return known_in(self.starts)
 
     def check(self, X: Inputs, columns: Columns) -> None:
-        """Refuse further rows from before the states.
-
-        Raises:
-            InputError: there are such rows.
-        """
+        """Raise InputError if there are further rows from before the states."""
         early = before_states(np.asarray(self.centres)[: self.known], X, columns)
         if np.any(early):
             since = np.asarray(self.centres)[: self.known, columns.time]

@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float
 
-from latentgp.errors import InputError, check_whole
+from latentgp.errors import check_whole, refuse
 from latentgp.extensions.state_space.kernels import Truncation, state_space
 from latentgp.extensions.state_space.separable import separable_terms
 from latentgp.extensions.state_space.space_time.posterior import RowArrays, SpaceTimePosterior
@@ -30,6 +30,7 @@ from latentgp.representations.latent_axis import distinct_kernels, over_sharing
 from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
+from latentgp.rows.arrays import check_shape
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
 
@@ -78,11 +79,8 @@ class SpaceTime(Representation):
     power: float = eqx.field(static=True, default=0.0, kw_only=True)
 
     def __check_init__(self) -> None:
-        if self.points is None and self.number is None:
-            raise InputError(
-                "SpaceTime needs points or a number of points to choose; give for example "
-                "SpaceTime(50)."
-            )
+        nothing = "SpaceTime needs points or a number of points to choose, as in SpaceTime(50)."
+        refuse({nothing: self.points is None and self.number is None})
         check_whole(self, number=1, rbf_states=1, harmonics=1)
 
     def initialise(
@@ -99,11 +97,8 @@ class SpaceTime(Representation):
             times = copies.astype(X.dtype)
             points = select_points(places, times, kernel, self.number, "k-means++", key)
         points = np.asarray(points, X.dtype)
-        if points.ndim != 2 or points.shape[1] != len(elsewhere):
-            raise InputError(
-                f"Points in space must have shape (M, {len(elsewhere)}), the inputs without their "
-                f"column of time, got shape {points.shape}."
-            )
+        shape = "M", len(elsewhere)
+        check_shape("SpaceTime.points", points, shape, "the inputs without their column of time")
         return dataclasses.replace(self, number=len(points), points=points)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "SpaceTime":

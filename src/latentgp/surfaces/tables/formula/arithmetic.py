@@ -71,11 +71,7 @@ def masked(text: str) -> tuple[str, dict[str, str]]:
 
 
 def tree_of(expression: str) -> tuple[ast.AST, dict[str, str]]:
-    """The expression as a tree, and its quoted columns by the names that stand for them.
-
-    Raises:
-        InputError: it is no expression.
-    """
+    """The tree of an expression, and its quoted columns by their stand-ins; or InputError."""
     plain, names = masked(expression)
     try:
         return ast.parse(plain, mode="eval").body, names
@@ -84,11 +80,7 @@ def tree_of(expression: str) -> tuple[ast.AST, dict[str, str]]:
 
 
 def name_of(node: ast.AST, names: dict[str, str]) -> str:
-    """The column that a node names.
-
-    Raises:
-        InputError: it is no name.
-    """
+    """The column that a node names; InputError if it is no name."""
     if not isinstance(node, ast.Name):
         raise InputError(
             f"{ast.unparse(node)!r} in the formula must be the name of a column: in `backquotes` "

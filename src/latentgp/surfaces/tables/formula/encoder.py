@@ -183,14 +183,9 @@ class FormulaEncoder:
         return said
 
     def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
-        """Turn a table into numbers, (N, D) float64 without NaN.
+        """Turn a table with the formula's columns into numbers, (N, D) float64 without NaN.
 
-        Args:
-            frame: (N, ...) table with the formula's columns.
-            tell: warns.
-
-        Raises:
-            InputError: columns are missing, or an expression is not finite.
+        InputError if columns are missing, or an expression is not finite.
         """
         frame = columns_of(frame, self.column_names, "of the formula")
         numbers = {c.name: c.encode(column_of(frame, c.name), tell)[:, 0] for c in self.numbers}
@@ -271,11 +266,7 @@ class FormulaEncoder:
 
 
 def target_of(target: str | None, formula: str | None) -> str:
-    """The column to predict: as named, or as a formula has it on its left.
-
-    Raises:
-        InputError: neither, or two.
-    """
+    """The column to predict, as named or on a formula's left; InputError of neither, or two."""
     if formula is None:
         if target is None:
             raise InputError("there is no target: name the column to predict, or give a formula")
@@ -289,11 +280,7 @@ def target_of(target: str | None, formula: str | None) -> str:
 
 
 def with_offset(formula: str | None, sides: Mapping[str, str]) -> dict[str, str]:
-    """Side columns with the exposure that a formula has as offset(log(column)).
-
-    Raises:
-        InputError: another column is named as the exposure.
-    """
+    """Side columns with a formula's offset(log(column)); InputError if that is not the exposure."""
     exposure = None if formula is None else parse(formula).exposure
     if exposure is None:
         return dict(sides)
@@ -306,11 +293,7 @@ def with_offset(formula: str | None, sides: Mapping[str, str]) -> dict[str, str]
 
 
 def rows_without_gaps(frame: pd.DataFrame, formula: str) -> tuple[pd.DataFrame, list[str]]:
-    """Rows where every column of a formula is there, and a note on those left out.
-
-    Raises:
-        InputError: a column that the table lacks, or gaps in every row.
-    """
+    """Rows where a formula's columns are all there, and a note on the others, or InputError."""
     frame = checked_frame(frame)
     kept = np.ones(len(frame), bool)
     for name in parse(formula).columns:

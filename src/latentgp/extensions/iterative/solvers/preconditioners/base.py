@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -22,10 +22,8 @@ class Preconditioner(eqx.Module):
     refused otherwise.
     """
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether it is the same matrix at every solve: not if an iteration inside is stopped."""
-        return True
+    # whether it is the same matrix at every solve: not if an iteration inside is stopped
+    is_fixed: ClassVar[bool] = True
 
     @abstractmethod
     def solve(self, right: Vectors) -> Vectors:

@@ -7,8 +7,8 @@ from jaxtyping import Int
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.preconditioners.roots import BlockRoot, block_root
-from latentgp.modules import Module
-from latentgp.typing import Array, Scalar, Vectors
+from latentgp.modules import Module, forwarded
+from latentgp.typing import Array, Vectors
 
 
 class BlockJacobi(Module):
@@ -30,8 +30,7 @@ class BlockDiagonal(Preconditioner):
     def solve(self, right: Vectors) -> Vectors:
         return self.blocks.solve(self.blocks.solve(right), transposed=True)
 
-    def log_determinant(self) -> Scalar:
-        return self.blocks.log_determinant()
+    log_determinant = forwarded("blocks.log_determinant")
 
     def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
         return self.blocks.solve(right, transposed=transposed)

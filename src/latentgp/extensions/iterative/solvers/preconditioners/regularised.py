@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Int
@@ -30,13 +30,11 @@ class Regularised(Module):
 class IterativePreconditioner(Preconditioner):
     """P^-1 by conjugate gradients with P: another matrix at every solve, as it is stopped."""
 
+    is_fixed: ClassVar[bool] = False
+
     operator: LinearOperator  # P
     tolerance: Any  # of the relative residual
     max_steps: Any  # the most products
-
-    @property
-    def is_fixed(self) -> bool:
-        return False
 
     def solve(self, right: Vectors) -> Vectors:
         return self.counted_solve(right)[0]
