@@ -117,7 +117,8 @@ def test_estimates_are_within_their_errors():
 
     true, slope, whole = run(known, KERNEL)
     assert whole.evidence_error == 0.0
-    of_keys = [run(dataclasses.replace(estimated, key=jax.random.key(k)), KERNEL) for k in range(4)]
+    keys = [jax.random.key_data(jax.random.key(k)) for k in range(4)]
+    of_keys = [run(dataclasses.replace(estimated, key=key), KERNEL) for key in keys]
     for value, _, posterior in of_keys:
         assert 0 < posterior.evidence_error < 1.0
         assert abs(value - true) < 5 * posterior.evidence_error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
@@ -14,10 +15,12 @@ from jax.core import Tracer
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.extensions.neighbours.near import sees_all_round
 from latentgp.extensions.neighbours.search import (
     NOBODY,
     Ordering,
     SearchBy,
+    blocks_of,
     coordinates,
     neighbours_of,
     order_of,
@@ -39,6 +42,8 @@ class NeighbourSets(NamedTuple):
     order: Int[Array, "N"]  # of the rows that have a weight
     # those whose terms of the evidence stand for all; None for all. Others may have none.
     terms: Int[Array, "terms"] | None = None
+    # of rows near each other, among which a new input looks; None where inputs are many
+    blocks: Int[Array, "K S"] | None = None
 
 
 class NearestRows(Representation):
@@ -74,13 +79,18 @@ class NearestRows(Representation):
         X = np.asarray(X)
         real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)
         each = distinct_kernels(kernel)
+        inputs = jnp.asarray(X[real])
+        points = np.asarray(coordinates(each[0], inputs, inputs))
         order = None if self.found is None else np.asarray(self.found.order)
         if order is None or len(order) != len(real):
-            inputs = jnp.asarray(X[real])
-            order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
+            order = order_of(points, self.ordering)
         terms = self.chosen_terms(real[order])
         rows = self.near_rows(X, real, kernel, order, terms)
-        return dataclasses.replace(self, found=NeighbourSets(rows, order, terms))
+        blocks = None
+        if sees_all_round(len(points), points.shape[1], self.seen):
+            blocks = blocks_of(points)
+            blocks = np.where(blocks == NOBODY, NOBODY, real[blocks])
+        return dataclasses.replace(self, found=NeighbourSets(rows, order, terms, blocks))
 
     def near_rows(
         self,
@@ -107,6 +117,11 @@ class NearestRows(Representation):
     def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "terms"] | None:
         """Rows, of all in their order, whose terms stand for all; None for all."""
         return None
+
+    @property
+    @abstractmethod
+    def seen(self) -> int:
+        """Number of the rows that a new input sees."""
 
     @property
     def searched_by(self) -> SearchBy:

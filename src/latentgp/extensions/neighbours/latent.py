@@ -132,7 +132,8 @@ class LatentNeighbours(NearestRows):
             solved=found,
             jitter=jnp.max(nugget_of(kernel, kept.X)),
             trace_term=jnp.zeros((), sites.linear.dtype),
-            number=self._seen,
+            number=self.seen,
+            blocks=self._blocks,
         )
 
     @property
@@ -201,15 +202,20 @@ class LatentNeighbours(NearestRows):
     def rows_seen(self, X: Inputs) -> NearRows:
         """The rows, of which a new input sees the nearest."""
         assert self.real is not None
-        return NearRows(np.asarray(X), ~np.asarray(self.real), self._seen, len(self._sweeps) > 1)
+        absent, own = ~np.asarray(self.real), len(self._sweeps) > 1
+        return NearRows(np.asarray(X), absent, self.seen, own, self._blocks)
 
     def draws_at_rows(self, draws: Any) -> NearDraws:
         """Draws of the coefficients as draws of g at the rows."""
         return near_draws(draws, self.rows_seen(draws.centres), self)
 
     @property
-    def _seen(self) -> int:
+    def seen(self) -> int:
         return self.number_predicted or 2 * self.number
+
+    @property
+    def _blocks(self) -> Int[Array, "K S"] | None:
+        return None if self.found is None else self.found.blocks
 
     def finished(
         self, posterior: LatentNeighboursPosterior, rows: Data | None = None

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.log_determinant import (
@@ -262,6 +262,7 @@ class LatentNeighboursPosterior(NearPosterior):
     jitter: Scalar
     trace_term: Scalar
     number: int = eqx.field(static=True)  # of the rows that a new input sees
+    blocks: Int[Array, "K S"] | None = None
 
     @property
     def log_evidence(self) -> Scalar:

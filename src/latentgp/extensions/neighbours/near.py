@@ -2,6 +2,7 @@
 """Posteriors in which a new input sees the nearest rows."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,6 +25,28 @@ from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents
 _IN_MEMORY = 16
 _GROUP = 16
 _PRODUCTS_A_KERNEL_VALUE = 100  # that take as long
+# Directions by the number of inputs: either side, half quadrants, octants of space.
+_DIRECTIONS = {1: 2, 2: 8, 3: 8}
+_FEWEST_A_DIRECTION = 4  # rows of those a new input sees, else all are the nearest
+_FEWEST_FOR_ONE = 4  # rows for each of these
+_SHARE_ALL_ROUND = 2 / 3  # of these
+# Blocks of rows that are looked through: for so many times the rows seen, some more, and further
+# ones of each direction.
+_LOOKED_THROUGH, _MORE_BLOCKS, _BLOCKS_A_DIRECTION = 2, 12, 2
+
+
+def sees_all_round(rows: int, inputs: int, number: int) -> bool:
+    """Whether a new input sees rows in each direction, beside the nearest."""
+    few = _FEWEST_A_DIRECTION * _DIRECTIONS.get(inputs, number)
+    return few <= number <= rows / _FEWEST_FOR_ONE
+
+
+def _direction(steps: Sequence[Float[Array, "*B"]]) -> Int[Array, "*B"]:
+    """Number of the direction that steps go to, by their coordinates."""
+    ahead = sum((step > 0).astype(jnp.int8) << e for e, step in enumerate(steps))
+    if len(steps) == 2:
+        ahead = ahead + 4 * (jnp.abs(steps[0]) > jnp.abs(steps[1])).astype(jnp.int8)
+    return jnp.asarray(ahead)
 
 
 def places_of_largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B V"]:
@@ -45,6 +68,22 @@ def places_of_largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B
     members = (best[:, None, :] + groups * jnp.arange(_GROUP)[:, None]).reshape(len(values), -1)
     _, places = jax.lax.top_k(jnp.take_along_axis(values, members, axis=1), number)
     return jnp.take_along_axis(members, places, axis=1)
+
+
+def _best_and_all_round(
+    values: Float[Array, "B N"], ahead: Int[Array, "B N"], best: int, each: int, directions: int
+) -> Int[Array, "B V"]:
+    """Places of the largest values, and of the largest further ones in each direction."""
+    new = jnp.arange(len(values))[:, None]
+
+    def largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B n"]:
+        top, places = jax.lax.top_k(values, min(number, values.shape[1]))
+        return jnp.where(top == -jnp.inf, NOBODY, places)
+
+    first = largest(values, best)
+    left = values.at[new, first].set(-jnp.inf)
+    further = [largest(jnp.where(ahead == one, left, -jnp.inf), each) for one in range(directions)]
+    return jnp.concatenate([first, *further], axis=1)
 
 
 class Sight(NamedTuple):
@@ -74,6 +113,8 @@ class NearRows(eqx.Module):
     number: int = eqx.field(static=True)  # of the rows that a new input sees
     # whether each of several kernels has nearest rows of its own
     own: bool = eqx.field(static=True)
+    # of rows near each other, with which a new input sees rows all round; None for the nearest
+    blocks: Int[Array, "K S"] | None = None
 
     def near(self, kernel: LatentKernel, X: Float[Array, "B D"]) -> Block:
         """Rows nearest to new inputs; a block's own row, the last, is that of the new input."""
@@ -102,6 +143,8 @@ class NearRows(eqx.Module):
         absent, number = self.absent, min(self.number, len(self.X))
         fixed = jax.lax.stop_gradient((kernel, X, self.X))
         new, rows = coordinates(*fixed[:2], fixed[2]), coordinates(fixed[0], fixed[2], fixed[2])
+        if self.blocks is not None:
+            return self._all_round(new, rows, self.blocks)
         new_single, single = new.astype(jnp.float32), rows.astype(jnp.float32)
         products = jnp.matmul(new_single, single.T, precision=jax.lax.Precision.HIGHEST)
         nearness = 2 * products - jnp.sum(single**2, axis=1)
@@ -112,6 +155,36 @@ class NearRows(eqx.Module):
         places = jnp.argsort(distance, axis=1)[:, :number]
         near = jnp.take_along_axis(near, places, axis=1)
         return jnp.where(absent[near], NOBODY, near)
+
+    def _all_round(
+        self, new: Float[Array, "B E"], rows: Float[Array, "N E"], blocks: Int[Array, "K S"]
+    ) -> Int[Array, "B V"]:
+        """A third of the rows are the nearest, the others the nearest further ones all round.
+
+        In a gap all the nearest rows may lie on one side of it, and say the same. Rows are looked
+        for in the nearest blocks, overall and in each direction.
+        """
+        directions, size = _DIRECTIONS[rows.shape[1]], blocks.shape[1]
+        each = int(_SHARE_ALL_ROUND * self.number / directions)
+        columns = list(zip(new.T, rows.T, strict=True))
+        there = (blocks != NOBODY) & ~self.absent[blocks]
+        far, ahead = jnp.zeros((), jnp.float32), []
+        for one, column in columns:
+            points, own = column[blocks], one[:, None]
+            low = jnp.min(jnp.where(there, points, jnp.inf), axis=1)
+            high = jnp.max(jnp.where(there, points, -jnp.inf), axis=1)
+            aside = jnp.maximum(jnp.maximum(low - own, own - high), 0).astype(jnp.float32)
+            far, ahead = far + aside**2, [*ahead, 0.5 * (low + high) - own]
+        most = -(-_LOOKED_THROUGH * self.number // size) + _MORE_BLOCKS
+        looked = _best_and_all_round(-far, _direction(ahead), most, _BLOCKS_A_DIRECTION, directions)
+        among = jnp.where(looked[..., None] == NOBODY, NOBODY, blocks[looked])
+        among = among.reshape(len(new), -1)
+        steps = [column[among] - one[:, None] for one, column in columns]
+        far = jnp.asarray(sum(step**2 for step in steps), jnp.float32)
+        far = jnp.where((among == NOBODY) | self.absent[among], jnp.inf, far)
+        nearest = self.number - directions * each
+        chosen = _best_and_all_round(-far, _direction(steps), nearest, each, directions)
+        return jnp.where(chosen == NOBODY, NOBODY, jnp.take_along_axis(among, chosen, axis=1))
 
     def errors_together(
         self,
@@ -208,6 +281,7 @@ class NearPosterior(LatentPosterior):
     X: eqx.AbstractVar[Inputs]  # inputs of the rows; the last ones may be copies of weight zero
     neighbours: eqx.AbstractVar[NeighbourRows]  # numbers of each row's neighbours, shape (N, #Q, V)
     number: eqx.AbstractVar[int]  # of the rows that a new input sees
+    blocks: eqx.AbstractVar[Any]  # as `NearRows` has them
 
     @property
     def rank(self) -> int:
@@ -231,7 +305,8 @@ class NearPosterior(LatentPosterior):
             sight = self.seen_from(x)
             return carry, Marginals(sight.mean.T, sight.variance.T)
 
-        columns = max((self.number + 1) * (self.number + 1 + self.rank), len(self.X) // _IN_MEMORY)
+        looked = len(self.X) // _IN_MEMORY if self.blocks is None else len(self.blocks)
+        columns = max((self.number + 1) * (self.number + 1 + self.rank), looked)
         return scan_rows(step, None, X, columns=columns, in_cache=True)[1]
 
     def errors_together(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B B"]:
@@ -245,7 +320,8 @@ class NearPosterior(LatentPosterior):
     @property
     def rows(self) -> NearRows:
         """The rows, as new inputs see them."""
-        return NearRows(self.X, self.absent, self.number, self.neighbours.shape[1] > 1)
+        own = self.neighbours.shape[1] > 1
+        return NearRows(self.X, self.absent, self.number, own, self.blocks)
 
     def near(self, X: Float[Array, "B D"]) -> Block:
         """Rows nearest to new inputs; a block's own row, the last, is that of the new input."""

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.conditionals import Block, Conditionals, ScaledSites, given
 from latentgp.extensions.neighbours.full_scale import (
@@ -46,6 +46,7 @@ class NeighboursPosterior(NearPosterior):
     trace_term: Scalar
     number: int = eqx.field(static=True)
     low_rank: LowRank | None = None  # what of the latent functions neighbours are not needed for
+    blocks: Int[Array, "K S"] | None = None
 
     def remembered(self, log_evidence: float) -> StreamingPrior:
         """Through at most 500 inducing points among the rows, which say less than all rows do."""

@@ -49,7 +49,7 @@ class Neighbours(NearestRows):
     Args:
         number: of neighbours m.
         number_predicted: of the rows that a new input sees; five times as many unless given, which
-            costs next to nothing.
+            costs next to nothing. Of up to three inputs it sees rows in all directions.
         ordering: of the rows: "random", or "maximin", each the farthest from all before it
             (Guinness 2018), which takes O(N^2 D).
         search: "scaled" takes the nearest in inputs over length-scales, "correlation" of four times
@@ -103,6 +103,10 @@ class Neighbours(NearestRows):
         return dataclasses.replace(ready, inducing=points)
 
     @property
+    def seen(self) -> int:
+        return self.number_predicted or _MORE_PREDICTED * self.number
+
+    @property
     def searched_by(self) -> SearchBy:
         return self.search or ("scaled" if self.inducing is None else "correlation")
 
@@ -141,7 +145,7 @@ class Neighbours(NearestRows):
         else:
             law = law_of(kernel, X, neighbours, scaled, self._points())
             known, low_rank, log_evidence, jitter = law
-        number = self.number_predicted or _MORE_PREDICTED * self.number
+        found: Any = self.found
         make: Any = NeighboursPosterior  # whose KL is found when it is asked for
         return make(
             kernel=kernel,
@@ -152,8 +156,9 @@ class Neighbours(NearestRows):
             log_evidence=log_evidence,
             jitter=jitter,
             trace_term=nothing,
-            number=number,
+            number=self.seen,
             low_rank=low_rank,
+            blocks=found.blocks,
         )
 
     def pull_back(

@@ -26,6 +26,7 @@ _FIRST_BLOCK = 256  # rows that are compared with each other directly
 _MORE = 3  # times as many are asked for, of which about half come later in the order
 _CANDIDATES = 4  # times as many, of which the most correlated are taken
 _NUMBERS_AT_ONCE = 1 << 24
+_BLOCK = 32
 
 
 @singledispatch
@@ -155,6 +156,28 @@ def earlier_neighbours(
     rows = np.empty_like(found)
     rows[order] = np.where(found == NOBODY, NOBODY, order[found])
     return rows
+
+
+def blocks_of(points: Float[np.ndarray, "N E"]) -> Int[np.ndarray, "K S"]:
+    """Row numbers of blocks of at most 32 rows near each other, by halving along the longest side.
+
+    `NOBODY` in the place of a row that a block is short of.
+    """
+    blocks = [np.arange(len(points))]
+    while max(map(len, blocks)) > _BLOCK:
+        blocks = [half for block in blocks for half in _halves(points, block)]
+    full = max(map(len, blocks))
+    return np.stack([np.pad(b, (0, full - len(b)), constant_values=NOBODY) for b in blocks])
+
+
+def _halves(
+    points: Float[np.ndarray, "N E"], block: Int[np.ndarray, "M"]
+) -> tuple[Int[np.ndarray, "L"], Int[np.ndarray, "R"]]:
+    own = points[block]
+    middle = len(block) // 2
+    longest = np.argmax(np.ptp(own, axis=0)) if own.size else 0
+    places = np.argpartition(own[:, longest], middle)
+    return block[places[:middle]], block[places[middle:]]
 
 
 def neighbours_of(
