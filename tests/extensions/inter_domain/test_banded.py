@@ -133,6 +133,20 @@ def test_posteriors_of_bands_are_those_of_dense_sums(both):
         np.testing.assert_allclose(ours, theirs, atol=1e-7)
 
 
+def test_bands_predict_as_the_exact_process():
+    X = np.linspace(0, 20, 60)
+    model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian(0.1))
+    data, new = lgp.Data(X, np.sin(X)), np.linspace(-1, 21, 7)
+    method = lgp.CollapsedVI(lgp.Inducing(features=lgp.BSplines(300)))
+    ours, exact = (
+        lgp.fit(model, data, key=KEY, method=m, learn_hyperparameters=False).posterior
+        for m in (method, lgp.ExactGP())
+    )
+    assert isinstance(ours.latent, BandedPosterior)
+    for own, truth in zip(ours.predict_f(new), exact.predict_f(new), strict=True):
+        np.testing.assert_allclose(own, truth, atol=2e-4)
+
+
 @pytest.mark.slow
 def test_many_splines_of_one_column_are_banded(tmp_path):
     """What is held grows with the number of splines, not with its square; files bring it back."""

@@ -101,7 +101,7 @@ class BandedPosterior(LatentPosterior):
         return jnp.maximum(prior - self._within(self.prior_inverse, X), 0.0)[:, None]
 
     def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
-        cross = cross_covariance(self.kernel, self.variables, X)[0]
+        cross = self._cross(X)
         prior = prior_covariance(self.kernel, self.variables, X)[0]
         known, seen = (
             banded.solve_factor(banded.factor(jnp.asarray(bands)), cross)
@@ -114,8 +114,12 @@ class BandedPosterior(LatentPosterior):
         found = self.variables.local(self.variables.clipped(X, self._kernel), self._kernel)
         assert found is not None
         numbers = found[0]
+        return numbers, jnp.take_along_axis(self._cross(X), numbers.T, axis=0).T
+
+    def _cross(self, X: Inputs) -> Float[Array, "M N"]:
+        """The splines at rows as they are, not in the units that jitter needs."""
         cross = cross_covariance(self.kernel, self.variables, X)[0]
-        return numbers, jnp.take_along_axis(cross, numbers.T, axis=0).T
+        return cross / self.variables.units(self._kernel)[:, None]
 
     def _within(self, bands: Float[Array, "band M"], X: Inputs) -> PerRow:
         """Quadratic forms phi' B phi for a symmetric B that is known within the band."""

@@ -298,7 +298,7 @@ class FixedFunctions(InterDomainVariables):
         Inner products of functions differ by many orders of magnitude. In these units jitter is
         what it is of values at points: a share of the prior variance, the same for every variable.
         """
-        return jnp.sqrt(self._size(kernel) / jnp.diagonal(self.operator(kernel, group).matrix()))
+        return jnp.sqrt(self._size(kernel) / self.operator(kernel, group).diagonal())
 
     def _size(self, kernel: Kernel) -> Scalar:
         return jnp.mean(kernel.diagonal(jnp.asarray(self.sample)))

@@ -28,6 +28,10 @@ class Operator(eqx.Module):
     def matrix(self) -> Float[Array, "M M"]:
         """All its entries."""
 
+    def diagonal(self) -> Float[Array, "M"]:
+        """Its entries on the diagonal."""
+        return jnp.diagonal(self.matrix())
+
     @abstractmethod
     def inverse(self) -> Float[Array, "M M"]:
         """All entries of its inverse."""
@@ -147,6 +151,9 @@ class Banded(Operator):
         shift, first = np.abs(row - column), np.minimum(row, column)
         inside = shift < len(self.bands)
         return jnp.where(inside, self.bands[np.where(inside, shift, 0), first], 0.0)
+
+    def diagonal(self) -> Float[Array, "M"]:
+        return self.bands[0]
 
     def inverse(self) -> Float[Array, "M M"]:
         return Full(self.matrix()).inverse()
