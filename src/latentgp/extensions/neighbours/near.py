@@ -76,7 +76,7 @@ def _best_and_all_round(
     """Places of the largest values, and of the largest further ones in each direction."""
     new = jnp.arange(len(values))[:, None]
 
-    def largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B n"]:
+    def largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B chosen"]:
         top, places = jax.lax.top_k(values, min(number, values.shape[1]))
         return jnp.where(top == -jnp.inf, NOBODY, places)
 

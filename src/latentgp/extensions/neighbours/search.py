@@ -172,7 +172,7 @@ def blocks_of(points: Float[np.ndarray, "N E"]) -> Int[np.ndarray, "K S"]:
 
 def _halves(
     points: Float[np.ndarray, "N E"], block: Int[np.ndarray, "M"]
-) -> tuple[Int[np.ndarray, "L"], Int[np.ndarray, "R"]]:
+) -> tuple[Int[np.ndarray, "below"], Int[np.ndarray, "above"]]:
     own = points[block]
     middle = len(block) // 2
     longest = np.argmax(np.ptp(own, axis=0)) if own.size else 0
