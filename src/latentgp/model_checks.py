@@ -17,6 +17,7 @@ from latentgp.hyperparameters.base import declared
 from latentgp.hyperparameters.networks import Network
 from latentgp.kernels import (
     Functionals,
+    InputWarping,
     Kernel,
     LatentKernel,
     OwnKernels,
@@ -134,6 +135,8 @@ def _kernels(
         yield from _kernels(kernel.kernel, X)
     elif isinstance(kernel, ActiveDimensions):
         yield from _kernels(kernel.kernel, kernel.select(X))
+    elif isinstance(kernel, InputWarping):
+        yield from _kernels(kernel.kernel, np.asarray(kernel.warp(X)))
     elif isinstance(kernel, Kernel):
         yield kernel, X
 

@@ -52,6 +52,7 @@ CASES = [
     (lgp.OnSphere(lgp.Matern32(3000.0)), PLACES),
     (lgp.OnSphere(lgp.Matern12(3000.0, 2.0), "great-circle"), PLACES),
     (lgp.OnSphere(lgp.RBF(0.5), radius=1.0), PLACES),
+    (lgp.kernels.InputWarping.by_scores(lgp.RBF([0.7, 1.3]), np.exp(POINTS), [0]), POINTS),
     (lgp.CAR(BORDERS, 2.0, 0.7, areas=7), AREAS),
     (lgp.CAR(BORDERS, 2.0, 0.7, areas=7), AREAS[:5]),
     (lgp.ICAR(BORDERS, 2.0, areas=7), AREAS),

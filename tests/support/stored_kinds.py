@@ -546,11 +546,20 @@ def _parts():
     ]
 
 
+def _warping():
+    knots = [[0.0, -1.0], [1.0, 0.0], [4.0, 2.0]]
+    kernel = lgp.kernels.InputWarping(
+        lgp.Matern32([0.75, 1.25]), knots, [[0.5, 0.0], [1.5, 0.75], [2.0, 1.0]]
+    )
+    return [kernel, kernel.on(0, 1) + lgp.Linear()]
+
+
 VALUES = {
     "mixture": _mixture,
     "own": _own,
     "parts": _parts,
     "kernels": _kernels,
+    "warping": _warping,
     "likelihoods": _likelihoods,
     "means": _means,
     "representations": _representations,

@@ -104,14 +104,17 @@ class KernelShape(NamedTuple):
     Attributes:
         family: its name.
         inputs: the number of length-scales.
+        of_scores: whether columns with long tails are normal scores.
     """
 
     family: str
     inputs: int
+    of_scores: bool = False
 
     def words(self, inputs: int) -> str:
         """Its name, among candidates for so many inputs."""
-        return self.family if self.inputs == inputs else f"{self.family} of one length-scale"
+        alike = "" if self.inputs == inputs else " of one length-scale"
+        return self.family + alike + " of normal scores" * self.of_scores
 
 
 class Optimum(NamedTuple):

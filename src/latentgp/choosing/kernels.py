@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
@@ -21,9 +23,11 @@ from latentgp.choosing.evidence import (
     RowBlock,
     optimum,
 )
-from latentgp.choosing.laplace import Law, law_of
-from latentgp.kernels import Kernel
-from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.choosing.laplace import LAWS, Law, law_of
+from latentgp.kernels import RBF, InputWarping, Kernel
+from latentgp.likelihoods import Binomial, Gaussian, Likelihood
+from latentgp.likelihoods.bernoulli import BinaryResponse
+from latentgp.likelihoods.multiclass import ClassLikelihood
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.rows.data import Data
@@ -34,6 +38,7 @@ from latentgp.setup.typical import median_distance
 
 LEAST_SECONDS = 5.0  # of a fit, a fifth of which a choice may take
 _ROWS = 200
+_MORE_ROWS = 500  # on which a warping has to be ahead too
 _PATCHES, _PATCH = 10, 50  # of nearest rows, where rows are many and inputs few
 _FEW_INPUTS = 3
 _FEWEST = 10
@@ -41,6 +46,9 @@ _MARGIN = 2.0  # nats ahead of the RBF
 _ROUGHER = 1.2  # logarithm by which length-scales of the second start are shorter
 _ITERATIONS = 60  # of the RBF's search
 _WILD = 5.0  # median deviations, beyond which targets with heavy tails are drawn in
+# Of a column with a long tail: distinct values, skewness, reach in deviations by the quartiles.
+_MANY_VALUES, _SKEW, _FAR, _QUARTILES = 10, 1.0, 5.0, 1.35
+_TAIL_ROWS = 20_000  # by which tails are judged
 
 
 @stored
@@ -76,13 +84,30 @@ class KernelChoice:
         )
 
 
+class _Contest(NamedTuple):
+    """What candidates compete for.
+
+    Attributes:
+        rows: in typical sizes, centred.
+        law: of counts or classes; None of functions and noise.
+        families: of the candidates.
+        sample: number of rows that they compete on.
+    """
+
+    rows: RowBlock
+    law: Law | None
+    families: tuple[str, ...] = tuple(FAMILIES)
+    sample: int = _ROWS
+
+
 @one_blas_thread()
 def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelChoice | None:
     """The kernel whose evidence is highest on a sample of rows.
 
     An RBF with one length-scale an input, unless another is two nats ahead of it: Matérn kernels
-    and a rational quadratic (not of places, where nearest rows stand for all), and the best of
-    these with one length-scale for all inputs.
+    and a rational quadratic (not of places, where nearest rows stand for all), the best of these
+    with one length-scale for all inputs, and where an input has a long tail the same of inputs as
+    normal scores. Of classes an RBF of normal scores alone.
 
     Args:
         data: merged rows.
@@ -90,27 +115,46 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
         scale: of the data.
 
     Returns:
-        The choice; None where rows are few, or targets are neither a function and noise nor counts.
+        The choice; None where rows are few, where targets are neither a function and noise nor
+        counts nor classes, and where classes keep the RBF.
     """
     spread, columns = float(scale.latent[0]), np.flatnonzero(varying(data.X))
-    law = law_of(likelihood, 0.0 if scale.level is None else scale.level[0], spread)
-    y = _targets(data, likelihood, spread) if law is None else np.asarray(data.y)
-    if y is None or data.size < _FEWEST or not columns.size or not np.ptp(y) > 0:
+    if data.size < _FEWEST or not columns.size:
         return None
-    inputs, sizes = len(columns), scale.inputs[columns]
+    seen, sizes, inputs = data.X[:, columns], scale.inputs[columns], len(columns)
     weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
-    X = (data.X[:, columns] - np.average(data.X[:, columns], axis=0, weights=weights)) / sizes
-    of_counts = next(iter(data.side_information.values()), 1.0)
-    blocks = sample(RowBlock(X, y, weights, np.broadcast_to(of_counts, y.shape)))
-    distance = np.log(median_distance(X, weights))
+    middle = np.average(seen, axis=0, weights=weights)
+    contest = _contest(data, (seen - middle) / sizes, weights, likelihood, scale)
+    if contest is None or not np.ptp(contest.rows.y) > 0:
+        return None
+    rows, law = contest.rows, contest.law
+    is_of_classes = len(contest.families) == 1
+    near = len(sample(rows, contest.sample)) > 1
+    warping = None if near else _of_long_tails(seen, weights)
+    if is_of_classes and warping is None:
+        return None
+    distance = np.log(median_distance(rows.X, weights))
     own = [np.log(NOISE)] if law is None else [0.0] * law.has_parameter
     typical = np.concatenate([np.full(inputs, distance), [0.0], own])
-    optima = _optima(blocks, typical, np.log(sizes) - np.mean(np.log(sizes)), law)
+    log_units = np.log(sizes) - np.mean(np.log(sizes))
+    optima = _optima(contest, typical, log_units)
     base = next(o for o in optima if o.candidate == KernelShape("RBF", inputs))
     best = optima[0] if optima[0].log_evidence > base.log_evidence + _MARGIN else base
+    if warping is not None:
+        warped = contest._replace(
+            rows=rows._replace(X=(_between_knots(warping, seen) - middle) / sizes)
+        )
+        others = [
+            found._replace(candidate=found.candidate._replace(of_scores=True))
+            for found in _optima(warped, typical, log_units)
+        ]
+        if _is_ahead(others[0], warped, best, contest, log_units):
+            best, optima = others[0], others + optima
+    if is_of_classes and not best.candidate.of_scores:
+        return None
     number, family = best.candidate.inputs, FAMILIES[best.candidate.family]
     start = np.round(best.logarithms, 1)  # the same whatever the last digits of the rows
-    if len(blocks) > 1:  # patches do not say how far a function is correlated
+    if near or is_of_classes:  # patches do not say how far a function is correlated
         start = np.append(np.full(number, distance + np.log(family.longer)), 0.0)
     unit = sizes if number == inputs else np.exp(np.mean(np.log(sizes)))
     settings = {
@@ -120,10 +164,35 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     if family.is_mixture:
         settings["mixing"] = np.exp(np.round(best.logarithms[-1], 1))
     kernel = family.kernel(**settings)
+    if warping is not None and best.candidate.of_scores:
+        kernel = eqx.tree_at(lambda k: k.kernel, warping, kernel)
     kernel = kernel.on(*columns.tolist()) if inputs < data.X.shape[1] else kernel
+    optima = sorted(optima, key=attrgetter("log_evidence"), reverse=True)
     evidences = {o.candidate.words(inputs): o.log_evidence for o in optima}
-    rows = sum(len(block.X) for block in blocks)
-    return KernelChoice(kernel, best.candidate.words(inputs), evidences, rows)
+    counted = sum(len(block.X) for block in sample(rows, contest.sample))
+    return KernelChoice(kernel, best.candidate.words(inputs), evidences, counted)
+
+
+def _contest(
+    data: Data,
+    X: Float[np.ndarray, "N D"],
+    weights: Float[np.ndarray, "N"],
+    likelihood: Likelihood,
+    scale: Scales,
+) -> _Contest | None:
+    """Rows and their law; None of targets whose evidence is not known here."""
+    spread, sizes = float(scale.latent[0]), np.ones(data.size)
+    if isinstance(likelihood, BinaryResponse | ClassLikelihood):
+        labels = np.asarray(data.y, int)
+        y = (labels == np.argmax(np.bincount(labels, weights))).astype(float)
+        share = np.average(y, weights=weights)
+        level = np.log(share / (1 - share)) if 0 < share < 1 else 0.0
+        rows = RowBlock(X, y, weights, sizes)
+        return _Contest(rows, Law(LAWS[Binomial], level, spread), ("RBF",), _MORE_ROWS)
+    law = law_of(likelihood, 0.0 if scale.level is None else scale.level[0], spread)
+    y = _targets(data, likelihood, spread) if law is None else np.asarray(data.y)
+    sizes = next(iter(data.side_information.values()), sizes)
+    return None if y is None else _Contest(RowBlock(X, y, weights, np.asarray(sizes)), law)
 
 
 def with_usual_kernel(model: LatentGP, data: Data) -> tuple[LatentGP, tuple[str, ...]]:
@@ -156,20 +225,17 @@ def _targets(data: Data, likelihood: Likelihood, spread: float) -> Float[np.ndar
 
 
 def _optima(
-    blocks: Sequence[RowBlock],
-    typical: Float[np.ndarray, "H"],
-    log_units: Float[np.ndarray, "D"],
-    law: Law | None = None,
+    contest: _Contest, typical: Float[np.ndarray, "H"], log_units: Float[np.ndarray, "D"]
 ) -> list[Optimum]:
     """The maxima of all candidates, the best first.
 
     Args:
-        blocks: rows.
+        contest: rows, their law and the families.
         typical: where the search of the RBF starts.
         log_units: logarithms of the inputs' sizes over their geometric mean.
-        law: of counts.
     """
-    inputs = len(log_units)
+    inputs, law = len(log_units), contest.law
+    blocks = sample(contest.rows, contest.sample)
     usual = KernelShape("RBF", inputs)
     base = optimum(usual, blocks, typical, _ITERATIONS, law)
     rough = typical.copy()
@@ -179,22 +245,68 @@ def _optima(
     if other.log_evidence > base.log_evidence:
         base = optimum(usual, blocks, other.logarithms, _ITERATIONS, law)
     optima = [base]
-    for name, family in FAMILIES.items():
+    for name in contest.families:
+        family = FAMILIES[name]
         # Nearest rows do not screen off the others under a mixture of length-scales.
         if name != "RBF" and not (family.is_mixture and len(blocks) > 1):
             first = base.logarithms.copy()
             first[:inputs] += np.log(family.longer)
             first = np.append(first, 0.0) if family.is_mixture else first
             optima.append(optimum(KernelShape(name, inputs), blocks, first, law=law))
-    if inputs > 1:
+    if inputs > 1 and len(contest.families) > 1:
         best = max(optima, key=attrgetter("log_evidence"))
-        alike = [block._replace(X=block.X * np.exp(log_units)) for block in blocks]
         first = np.append(best.log_lengthscales.mean(), best.logarithms[inputs:])
+        alike = _alike(blocks, log_units)
         optima.append(optimum(KernelShape(best.candidate.family, 1), alike, first, law=law))
     return sorted(optima, key=attrgetter("log_evidence"), reverse=True)
 
 
-def sample(rows: RowBlock) -> list[RowBlock]:
+def _is_ahead(
+    other: Optimum,
+    warped: _Contest,
+    best: Optimum,
+    contest: _Contest,
+    log_units: Float[np.ndarray, "D"],
+) -> bool:
+    """Whether a kernel of warped inputs is ahead, where there are more rows on those too."""
+    if other.log_evidence <= best.log_evidence + _MARGIN:
+        return False
+
+    def of_more(found: Optimum, rows: RowBlock) -> float:
+        more = sample(rows, _MORE_ROWS)
+        more = more if found.candidate.inputs > 1 else _alike(more, log_units)
+        return optimum(found.candidate, more, found.logarithms, law=contest.law).log_evidence
+
+    return of_more(other, warped.rows) > of_more(best, contest.rows) + _MARGIN
+
+
+def _alike(blocks: Sequence[RowBlock], log_units: Float[np.ndarray, "D"]) -> list[RowBlock]:
+    """Rows whose inputs have one unit."""
+    return [block._replace(X=block.X * np.exp(log_units)) for block in blocks]
+
+
+def _of_long_tails(
+    X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"]
+) -> InputWarping | None:
+    """Columns as normal scores, if one has a long tail; None where there are none."""
+    some = X[:: -(-len(X) // _TAIL_ROWS)]
+    low, middle, high = np.quantile(some, [0.25, 0.5, 0.75], axis=0)
+    third = np.mean((some - some.mean(axis=0)) ** 3, axis=0)
+    skewed = np.abs(third) > _SKEW * np.std(some, axis=0) ** 3
+    far = np.max(np.abs(some - middle), axis=0) > _FAR * (high - low) / _QUARTILES
+    many = np.array([len(np.unique(column)) > _MANY_VALUES for column in some.T])
+    if not np.any(many & (far | skewed)):
+        return None
+    return InputWarping.by_scores(RBF(), X, np.flatnonzero(many).tolist(), weights)
+
+
+def _between_knots(warping: InputWarping, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
+    """Warped inputs on straight lines between knots, without a program."""
+    each = zip(X.T, warping.knots.T, warping.values.T, strict=True)
+    return np.stack([np.interp(*column) for column in each], axis=1)
+
+
+def sample(rows: RowBlock, most: int = _ROWS) -> list[RowBlock]:
     """All rows where they are few; else some at random and, of few inputs, patches of nearest ones.
 
     Rows at random are too far apart to tell how rough a function is. The same rows for the same
@@ -203,11 +315,11 @@ def sample(rows: RowBlock) -> list[RowBlock]:
     counts = rows.weights > 0
     rows = rows.of(counts)
     number, inputs = rows.X.shape
-    if number <= _ROWS:
+    if number <= most:
         return [rows]
     generator = np.random.default_rng(0)
-    near = inputs <= _FEW_INPUTS and number > 2 * _ROWS
-    chosen = [generator.choice(number, _ROWS // 2 if near else _ROWS, replace=False)]
+    near = inputs <= _FEW_INPUTS and number > 2 * most
+    chosen = [generator.choice(number, most // 2 if near else most, replace=False)]
     for centre in generator.choice(number, _PATCHES if near else 0, replace=False):
         distances = np.sum((rows.X - rows.X[centre]) ** 2, axis=1)
         chosen.append(np.argpartition(distances, _PATCH)[:_PATCH])

@@ -25,6 +25,7 @@ from latentgp.kernels.stationary import (
     RationalQuadratic,
     Stationary,
 )
+from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import PerLatentSum, WeightedSum
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Cosine",
     "FixedEffects",
     "Functionals",
+    "InputWarping",
     "Kernel",
     "LatentKernel",
     "Linear",

@@ -28,6 +28,7 @@ from latentgp.kernels.stationary import (
     RationalQuadratic,
     Stationary,
 )
+from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.typing import Array
 
@@ -146,6 +147,16 @@ class SelectedFeatures(Features):
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
         return self.features(X[:, np.array(self.dimensions)])
+
+
+class InputWarpingFeatures(Features):
+    """Features, or angles, of warped columns."""
+
+    features: Features
+    kernel: InputWarping
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
+        return self.features(self.kernel.warp(X))
 
 
 class LinearFeatures(Features):
@@ -305,8 +316,9 @@ def _(kernel: Sum | Product | WeightedSum, inputs: int) -> list[RandomPart]:
     return [found for part in kernel.parts for found in random_parts(part, inputs)]
 
 
-@random_parts.register
-def _(kernel: Scaled, inputs: int) -> list[RandomPart]:
+@random_parts.register(Scaled)
+@random_parts.register(InputWarping)
+def _(kernel: Scaled | InputWarping, inputs: int) -> list[RandomPart]:
     return random_parts(kernel.kernel, inputs)
 
 
@@ -395,6 +407,15 @@ def _(
         angles = SelectedFeatures(features.angles, kernel.dimensions)
         return CosineFeatures(angles, features.variance)
     return SelectedFeatures(features, kernel.dimensions)
+
+
+@_features.register
+def _(kernel: InputWarping, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    own = centre if len(centre) == 1 < kernel.knots.shape[1] else kernel.warp(centre)
+    features = _features(kernel.kernel, spectra, own)
+    if isinstance(features, CosineFeatures):
+        return CosineFeatures(InputWarpingFeatures(features.angles, kernel), features.variance)
+    return InputWarpingFeatures(features, kernel)
 
 
 @_features.register

@@ -23,6 +23,7 @@ from latentgp.kernels.effects import SameGroup
 from latentgp.kernels.precomputed import Precomputed
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Cosine, Matern, Matern12, MaternHalfInteger, Stationary
+from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.rows.functionals import (
     EncodedColumns,
@@ -242,7 +243,7 @@ def _trapezoidal_law(
 def _inside(kernel: Kernel) -> tuple[Kernel, ...]:
     if isinstance(kernel, Sum | Product | WeightedSum):
         return kernel.parts
-    return (kernel.kernel,) if isinstance(kernel, Scaled) else ()
+    return (kernel.kernel,) if isinstance(kernel, Scaled | InputWarping) else ()
 
 
 def _rough_along(kernel: Kernel, columns: set[int]) -> Kernel | None:
@@ -265,6 +266,8 @@ def _of_differences(kernel: Kernel, column: int) -> bool:
     if isinstance(kernel, ActiveDimensions):
         seen = column in kernel.dimensions
         return not seen or _of_differences(kernel.kernel, kernel.dimensions.index(column))
+    if isinstance(kernel, InputWarping):
+        return False
     if isinstance(kernel, Stationary | Constant | Cosine):
         return True
     parts = _inside(kernel)

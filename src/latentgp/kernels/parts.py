@@ -16,6 +16,7 @@ from latentgp.errors import InputError
 from latentgp.kernels.base import ActiveDimensions, Kernel, Scaled, Sum
 from latentgp.kernels.functionals import Functionals
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
+from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.typing import Array
 
@@ -35,7 +36,7 @@ def parts_of(kernel: Kernel) -> tuple[Kernel, ...]:
     if isinstance(kernel, WeightedSum):
         summands = zip(kernel.parts, kernel.weights, strict=True)
         return tuple(Scaled(part, w) for summand, w in summands for part in parts_of(summand))
-    if isinstance(kernel, Scaled | ActiveDimensions | Functionals):
+    if isinstance(kernel, Scaled | ActiveDimensions | InputWarping | Functionals):
         inner = parts_of(kernel.kernel)
         return tuple(eqx.tree_at(lambda k: k.kernel, kernel, part) for part in inner)
     return (kernel,)

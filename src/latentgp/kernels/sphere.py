@@ -14,7 +14,6 @@ from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.hyperparameters.base import ChangesUnits
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.stationary import Matern12, MaternHalfInteger, Stationary, distance
-from latentgp.modules import forwarded
 from latentgp.typing import Array
 
 EARTH_RADIUS = 6371.0088  # kilometres, the mean one
@@ -97,7 +96,8 @@ class OnSphere(ChangesUnits, Kernel):
         scale = self.radius / self.kernel.lengthscale.reshape(())
         return self.kernel.variance * self.kernel.correlation(squared * scale**2)
 
-    diagonal = forwarded("kernel.diagonal")
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return self.kernel.diagonal(X)
 
     def check_inputs(self, columns: int) -> None:
         if columns != 2:

@@ -14,6 +14,7 @@ from latentgp.kernels import Kernel
 from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
+from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array, Inputs
@@ -61,6 +62,11 @@ def _(kernel: Scaled, X: Array, reference: Array) -> Array:
 @coordinates.register
 def _(kernel: ActiveDimensions, X: Array, reference: Array) -> Array:
     return coordinates(kernel.kernel, kernel.select(X), kernel.select(reference))
+
+
+@coordinates.register
+def _(kernel: InputWarping, X: Array, reference: Array) -> Array:
+    return coordinates(kernel.kernel, kernel.warp(X), kernel.warp(reference))
 
 
 @coordinates.register
