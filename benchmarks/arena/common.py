@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -20,10 +19,11 @@ import numpy as np
 RESULTS = Path(__file__).parents[1] / "results" / "arena"
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser(description: str | None, *, folder: bool = True) -> argparse.ArgumentParser:
     """The arguments that every table takes."""
     found = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
-    found.add_argument("folder", type=Path, help="of the table's data")
+    if folder:
+        found.add_argument("folder", type=Path, help="of the table's data")
     found.add_argument("--out", type=Path, help="the file of results; one a table by default")
     found.add_argument("--sets", nargs="+", help="of these names alone")
     found.add_argument("--seeds", type=int, default=1, help="how many splits a set (%(default)s)")
@@ -31,17 +31,12 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 class Results:
-    """Lines of a file, one a fit; those of fits that failed are not kept."""
+    """Lines of a file, one a fit; a fit that failed has a line too, and is tried again."""
 
     def __init__(self, table: str, path: Path | None) -> None:
         self.path = path or RESULTS / f"{table}.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.lines = read(self.path)
-        self._known = {self._key(line) for line in self.lines}
-
-    @staticmethod
-    def _key(line: dict[str, Any]) -> tuple[str, int, str]:
-        return line["set"], line["seed"], line["by"]
+        self._known = {_key(line) for line in read(self.path)}
 
     def fill(self, jobs: Iterable[tuple[str, int, str]], fit: Callable[..., dict]) -> None:
         """Carry out the fits that are not there, and append each as it is done."""
@@ -49,27 +44,35 @@ class Results:
             if job in self._known:
                 continue
             started = time.perf_counter()
+            names = dict(zip(("set", "seed", "by"), job, strict=True))
             try:
                 scores = fit(*job)
-            except Exception:
+            except Exception as error:
                 traceback.print_exc()
-                print(f"{job}: failed", file=sys.stderr)
+                self._append(names | {"failure": f"{type(error).__name__}: {error}"})
                 continue
-            names = dict(zip(("set", "seed", "by"), job, strict=True))
-            line = names | {"seconds": time.perf_counter() - started} | scores
-            line = {name: _short(value) for name, value in line.items()}
-            with self.path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            self.lines.append(line)
-            self._known.add(job)
-            print(json.dumps(line), flush=True)
+            self._append(names | {"seconds": time.perf_counter() - started} | scores)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        line = {name: _short(value) for name, value in line.items()}
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        print(json.dumps(line), flush=True)
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of results; none where there is no file."""
+def read(path: Path, *, failed: bool = False) -> list[dict[str, Any]]:
+    """The lines of a file of results, or those of fits that failed; none where there is no file."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    done = {_key(line) for line in lines if "failure" not in line}
+    if failed:
+        return list({_key(x): x for x in lines if _key(x) not in done}.values())
+    return [line for line in lines if "failure" not in line]
+
+
+def _key(line: dict[str, Any]) -> tuple[str, int, str]:
+    return line["set"], line["seed"], line["by"]
 
 
 def of_intervals(

@@ -7,13 +7,10 @@ training part, at most 10,000 rows of it.
 from __future__ import annotations
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 import latentgp as lgp
 from common import Results, of_intervals, parser
-
-SEEDS = 23654, 15795, 860, 5390, 16850, 29910, 4426, 21962, 14423, 28020
-MOST_ROWS = 10_000
+from latentgp.surfaces.cli.arena import SEEDS, split
 
 
 def main() -> None:
@@ -47,18 +44,6 @@ def main() -> None:
 
     jobs = [(name, seed, "latentgp") for seed in SEEDS[: options.seeds] for name in data]
     Results("srbench", options.out).fill(jobs, fit)
-
-
-def split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, ...]:
-    """Rows to learn from and to be predicted, in standard deviations of the former."""
-    X, X_test, y, y_test = train_test_split(X, y, train_size=0.75, random_state=seed)
-    if len(y) > MOST_ROWS:
-        rows = np.random.default_rng(seed).choice(len(y), MOST_ROWS, replace=False)
-        X, y = X[rows], y[rows]
-    scale, spread = X.std(0), y.std()
-    scale[scale == 0] = 1
-    X_test, y_test = (X_test - X.mean(0)) / scale, (y_test - y.mean()) / spread
-    return (X - X.mean(0)) / scale, (y - y.mean()) / spread, X_test, y_test
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command line: fit, predict, evaluate, export, compare, info, demo."""
+"""The command line: fit, predict, evaluate, export, compare, info, demo, arena."""
 
 from __future__ import annotations
 
@@ -503,6 +503,17 @@ def demo(
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     run_demo(out)
+
+
+@app.command()
+def arena(
+    data: Annotated[Path, typer.Argument(help="Folder of SRBench's sets and published scores.")],
+    sets: Annotated[int, typer.Option(min=1, help="How many sets, the smallest first.")] = 12,
+) -> None:
+    """Fit small sets of SRBench by default settings, beside 21 published systems."""
+    from latentgp.surfaces.cli.arena import run_arena
+
+    run_arena(data, sets, typer.echo)
 
 
 def main() -> None:

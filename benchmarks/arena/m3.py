@@ -1,0 +1,51 @@
+"""The M3 competition (Makridakis & Hibon 2000): forecasts of series beside its 24 methods.
+
+A series as `TableModel.fit(frame, "value", time="step")` takes it, by default settings; its error
+is the mean over the horizon of 200 |forecast - value| / (|forecast| + |value|), in percent.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+
+import latentgp as lgp
+from common import Results, of_intervals, parser
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--every", type=int, default=1, help="every so many series alone")
+    options = arguments.parse_args()
+    with gzip.open(options.folder / "m3.json.gz", "rt") as file:
+        known = {series["id"]: series for series in json.load(file)[:: options.every]}
+
+    def fit(name: str, seed: int, by: str) -> dict:
+        series = known[name]
+        past, future = np.array(series["x"], float), np.array(series["xx"], float)
+        step = np.arange(len(past) + len(future), dtype=float)
+        frame = pd.DataFrame({"step": step[: len(past)], "value": past})
+        model = lgp.TableModel.fit(frame, "value", time="step", random_state=seed)
+        found = model.predict(pd.DataFrame({"step": step[len(past) :]}), 0.95)
+        lower, upper = found["lower"].to_numpy(), found["upper"].to_numpy()
+        return {
+            "period": series["period"],
+            "rows": len(past),
+            "smape": smape(found["mean"].to_numpy(), future),
+            **of_intervals(future, lower, upper),
+        }
+
+    names = [name for name in known if not options.sets or name in options.sets]
+    Results("m3", options.out).fill([(name, 0, "latentgp") for name in names], fit)
+
+
+def smape(forecast: np.ndarray, value: np.ndarray) -> float:
+    """Symmetric mean absolute percentage error of a series (Makridakis & Hibon 2000)."""
+    return np.mean(200 * abs(forecast - value) / (abs(forecast) + abs(value)))
+
+
+if __name__ == "__main__":
+    main()
