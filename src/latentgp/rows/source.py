@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from queue import Full, Queue
 from threading import Event, Thread
 from typing import Any, ClassVar, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.rows.data import Data
+from latentgp.runtime.devices import fits_accelerator
 from latentgp.runtime.hashing import digest
-from latentgp.runtime.mesh import ALIGNMENT, shard_own_rows, shard_rows
+from latentgp.runtime.mesh import ALIGNMENT, number_of_shards, shard_own_rows, shard_rows
 from latentgp.typing import Array
 
 Part = TypeVar("Part")
@@ -72,6 +75,12 @@ class RowSource(ABC):
             start: how many blocks are left out at the beginning.
         """
 
+    def resident_blocks(
+        self, seed: tuple[int, ...], rows: int, start: int, axes: tuple[int, ...]
+    ) -> Iterator[Data] | None:
+        """Blocks of `blocks_of`, if the rows stay on an accelerator."""
+        return None
+
 
 _MOST_HELD_OUT = 20_000
 
@@ -101,9 +110,30 @@ class RowsInMemory(RowSource):
         return self.identity()
 
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
+        for order in self._orders(seed, rows, start):
+            yield filled(in_order(self.data, order), rows)
+
+    def resident_blocks(
+        self, seed: tuple[int, ...], rows: int, start: int, axes: tuple[int, ...]
+    ) -> Iterator[Data] | None:
+        data = self._resident
+        if data is None:
+            return None
+        orders = self._orders(seed, rows, start)
+        return (_gathered(data, np.resize(order, rows), len(order), axes) for order in orders)
+
+    @cached_property
+    def _resident(self) -> Data | None:
+        """The rows on an accelerator: copies of a block take longer than the steps on it."""
+        size = sum(column.nbytes for column in jax.tree.leaves(self.data))
+        if number_of_shards() > 1 or not fits_accelerator(size):
+            return None
+        return jax.device_put(filled(self.data, self.size))
+
+    def _orders(self, seed: tuple[int, ...], rows: int, start: int) -> Iterator[Array]:
         order = np.random.default_rng(seed).permutation(self.size)
         for first in range(start * rows, self.size, rows):
-            yield filled(in_order(self.data, order[first : first + rows]), rows)
+            yield order[first : first + rows]
 
 
 def is_held_out(first: int, rows: int, share: float) -> Bool[np.ndarray, "N"]:
@@ -181,6 +211,10 @@ def blocks_of(
         cut = column.reshape(*axes, -1, *column.shape[1:])
         return put(cut, axis=len(axes), shared=True)
 
+    resident = source.resident_blocks(seed, rows, start, axes)
+    if resident is not None:
+        yield from resident
+        return
     reading = read_ahead(source.epoch(seed, own, start))
     block = None
     for _ in range(start, -(-source.size // rows)):
@@ -191,6 +225,14 @@ def blocks_of(
         block = following
         yield jax.tree.map(cut, block)
     reading.close()
+
+
+@partial(jax.jit, static_argnums=3)
+def _gathered(data: Data, order: Int[Array, "B"], real: int, axes: tuple[int, ...]) -> Data:
+    """Rows of an order, the first ones real and those after them of weight zero."""
+    block = jax.tree.map(lambda column: column[order], data)
+    block = block.reweighted(jnp.where(jnp.arange(len(order)) < real, block.weights, 0.0))
+    return jax.tree.map(lambda column: column.reshape(*axes, -1, *column.shape[1:]), block)
 
 
 def cut_into_blocks(parts: Iterable[Data], rows: int) -> Iterator[Data]:

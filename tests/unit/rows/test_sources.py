@@ -1,5 +1,6 @@
 """Rows in memory and in files: each once an epoch, in an order of the seed's own, checked."""
 
+import collections
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import latentgp as lgp
 from latentgp.rows import RowsInMemory, read_ahead
 from latentgp.rows import source as base
+from latentgp.runtime import devices
 from latentgp.runtime.mesh import shard_rows
 
 KEY = jax.random.key(0)
@@ -53,6 +55,37 @@ def files(request, tmp_path):
 
 def rows_of(blocks):
     return np.concatenate([b.X[np.asarray(b.weights) > 0] for b in blocks])
+
+
+@pytest.mark.parametrize("column", [None, "count"])
+def test_rows_that_stay_on_an_accelerator_come_in_the_same_blocks(monkeypatch, column):
+    frame = table(107)
+    weights = None if column is None else frame[column].to_numpy(float)
+    data = lgp.Data(frame[["a", "b"]].to_numpy(), frame["y"].to_numpy(), weights=weights)
+    with jax.enable_x64(True):
+        copied = list(base.blocks_of(RowsInMemory(data), (1, 2), 30, 1, axes=(3,)))
+        source = RowsInMemory(data)
+        monkeypatch.setattr(base, "fits_accelerator", lambda size: True)
+        taken = list(base.blocks_of(source, (1, 2), 30, 1, axes=(3,)))
+    assert source.resident_blocks((1, 2), 30, 1, (3,)) is not None
+    assert len(copied) == len(taken) == 3
+    for block, other in zip(copied, taken, strict=True):
+        real = np.asarray(block.weights) > 0
+        np.testing.assert_array_equal(block.weights, other.weights, strict=True)
+        np.testing.assert_array_equal(block.X[real], other.X[real], strict=True)
+        np.testing.assert_array_equal(block.y[real], other.y[real], strict=True)
+
+
+def test_rows_stay_on_an_accelerator_that_has_room(monkeypatch):
+    data = lgp.Data(np.zeros((100, 2)), np.zeros(100))
+    kind = collections.namedtuple("Device", "memory_stats")
+    found = []
+    for room in (9600, 9599):
+        device = kind(lambda room=room: {"bytes_limit": room})
+        monkeypatch.setattr(devices.jax, "local_devices", lambda device=device: [device])
+        monkeypatch.setattr(devices, "on_processor", lambda: False)
+        found.append(RowsInMemory(data).resident_blocks((1,), 10, 0, ()) is not None)
+    assert found == [True, False]
 
 
 def test_an_epoch_of_files_has_every_row_once(files):

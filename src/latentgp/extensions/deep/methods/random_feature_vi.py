@@ -70,7 +70,8 @@ class RandomFeatureVI(Method):
 
     Args:
         features: R of each layer, an even number.
-        kind: of their directions, as of `RandomFeatures`.
+        kind: of their directions, as of `RandomFeatures`. Structured ones, the usual from 256 input
+            columns, have few numbers to learn: "orthogonal" can fit better, and overfit.
         frequencies: "variational" with the noise of one draw (published as the best), "fixed" at a
             draw of their prior, or "resampled" at every step.
         last: posterior of the last layer's weights: "natural", full and by natural gradients, or
