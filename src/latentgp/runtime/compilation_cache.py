@@ -65,7 +65,7 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
         True
     """
     told = jax.config.values["jax_compilation_cache_dir"]
-    if told is not None and not isinstance(jax_cache._cache, ProgramFiles):
+    if told is not None and not _is_ours():
         return None
     try:
         folder = (_usual_folder() if folder is None else Path(folder)).absolute()
@@ -84,10 +84,14 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
 
 @cache
 def keep_programs_by_default() -> None:
-    """`keep_programs`, once a process, unless a folder is known or LATENTGP_CACHE=0."""
-    told = jax.config.values["jax_compilation_cache_dir"]
-    if told is None and os.environ.get("LATENTGP_CACHE") != "0":
+    """`keep_programs`, once a process, unless it was called before or LATENTGP_CACHE=0."""
+    if not _is_ours() and os.environ.get("LATENTGP_CACHE") != "0":
         keep_programs()
+
+
+def _is_ours() -> bool:
+    """Whether JAX keeps programs where `keep_programs` has said."""
+    return isinstance(jax_cache._cache, ProgramFiles)
 
 
 class ProgramFiles(CacheInterface):
@@ -96,19 +100,17 @@ class ProgramFiles(CacheInterface):
     JAX writes its files in place, so that a process that is killed leaves half of one, of which all
     later ones warn. These are written beside and renamed, and end with a checksum. What cannot be
     read or written is compiled as if nothing were kept.
-
-    Attributes:
-        folder: of the files.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = self.folder = folder
+        self._path = folder
 
     def get(self, key: str) -> Any:
         """A program; None where there is no whole file of it."""
-        file = self.folder / f"{key}{_ENDING}"
+        file = self._path / f"{key}{_ENDING}"
         try:
-            program, checksum = _parted(file.read_bytes())
+            whole = file.read_bytes()
+            program, checksum = whole[:-_CHECKSUM], whole[-_CHECKSUM:]
             if hashlib.sha256(program).digest() == checksum:
                 return program
             file.unlink()
@@ -118,17 +120,13 @@ class ProgramFiles(CacheInterface):
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a program, unless the folder takes no more."""
-        beside = self.folder / f"{os.getpid()}-{threading.get_ident()}.part"
+        beside = self._path / f"{os.getpid()}-{threading.get_ident()}.part"
         try:
             beside.write_bytes(value + hashlib.sha256(value).digest())
-            beside.replace(self.folder / f"{key}{_ENDING}")
+            beside.replace(self._path / f"{key}{_ENDING}")
         except OSError:
             with contextlib.suppress(OSError):
                 beside.unlink()
-
-
-def _parted(whole: bytes) -> tuple[bytes, bytes]:
-    return whole[:-_CHECKSUM], whole[-_CHECKSUM:]
 
 
 def _make_room_in(folder: Path) -> None:
