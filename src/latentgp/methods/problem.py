@@ -126,13 +126,14 @@ class Problem:
         return begun, moved, (*units, *periods, *begun._about_rounding())
 
     def _about_rounding(self) -> list[str]:
-        if not (self.rounded_to and self.model.likelihood.is_location):
+        width = self.scales.grid_width
+        if not (width and self.model.likelihood.is_location):
             return []
         if not any(info.role == "noise_variance" for info in self.space.known.values()):
             return []
         return [
-            f"Rows repeat, and targets are multiples of {self.rounded_to:.4g} apart: noise is at "
-            f"least that of rounding, a variance of {self.rounded_to**2 / 12:.3g}."
+            f"Rows repeat, and targets are multiples of {width:.4g} apart: noise is at least that "
+            f"of rounding, a variance of {width**2 / 12:.3g}."
         ]
 
     def _from(self, model: LatentGP) -> "Problem":
@@ -162,11 +163,6 @@ class Problem:
         return self.scales_of(self.data)
 
     @cached_property
-    def rounded_to(self) -> float:
-        """Width of the grid that targets of repeated rows are on; zero without."""
-        return grid_width(self.data)
-
-    @cached_property
     def space(self) -> ParameterSpace:
         """The hyper-parameters that are learned, with their priors; none if they are fixed."""
         return self.space_at(self.scales)
@@ -175,11 +171,16 @@ class Problem:
         self, *, quiet: bool = True
     ) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
         """Bounds of the search, see `search_bounds`."""
-        return search_bounds(self.space, self.scales, quiet=quiet, rounded_to=self.rounded_to)
+        return search_bounds(self.space, self.scales, quiet=quiet)
 
     def scales_of(self, data: Data) -> Scales:
-        """Scales of other rows, and of the data seen so far."""
-        return scales(self.model, data, self.streaming_prior)
+        """Scales of other rows, and of the data seen so far; targets have the grid of all rows.
+
+        Weights of a sample say how many rows it stands for, not how often its rows repeat.
+        """
+        width = 0.0 if self.source is not None else grid_width(self.data)
+        found = scales(self.model, data, self.streaming_prior)
+        return found._replace(grid_width=width)
 
     def space_at(self, scale: Scales) -> ParameterSpace:
         """The space for other rows, of other scales."""

@@ -55,6 +55,7 @@ class Scales(NamedTuple):
     stretch: Float[np.ndarray, "D"]
     # of latent functions for typical targets, from the first one on; None if not known
     level: tuple[float, ...] | None = None
+    grid_width: float = 0.0  # of targets where equal rows repeat; zero without
 
 
 def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -> Scales:
@@ -107,7 +108,7 @@ def at_layer(model: LatentGP, path: str, scale: Scales) -> Scales:
     """Scales of what the layer that a hyper-parameter belongs to sees, and gives."""
     inputs, latent = model.spreads_at(path, scale.inputs, scale.latent)
     stretch = scale.stretch if len(inputs) == len(scale.stretch) else np.ones(len(inputs))
-    return Scales(inputs, latent, stretch, scale.level)
+    return scale._replace(inputs=inputs, latent=latent, stretch=stretch)
 
 
 def weak_priors(
@@ -313,7 +314,7 @@ def grid_width(data: Data) -> float:
 
 
 def search_bounds(
-    space: ParameterSpace, of_rows: Scales, *, quiet: bool = True, rounded_to: float = 0.0
+    space: ParameterSpace, of_rows: Scales, *, quiet: bool = True
 ) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
@@ -325,7 +326,6 @@ def search_bounds(
         space: the hyper-parameters.
         of_rows: scales of the data.
         quiet: whether noise may be so small, which solves by iterations do not bear.
-        rounded_to: as `grid_width` gives it.
     """
     small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
     lower, upper = [], []
@@ -348,8 +348,9 @@ def search_bounds(
         down = small if info.role == "noise_variance" and np.isfinite(reach) else reach
         up = small if info.role == "noise_precision" and np.isfinite(reach) else reach
         least = centre - down
-        if rounded_to and info.role == "noise_variance" and space.model.likelihood.is_location:
-            least = np.maximum(least, np.log(rounded_to**2 / 12))
+        rounded = scale.grid_width > 0 and space.model.likelihood.is_location
+        if rounded and info.role == "noise_variance":
+            least = np.maximum(least, np.log(scale.grid_width**2 / 12))
         lower.append(np.minimum(least, raw).ravel())
         upper.append(np.maximum(centre + up, raw).ravel())
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])

@@ -926,3 +926,12 @@ def test_values_given_are_kept_where_few_points_would_lead_astray(monkeypatch):
     method = lgp.Stochastic(lgp.VariationalInference(lgp.Inducing(40)), batch_size=100, epochs=4)
     fit = lgp.fit(model, lgp.Data(X, y), key=KEY, method=method)
     assert float(fit.posterior.log_evidence) > -200  # from what three points find, -305
+
+
+def test_noise_of_repeated_rounded_targets_is_at_least_that_of_rounding():
+    X = np.random.default_rng(0).uniform(0, 4, (80, 1))
+    X = np.vstack([X, X[:10]])
+    model = lgp.LatentGP(lgp.RBF(0.5), lgp.Gaussian(0.2))
+    own = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(number=20)), batch_size=40, epochs=40)
+    fit = lgp.fit(model, lgp.Data(X, np.floor(X[:, 0])), method=own, key=KEY)
+    np.testing.assert_allclose(fit.model.likelihood.noise_variance, 1 / 12)

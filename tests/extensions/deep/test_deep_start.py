@@ -109,3 +109,10 @@ def test_many_rows_do_not_heat_a_chain_of_batches():
     new = np.linspace(-1.5, 1.5, 9)[:, None]
     ratio = found.predict_f(new).variance / exact.predict_f(new).variance
     assert 0.6 < np.median(ratio) < 1.6
+
+
+def test_noise_of_repeated_rounded_targets_is_at_least_that_of_rounding():
+    rows, y = np.vstack([X, X[:10]]), np.floor(X[:, 0])
+    own = method(epochs=40, learning_rate=0.03, warmup=0.0, start="shallow")
+    found = lgp.fit(deep(), lgp.Data(rows, np.append(y, y[:10])), key=KEY, method=own)
+    np.testing.assert_allclose(found.model.likelihood.noise_variance, 1 / 12)

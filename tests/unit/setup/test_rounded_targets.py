@@ -1,9 +1,16 @@
 """Noise of rounded targets, where equal rows repeat."""
 
+import dataclasses
+
+import jax
 import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.methods.options import FitOptions
+from latentgp.methods.problem import Problem, checked_rows
+from latentgp.rows import RowsInMemory
+from latentgp.runtime.progress import RunControl
 from latentgp.setup.priors import grid_width
 
 
@@ -47,3 +54,18 @@ def test_repeated_rows_are_not_mistaken_for_no_noise():
     alone = lgp.GPRegressor("rbf", random_state=0).fit(X[:150], y[:150])
     assert float(alone.model_.likelihood.noise_variance) == pytest.approx(noise, rel=0.5)
     assert "rounding" not in alone.diagnostics_.verdict
+
+
+def test_a_sample_that_counts_as_more_rows_does_not_repeat_them():
+    X = np.linspace(0, 1, 5_000)[:, None]
+    model, rows = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1)), lgp.Data(X, np.arange(5_000) % 4)
+    source, sample = checked_rows(model, RowsInMemory(rows))
+    assert np.min(sample.merged.weights) > 1
+    problem = Problem(
+        model, sample, source, jax.random.key(0), "", FitOptions(), None, RunControl(0.0)
+    )
+    assert problem.scales.grid_width == 0.0
+    # Of repeated rows in memory a part that does not repeat has the grid too.
+    twice = rows.select(np.append(np.arange(5_000), 0)).merged_rows()
+    some = dataclasses.replace(problem, rows=twice, source=None)
+    assert some.scales_of(rows.select(slice(9, 29))).grid_width == 1.0

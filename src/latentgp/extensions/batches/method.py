@@ -270,7 +270,7 @@ class Stochastic(Method):
         spread = ready.units(sample.X) if self.learn_points else None
         inference: SparseInference
         inference = StochasticInference(
-            looking, space, self.steps, rate, decay, spread, total, batches
+            looking, space, self.steps, rate, decay, spread, total, batches, bounds=bounds
         )
         if self.classes is not None:
             inference = some_classes(inference, model, key)

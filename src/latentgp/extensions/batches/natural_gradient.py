@@ -145,6 +145,8 @@ class StochasticInference(SparseInference, TwoPartInference):
     batches: Scalar
     # how many latent functions each one stands for, where only some are looked at
     copies: float = 1.0
+    # of hyper-parameters
+    bounds: tuple[HyperVector | float, HyperVector | float] = (-float("inf"), float("inf"))
 
     def representation(self, state: BatchState) -> ByVariables:
         return cast(ByVariables, self.algorithm.representation).at(state.centres)
@@ -289,7 +291,8 @@ class StochasticInference(SparseInference, TwoPartInference):
                 lambda share: 0.5 * share,
                 share,
             )
-        vector, centres = state.vector + rate * direction, state.centres
+        vector = jnp.clip(state.vector + rate * direction, *self.bounds)
+        centres = state.centres
         if shift is not None:
             scale = rate * self.point_scale
             centres = jax.tree.map(lambda old, way: old + scale * way, centres, shift)

@@ -87,6 +87,8 @@ class DeepInference(TwoPartInference):
     held: Int[Array, ""]  # how many steps hyper-parameters of kernels are held for
     of_kernels: Bool[Array, "H"]  # which entries of the vector are those
     key: RandomKey  # random key
+    # of hyper-parameters
+    bounds: tuple[HyperVector | float, HyperVector | float] = (-float("inf"), float("inf"))
 
     def begin(
         self, learned: DeepParameters, model: DeepGP, last: WhiteSites | None = None
@@ -135,6 +137,7 @@ class DeepInference(TwoPartInference):
         if ways.spread is not None:
             ways = ways._replace(spread=free * ways.spread)
         learned = jax.tree.map(lambda old, way: old + rate * way, state.learned, ways)
+        learned = learned._replace(vector=jnp.clip(learned.vector, *self.bounds))
         share, schedule = jnp.ones(()), state.schedule
         moved, factor = state.white, state.factor
         if state.white is not None:

@@ -35,7 +35,7 @@ from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.source import blocks_of
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.setup.priors import typical_start
+from latentgp.setup.priors import search_bounds, typical_start
 from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.typing import Array, RandomKey
@@ -245,6 +245,7 @@ class RandomFeatureVI(Method):
             jnp.asarray(int(self.warmup * steps), jnp.int32),
             _of_kernels(space),
             key_run,
+            search_bounds(space, scale),
         )
         control = problem.control_with(
             self,

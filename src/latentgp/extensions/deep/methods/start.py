@@ -27,7 +27,7 @@ from latentgp.rows.source import counting_as
 from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.progress import RunControl
-from latentgp.setup.priors import scales, search_bounds
+from latentgp.setup.priors import search_bounds
 from latentgp.site_inference.methods.base import learned_model
 from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.site_inference.search.algorithm import SiteInference
@@ -74,7 +74,7 @@ def from_shallow(
         priors=_of_last(problem.options.priors),
         frozen=[path for path in problem.options.frozen if _names_any(path, shallow)],
     )
-    scale = scales(shallow, rows)
+    scale = own.scales_of(rows)
     space = own.space_at(scale)
     if not space.size:
         return []
