@@ -107,7 +107,9 @@ def fit(
     asked, learned = options.hyperparameters, options.learn_hyperparameters
     if method == "auto":
         searched = learned and not options.restarts and asked == "optimise"
-        chosen = choose_for(model, rows.merged.X.shape, source, searched, options.max_seconds)
+        chosen = choose_for(
+            model, rows.merged.X.shape, source, searched=searched, seconds=options.max_seconds
+        )
     else:
         own = method.as_method() if isinstance(method, StandsForMethod) else method
         chosen = Choice(own, "asked for")

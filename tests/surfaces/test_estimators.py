@@ -24,6 +24,7 @@ from latentgp import (
     GPRegressor,
     InputError,
 )
+from latentgp.choosing.choice import choose_for
 from latentgp.choosing.registry import method_from_name
 from latentgp.rows import RowsInMemory
 from latentgp.surfaces.estimators import MULTICLASS, REGRESSION
@@ -747,7 +748,7 @@ class TestMethod:
     )
     def test_the_usual_method_through_a_representation(self, likelihood, representation, method):
         model = lgp.LatentGP(lgp.RBF(), likelihood)
-        choice = method_from_name("auto", model, 5_000, representation=representation)
+        choice = choose_for(model, (5_000, 2), representation=representation)
         assert type(choice.method) is method
         assert choice.method.representation == representation
         named = method_from_name("laplace", model, 5_000, representation=representation).method

@@ -136,9 +136,12 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
 def choose_for(
     model: LatentGP,
     shape: tuple[int, ...],
-    source: RowSource | None,
-    searched: bool,
-    seconds: float | None,
+    source: RowSource | None = None,
+    n_inducing: int | None = None,
+    representation: Representation | None = None,
+    *,
+    searched: bool = False,
+    seconds: float | None = None,
 ) -> Choice:
     """Choose the method that "auto" stands for; rows of a source are read in batches.
 
@@ -146,22 +149,22 @@ def choose_for(
         model: the model.
         shape: of the inputs of merged rows in memory, (N, D).
         source: where rows are read from; None if all are in memory.
+        n_inducing: asks for so many inducing points.
+        representation: that was asked for; None is the usual one.
         searched: hyper-parameters are learned in one run.
         seconds: that the fit may take; None where nothing is said.
     """
     if model.depth > 1:
-        return deep_choice(model)
-    if source is None:
-        choice = choose_method(model, shape[0], inputs=shape[1])
-        return choice.within(seconds, model, shape) if searched else choice
-    choice = choose_method(model, source.size, usual_number_of_points(model))
-    why = f"{choice.reason}; batches of rows that are read"
-    return Choice(answer("batches")(choice.method), why)
-
-
-def deep_choice(model: LatentGP) -> Choice:
-    """The method for a model with hidden layers."""
-    return answer("layers")(model)
+        return answer("layers")(model)
+    if source is not None:
+        choice = choose_method(model, source.size, usual_number_of_points(model))
+        why = f"{choice.reason}; batches of rows that are read"
+        return Choice(answer("batches")(choice.method), why)
+    if representation is None:
+        choice = choose_method(model, shape[0], n_inducing, shape[1])
+    else:
+        choice = _method_through(representation, model)
+    return choice.within(seconds, model, shape) if searched else choice
 
 
 def choose_method(
@@ -230,7 +233,7 @@ def is_long_series(model: LatentGP, rows: int, n_inducing: int | None, inputs: i
     return any(offer(model, rows, inputs, n_inducing) for offer in offers("series"))
 
 
-def method_through(representation: Representation, model: LatentGP) -> Choice:
+def _method_through(representation: Representation, model: LatentGP) -> Choice:
     """The usual method of a model's likelihood, with a representation that was asked for."""
     points = None if representation.traits.one_coefficient_a_row else 1
     usual: Any = choose_method(model, 1, points).method

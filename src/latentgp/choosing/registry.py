@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from latentgp.choosing.choice import (
-    Choice,
-    choose_method,
-    deep_choice,
-    inducing_points,
-    method_through,
-    usual_representation,
-)
+from latentgp.choosing.choice import Choice, inducing_points, usual_representation
 from latentgp.errors import InputError
 from latentgp.extension import Entry
 from latentgp.extensions import present
@@ -106,27 +99,19 @@ def method_from_name(
     rows: int,
     n_inducing: int | None = None,
     representation: Representation | None = None,
-    inputs: int | None = None,
 ) -> Choice:
-    """The method that a name in an estimator or on the command line stands for.
+    """The method that a name in an estimator or on the command line stands for, but "auto".
 
     Args:
-        name: of the method; "auto" is the usual one.
+        name: of the method.
         model: the model.
         rows: number of rows N.
         n_inducing: asks for so many inducing points.
         representation: that was asked for; None is the usual one.
-        inputs: number of input columns D.
 
     Raises:
         InputError: no such name, or one that does not fit the model.
     """
-    if name == "auto":
-        if model.depth > 1:
-            return deep_choice(model)
-        if representation is not None:
-            return method_through(representation, model)
-        return choose_method(model, rows, n_inducing, inputs)
     make: Callable[..., Method] = of_name(name)
     representation = representation or METHODS[name].representation(model, rows, n_inducing)
     method = make() if representation is None else make(representation=representation)

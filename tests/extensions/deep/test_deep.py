@@ -9,7 +9,7 @@ import pytest
 
 import latentgp as lgp
 from deep import KEY, NEW, STEP, X, deep, fitted, inference, method
-from latentgp.choosing.registry import method_from_name
+from latentgp.choosing.choice import choose_for
 from latentgp.extensions.batches.step_sizes import RobbinsMonro
 from latentgp.extensions.deep.inference.weights import Factors
 from latentgp.extensions.deep.methods import random_feature_vi
@@ -225,7 +225,7 @@ def test_estimators_of_some_depth():
     assert classifier.lengthscales_.shape == (2,)
     regressor = lgp.GPRegressor(**usual).fit(1e3 * X, 1e3 + STEP)
     assert np.corrcoef(regressor.predict(1e3 * X), STEP)[0, 1] > 0.8
-    chosen = method_from_name("auto", classifier.model_, len(X))
+    chosen = choose_for(classifier.model_, X.shape)
     assert isinstance(chosen.method, lgp.RandomFeatureVI)
     with pytest.raises(lgp.InputError, match="leave kernel"):
         lgp.GPRegressor(lgp.RBF(), depth=2).fit(X, STEP)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.choosing import registry
+from latentgp.choosing import choice
 from latentgp.posteriors import components
 from latentgp.rows import arrays, merging, spread
 
@@ -42,9 +42,9 @@ def counted(monkeypatch):
     count(arrays, "as_weights")
     count(merging, "_distinct")
     count(spread, "robust_spread")
-    count(registry, "method_from_name")
+    count(choice, "choose_for")
     count(sys.modules["latentgp.validation"], "check_data")
-    count(sys.modules["latentgp.choosing.choice"], "choose_method")
+    count(choice, "choose_method")
     return calls
 
 
@@ -64,7 +64,7 @@ def test_an_estimator_checks_merges_scales_and_chooses_once(counted, estimator, 
         "_distinct": 1,
         "robust_spread": 1,
         "check_data": 1,
-        "method_from_name": 1,
+        "choose_for": 1,
         "choose_method": 1,
     }
 

@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 
 from latentgp.choosing.choice import (
     Choice,
+    choose_for,
     is_long_series,
     treating,
     usual_number_of_points,
@@ -229,17 +230,17 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                     "n_inducing and representation out, or call latentgp.fit with a DeepGP."
                 )
             model = answer("hidden layers")(model, self.depth, merged)
-        asked, method = self.hyperparameters, self.method
-        if isinstance(method, str):
-            if plain and own is None and method == "auto" and merged.X.shape[1] == 1:
+        asked, method, shape = self.hyperparameters, self.method, merged.X.shape
+        if method == "auto":
+            if plain and own is None and shape[1] == 1:
                 series = as_series(model)
                 model = series if is_long_series(series, merged.size, n_inducing) else model
-            choice = method_from_name(
-                method, model, merged.size, n_inducing, own, merged.X.shape[1]
+            searched = self.learn_hyperparameters and not self.restarts and asked == "optimise"
+            choice = choose_for(
+                model, shape, None, n_inducing, own, searched=searched, seconds=self.max_seconds
             )
-            searched = self.learn_hyperparameters and not self.restarts
-            if self.method == "auto" and searched and asked == "optimise" and model.depth == 1:
-                choice = choice.within(self.max_seconds, model, merged.X.shape)
+        elif isinstance(method, str):
+            choice = method_from_name(method, model, merged.size, n_inducing, own)
         else:
             choice = Choice(method, "asked for")
         method, reason, _ = treating(asked, choice, model, self.learn_hyperparameters)
