@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from latentgp.choosing.registry import table_of_methods
+from latentgp.choosing.registry import METHODS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
@@ -76,6 +76,21 @@ def test_output_that_is_not_as_shown_is_found():
     for printed in ("mean 2.1, 95 %\n", "mode 2.00, 95 %\n", "mean 2.00, 95 %\nmore\n"):
         with pytest.raises(AssertionError):
             assert_printed(printed, "mean 2.00, 95 %\n")
+
+
+def table_of_methods() -> str:
+    """The methods by name, how data enter and for which likelihoods, as a table of Markdown."""
+    rows = [
+        f"| `{entry.name}` (`{name}`) | {entry.data_enter} | {entry.likelihoods} |"
+        for name, entry in METHODS.items()
+    ]
+    classes = dict.fromkeys(entry.method for entry in METHODS.values())
+    in_batches = ", ".join(f"`{own.__name__}`" for own in classes if own.works_in_batches)
+    last = f"| `Stochastic` of {in_batches} | the same, a batch of rows at a time | as theirs |"
+    by_sites = ", ".join(f"`{own.__name__}`" for own in classes if own.makes_sites)
+    integrated = f"| `Integrated` of {by_sites} | the same, averaged over hyper-parameters |"
+    heads = "| method | data enter by | likelihoods |", "|---|---|---|"
+    return "\n".join([*heads, *rows, last, f"{integrated} as theirs |"])
 
 
 def test_the_first_page_is_short_and_shows_what_its_examples_print():

@@ -121,18 +121,3 @@ def method_from_name(
 def names_in_words() -> str:
     """The names, as documents list them."""
     return ", ".join(f'"{name}"' for name in ("auto", *METHODS))
-
-
-def table_of_methods() -> str:
-    """The methods by name, how data enter and for which likelihoods, as a table of Markdown."""
-    rows = [
-        f"| `{entry.name}` (`{name}`) | {entry.data_enter} | {entry.likelihoods} |"
-        for name, entry in METHODS.items()
-    ]
-    classes = dict.fromkeys(entry.method for entry in METHODS.values())
-    in_batches = ", ".join(f"`{own.__name__}`" for own in classes if own.works_in_batches)
-    last = f"| `Stochastic` of {in_batches} | the same, a batch of rows at a time | as theirs |"
-    by_sites = ", ".join(f"`{own.__name__}`" for own in classes if own.makes_sites)
-    integrated = f"| `Integrated` of {by_sites} | the same, averaged over hyper-parameters |"
-    heads = "| method | data enter by | likelihoods |", "|---|---|---|"
-    return "\n".join([*heads, *rows, last, f"{integrated} as theirs |"])

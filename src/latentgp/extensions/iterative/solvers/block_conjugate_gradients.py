@@ -21,7 +21,6 @@ from latentgp.extensions.iterative.solvers.solution import (
     norms,
     relative,
 )
-from latentgp.extensions.iterative.solvers.split import SplitOperator
 from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -31,6 +30,21 @@ from latentgp.typing import Array, Vectors
 _ROUNDING = 10
 # A restart that leaves more than this part of the worst residual has come to its end.
 _PROGRESS = 0.5
+
+
+class SplitOperator(LinearOperator):
+    """R^-1 A R^-T with P = R R', whose eigenvalues are those of P^-1 A."""
+
+    operator: LinearOperator
+    preconditioner: Preconditioner
+
+    @property
+    def size(self) -> int:
+        return self.operator.size
+
+    def times(self, right: Vectors) -> Vectors:
+        outer = self.preconditioner.solve_root(right, transposed=True)
+        return self.preconditioner.solve_root(self.operator.times(outer))
 
 
 class State(NamedTuple):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
+    SplitOperator,
     advance_block,
     solution_of,
     start_block,
@@ -16,7 +17,6 @@ from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.solution import Solution, norms
-from latentgp.extensions.iterative.solvers.split import SplitOperator
 from latentgp.numerics.eigen import eigenvectors
 from latentgp.typing import Array, Vectors
 

@@ -317,11 +317,6 @@ def site_system(covariance: Covariance, precision: PerRow) -> System:
     return System(covariance, jnp.sqrt(precision), jnp.ones_like(precision))
 
 
-def as_matrix(operator: LinearOperator) -> Float[Array, "N N"]:
-    """All entries, by N products: for few rows."""
-    return operator.times(jnp.eye(operator.size, dtype=operator.dtype))
-
-
 def _check(name: str, value: Any, accepted: Any, wanted: str) -> None:
     if not isinstance(accepted, Tracer) and not np.all(accepted):
         raise InputError(f"{name} has a smallest value of {np.min(value):.4g}: give {wanted}")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, check_fixed, start_at
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
-from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.typing import Array, PerRow, Vectors
+from latentgp.typing import Array, Vectors
 
 
 class Projection(eqx.Module):
@@ -38,17 +35,6 @@ class Projection(eqx.Module):
         """
         return prior_variance - jnp.sum((self.root.T @ across) ** 2, axis=0)
 
-    def computational_uncertainty(
-        self, across: Float[Array, "N points"], solved: Float[Array, "N points"]
-    ) -> Float[Array, "points"]:
-        """The part of the combined variance that more computation takes away, k' (A^-1 - C) k.
-
-        Args:
-            across: k, covariances of the rows with the points.
-            solved: A^-1 k.
-        """
-        return jnp.sum(across * (solved - self.solve(across)), axis=0)
-
 
 def projection(operator: LinearOperator, actions: Float[Array, "N R"]) -> Projection:
     """The projection on directions, or actions, S.
@@ -69,38 +55,3 @@ def projection(operator: LinearOperator, actions: Float[Array, "N R"]) -> Projec
     inner = actions.T @ operator.times(actions)
     factor = jittered_cholesky(0.5 * (inner + inner.T)).factor
     return Projection(actions @ factor.inverse.T)
-
-
-@eqx.filter_jit
-def directions_of(
-    operator: LinearOperator,
-    right: PerRow,
-    number: int,
-    *,
-    preconditioner: Preconditioner | None = None,
-) -> Float[Array, "N R"]:
-    """The first directions of conjugate gradients, of unit length.
-
-    The solution by `projection` on them is the iterate after so many steps.
-
-    Args:
-        operator: A, N rows.
-        right: b, shape (N,).
-        number: of directions; fewer where the residual is zero before, then the rest is zero.
-        preconditioner: P, a fixed matrix; none unless given.
-
-    Raises:
-        InputError: a preconditioner that iterates inside.
-    """
-    P = Identity() if preconditioner is None else preconditioner
-    check_fixed(P)
-    goal = jnp.zeros(1, right.dtype)
-    state = start_at(right[:, None], jnp.zeros_like(right)[:, None], P, goal)
-
-    def step(state, _):
-        direction = jnp.where(state.active, state.direction, 0.0)
-        length = jnp.sqrt(jnp.sum(direction**2))
-        kept = (direction / jnp.where(length > 0, length, 1.0))[:, 0]
-        return advance(state, operator, P, goal), kept
-
-    return jax.lax.scan(step, state, length=number)[1].T
