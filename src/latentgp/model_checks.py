@@ -30,6 +30,7 @@ from latentgp.likelihoods import CustomLikelihood, Likelihood
 from latentgp.means import FunctionalMean, PerLatentMean, ZeroMean
 from latentgp.models import LatentGP
 from latentgp.modules import takes
+from latentgp.rows.arrays import evenly
 from latentgp.runtime.x64 import double_precision
 
 _ROWS = 30  # at which a kernel is looked at
@@ -70,7 +71,7 @@ def check_model(model: LatentGP, X: Float[np.ndarray, "N D"]) -> None:
 row instead of one number, shape (); write f[0] for the first latent function, and sum what is left.
     """
     _check_fields(model)
-    rows = X[np.unique(np.linspace(0, len(X) - 1, _ROWS).astype(int))]
+    rows = X[evenly(len(X), _ROWS)]
     for kernel, seen in _kernels(model.of_inputs, rows):
         if not _is_known(kernel):
             _check_kernel(kernel, seen)

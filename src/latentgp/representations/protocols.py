@@ -14,6 +14,7 @@ from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.samplers import SiteSampler
 from latentgp.representations.summary import DataSummary
 from latentgp.representations.whitening import Whitening
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.typing import Inputs, PerRow
 
@@ -109,11 +110,6 @@ class Streams(Protocol):
         ...
 
 
-def spaced_rows(rows: int, number: int) -> Int[np.ndarray, "M"]:
-    """Numbers of at most so many of the rows, evenly spaced."""
-    return np.linspace(0, rows - 1, min(number, rows)).astype(int)
-
-
 def coefficients_of(representation: Any) -> SamplesCoefficients:
     """A representation with white coefficients; InputError if it has none."""
     if not isinstance(representation, SamplesCoefficients):
@@ -134,7 +130,7 @@ def some_rows(representation: Any, rows: int, number: int) -> Int[np.ndarray, "M
     """Numbers of at most so many of the rows, for a first look at the hyper-parameters."""
     if isinstance(representation, HoldsRows):
         return representation.some_rows(rows, number)
-    return spaced_rows(rows, number)
+    return evenly(rows, number)
 
 
 def finished(representation: Any, posterior: Any, rows: Data | None = None) -> LatentPosterior:

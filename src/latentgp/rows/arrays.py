@@ -1,4 +1,4 @@
-"""Arrays of rows, checked where they come in."""
+"""Arrays of rows: checked where they come in, and evenly spaced ones of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from latentgp.errors import InputError
 
@@ -17,6 +17,11 @@ FOR_LABELS = "for labels use GPClassifier, or GPOrdinalClassifier if they have a
 
 
 _ROWS_NAMED = 5
+
+
+def evenly(size: int, at_most: int) -> Int[np.ndarray, "W"]:
+    """At most so many evenly spaced numbers of rows."""
+    return np.unique(np.linspace(0, size - 1, min(size, at_most)).astype(int))
 
 
 def as_inputs(X: Any, name: str = "X") -> np.ndarray:

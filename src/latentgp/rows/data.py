@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
-from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights
+from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights, evenly
 from latentgp.rows.merging import _distinct
 from latentgp.rows.spread import robust_spread
 from latentgp.runtime.mesh import shard_rows
@@ -92,11 +92,7 @@ class Data(eqx.Module):
 
     def evenly(self, at_most: int) -> "Data":
         """At most so many rows, evenly spaced; their weights are as they were."""
-        return self.select(self.even_places(at_most))
-
-    def even_places(self, at_most: int) -> Int[np.ndarray, "M"]:
-        """Numbers of the rows that `evenly` takes."""
-        return np.linspace(0, self.size - 1, min(at_most, self.size)).astype(int)
+        return self.select(evenly(self.size, at_most))
 
     @cached_property
     def input_spread(self) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:

@@ -1,9 +1,11 @@
-"""Subsets of rows: evenly spaced ones, and blocks of near ones."""
+"""Subsets of rows: those that are watched, and blocks of near ones."""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from latentgp.rows.arrays import evenly
 
 _WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
 
@@ -15,11 +17,6 @@ def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
     all.
     """
     return evenly(size, max(_WATCHED_ROWS, _WATCHED_NUMBERS // numbers))
-
-
-def evenly(size: int, at_most: int) -> Int[np.ndarray, "W"]:
-    """At most so many evenly spaced numbers of rows."""
-    return np.unique(np.linspace(0, size - 1, min(size, at_most)).astype(int))
 
 
 def blocks_of_rows(X: Float[np.ndarray, "N D"], size: int) -> Int[np.ndarray, "blocks B"]:

@@ -25,6 +25,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
 from latentgp.representations.summary import DataSummary
 from latentgp.rows import RowsInMemory, RowSource
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of, counting_as
 from latentgp.runtime.mesh import gather, number_of_shards
@@ -334,7 +335,7 @@ def _unseen(candidates: Data, few: int, total: float) -> Data:
 
     Weighted as all rows the sample itself flatters whoever has learned it by heart.
     """
-    sampled = candidates.even_places(few)
+    sampled = evenly(candidates.size, few)
     others = np.setdiff1d(np.arange(candidates.size), sampled)
     rows = candidates.select(others if len(others) >= few // 2 else sampled)
     return counting_as(rows.evenly(few), total).divisible(number_of_shards())

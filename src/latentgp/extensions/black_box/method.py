@@ -30,6 +30,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
+from latentgp.rows.arrays import evenly
 from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array, RandomKey
 
@@ -207,8 +208,7 @@ class BlackBoxVI(Method):
                 batch_of,  # Optax takes long to import
             )
 
-            places = np.linspace(0, rows - 1, self.batch_size).astype(int)
-            part = batch_of(bound.data, jnp.asarray(places))
+            part = batch_of(bound.data, jnp.asarray(evenly(rows, self.batch_size)))
             bound = eqx.tree_at(lambda b: b.data, bound, part)
         most = min(_OPENING_STEPS, self.steps)
         best_of(bound, found, starts, key, most)

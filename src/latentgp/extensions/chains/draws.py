@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from latentgp.modules import stored
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.representations.variables import Centres
-from latentgp.rows.subsets import evenly
+from latentgp.rows.arrays import evenly
 
 _SUMMARISED_ROWS, _FEW_ROWS = 200, 8
 _TAILS = 0.05, 0.95  # version 1 of ArviZ has others unless told

@@ -26,6 +26,7 @@ from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Products, Traits
 from latentgp.representations.variables import Centres, InducingVariables
+from latentgp.rows.arrays import evenly
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
 
 _PLACES = 64  # rows at which the covariances of features are compared with the kernel's
@@ -180,7 +181,7 @@ class RandomFeatures(ByVariables):
             features = features_of(one, own)
             sizes.append(jax.eval_shape(features, jnp.zeros((1, columns))).shape[1])
         real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)
-        chosen = real[np.linspace(0, len(real) - 1, min(_PLACES, len(real))).astype(int)]
+        chosen = real[evenly(len(real), _PLACES)]
         places = np.asarray(X)[chosen]
         drawn = FeatureWeights(tuple(directions), places, max(sizes), tuple(seeds))
         return dataclasses.replace(self, weights=drawn)

@@ -29,6 +29,7 @@ from latentgp.models import LatentGP
 from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.summary import RowsAsSums
 from latentgp.rows import RowsInMemory
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.typing import Inputs, PerRow, RandomKey
 
@@ -204,4 +205,4 @@ def refuse_part(kind: str, supported: str, part: Part) -> NoReturn:
 
 def _some(rows: Inputs) -> Float[np.ndarray, "places D"]:
     """Rows at which the variance that is left open is looked at."""
-    return rows[np.linspace(0, len(rows) - 1, min(_PLACES, len(rows))).astype(int)]
+    return rows[evenly(len(rows), _PLACES)]

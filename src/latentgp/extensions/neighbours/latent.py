@@ -40,9 +40,9 @@ from latentgp.extensions.neighbours.root import (
 from latentgp.extensions.neighbours.sweeps import Sweeps, sweeps_of
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Pullback, SiteUpdate
-from latentgp.representations.protocols import spaced_rows
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
@@ -239,7 +239,7 @@ class LatentNeighbours(NearestRows):
         return dataclasses.replace(self, probes=0) if form.means_alone else self
 
     def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
-        return spaced_rows(rows, number)
+        return evenly(rows, number)
 
 
 _with_draws = eqx.filter_jit(with_draws)

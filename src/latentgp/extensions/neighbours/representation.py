@@ -26,6 +26,7 @@ from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Products, Traits
+from latentgp.rows.arrays import evenly
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
 
@@ -186,7 +187,7 @@ class Neighbours(NearestRows):
     def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "terms"] | None:
         if self.terms is None or self.terms >= len(ordered):
             return None
-        return ordered[np.linspace(0, len(ordered) - 1, self.terms).astype(int)]
+        return ordered[evenly(len(ordered), self.terms)]
 
     def rows_looked_at(self, rows: int) -> int:
         return min(rows, self.terms or rows)

@@ -26,7 +26,7 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.summary import RowsAsSums
 from latentgp.representations.traits import Products, Traits
 from latentgp.representations.variables import Centres, InducingVariables
-from latentgp.rows.arrays import check_shape
+from latentgp.rows.arrays import check_shape, evenly
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey, RowLatents
@@ -278,8 +278,8 @@ def coarse(own: Representation) -> Representation:
     points = np.asarray(own.centres)
     if len(points) <= _COARSE_POINTS:
         return own
-    few = np.linspace(0, len(points) - 1, _COARSE_POINTS).astype(int)
-    return dataclasses.replace(own, number=_COARSE_POINTS, points=points[few])
+    few = points[evenly(len(points), _COARSE_POINTS)]
+    return dataclasses.replace(own, number=_COARSE_POINTS, points=few)
 
 
 def row_sums(own: Representation) -> RowsAsSums | None:

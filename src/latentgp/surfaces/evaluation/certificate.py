@@ -21,6 +21,7 @@ from latentgp.modules import stored
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.representations import Dense
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import Callback
 from latentgp.runtime.x64 import double_precision
@@ -217,7 +218,7 @@ def certify(
     exact: Any = chains.posterior
     if not isinstance(exact, HoldsDraws) or exact.f.shape[2] == 0:
         raise InputError(f"{sampler!r} keeps no draws of f to compare with; use MCMC.")
-    places = np.linspace(0, exact.f.shape[2] - 1, min(_ROWS, exact.f.shape[2])).astype(int)
+    places = evenly(exact.f.shape[2], _ROWS)
     seen = exact.rows.select(places)
     moments = result.posterior.predict_f(seen.X)
     mean, variance = (np.asarray(m).reshape(len(places), -1) for m in moments)

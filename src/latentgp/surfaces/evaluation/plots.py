@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentgp.errors import InputError
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.posteriors.parts import Part
+from latentgp.rows.arrays import evenly
 from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.surfaces.evaluation.effects import Dependence, VarianceShares, in_words
 from latentgp.surfaces.evaluation.metrics import (
@@ -482,8 +483,7 @@ def dependence(ax: Axes | None, shown: Dependence, *, y_label: str | None = None
         mean, lower, upper = shown.mean[:, k], shown.lower[:, k], shown.upper[:, k]
         color, dashes = CURVES[k % len(CURVES)], DASHES[k // len(CURVES) % len(DASHES)]
         if outputs == 1:
-            few = np.unique(np.linspace(0, len(shown.each) - 1, 25).astype(int))
-            for row in shown.each[few, :, k]:
+            for row in shown.each[evenly(len(shown.each), 25), :, k]:
                 ax.plot(values, row, color=GREY, linewidth=0.6, alpha=0.35, zorder=1)
         ax.fill_between(values, lower, upper, color=color, alpha=0.2, linewidth=0)
         style: dict[str, Any] = {"marker": "o", "markersize": 2.6, "linewidth": 1.6}
@@ -875,15 +875,10 @@ def comparison(
         >>> [tick.get_text() for tick in ax.get_yticklabels()]
         ['ep', 'laplace']
     """
-    (scores,) = equally_long(scores=scores)
-    (errors,) = equally_long(
-        allow_infinity=True, standard_errors=np.nan_to_num(np.asarray(standard_errors, float))
-    )
-    if not len(names) == scores.size == errors.size:
-        raise InputError(
-            f"{len(names)} names, {scores.size} scores and {errors.size} standard errors: pass one "
-            "of each a contender"
-        )
+    errors = np.nan_to_num(np.asarray(standard_errors, float))
+    scores, errors = equally_long(scores=scores, standard_errors=errors)
+    if len(names) != scores.size:
+        raise InputError(f"{len(names)} names and {scores.size} scores: pass one of each")
     ax = _axes(ax, (7.2, 0.2 + rows_height(names)))
     places = np.arange(scores.size)
     style: dict[str, Any] = {"color": BLUE, "markersize": 5.5, "linewidth": 1.6, "zorder": 3}

@@ -18,6 +18,7 @@ from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.prior import PriorDraws
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import public
 from latentgp.typing import Array
@@ -138,8 +139,8 @@ def _replicated(
     if isinstance(posterior, HoldsDraws) and watches and posterior.rows.weights is None:
         drawn = posterior.sample_watched(key=key)
         drawn = drawn.reshape(-1, *drawn.shape[2:])
-        kept = np.linspace(0, len(drawn) - 1, min(number, len(drawn))).astype(int)
-        return posterior.watched, np.asarray(posterior.rows.y), drawn[kept]
+        kept = drawn[evenly(len(drawn), number)]
+        return posterior.watched, np.asarray(posterior.rows.y), kept
     rows = np.flatnonzero(data.merged_rows().origin >= 0)
     if data.weights is not None:
         weights = np.asarray(data.weights)[rows]
@@ -148,7 +149,7 @@ def _replicated(
                 "predictive_check needs weights that are whole numbers; leave them out."
             )
         rows = np.repeat(rows, weights.astype(int))
-    rows = rows[np.linspace(0, len(rows) - 1, min(_ROWS, len(rows))).astype(int)]
+    rows = rows[evenly(len(rows), _ROWS)]
     own = data.select(rows)
     drawn = posterior.sample_y(own.X, key=key, number=number, **own.side_information)
     return rows, np.asarray(own.y), drawn

@@ -31,6 +31,7 @@ from latentgp.posteriors.components import Gaussians
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.representations.protocols import finished
+from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.site_inference.methods.base import SiteMethod, learned_model, start_of_search
 from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
@@ -182,7 +183,7 @@ class SGLD(Method):
     ) -> Gaussians:
         """The posteriors of f given evenly spaced draws, that nearest to the mean draw first."""
         flat = vectors.reshape(-1, vectors.shape[-1])
-        places = np.linspace(0, len(flat) - 1, min(self.predicted, len(flat))).astype(int)
+        places = evenly(len(flat), self.predicted)
         spread = np.maximum(flat.std(axis=0), 1e-12)
         apart = np.sum(((flat[places] - flat.mean(axis=0)) / spread) ** 2, axis=1)
         chosen = [jnp.asarray(flat[place]) for place in places[np.argsort(apart)]]
