@@ -144,7 +144,7 @@ def negative_log_evidence(
 ) -> tuple[float, Float[np.ndarray, "H"]]:
     """Minus the log evidence of independent blocks of rows and the log priors, and its gradient.
 
-    Infinite, with a zero gradient, where a covariance has no Cholesky factor.
+    Infinite, with a zero gradient, where a covariance has no Cholesky factor or counts no mode.
 
     Args:
         logarithms: of length-scales, variance, noise variance or the law's parameter if there is
@@ -179,7 +179,8 @@ def negative_log_evidence(
         by_distance = parts.inner * (variance * slope)
         each = -4 * (by_distance.sum(1) @ Z**2 - np.sum(Z * (by_distance @ Z), axis=0))
         gradient[:number] += each if number > 1 else each.sum()
-        gradient[number] += np.sum(parts.inner * correlation) * variance
+        slope_of_scale = np.sum(parts.inner * correlation) + _JITTER * np.trace(parts.inner)
+        gradient[number] += slope_of_scale * variance
         if has_own:
             gradient[number + 1] += parts.of_parameter
         if of_mixing is not None:
@@ -238,7 +239,12 @@ def optimum(
     iterations: int = 20,
     law: Law | None = None,
 ) -> Optimum:
-    """The maximum of the evidence by L-BFGS from a start, or what it has come to."""
+    """The maximum of the evidence by L-BFGS from a start, or what it has come to.
+
+    Line searches end at an infinite value. Where there is no evidence they see a slope back to the
+    best point so far, as steep as the evidence is there. Where there is none at the start, the log
+    evidence is minus infinity.
+    """
     from scipy.optimize import minimize  # takes long to import
 
     number = candidate.inputs
@@ -246,11 +252,22 @@ def optimum(
     mixing = [(-5, 7)] * FAMILIES[candidate.family].is_mixture
     rows = 1 if law is None else sum(len(block.X) for block in blocks)
 
+    best, steepness = Optimum(candidate, -np.inf, start), 0.0
+
     def a_row(logarithms: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
         """A row's share, of which a first step does not lead to the bounds."""
+        nonlocal best, steepness
         value, gradient = negative_log_evidence(logarithms, candidate, blocks, law)
+        if value < -best.log_evidence:
+            best = Optimum(candidate, -value, logarithms.copy())
+            steepness = float(np.linalg.norm(gradient))
+        elif value == np.inf and best.log_evidence > -np.inf:
+            away = logarithms - best.logarithms
+            distance = float(np.linalg.norm(away))
+            value = -best.log_evidence + steepness * distance
+            gradient = steepness * away / distance
         return value / rows, gradient / rows
 
     bounds = [(-12, 12)] * (number + 1) + of_own + mixing
-    found = minimize(a_row, start, jac=True, bounds=bounds, options={"maxiter": iterations})
-    return Optimum(candidate, -float(found.fun) * rows, found.x)
+    minimize(a_row, start, jac=True, bounds=bounds, options={"maxiter": iterations})
+    return best

@@ -116,7 +116,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
 
     Returns:
         The choice; None where rows are few, where targets are neither a function and noise nor
-        counts nor classes, and where classes keep the RBF.
+        counts nor classes, where classes keep the RBF, and where no evidence can be had.
     """
     spread, columns = float(scale.latent[0]), np.flatnonzero(varying(data.X))
     if data.size < _FEWEST or not columns.size:
@@ -138,7 +138,10 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     typical = np.concatenate([np.full(inputs, distance), [0.0], own])
     log_units = np.log(sizes) - np.mean(np.log(sizes))
     optima = _optima(contest, typical, log_units)
-    base = next(o for o in optima if o.candidate == KernelShape("RBF", inputs))
+    if len(optima) < min(len(contest.families), 2):
+        return None
+    usual = KernelShape("RBF", inputs)
+    base = next((o for o in optima if o.candidate == usual), optima[0])
     best = optima[0] if optima[0].log_evidence > base.log_evidence + _MARGIN else base
     if warping is not None:
         warped = contest._replace(
@@ -148,7 +151,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
             found._replace(candidate=found.candidate._replace(of_scores=True))
             for found in _optima(warped, typical, log_units)
         ]
-        if _is_ahead(others[0], warped, best, contest, log_units):
+        if others and _is_ahead(others[0], warped, best, contest, log_units):
             best, optima = others[0], others + optima
     if is_of_classes and not best.candidate.of_scores:
         return None
@@ -227,7 +230,7 @@ def _targets(data: Data, likelihood: Likelihood, spread: float) -> Float[np.ndar
 def _optima(
     contest: _Contest, typical: Float[np.ndarray, "H"], log_units: Float[np.ndarray, "D"]
 ) -> list[Optimum]:
-    """The maxima of all candidates, the best first.
+    """The maxima of all candidates that have an evidence, the best first.
 
     Args:
         contest: rows, their law and the families.
@@ -258,7 +261,8 @@ def _optima(
         first = np.append(best.log_lengthscales.mean(), best.logarithms[inputs:])
         alike = _alike(blocks, log_units)
         optima.append(optimum(KernelShape(best.candidate.family, 1), alike, first, law=law))
-    return sorted(optima, key=attrgetter("log_evidence"), reverse=True)
+    found = [own for own in optima if own.log_evidence > -np.inf]
+    return sorted(found, key=attrgetter("log_evidence"), reverse=True)
 
 
 def _is_ahead(

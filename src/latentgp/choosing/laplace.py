@@ -12,7 +12,9 @@ from scipy.special import digamma, expit, gammaln, log_expit
 
 from latentgp.likelihoods import Binomial, Likelihood, LogNegativeBinomial, Poisson
 
-_ENOUGH = 1e-9  # nats that a step of Newton's gains
+# Nats that a step of Newton's promises: the last one; and one that is taken whatever a difference
+# of densities says, which for large counts is rounding. The most steps, and halvings of one.
+_ENOUGH, _SURE, _STEPS, _HALVINGS = 1e-9, 1e-2, 50, 12
 
 potrf, potri, potrs = get_lapack_funcs(("potrf", "potri", "potrs"), dtype=np.float64)
 
@@ -90,7 +92,7 @@ def laplace_evidence(
     law: Law,
     parameter: float,
 ) -> Parts | None:
-    """By algorithms 3.1 and 5.1, the level unknown; None where a factor cannot be had.
+    """By algorithms 3.1 and 5.1, the level unknown; None without a factor, or without a mode.
 
     Args:
         covariance: of the latents, in squares of the law's scale.
@@ -103,32 +105,34 @@ def laplace_evidence(
     unit = law.scale**2
     K = unit * (covariance + 1)
 
-    def at(a: PerRow) -> tuple[PerRow, Derivatives, float]:
-        """Latents, derivatives and log density where the latents are level + K a."""
+    def at(a: PerRow) -> tuple[Derivatives, float]:
+        """Derivatives and log density where the latents are level + K a."""
         f = np.clip(law.level + K @ a, -30, 30)  # lest exponentials overflow
         found = law.derivatives(y, f, sizes, parameter).weighted(weights)
-        return f, found, float(np.sum(found.value) - 0.5 * a @ (f - law.level))
+        return found, float(np.sum(found.value) - 0.5 * a @ (f - law.level))
 
     a = np.zeros(len(y))
-    f, here, density = at(a)
-    for _ in range(50):
+    here, density = at(a)
+    for _ in range(_STEPS):
         factor = _factor(K, here.precision)
         if factor is None:
             return None
         root = np.sqrt(here.precision)
-        b = here.precision * (f - law.level) + here.slope
-        step = b - root * potrs(factor, root * (K @ b), lower=1)[0] - a
-        for halving in range(12):
+        left = here.slope - a  # zero at the mode; a step from it has no difference of large numbers
+        step = left - root * potrs(factor, root * (K @ left), lower=1)[0]
+        promised = abs((K @ step) @ left)
+        for halving in range(_HALVINGS):
             tried = a + step / 2**halving
-            f_tried, there, density_tried = at(tried)
-            if density_tried >= density - _ENOUGH:
+            there, density_tried = at(tried)
+            if density_tried > density or promised < _SURE:
                 break
         else:
+            return None
+        a, here, density = tried, there, density_tried
+        if promised < _ENOUGH:
             break
-        gain = density_tried - density
-        a, f, here, density = tried, f_tried, there, density_tried
-        if gain < _ENOUGH:
-            break
+    else:
+        return None
     factor = _factor(K, here.precision)
     if factor is None:
         return None

@@ -7,13 +7,16 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import latentgp as lgp
+from latentgp.choosing import evidence
 from latentgp.choosing.evidence import (
     FAMILIES,
     KernelShape,
     RowBlock,
     negative_log_evidence,
+    optimum,
 )
 from latentgp.choosing.kernels import usual_kernel
+from latentgp.choosing.laplace import law_of
 from latentgp.runtime.x64 import in_x64
 from latentgp.setup.priors import scales
 
@@ -69,6 +72,31 @@ def test_evidence_is_that_of_the_kernel(candidate):
     middle = np.array([0.0, np.log(0.1), 0.0])[: len(at) - number]
     expected += norm(middle, 2.0).logpdf(at[number:]).sum()
     assert -negative_log_evidence(at, candidate, [rows])[0] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.quick
+def test_a_search_goes_on_where_its_first_step_has_no_evidence(monkeypatch, counts):
+    rows, shape = some_rows(40), KernelShape("RBF", 3)
+    law, start = None, np.array([2.0, 2.0, 2.0, 0.0, -2.0])
+    if counts:
+        law, start = law_of(lgp.Poisson(), np.log(1e3), 1.0), start[:4]
+        rows = rows._replace(y=np.round(1e3 * np.exp(2 * rows.y)))
+    expected = optimum(shape, [rows], start, 60, law)
+    failed = []
+
+    def near(at, *rest):
+        if np.max(abs(at - start)) < 4:
+            return negative_log_evidence(at, *rest)
+        failed.append(len(failed))
+        return np.inf, np.zeros_like(at)
+
+    assert np.max(abs(expected.logarithms - start)) < 4
+    monkeypatch.setattr(evidence, "negative_log_evidence", near)
+    found = optimum(shape, [rows], start, 60, law)
+    assert failed
+    at_start = -negative_log_evidence(start, shape, [rows], law)[0]
+    assert at_start + 5 < expected.log_evidence - 2 < found.log_evidence
 
 
 def drawn(kernel, X, noise, seed=0):

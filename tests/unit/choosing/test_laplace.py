@@ -7,7 +7,14 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import latentgp as lgp
-from latentgp.choosing.evidence import FAMILIES, KernelShape, RowBlock, negative_log_evidence
+from latentgp.choosing import laplace
+from latentgp.choosing.evidence import (
+    FAMILIES,
+    KernelShape,
+    RowBlock,
+    negative_log_evidence,
+    optimum,
+)
 from latentgp.choosing.kernels import usual_kernel
 from latentgp.choosing.laplace import law_of
 from latentgp.runtime.x64 import in_x64
@@ -72,6 +79,50 @@ def test_evidence_is_that_of_the_library(likelihood):
     expected += norm(0, 2).logpdf(at[2:]).sum()
     law = law_of(likelihood, LEVEL, SCALE)
     assert -negative_log_evidence(at, shape, [rows], law)[0] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("limit", ["_STEPS", "_HALVINGS"])
+@pytest.mark.quick
+def test_without_a_mode_there_is_no_evidence(monkeypatch, limit):
+    likelihood, shape = LIKELIHOODS[0], SHAPES[0]
+    law, rows = law_of(likelihood, LEVEL, SCALE), some_counts(likelihood)
+    value, _ = negative_log_evidence(logarithms(shape, likelihood), shape, [rows], law)
+    assert np.isfinite(value)
+    monkeypatch.setattr(laplace, limit, 1 if limit == "_STEPS" else 0)
+    value, gradient = negative_log_evidence(logarithms(shape, likelihood), shape, [rows], law)
+    assert value == np.inf
+    assert not gradient.any()
+    found = optimum(shape, [rows], logarithms(shape, likelihood), law=law)
+    assert found.log_evidence == -np.inf
+
+
+def large_counts(size):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    X[1::2] = X[::2]  # equal inputs, whose covariance hardly has an inverse
+    y = np.random.default_rng(1).poisson(size * np.exp(2 * np.sin(2 * X[:, 0])))
+    return RowBlock(X, y.astype(float), np.ones(60), np.ones(60))
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6])
+@pytest.mark.quick
+def test_large_counts_have_a_mode(size):
+    """Though differences of their log densities are rounding near it."""
+    rows, shape = large_counts(size), KernelShape("RBF", 2)
+    law, at = law_of(lgp.Poisson(), np.log(size), SCALE), np.array([-0.2, 0.4, 0.3])
+    value, gradient = negative_log_evidence(at, shape, [rows], law)
+    assert np.isfinite(value)
+    for place, unit in enumerate(1e-3 * np.eye(3)):
+        above, below = (
+            negative_log_evidence(a, shape, [rows], law)[0] for a in (at + unit, at - unit)
+        )
+        assert gradient[place] == pytest.approx((above - below) / 2e-3, rel=1e-3)
+
+
+@pytest.mark.quick
+def test_no_choice_where_no_evidence_can_be_had(monkeypatch):
+    monkeypatch.setattr(laplace, "_STEPS", 0)
+    X = np.arange(40.0)[:, None]
+    assert chosen(X, np.arange(40) % 3 + 0.0, lgp.Poisson()) is None
 
 
 def drawn(kernel, X, seed=0):
