@@ -29,7 +29,6 @@ from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.compilation_cache import keep_programs_by_default, make_room_for_programs
 from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.progress import RunControl
-from latentgp.runtime.x64 import in_x64
 from latentgp.site_inference.methods.exact import through_sums
 from latentgp.typing import Array
 from latentgp.validation import as_key, check_arguments, check_bounds
@@ -62,7 +61,6 @@ class FitArguments(FitOptions):
 
 
 @supervised(FitArguments)
-@in_x64
 @one_blas_thread()
 def fit(
     model: LatentGP, data: Data | MergedRows | RowSource | RowsAsSums, options: FitArguments

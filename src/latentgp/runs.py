@@ -12,11 +12,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
+import jax
+
 from latentgp._version import __version__
 from latentgp.methods.options import completed, sections
 from latentgp.runtime.run_log import current_log, log_runs
 from latentgp.runtime.switch import RunProgress, Switch, obeying, within_a_fit
-from latentgp.runtime.x64 import interruptible, refusing_host_calls
+from latentgp.runtime.x64 import fresh_module, interruptible, refusing_host_calls
 
 __all__ = ["BackgroundRun", "run_in_background"]
 
@@ -172,12 +174,12 @@ def supervised(
 ) -> Callable[
     [Callable[[Model, Rows, Options], Result]], SupervisedFunction[Model, Rows, Parameters, Result]
 ]:
-    """Give a function that fits its options as keywords, and what `blocking` and `log` promise."""
+    """A function that fits, in double precision, with its options, `blocking` and `log`."""
     kind: Any = options
 
     @interruptible
     def logged(call: Callable[[], Result], log: str | Path | None) -> Result:
-        with log_runs(log), within_a_fit(), _logging() as results:
+        with log_runs(log), within_a_fit(), _logging() as results, jax.enable_x64(True):
             results.append(call())
         return results[0]
 
@@ -185,7 +187,8 @@ def supervised(
         @wraps(function)
         def run(model: Any, data: Any, **given: Any) -> Any:
             own = kind(**given)
-            call = partial(logged, partial(function, model, data, own), own.log)
+            call = partial(function, fresh_module(model), fresh_module(data), own)
+            call = partial(logged, call, own.log)
             return call() if own.blocking else BackgroundRun(call)
 
         kind.__init__.__qualname__ = function.__qualname__  # by which Python's messages call it

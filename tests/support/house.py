@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(86_949, 79_000),
-    "lines of core": Limit(35_404, 32_000),
+    "lines of src": Limit(86_839, 79_000),
+    "lines of core": Limit(35_402, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(18_837),
+    "lines of surfaces": Limit(18_835),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),
@@ -63,8 +63,8 @@ LIMITS = {
     "modules in circles": Limit(0, 0),
     "imports upward": Limit(0, 0),
     "lines loaded by import": Limit(979, 30_000),
-    "calls from fit to Pólya-Gamma": Limit(22, 20),
-    "files entered until then": Limit(66),
+    "calls from fit to Pólya-Gamma": Limit(20, 20),
+    "files entered until then": Limit(65),
     "functions entered by SiteMethod.run": Limit(303),
     "slow marks of tests": Limit(279),
     "rows of the glossary": Limit(115, 120),

@@ -100,11 +100,16 @@ def in_x64(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Result:
-        args = tuple(fresh(a) if isinstance(a, eqx.Module) else a for a in args)
+        args = tuple(map(fresh_module, args))
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 
     return run
+
+
+def fresh_module(argument: Any) -> Any:
+    """`fresh` of a module; anything else as it is."""
+    return fresh(argument) if isinstance(argument, eqx.Module) else argument
 
 
 def fresh(tree: Any) -> Any:

@@ -42,10 +42,7 @@ class Evaluation(NamedTuple):
     change: Scalar  # of the bound in the last update, relative
 
 
-@Program
-def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> Sites:
-    """The sites that an algorithm starts from."""
-    return algorithm.first_sites(model, data)
+initial_sites = Program(SiteInference.first_sites)
 
 
 @Program
