@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Key
 
-from latentgp.errors import check_finite
+from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations.protocols import SeesNearRows, some_rows
 from latentgp.rows.data import Data
@@ -49,6 +49,7 @@ _FIRST_OPENING_RUN = -2
 _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
 _LITTLE_GAIN = 10  # times what an iteration must gain
+_WAYS_BACK = (0.0, 0.25, 0.5, 1.0)  # shares of the way from a start to the model's values
 NO_STEP = "no step along the gradient raised the bound any more"
 NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
 OF_OTHERS = "the inducing functions were made for length-scales other than those it found"
@@ -152,6 +153,10 @@ def thinned(data: Data) -> Data:
     return part.reweighted(weights * data.total_weight / jnp.sum(weights))
 
 
+class _NoBoundError(InputError):
+    """No bound at the start of a run."""
+
+
 class _Runs:
     """Runs of L-BFGS-B that share everything but their starts and rows."""
 
@@ -247,6 +252,30 @@ class _Runs:
     def _climb(
         self, start: HyperVector, data: Data, run: int, tolerance: float, first_step: float
     ) -> None:
+        """A run from a start, or from where there is a bound on the way back to the model's values.
+
+        What is best for some of the rows, with next to no noise, may leave no Cholesky factor of
+        all of them.
+        """
+        own = self._space.to_vector()
+        starts = [
+            np.clip(start + share * (own - start), self._lower, self._upper) for share in _WAYS_BACK
+        ]
+        starts = starts[:1] if np.array_equal(start, own) else starts
+        begun = self._search.next_replayed(run)  # of a resumed run, which had a bound there
+        if begun is not None:
+            starts = [s for s in starts if np.array_equal(s, begun)] or starts[:1]
+        for place, from_here in enumerate(starts, 1):
+            try:
+                self._climb_from(from_here, data, run, tolerance, first_step)
+                return
+            except _NoBoundError:
+                if place == len(starts):
+                    raise
+
+    def _climb_from(
+        self, start: HyperVector, data: Data, run: int, tolerance: float, first_step: float
+    ) -> None:
         """L-BFGS-B from a start until an iteration gains next to nothing.
 
         Its first step is the gradient itself, hundreds of nats for many rows, so the objective is
@@ -281,7 +310,7 @@ class _Runs:
         try:
             found = minimize(
                 objective,
-                np.clip(start, self._lower, self._upper),
+                start,
                 jac=True,
                 method="L-BFGS-B",
                 bounds=np.stack([self._lower, self._upper], axis=1),
@@ -391,7 +420,11 @@ class _Runs:
         value, gradient = float(value), np.array(gradient)
         seen = [r.value for r in self._search.records if r.restart == run]
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-            check_finite(seen, "bound", "the start of the search")
+            if not seen:
+                raise _NoBoundError(
+                    "The bound is not a finite number at the start of the search; start from other "
+                    "values, or change the units of the data."
+                )
             # Far outside: far below everything seen, so that the line search steps back.
             value, gradient = max(seen) - 1e3 * (1 + abs(max(seen))), np.zeros_like(vector)
         if not seen or value > max(seen) - _FAR_BELOW * data.size:

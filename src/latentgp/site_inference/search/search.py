@@ -106,6 +106,11 @@ class Search(Resumable[Any]):
         """Whether evaluations of this run, or of a later one, are known."""
         return any(record.restart >= run for record in self.records)
 
+    def next_replayed(self, run: int) -> HyperVector | None:
+        """Where a resumed run's next evaluation was made; None if it is a new one."""
+        record = self.records[self._replayed] if self._replayed < len(self.records) else None
+        return None if record is None or record.restart != run else record.vector
+
     def replay(self, vector: HyperVector, run: int, at_most: int | None = None) -> Record | None:
         """The next evaluation of a resumed run, if it has been made already.
 
