@@ -138,7 +138,7 @@ def answer(likelihood, method, X, y, new=None, weights=None, **side):
     elif not isinstance(likelihood, lgp.CustomLikelihood):
         # Infinite where the law's own is; its mean where targets span hundreds of powers of ten.
         assert np.all(np.isfinite(predictive.mean)) or (
-            isinstance(likelihood, lgp.Weibull) and np.ptp(np.log10(y)) > 200
+            isinstance(likelihood, lgp.Weibull | lgp.LogNormal) and np.ptp(np.log10(y)) > 200
         )
         assert np.all(predictive.variance >= 0)
     return posterior
