@@ -104,7 +104,7 @@ class KernelShape(NamedTuple):
     Attributes:
         family: its name.
         inputs: the number of length-scales.
-        of_scores: whether columns with long tails are normal scores.
+        of_scores: whether its inputs are normal scores.
     """
 
     family: str

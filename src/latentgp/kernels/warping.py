@@ -75,8 +75,11 @@ class InputWarping(Kernel):
         Args:
             kernel: of the warped columns.
             X: inputs, shape (N, D).
-            columns: which to warp; each with two values at least.
-            weights: of the rows, shape (N,); ones unless given.
+            columns: which to warp.
+            weights: of the rows, shape (N,); ones unless given. Rows of weight zero do not count.
+
+        Raises:
+            InputError: a column to warp has one value.
 
         Example:
             >>> import latentgp as lgp, numpy as np
@@ -87,6 +90,13 @@ class InputWarping(Kernel):
         """
         X = np.asarray(X, np.float64)
         weights = np.ones(len(X)) if weights is None else np.asarray(weights)
+        X, weights = X[weights > 0], weights[weights > 0]
+        for column in columns:
+            if not np.ptp(X[:, column]) > 0:
+                raise InputError(
+                    f"Column {column} has one value, which has no normal scores; leave it out of "
+                    "columns."
+                )
         sizes = robust_spread(X, weights)[0]
         knots, values = [], []
         for column, size in enumerate(sizes):

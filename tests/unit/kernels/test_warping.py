@@ -37,6 +37,16 @@ def test_warped_columns_keep_their_size_and_others_stay():
     assert len(np.unique(warped[:, 2])) == 4
 
 
+def test_rows_of_weight_zero_do_not_count_and_a_column_has_two_values():
+    counted = np.abs(X[:, 0] - np.median(X[:, 0])) < 20
+    found = InputWarping.by_scores(lgp.RBF(), X, [0, 2], counted.astype(float))
+    expected = InputWarping.by_scores(lgp.RBF(), X[counted], [0, 2])
+    np.testing.assert_allclose(found.knots, expected.knots)
+    np.testing.assert_allclose(found.values, expected.values)
+    with pytest.raises(lgp.InputError, match="Column 1 has one value"):
+        InputWarping.by_scores(lgp.RBF(), X * [1.0, 0.0, 1.0], [0, 1])
+
+
 @in_x64
 def test_beyond_the_rows_a_warping_is_not_steep():
     low, high = X[:, 0].min(), X[:, 0].max()
