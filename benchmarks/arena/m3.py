@@ -1,7 +1,8 @@
 """The M3 competition (Makridakis & Hibon 2000): forecasts of series beside its 24 methods.
 
-A series as `TableModel.fit(frame, "value", time="step")` takes it, by default settings; its error
-is the mean over the horizon of 200 |forecast - value| / (|forecast| + |value|), in percent.
+A series as `TableModel.fit(frame, "value", time="date")` takes it, by default settings, with dates
+of its own period (the first is made up, as the data have none) or numbers; its error is the mean
+over the horizon of 200 |forecast - value| / (|forecast| + |value|), in percent.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ def main() -> None:
     def fit(name: str, seed: int, by: str) -> dict:
         series = known[name]
         past, future = np.array(series["x"], float), np.array(series["xx"], float)
-        step = np.arange(len(past) + len(future), dtype=float)
-        frame = pd.DataFrame({"step": step[: len(past)], "value": past})
-        model = lgp.TableModel.fit(frame, "value", time="step", random_state=seed)
-        found = model.predict(pd.DataFrame({"step": step[len(past) :]}), 0.95)
+        dates = times(series["period"], len(past) + len(future))
+        frame = pd.DataFrame({"date": dates[: len(past)], "value": past})
+        model = lgp.TableModel.fit(frame, "value", time="date", random_state=seed)
+        found = model.predict(pd.DataFrame({"date": dates[len(past) :]}), 0.95)
         lower, upper = found["lower"].to_numpy(), found["upper"].to_numpy()
         return {
             "period": series["period"],
@@ -40,6 +41,14 @@ def main() -> None:
 
     names = [name for name in known if not options.sets or name in options.sets]
     Results("m3", options.out).fill([(name, 0, "latentgp") for name in names], fit)
+
+
+def times(period: str, number: int) -> np.ndarray:
+    """Beginnings of years, quarters or months; numbers of other series."""
+    unit = {"YEARLY": "YS", "QUARTERLY": "QS", "MONTHLY": "MS"}.get(period)
+    if unit is None:
+        return np.arange(number, dtype=float)
+    return pd.date_range("1970-01-01", periods=number, freq=unit).to_numpy()
 
 
 def smape(forecast: np.ndarray, value: np.ndarray) -> float:

@@ -265,8 +265,8 @@ def m3(folder: Path) -> str:
         + prose(
             "Makridakis & Hibon (2000): symmetric mean absolute percentage error, mean over "
             "series, beside the methods that forecast all periods, on the same series. Ours "
-            'is `TableModel.fit(frame, "value", time="step")`: one smooth process, which has '
-            "neither season nor slope, and returns to the mean of the series."
+            'is `TableModel.fit(frame, "value", time="date")`: a level, a trend and seasons by '
+            "evidence. Yearly, quarterly and monthly series have dates, of a first year made up."
         )
         + f"{table(heads, rows)}\n"
         + prose(

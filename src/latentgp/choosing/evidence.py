@@ -170,7 +170,7 @@ def negative_log_evidence(
         covariance = variance * correlation
         covariance[np.diag_indices(len(X))] += _JITTER * variance
         if law is None:
-            parts = _gaussian_evidence(covariance, y, weights, own)
+            parts = gaussian_evidence(covariance, y, weights, own)
         else:
             parts = laplace_evidence(covariance, y, weights, sizes, law, own)
         if parts is None:
@@ -188,7 +188,7 @@ def negative_log_evidence(
     return float(total), gradient
 
 
-def _gaussian_evidence(
+def gaussian_evidence(
     covariance: Float[np.ndarray, "N N"],
     y: Float[np.ndarray, "N"],
     weights: Float[np.ndarray, "N"],
@@ -245,29 +245,50 @@ def optimum(
     best point so far, as steep as the evidence is there. Where there is none at the start, the log
     evidence is minus infinity.
     """
-    from scipy.optimize import minimize  # takes long to import
-
     number = candidate.inputs
     of_own = [(-23, 5)] if law is None else [(-6, 9)] * law.has_parameter
     mixing = [(-5, 7)] * FAMILIES[candidate.family].is_mixture
     rows = 1 if law is None else sum(len(block.X) for block in blocks)
 
-    best, steepness = Optimum(candidate, -np.inf, start), 0.0
+    def negative(logarithms: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
+        return negative_log_evidence(logarithms, candidate, blocks, law)
+
+    bounds = [(-12, 12)] * (number + 1) + of_own + mixing
+    return Optimum(candidate, *maximum(negative, start, bounds, rows, iterations))
+
+
+def maximum(
+    negative: Callable[[Float[np.ndarray, "H"]], tuple[float, Float[np.ndarray, "H"]]],
+    start: Float[np.ndarray, "H"],
+    bounds: Sequence[tuple[float, float]],
+    rows: int,
+    iterations: int,
+) -> tuple[float, Float[np.ndarray, "H"]]:
+    """The largest value that L-BFGS meets from a start, and where; minus infinity without one.
+
+    Args:
+        negative: minus the value, and its gradient.
+        start: of the search.
+        bounds: of each entry.
+        rows: a row's share is what is searched, of which a first step does not lead to the bounds.
+        iterations: the most.
+    """
+    from scipy.optimize import minimize  # takes long to import
+
+    best, place, steepness = np.inf, start, 0.0
 
     def a_row(logarithms: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
-        """A row's share, of which a first step does not lead to the bounds."""
-        nonlocal best, steepness
-        value, gradient = negative_log_evidence(logarithms, candidate, blocks, law)
-        if value < -best.log_evidence:
-            best = Optimum(candidate, -value, logarithms.copy())
+        nonlocal best, place, steepness
+        value, gradient = negative(logarithms)
+        if value < best:
+            best, place = value, logarithms.copy()
             steepness = float(np.linalg.norm(gradient))
-        elif value == np.inf and best.log_evidence > -np.inf:
-            away = logarithms - best.logarithms
+        elif value == np.inf and best < np.inf:
+            away = logarithms - place
             distance = float(np.linalg.norm(away))
-            value = -best.log_evidence + steepness * distance
+            value = best + steepness * distance
             gradient = steepness * away / distance
         return value / rows, gradient / rows
 
-    bounds = [(-12, 12)] * (number + 1) + of_own + mixing
     minimize(a_row, start, jac=True, bounds=bounds, options={"maxiter": iterations})
-    return best
+    return -best, place

@@ -14,7 +14,8 @@ EXTENSION = Extension(
     offers={
         "rows": f"{__name__}.offers:long_series",
         "series": f"{__name__}.offers:is_long_series",
-        "series of a table": f"{__name__}.markov.representation:Markov",
+        "representation of a series": f"{__name__}.markov.representation:Markov",
+        "settings for a table of series": f"{__name__}.tables:with_series",
     },
 )
 __getattr__ = EXTENSION.attribute

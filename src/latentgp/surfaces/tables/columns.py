@@ -77,6 +77,14 @@ class NumberColumn:
         value = self.name if self.unit is None else f"{self.name} [{self.unit}]"
         return [value, f"{self.name} is missing"] if self.marks_missing else [value]
 
+    @property
+    def calendar(self) -> dict[str, float]:
+        """Lengths of what dates repeat by, in the column's unit; empty for numbers."""
+        day = {"days": 1.0, "seconds": 86400.0}.get(self.unit or "")
+        if self.source != "date" or day is None:
+            return {}
+        return {"year": 365.2425 * day, "week": 7 * day, "day": day}
+
     def describe(self) -> str:
         """Describe the encoding of the column in words."""
         kinds = {"number": "number", "text": "number stored as text"}

@@ -126,6 +126,12 @@ class TableEncoder:
         return cls(tuple(columns), left_out)
 
     @property
+    def calendar(self) -> dict[str, float]:
+        """Periods of a first column of dates by name, in its unit; empty for others."""
+        first = self.columns[0]
+        return first.calendar if isinstance(first, NumberColumn) else {}
+
+    @property
     def column_names(self) -> list[str]:
         """Columns of the table that are used."""
         return [column.name for column in self.columns]

@@ -9,7 +9,6 @@ import numpy as np
 
 from latentgp.errors import InputError
 from latentgp.extensions import answer
-from latentgp.kernels import Matern52, White
 from latentgp.likelihoods import Likelihood, Ordinal
 from latentgp.surfaces.estimators import (
     BINARY,
@@ -194,12 +193,20 @@ def start(
             notes.append(f"in the order {' < '.join(order)}")
     notation = recognised.notation
     X, y = encoder.encode(inputs), targets_of(split.target, task, notation)
-    if time is not None:
-        settings = settings | _of_series(X, settings)
+    settings = {"likelihood": likelihood, **settings}
     if isinstance(encoder, FormulaEncoder):
         notes += encoder.doubts(X)
-        settings = settings | {"kernel": encoder.terms()}
-    estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
+        settings["kernel"] = encoder.terms()
+    elif time is not None:
+        plain = task == "regression" and _is_auto(likelihood) and not side
+        settings, reasons = answer("settings for a table of series")(
+            *(settings, X, y, row_weights, side),
+            task=task,
+            calendar=encoder.calendar,
+            plain=plain,
+        )
+        notes += reasons
+    estimator = ESTIMATORS[task](**settings)
     return TableStart(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
 
 
@@ -216,22 +223,6 @@ def _check_alone(
     for name, value in others.items():
         if value is not None:
             raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
-
-
-def _of_series(X: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
-    """Kernel and representation of series, where none are given."""
-    spread = float(np.std(X[:, 0])) or 1.0
-    found: dict[str, Any] = {}
-    if settings.get("kernel") is None:
-        kernel = Matern52(lengthscale=spread / 5).on(0)
-        if X.shape[1] > 1:
-            kernel = kernel * White(variance=1.0).on(1)
-            frozen = tuple(settings.get("frozen", ()))
-            found["frozen"] = (*frozen, "kernel.parts[1].kernel.variance")
-        found["kernel"] = kernel
-    if settings.get("representation") is None and settings.get("n_inducing") is None:
-        found |= {"representation": answer("series of a table")()}
-    return found
 
 
 def _order_of(target: "pd.Series") -> list[str] | None:

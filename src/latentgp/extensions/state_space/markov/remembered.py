@@ -31,7 +31,7 @@ class RememberedRows(DataSummary):
 
     @property
     def usual_representation(self) -> Any:
-        return answer("series of a table")()
+        return answer("representation of a series")()
 
     @property
     def latents(self) -> int:

@@ -1,0 +1,392 @@
+"""Choice of level, trend and seasons of a time series by their evidence, in NumPy.
+
+A structural model (Harvey 1989, 2.3) of stationary parts: a level, a trend that is nearly a line,
+and seasons that change slowly, with priors that few rows need (Corani, Benavoli & Zaffalon 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add, attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpyro.distributions import Distribution, LogNormal
+
+from latentgp.choosing.evidence import FAMILIES, NOISE, gaussian_evidence, maximum
+from latentgp.kernels import Kernel, Matern12, Matern32, Periodic, White
+from latentgp.runtime.blas_threads import one_blas_thread
+from latentgp.setup.periods import likely_periods
+
+_LEVELS = ("Matern12", "Matern32", "Matern52")  # the first unless another is two nats ahead
+_ROWS, _ROWS_OF_EACH, _SERIES = 200, 100, 4  # of one series; of each of some
+_FEWEST = 10
+_LONG = 3.0  # spans: length-scale of the trend, and typical one of the level and of seasons' change
+_TREND = _LONG**2 / 3  # its variance, which makes a slope of one deviation a span
+_SEASON = 0.1
+_WIDE, _WEAK = 2.0, 1.0  # deviations of logarithms of variances, of length-scales
+_SMOOTH, _SMOOTH_WEAK = 0.3, np.sqrt(3.0)  # spans: of smooth levels, which are no random walk
+_MARGIN = 2.0  # nats
+_GUESSED = 5.0  # of a period from a periodogram
+_PEAKS = 2
+_USUAL = 4.0, 7.0, 12.0, 24.0  # steps
+_ALIKE = 0.05  # of logarithms of periods
+_MOST_SEASONS = 2
+_MEANS_A_PERIOD, _FEWEST_MEANS = 16, 4
+_JITTER = 1e-8
+_BOUNDS = (-16.0, 12.0)
+
+Vector = Float[np.ndarray, "N"]
+
+
+class SeriesChoice(NamedTuple):
+    """The kernel of a series.
+
+    Attributes:
+        kernel: of time, and of the column that tells series apart if there is one.
+        priors: of its hyper-parameters, by path.
+        frozen: paths of those that are not learned.
+        noise: variance of Gaussian noise, in the units of the targets.
+        reason: why, in a sentence.
+    """
+
+    kernel: Kernel
+    priors: dict[str, Distribution]
+    frozen: tuple[str, ...]
+    noise: float
+    reason: str
+
+
+class _Series(NamedTuple):
+    """Rows of one series, in spans of time and deviations of targets."""
+
+    t: Vector
+    y: Vector
+    weights: Vector
+
+
+class _Parts(NamedTuple):
+    """A level of a family and seasons of some periods, in spans."""
+
+    level: str
+    periods: tuple[float, ...] = ()
+
+
+class _Optimum(NamedTuple):
+    """The maximum of a candidate's evidence.
+
+    Attributes:
+        parts: whose it is.
+        log_evidence: with the log priors.
+        logarithms: length-scale and variance of the level, variance of the trend, of each season
+            variance, length-scale on the circle and of its change, and the noise variance.
+    """
+
+    parts: _Parts
+    log_evidence: float
+    logarithms: Float[np.ndarray, "H"]
+
+
+class _Period(NamedTuple):
+    """A period that a season may have: in spans, its name, and nats that it has to be ahead."""
+
+    length: float
+    words: str
+    margin: float
+
+
+class _Season(NamedTuple):
+    """A season of an optimum, by its number."""
+
+    optimum: _Optimum
+    number: int
+
+    @property
+    def length(self) -> float:
+        """Its period in spans."""
+        return self.optimum.parts.periods[self.number]
+
+    @property
+    def values(self) -> Float[np.ndarray, "3"]:
+        """Variance, length-scale on the circle, length-scale of its change."""
+        return _rounded(self.optimum.logarithms[3 + 3 * self.number : 6 + 3 * self.number])
+
+
+class _Structure(NamedTuple):
+    """What was found.
+
+    Attributes:
+        level: the optimum that has it, and the noise.
+        seasons: the shorter ones first.
+        trend: logarithm of its variance.
+        words: names of the seasons.
+    """
+
+    level: _Optimum
+    seasons: list[_Season]
+    trend: float
+    words: list[str]
+
+
+def series_kernel(
+    t: Vector,
+    y: Vector,
+    series: Vector | None,
+    weights: Vector | None,
+    calendar: Mapping[str, float],
+) -> SeriesChoice | None:
+    """The kernel of a time series whose evidence is highest: its level, a trend, its seasons.
+
+    The level is rough unless a smoother one is two nats ahead. Calendar periods are expected: they
+    have a season unless the evidence is two nats less. Usual numbers of steps and peaks of the
+    periodogram have to be two and five nats ahead.
+
+    Args:
+        t: times, shape (N,).
+        y: targets, or what stands for the latent function, shape (N,).
+        series: number of the series of each row; None for one series.
+        weights: of the rows.
+        calendar: periods by name, in the unit of t.
+
+    Returns:
+        The choice; None of constant targets, few rows, or where no evidence can be had.
+    """
+    with one_blas_thread():
+        weights = np.ones(len(t)) if weights is None else weights
+        counts = weights > 0
+        t, y, weights = t[counts], y[counts], weights[counts]
+        which = np.zeros(len(t)) if series is None else series[counts]
+        rows = [_ordered(t, y, weights, which == own) for own in np.unique(which)]
+        rows = sorted(rows, key=lambda block: len(block.t), reverse=True)[:_SERIES]
+        spread = float(np.std(y))
+        span = float(np.median([np.ptp(block.t) for block in rows]))
+        sizes = np.array([spread, span, np.ptp(rows[0].t)])
+        if len(rows[0].t) < _FEWEST or not np.all((sizes**2 > 0) & np.isfinite(sizes**2)):
+            return None
+        middle = np.mean(y)
+        rows = [_Series(b.t / span, (b.y - middle) / spread, b.weights) for b in rows]
+        most = _ROWS if len(rows) == 1 else _ROWS_OF_EACH
+        step = float(np.median(np.diff(np.unique(rows[0].t))))
+        found = _structure(rows, most, step, _periods(rows[0], most, step, span, calendar))
+    return None if found is None else _choice(found, span, spread, series is not None, rows)
+
+
+def _structure(
+    rows: Sequence[_Series], most: int, step: float, periods: Sequence[_Period]
+) -> _Structure | None:
+    """Level, trend and seasons, each from the window of rows that shows it.
+
+    Short seasons and the level are seen by the last rows, a longer season by as many means of
+    stretches, each of some turns of the shorter one, and the trend by means over all times.
+    """
+    fine = [_Series(*(array[-most:] for array in block)) for block in rows]
+    reach = float(np.median([np.ptp(block.t) for block in fine])) + step
+    best = _best(fine, [period for period in periods if 2 * period.length <= reach])
+    if best is None:
+        return None
+    seasons = [_Season(best, number) for number in range(len(best.parts.periods))]
+    trend = best
+    if any(len(block.t) > most for block in rows):
+        for period in sorted(period for period in periods if 2 * period.length > reach):
+            turn = max([step, *(season.length for season in seasons)])
+            width = turn * max(1.0, period.length // (_MEANS_A_PERIOD * turn))
+            if len(seasons) < _MOST_SEASONS and period.length >= _FEWEST_MEANS * width:
+                slow = _best([_means(block, width, most) for block in rows], [period])
+                if slow is not None and slow.parts.periods:
+                    seasons.append(_Season(slow, 0))
+        trend = _optimum([_means(block, 1 / most, most) for block in rows], None, _LEVELS[0], None)
+    words = [next(p.words for p in periods if p.length == season.length) for season in seasons]
+    return _Structure(best, seasons, (trend or best).logarithms[2], words)
+
+
+def _ordered(t: Vector, y: Vector, weights: Vector, own: Any) -> _Series:
+    order = np.argsort(t[own], kind="stable")
+    return _Series(*(array[own][order] for array in (t, y, weights)))
+
+
+def _means(block: _Series, width: float, most: int) -> _Series:
+    """Means of the last stretches of so much time."""
+    places = np.floor((block.t - block.t[-1]) / width).astype(int)  # zero is the last row alone
+    places = places - places[0]
+    one = np.ones_like(block.t)
+    sums = [np.bincount(places, block.weights * of) for of in (block.t, block.y, one)]
+    there = np.flatnonzero(sums[2] > 0)[-most:]
+    total = sums[2][there]
+    return _Series(sums[0][there] / total, sums[1][there] / total, total)
+
+
+def _periods(
+    rows: _Series, most: int, step: float, span: float, calendar: Mapping[str, float]
+) -> list[_Period]:
+    """Periods of two steps at least and half a span at most; peaks of the last rows."""
+    t, y, weights = (array[-most:] for array in rows)
+    asked = [_Period(p / span, f"a {name}", -_MARGIN) for name, p in calendar.items()]
+    if not calendar:
+        usual = [_Period(p * step, f"{p:g} steps", _MARGIN) for p in _USUAL]
+        asked = [_Period(1 / span, "one unit of time", _MARGIN), *usual]
+    peaks = likely_periods(t[:, None], y[:, None], weights / weights.mean(), 0)[:_PEAKS]
+    asked += [_Period(float(p), f"{p * span:.4g}", _GUESSED) for p in peaks]
+    found: list[_Period] = []
+    for period in asked:
+        new = all(abs(np.log(period.length / own.length)) > _ALIKE for own in found)
+        if new and 2 * step <= period.length * 1.01 and 2 * period.length <= 1 + step:
+            found.append(period)
+    return found
+
+
+def _best(blocks: Sequence[_Series], periods: Sequence[_Period]) -> _Optimum | None:
+    """The best level, and seasons one after another as long as one is ahead by its margin."""
+    best = _level(blocks, None, ())
+    for _ in range(_MOST_SEASONS):
+        if best is None:
+            break
+        left = [p for p in periods if p.length not in best.parts.periods]
+        tried = [
+            (found.log_evidence - best.log_evidence - period.margin, period.length)
+            for period in left
+            if (found := _optimum(blocks, best, best.parts.level, period.length)) is not None
+        ]
+        ahead, length = max(tried, default=(-1.0, 0.0))
+        if ahead <= 0:
+            break
+        best = _level(blocks, best, (*best.parts.periods, length)) or best
+    return best
+
+
+def _level(
+    blocks: Sequence[_Series], before: _Optimum | None, periods: tuple[float, ...]
+) -> _Optimum | None:
+    """The maximum with some seasons, a smoother level only where it is two nats ahead."""
+    added = periods[-1] if periods else None
+    found = [own for n in _LEVELS if (own := _optimum(blocks, before, n, added)) is not None]
+    if not found:
+        return None
+    smoothest = max(found, key=attrgetter("log_evidence"))
+    return smoothest if smoothest.log_evidence > found[0].log_evidence + _MARGIN else found[0]
+
+
+def _optimum(
+    blocks: Sequence[_Series], before: _Optimum | None, level: str, added: float | None
+) -> _Optimum | None:
+    """The maximum of a level and seasons, those before and one more; None without an evidence."""
+    periods = () if before is None else before.parts.periods
+    periods += () if added is None else (added,)
+    parts = _Parts(level, periods)
+    middle, deviation = _priors(parts)
+    start = middle.copy()
+    if before is not None:
+        kept = before.logarithms[:-1]
+        start[: len(kept)], start[-1] = kept, before.logarithms[-1]
+        if before.parts.level != level:
+            start[0] = middle[0]
+    rows = sum(len(block.t) for block in blocks)
+
+    def negative(logarithms: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
+        return _negative_log_evidence(logarithms, parts, blocks, middle, deviation)
+
+    value, best = maximum(negative, start, [_BOUNDS] * len(start), rows, 40)
+    return _Optimum(parts, value, best) if value > -np.inf else None
+
+
+def _priors(parts: _Parts) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
+    """Means and deviations of the logarithms, in spans and in deviations of the targets."""
+    rough = parts.level == _LEVELS[0]
+    middle = [np.log(_LONG if rough else _SMOOTH), 0.0, np.log(_TREND)]
+    deviation = [_WEAK if rough else _SMOOTH_WEAK, _WIDE, _WIDE]
+    for _ in parts.periods:
+        middle += [np.log(_SEASON), 0.0, np.log(_LONG)]
+        deviation += [_WIDE, _WEAK, _WEAK]
+    return np.array([*middle, np.log(NOISE)]), np.array([*deviation, _WIDE])
+
+
+def _negative_log_evidence(
+    logarithms: Float[np.ndarray, "H"],
+    parts: _Parts,
+    blocks: Sequence[_Series],
+    middle: Float[np.ndarray, "H"],
+    deviation: Float[np.ndarray, "H"],
+) -> tuple[float, Float[np.ndarray, "H"]]:
+    """Minus the log evidence of independent series and the log priors, and its gradient."""
+    errors = (logarithms - middle) / deviation
+    total = 0.5 * errors @ errors + np.sum(np.log(deviation * np.sqrt(2 * np.pi)))
+    gradient = errors / deviation
+    values = np.exp(logarithms)
+    for t, y, weights in blocks:
+        lags = np.abs(t[:, None] - t)
+        level, of_length = _of_lags(parts.level, lags, values[0])
+        trend, _ = _of_lags("Matern32", lags, _LONG)
+        terms = [values[1] * of_length, values[1] * level, values[2] * trend]
+        covariance = terms[1] + terms[2]
+        for number, period in enumerate(parts.periods):
+            variance, circle, change = values[3 + 3 * number : 6 + 3 * number]
+            turns = 2 * np.sin(np.pi * lags / period) ** 2 / circle**2
+            fading, of_change = _of_lags("Matern12", lags, change)
+            wave = variance * np.exp(-turns)
+            season = wave * fading
+            terms += [season, 2 * turns * season, wave * of_change]
+            covariance = covariance + season
+        covariance[np.diag_indices(len(t))] += _JITTER
+        found = gaussian_evidence(covariance, y, weights, values[-1])
+        if found is None:
+            return np.inf, np.zeros_like(logarithms)
+        total += found.value
+        gradient[:-1] += [np.sum(found.inner * term) for term in terms]
+        gradient[-1] += found.of_parameter
+    return float(total), gradient
+
+
+def _of_lags(
+    family: str, lags: Float[np.ndarray, "N N"], lengthscale: float
+) -> tuple[Float[np.ndarray, "N N"], Float[np.ndarray, "N N"]]:
+    """A correlation, and its derivative in the logarithm of the length-scale."""
+    squared = (lags / lengthscale) ** 2
+    value, slope, _ = FAMILIES[family].correlation(squared, 1.0)
+    return value, -2 * squared * slope
+
+
+def _choice(
+    found: _Structure, span: float, spread: float, is_of_many: bool, rows: Sequence[_Series]
+) -> SeriesChoice:
+    """The kernel in the units of the rows, its priors, and what is frozen."""
+    best, variance = found.level, spread**2
+    first = _rounded(best.logarithms)
+    family = FAMILIES[best.parts.level].kernel
+    kernels: list[Kernel] = [
+        family(lengthscale=first[0] * span, variance=first[1] * variance),
+        Matern32(lengthscale=_LONG * span, variance=_rounded(found.trend) * variance),
+    ]
+    names = ["parts[0].lengthscale", "parts[0].variance", "parts[1].variance"]
+    units, frozen = [span, variance, variance], ["parts[1].lengthscale"]
+    for season in found.seasons:
+        size, circle, change = season.values
+        at = f"parts[{len(kernels)}]"
+        wave = Periodic(lengthscale=circle, period=season.length * span, variance=size * variance)
+        kernels.append(wave * Matern12(lengthscale=change * span))
+        names += [f"{at}.parts[0].variance", f"{at}.parts[0].lengthscale"]
+        names += [f"{at}.parts[1].lengthscale"]
+        units += [variance, 1.0, span]
+        frozen += [f"{at}.parts[0].period", f"{at}.parts[1].variance"]
+    kernel, within = reduce(add, kernels), "kernel"
+    if is_of_many:
+        kernel, within = kernel.on(0) * White(variance=1.0).on(1), "kernel.parts[0].kernel"
+    paths = [f"{within}.{name}" for name in frozen]
+    middle, deviation = _priors(_Parts(best.parts.level, (0.0,) * len(found.seasons)))
+    each = zip(names, middle, deviation, units, strict=False)  # that of the noise stays weak
+    priors = {f"{within}.{n}": LogNormal(m + np.log(unit), d) for n, m, d, unit in each}
+    seen = sum(min(len(block.t), _ROWS) for block in rows)
+    seasons = " and one of ".join(found.words)
+    return SeriesChoice(
+        kernel,
+        priors,
+        (*paths, *["kernel.parts[1].kernel.variance"] * is_of_many),
+        float(first[-1] * variance),
+        f"Kernel: a {best.parts.level} level, a trend and "
+        f"{f'a season of {seasons}' if seasons else 'no season'}, by the evidence of {seen} rows.",
+    )
+
+
+def _rounded(logarithms: Any) -> Any:
+    """Values that are the same whatever the last digits of the rows."""
+    return np.exp(np.round(logarithms, 1))
