@@ -50,7 +50,7 @@ def fitted(method, model=MODEL, data=DATA, **settings):
     return lgp.fit(model, data, method=method, key=KEY, **settings)
 
 
-@pytest.mark.parametrize(("ordering", "columns"), [("random", 2), ("maximin", 3)])
+@pytest.mark.parametrize(("ordering", "columns"), [("random", 2), ("maximin", 3), ("random", 16)])
 def test_the_nearest_earlier_rows_are_found(ordering, columns):
     points = np.random.default_rng(1).normal(size=(700, columns))
     points[30] = points[10]

@@ -89,6 +89,11 @@ def test_hyperparameters_of_a_part_and_a_posterior_of_all(model, method):
 def test_regression_is_by_neighbours_and_by_points_where_these_are_needed():
     regression = choose_method(REGRESSION, 20_000)
     assert isinstance(regression.method.representation, lgp.Neighbours)
+    # Of many inputs a search of nearest rows compares all distances: 35 s, and 100 s.
+    assert isinstance(
+        choose_method(REGRESSION, 50_000, None, 100).method.representation, lgp.Neighbours
+    )
+    assert isinstance(choose_method(REGRESSION, 70_000, None, 220).method, lgp.CollapsedVI)
     assert regression.method.representation.number_predicted is None
     for hyperparameters in ("integrate", "sample"):
         treated = treating(hyperparameters, regression, REGRESSION)

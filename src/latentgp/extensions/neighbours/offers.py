@@ -11,6 +11,9 @@ from latentgp.representations import Inducing, Representation
 
 _MOST_ROWS = 100_000  # all of which a prediction looks at
 _MOST_PLACES, _FEW_INPUTS = 300_000, 3  # of places and times inducing points say too little
+# Of all distances, for two cores; where inputs are fewer a tree leaves most of them out.
+_MANY_INPUTS, _MOST_SECONDS = 40, 60.0
+_SECONDS_A_PAIR, _SECONDS_AN_INPUT = 7e-9, 6e-11
 
 
 def of_targets(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
@@ -38,6 +41,10 @@ def nearest_rows(
     known = is_tabulated(model.kernel) or has_effects(model.kernel)
     if n_inducing is not None or not many or known or not isinstance(model.likelihood, Gaussian):
         return None
+    if inputs is not None and inputs > _MANY_INPUTS:
+        seconds = rows**2 * (_SECONDS_A_PAIR + _SECONDS_AN_INPUT * inputs)
+        if seconds > _MOST_SECONDS:
+            return None
     from latentgp.extensions.neighbours.representation import Neighbours  # where rows are many
 
     near = Neighbours()

@@ -26,7 +26,9 @@ NOBODY = -1  # in place of a neighbour, where there are not so many
 _FIRST_BLOCK = 256  # rows that are compared with each other directly
 _MORE = 3  # times as many are asked for, of which about half come later in the order
 _CANDIDATES = 4  # times as many, of which the most correlated are taken
-_NUMBERS_AT_ONCE = 1 << 24
+_NUMBERS_AT_ONCE, _DISTANCES_AT_ONCE = 1 << 24, 1 << 22
+# Coordinates of which a tree is slower than all distances, and that of few rows alone.
+_MANY, _SEVERAL, _FEW_ROWS = 40, 15, 30_000
 _BLOCK = 32
 
 
@@ -131,11 +133,18 @@ def earlier_neighbours(
     Some rows may be left out, to save time.
     Exact. A tree of the rows up to the end of a block, as long as all before it, is asked for
     some more neighbours than are needed, and for twice as many where too few of them are earlier.
+    Of many coordinates, of which a tree leaves out nothing, all distances are compared.
     """
     from scipy.spatial import KDTree  # takes long to import
 
     size = len(points)
     points = np.ascontiguousarray(points[order])
+    if points.shape[1] > _MANY or (points.shape[1] > _SEVERAL and size <= _FEW_ROWS):
+        asked = np.arange(size) if asked_of is None else np.flatnonzero(asked_of[order])
+        found = _by_all_distances(points, asked, number)
+        rows = np.empty_like(found)
+        rows[order] = np.where(found == NOBODY, NOBODY, order[found])
+        return rows
     found = np.full((size, number), NOBODY)
     wanted = np.ones(size, bool) if asked_of is None else asked_of[order]
     start = min(size, max(_FIRST_BLOCK, 2 * number))
@@ -162,6 +171,31 @@ def earlier_neighbours(
     rows = np.empty_like(found)
     rows[order] = np.where(found == NOBODY, NOBODY, order[found])
     return rows
+
+
+def _by_all_distances(
+    points: Float[np.ndarray, "N E"], asked: Int[np.ndarray, "M"], number: int
+) -> Int[np.ndarray, "N V"]:
+    """Places of the points nearest to some among those before them; `NOBODY` where there are fewer.
+
+    The places that are asked of ascend.
+    """
+    points = points - points.mean(axis=0)  # squares of what is left have more digits
+    half, size = 0.5 * np.sum(points**2, axis=1), len(points)
+    found = np.full((size, number), NOBODY)
+    for part in np.array_split(asked, -(-len(asked) * size // _DISTANCES_AT_ONCE)):
+        if not len(part):
+            continue
+        end = part[-1] + 1
+        most = min(number, end)
+        nearness = points[part] @ points[:end].T - half[:end]
+        nearness[part[:, None] <= np.arange(end)] = -np.inf
+        places = np.argpartition(-nearness, most - 1, axis=1)[:, :most]
+        values = np.take_along_axis(nearness, places, axis=1)
+        ranked = np.argsort(-values, axis=1, kind="stable")
+        places, values = (np.take_along_axis(a, ranked, axis=1) for a in (places, values))
+        found[part, :most] = np.where(values > -np.inf, places, NOBODY)
+    return found
 
 
 def blocks_of(points: Float[np.ndarray, "N E"]) -> Int[np.ndarray, "K S"]:
