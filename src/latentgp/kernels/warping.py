@@ -39,7 +39,7 @@ class InputWarping(Kernel):
         >>> import latentgp as lgp, numpy as np
         >>> doses = np.array([[1.0], [10.0], [100.0]])
         >>> kernel = lgp.kernels.InputWarping(lgp.RBF(), doses, np.log10(doses))
-        >>> float(kernel(np.array([1.0]), np.array([10.0]))) == float(lgp.RBF()(0.0, 1.0))
+        >>> float(kernel(doses[0], doses[1])) == float(lgp.RBF()(np.zeros(1), np.ones(1)))
         True
     """
 

@@ -9,6 +9,7 @@ import latentgp as lgp
 from latentgp.extensions.state_space import structural
 from latentgp.extensions.state_space.structural import series_kernel
 from latentgp.runtime.x64 import in_x64
+from latentgp.surfaces.estimators.likelihoods import COUNTS, REGRESSION
 
 LEVELS = {"Matern12": lgp.Matern12, "Matern32": lgp.Matern32, "Matern52": lgp.Matern52}
 YEAR = {"year": 365.2425, "week": 7.0, "day": 1.0}
@@ -145,8 +146,70 @@ def test_rows_that_say_nothing_have_no_choice():
     assert series_kernel(np.zeros(30), t, None, None, {}) is None
     for wild in (np.nan, np.inf, 1e-200, 1e200):
         assert series_kernel(t, wild * np.sin(t), None, None, {}) is None
-    counts = (t < 5).astype(float)
-    assert series_kernel(t, np.sin(t), None, counts, {}) is None
+    for counts in ((t < 5).astype(float), np.zeros(30), -np.ones(30)):
+        assert series_kernel(t, np.sin(t), None, counts, {}) is None
+
+
+@pytest.mark.quick
+def test_short_series_do_not_say_what_a_long_one_is_like():
+    t = np.concatenate([np.arange(150.0), [0, 1, 0, 1, 3]])
+    which = np.concatenate([np.zeros(150), [1, 1, 2, 2, 3]])
+    y = np.sin(2 * np.pi * t / 12) + np.random.default_rng(0).normal(0, 0.1, 155)
+    found = series_kernel(t, y, which, None, {})
+    assert "a season of 12 steps, by the evidence of 150 rows" in found.reason
+    assert found.kernel.parts[0].kernel.parts[1].lengthscale == pytest.approx(3 * 149)
+
+
+@pytest.mark.quick
+def test_a_stray_time_is_no_memory():
+    t = 1.7e9 + np.tile(np.arange(150.0), 4)
+    t[0] = 0.0
+    which = np.repeat(np.arange(4.0), 150)
+    assert series_kernel(t, np.sin(t / 9), which, None, {}) is not None
+
+
+LIKELIHOODS = [
+    pytest.param(name, marks=[] if name in ("gamma", "stochastic-volatility") else pytest.mark.slow)
+    for name in (*REGRESSION, *COUNTS)
+]
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_any_likelihood_forecasts_what_there_may_be(likelihood):
+    generator = np.random.default_rng(0)
+    t = np.arange(40.0)
+    y = 1 + np.round(20 * np.exp(0.5 * np.sin(t / 5)) * generator.gamma(20, 1 / 20, 40))
+    if likelihood in ("beta", "zero-one-inflated-beta"):
+        y = y / 100
+    if likelihood == "stochastic-volatility":
+        y = generator.normal(size=40)
+    frame = pd.DataFrame({"t": t, "y": y})
+    sides, task = {}, "count" if likelihood in COUNTS else "regression"
+    if "binomial" in likelihood and "negative" not in likelihood:
+        frame["trials"], sides = 60, {"trials": "trials"}
+    settings = {"likelihood": likelihood, "task": task, "side_columns": sides}
+    settings["max_evaluations"] = 10
+    try:
+        model = lgp.TableModel.fit(frame, "y", time="t", random_state=0, **settings)
+    except lgp.InputError as error:
+        pytest.skip(f"asks for more than times and numbers: {error}")
+    assert any(note.startswith("Kernel: ") for note in model.notes)
+    found = model.predict(frame.tail(1).assign(t=60.0).drop(columns="y"))
+    assert np.all(np.abs(found["mean"]) < 100 * np.abs(y).max())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"mean": "linear"}, {"priors": None}, {"likelihood": "log-noise"}, {"frozen": None}],
+    ids=str,
+)
+def test_other_options_go_with_a_time(settings):
+    frame = pd.DataFrame({"t": np.arange(40.0), "y": np.sin(np.arange(40) / 4)})
+    frame["y"] += 0.1 * np.random.default_rng(0).normal(size=40)
+    if settings.get("mean"):
+        settings = settings | {"representation": lgp.Dense()}
+    model = lgp.TableModel.fit(frame, "y", time="t", random_state=0, **settings)
+    assert any("Matern52" in note or "level" in note for note in model.notes)
 
 
 def test_table_forecasts_trend_and_season():

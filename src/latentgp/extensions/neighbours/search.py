@@ -183,7 +183,7 @@ def _by_all_distances(
     points = points - points.mean(axis=0)  # squares of what is left have more digits
     half, size = 0.5 * np.sum(points**2, axis=1), len(points)
     found = np.full((size, number), NOBODY)
-    for part in np.array_split(asked, -(-len(asked) * size // _DISTANCES_AT_ONCE)):
+    for part in np.array_split(asked, max(1, -(-len(asked) * size // _DISTANCES_AT_ONCE))):
         if not len(part):
             continue
         end = part[-1] + 1

@@ -153,24 +153,28 @@ def series_kernel(
     Returns:
         The choice; None of constant targets, few rows, or where no evidence can be had.
     """
-    with one_blas_thread():
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         weights = np.ones(len(t)) if weights is None else weights
         counts = weights > 0
         t, y, weights = t[counts], y[counts], weights[counts]
         which = np.zeros(len(t)) if series is None else series[counts]
         rows = [_ordered(t, y, weights, which == own) for own in np.unique(which)]
+        rows = [block for block in rows if len(block.t) >= _FEWEST and np.ptp(block.t) > 0]
         rows = sorted(rows, key=lambda block: len(block.t), reverse=True)[:_SERIES]
-        spread = float(np.std(y))
-        span = float(np.median([np.ptp(block.t) for block in rows]))
-        sizes = np.array([spread, span, np.ptp(rows[0].t)])
-        if len(rows[0].t) < _FEWEST or not np.all((sizes**2 > 0) & np.isfinite(sizes**2)):
+        if not rows:
+            return None
+        spread, span = float(np.std(y)), float(np.max([np.ptp(block.t) for block in rows]))
+        squares = np.array([spread, span]) ** 2
+        if not np.all((squares > 0) & np.isfinite(squares)):
             return None
         middle = np.mean(y)
         rows = [_Series(b.t / span, (b.y - middle) / spread, b.weights) for b in rows]
         most = _ROWS if len(rows) == 1 else _ROWS_OF_EACH
         step = float(np.median(np.diff(np.unique(rows[0].t))))
         found = _structure(rows, most, step, _periods(rows[0], most, step, span, calendar))
-    return None if found is None else _choice(found, span, spread, series is not None, rows)
+    if found is None:
+        return None
+    return _choice(found, span, spread, series is not None, sum(min(len(b.t), most) for b in rows))
 
 
 def _structure(
@@ -208,13 +212,11 @@ def _ordered(t: Vector, y: Vector, weights: Vector, own: Any) -> _Series:
 
 def _means(block: _Series, width: float, most: int) -> _Series:
     """Means of the last stretches of so much time."""
-    places = np.floor((block.t - block.t[-1]) / width).astype(int)  # zero is the last row alone
-    places = places - places[0]
-    one = np.ones_like(block.t)
-    sums = [np.bincount(places, block.weights * of) for of in (block.t, block.y, one)]
-    there = np.flatnonzero(sums[2] > 0)[-most:]
-    total = sums[2][there]
-    return _Series(sums[0][there] / total, sums[1][there] / total, total)
+    stretches = np.floor((block.t - block.t[-1]) / width)  # zero is the last row alone
+    places = np.unique(stretches, return_inverse=True)[1].ravel()
+    each = (block.t, block.y, np.ones_like(block.t))
+    t, y, total = (np.bincount(places, block.weights * of)[-most:] for of in each)
+    return _Series(t / total, y / total, total)
 
 
 def _periods(
@@ -347,7 +349,7 @@ def _of_lags(
 
 
 def _choice(
-    found: _Structure, span: float, spread: float, is_of_many: bool, rows: Sequence[_Series]
+    found: _Structure, span: float, spread: float, is_of_many: bool, seen: int
 ) -> SeriesChoice:
     """The kernel in the units of the rows, its priors, and what is frozen."""
     best, variance = found.level, spread**2
@@ -375,7 +377,6 @@ def _choice(
     middle, deviation = _priors(_Parts(best.parts.level, (0.0,) * len(found.seasons)))
     each = zip(names, middle, deviation, units, strict=False)  # that of the noise stays weak
     priors = {f"{within}.{n}": LogNormal(m + np.log(unit), d) for n, m, d, unit in each}
-    seen = sum(min(len(block.t), _ROWS) for block in rows)
     seasons = " and one of ".join(found.words)
     return SeriesChoice(
         kernel,

@@ -12,10 +12,13 @@ from latentgp.choosing.choice import DENSE_OTHERWISE
 from latentgp.extensions.state_space.markov.representation import Markov
 from latentgp.extensions.state_space.structural import series_kernel
 from latentgp.kernels import Matern52, White
-from latentgp.likelihoods import Gaussian
+from latentgp.likelihoods import Binomial, Gaussian, LogNegativeBinomial, Poisson
 from latentgp.site_inference.methods.base import ShortSearch
 from latentgp.site_inference.methods.exact import ExactGP
 
+# Likelihoods by name: of numbers with noise, of counts.
+_WITH_NOISE = "auto", "gaussian", "student-t", "laplace", "asymmetric-laplace"
+_OF_RATES = "auto", "poisson", "negative-binomial", "binomial"
 _HARMONICS = 4  # of a season in state-space form, whose time grows with their cube
 # Of a search on many rows, which begins where the evidence of some is highest.
 _SEARCHED_ROWS, _EVALUATIONS = 4_000, 12
@@ -44,13 +47,16 @@ def with_series(
         calendar: periods of dates by name; empty for numbers.
         plain: whether they are numbers without another likelihood or side information.
     """
-    found, chosen = dict(settings), None
+    found, chosen, notes = dict(settings), None, []
     series = X[:, 1] if X.shape[1] > 1 else None
     if settings.get("kernel") is None:
-        if task in ("regression", "count") and settings.get("priors", "weak") == "weak":
+        why = _why_not(settings, task)
+        if not why:
             latent = y if task == "regression" else _log_rates(y, side)
             chosen = series_kernel(X[:, 0], latent, series, weights, calendar)
+            why = "the rows say too little of level, trend and seasons"
         if chosen is None:
+            notes = [f"Kernel: one Matern52, as {why}."]
             found["kernel"] = Matern52(lengthscale=(float(np.std(X[:, 0])) or 1.0) / 5).on(0)
             frozen: tuple[str, ...] = ()
             if series is not None:
@@ -58,8 +64,8 @@ def with_series(
                 frozen = ("kernel.parts[1].kernel.variance",)
         else:
             found |= {"kernel": chosen.kernel, "priors": chosen.priors}
-            frozen = chosen.frozen
-        given = settings.get("frozen", ())
+            frozen, notes = chosen.frozen, [chosen.reason]
+        given = settings.get("frozen") or ()
         found["frozen"] = (*((given,) if isinstance(given, str) else given), *frozen)
     if chosen is not None and plain:
         found["likelihood"] = Gaussian(chosen.noise)
@@ -70,11 +76,33 @@ def with_series(
             found["method"] = ExactGP(markov, search=ShortSearch(_SEARCHED_ROWS, _EVALUATIONS))
         else:
             found["representation"] = markov
-    return found, [] if chosen is None else [chosen.reason]
+    return found, notes
+
+
+def _why_not(settings: Mapping[str, Any], task: str) -> str:
+    """Why the kernel has no level, trend and seasons; empty where it may have them.
+
+    They are in units of the latent function: that of numbers with noise, or a log rate.
+    """
+    likelihood = settings.get("likelihood", "auto")
+    if isinstance(likelihood, str):
+        known = likelihood in _WITH_NOISE if task == "regression" else likelihood in _OF_RATES
+    elif task == "regression":
+        known = likelihood.is_location and likelihood.latent_size == 1
+    else:
+        known = isinstance(likelihood, Poisson | LogNegativeBinomial | Binomial)
+    if task not in ("regression", "count") or not known:
+        return "level, trend and seasons are for numbers with noise and for counts"
+    if settings.get("priors", "weak") != "weak":
+        return "priors are given"
+    asked = [name for name in ("mean", "groups") if settings.get(name) is not None]
+    asked += ["depth"] if settings.get("depth", 1) != 1 else []
+    return f"{asked[0]} is given" if asked else ""
 
 
 def _log_rates(y: Float[np.ndarray, "N"], side: Mapping[str, np.ndarray]) -> Float[np.ndarray, "N"]:
     """What stands for the latent function of counts: log odds of trials, or logarithms of rates."""
-    if "trials" in side:
-        return np.log((y + 0.5) / (side["trials"] - y + 0.5))
-    return np.log((y + 0.5) / side.get("exposure", 1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):  # of rows that are refused later
+        if "trials" in side:
+            return np.log((y + 0.5) / (side["trials"] - y + 0.5))
+        return np.log((y + 0.5) / side.get("exposure", 1.0))

@@ -158,9 +158,9 @@ class TableModel:
             order: of an ordinal target, its labels from lowest to highest; None takes that of
                 numbers, or of a category with an order.
             leave_out: columns that are no inputs.
-            time: the one input, a column of numbers or dates. Numbers and counts have a level, a
-                trend and seasons, which the notes name; other targets a Matérn 5/2 process. Above
-                400 rows in state-space form, in O(N).
+            time: the one input, a column of numbers or dates. Numbers with noise and counts have a
+                level, a trend and seasons, others a Matérn 5/2 process; the notes say which, and
+                why. Many rows are in state-space form, in O(N).
             by: a column that tells independent series apart, under the same hyper-parameters.
             settings: for the estimator, such as `method`, `representation`, `n_inducing` and
                 `random_state`.
