@@ -130,23 +130,31 @@ def earlier_neighbours(
 ) -> Int[np.ndarray, "N V"]:
     """Row numbers of the nearest of the rows earlier in the order; `NOBODY` where there are fewer.
 
-    Some rows may be left out, to save time.
-    Exact. A tree of the rows up to the end of a block, as long as all before it, is asked for
-    some more neighbours than are needed, and for twice as many where too few of them are earlier.
-    Of many coordinates, of which a tree leaves out nothing, all distances are compared.
+    Some rows may be left out, to save time. Exact: by trees, or of many coordinates, of which
+    these leave out nothing, by all distances.
+    """
+    size, coordinates = points.shape
+    all_distances = coordinates > _MANY or (coordinates > _SEVERAL and size <= _FEW_ROWS)
+    wanted = np.ones(size, bool) if asked_of is None else asked_of[order]
+    search = _by_all_distances if all_distances else _by_trees
+    found = search(np.ascontiguousarray(points[order]), wanted, number)
+    rows = np.empty_like(found)
+    rows[order] = np.where(found == NOBODY, NOBODY, order[found])
+    return rows
+
+
+def _by_trees(
+    points: Float[np.ndarray, "N E"], wanted: Bool[np.ndarray, "N"], number: int
+) -> Int[np.ndarray, "N V"]:
+    """Places of the nearest earlier points; `NOBODY` where there are fewer.
+
+    A tree of the points up to the end of a block, as long as all before it, is asked for some more
+    neighbours than are needed, and for twice as many where too few of them are earlier.
     """
     from scipy.spatial import KDTree  # takes long to import
 
     size = len(points)
-    points = np.ascontiguousarray(points[order])
-    if points.shape[1] > _MANY or (points.shape[1] > _SEVERAL and size <= _FEW_ROWS):
-        asked = np.arange(size) if asked_of is None else np.flatnonzero(asked_of[order])
-        found = _by_all_distances(points, asked, number)
-        rows = np.empty_like(found)
-        rows[order] = np.where(found == NOBODY, NOBODY, order[found])
-        return rows
     found = np.full((size, number), NOBODY)
-    wanted = np.ones(size, bool) if asked_of is None else asked_of[order]
     start = min(size, max(_FIRST_BLOCK, 2 * number))
     first = points[:start]
     for i in range(1, start):
@@ -168,20 +176,15 @@ def earlier_neighbours(
                 left.append(part[~enough])
             pending, asked = np.concatenate(left), min(end, 2 * asked)
         start = end
-    rows = np.empty_like(found)
-    rows[order] = np.where(found == NOBODY, NOBODY, order[found])
-    return rows
+    return found
 
 
 def _by_all_distances(
-    points: Float[np.ndarray, "N E"], asked: Int[np.ndarray, "M"], number: int
+    points: Float[np.ndarray, "N E"], wanted: Bool[np.ndarray, "N"], number: int
 ) -> Int[np.ndarray, "N V"]:
-    """Places of the points nearest to some among those before them; `NOBODY` where there are fewer.
-
-    The places that are asked of ascend.
-    """
+    """The same, in blocks."""
     points = points - points.mean(axis=0)  # squares of what is left have more digits
-    half, size = 0.5 * np.sum(points**2, axis=1), len(points)
+    half, size, asked = 0.5 * np.sum(points**2, axis=1), len(points), np.flatnonzero(wanted)
     found = np.full((size, number), NOBODY)
     for part in np.array_split(asked, max(1, -(-len(asked) * size // _DISTANCES_AT_ONCE))):
         if not len(part):

@@ -240,29 +240,40 @@ def _periods(
 
 def _best(blocks: Sequence[_Series], periods: Sequence[_Period]) -> _Optimum | None:
     """The best level, and seasons one after another as long as one is ahead by its margin."""
-    best = _level(blocks, None, ())
+    best = _with_level(blocks, None, None)
     for _ in range(_MOST_SEASONS):
         if best is None:
             break
-        left = [p for p in periods if p.length not in best.parts.periods]
         tried = [
-            (found.log_evidence - best.log_evidence - period.margin, period.length)
-            for period in left
-            if (found := _optimum(blocks, best, best.parts.level, period.length)) is not None
+            (found.log_evidence - best.log_evidence - period.margin, period.length, found)
+            for period in periods
+            if period.length not in best.parts.periods
+            and (found := _optimum(blocks, best, best.parts.level, period.length)) is not None
         ]
-        ahead, length = max(tried, default=(-1.0, 0.0))
-        if ahead <= 0:
+        ahead, length, found = max(tried, default=(0.0, 0.0, None))
+        if found is None or ahead <= 0:
             break
-        best = _level(blocks, best, (*best.parts.periods, length)) or best
+        best = _with_level(blocks, best, length, found)
     return best
 
 
-def _level(
-    blocks: Sequence[_Series], before: _Optimum | None, periods: tuple[float, ...]
+def _with_level(
+    blocks: Sequence[_Series],
+    before: _Optimum | None,
+    added: float | None,
+    known: _Optimum | None = None,
 ) -> _Optimum | None:
-    """The maximum with some seasons, a smoother level only where it is two nats ahead."""
-    added = periods[-1] if periods else None
-    found = [own for n in _LEVELS if (own := _optimum(blocks, before, n, added)) is not None]
+    """The maximum with one more season, a smoother level only where it is two nats ahead.
+
+    That of one level may be known.
+    """
+    each = [
+        known
+        if known is not None and known.parts.level == level
+        else _optimum(blocks, before, level, added)
+        for level in _LEVELS
+    ]
+    found = [own for own in each if own is not None]
     if not found:
         return None
     smoothest = max(found, key=attrgetter("log_evidence"))

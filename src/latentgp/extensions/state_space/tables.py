@@ -69,11 +69,18 @@ def with_series(
         found["frozen"] = (*((given,) if isinstance(given, str) else given), *frozen)
     if chosen is not None and plain:
         found["likelihood"] = Gaussian(chosen.noise)
+    method = settings.get("method", "auto")
     asked = any(settings.get(name) is not None for name in ("representation", "n_inducing"))
+    asked |= not isinstance(method, str)  # which has its representation
     if not asked and (chosen is None or len(X) > DENSE_OTHERWISE):
         markov = Markov() if chosen is None else Markov(harmonics=_HARMONICS)
-        if chosen is not None and plain and settings.get("method", "auto") == "auto":
+        if chosen is not None and plain and method == "auto":
             found["method"] = ExactGP(markov, search=ShortSearch(_SEARCHED_ROWS, _EVALUATIONS))
+            searched = min(len(X), _SEARCHED_ROWS)
+            notes.append(
+                f"Search: at most {_EVALUATIONS} evaluations on {searched} of {len(X)} rows, from "
+                "where that evidence is highest; method=ExactGP(Markov()) searches to the end."
+            )
         else:
             found["representation"] = markov
     return found, notes
