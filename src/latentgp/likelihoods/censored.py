@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +17,8 @@ from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scala
 
 _SIDES = "censored", "upper"
 _LEFT, _SEEN, _RIGHT, _INTERVAL = -1.0, 0.0, 1.0, 2.0
+# Log tails of some two points, for rows that have only one.
+_QUARTERS = (np.log(0.25), np.log(0.75)), (np.log(0.75), np.log(0.25))
 
 
 class Censored(OfBase):
@@ -62,9 +65,14 @@ class Censored(OfBase):
         kind = side["censored"]
         below, above = self.base.log_tails(y, f, own)
         if "upper" in side:
-            upper = jnp.where(kind == _INTERVAL, side["upper"], y)
-            between = log_interval((below, above), self.base.log_tails(upper, f, own))
-            value = jnp.where(kind == _INTERVAL, between, value)
+            both = kind == _INTERVAL
+            upper = self.base.log_tails(jnp.where(both, side["upper"], y), f, own)
+            # An interval without width has no third derivative.
+            tails = (below, above), upper
+            lower, upper = jax.tree.map(
+                lambda tail, other: jnp.where(both, tail, other), tails, _QUARTERS
+            )
+            value = jnp.where(both, log_interval(lower, upper), value)
         value = jnp.where(kind == _LEFT, below, value)
         return jnp.where(kind == _RIGHT, above, value)
 
