@@ -43,7 +43,7 @@ import latentgp as lgp
 from contestant import class_scores, gaussian_scores
 from data import Split, load, regression_split_of, split_of
 from latentgp.hyperparameters.base import parameter
-from latentgp.setup.initial_model import median_distance
+from latentgp.surfaces.estimators.initial_model import median_distance
 
 MOST_ROWS, MOST_TEST_ROWS, SPLITS = 1000, 2000, 5
 CLOSE = 0.01  # nats a row that the default may lose to the best baseline

@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Parameters": ("Hyper-parameters: declaration, priors, summaries.", ("hyperparameters",)),
     "Rows": (
         "Tables of rows, files, point patterns, functionals, data sets.",
-        ("rows", "datasets"),
+        ("rows", "datasets", "surfaces.files"),
     ),
     "Running": (
         "Errors, devices, processes, kept programs, array types.",

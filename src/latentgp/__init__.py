@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from latentgp.prior import sample_prior as sample_prior
     from latentgp.representations import Dense as Dense
     from latentgp.representations import Inducing as Inducing
-    from latentgp.rows import FileRows as FileRows
     from latentgp.rows.data import Data as Data
     from latentgp.rows.point_process import bin_points as bin_points
     from latentgp.runs import run_in_background as run_in_background
@@ -137,7 +136,6 @@ CORE = Extension(
         "posteriors.pure": "PurePosterior",
         "prior": "sample_prior",
         "representations": "Dense Inducing",
-        "rows": "FileRows",
         "rows.data": "Data",
         "rows.point_process": "bin_points",
         "runs": "run_in_background",

@@ -66,6 +66,8 @@ class Extension:
         requires: names of the extensions whose code it imports.
         apart: public names that are reached through the package alone, such as `lgp.flows.Adam`.
         verbs: what methods of fits and posteriors do, "module:name" by their names.
+        rooms: public names that a package of the core shows too, such as `latentgp.kernels`, by its
+            name, separated by spaces.
     """
 
     package: str
@@ -75,6 +77,7 @@ class Extension:
     requires: tuple[str, ...] = ()
     apart: str = ""
     verbs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rooms: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def places(self) -> dict[str, str]:

@@ -53,7 +53,7 @@ LEVELS = {
             "streams",
             "persistence",
             "extensions",
-            "surfaces.evaluation.metrics surfaces.options",
+            "surfaces.evaluation.metrics surfaces.options surfaces.files",
             "surfaces.estimators",
             "surfaces.evaluation",
             "surfaces.tables",

@@ -42,7 +42,7 @@ def _asked_by_a_test(error):
         frames.append(trace.tb_frame.f_code)
         trace = trace.tb_next
     own = [code for code in frames if "importlib" not in code.co_filename]
-    own = [code for code in own if code.co_name != "__getattr__"]
+    own = [code for code in own if code.co_name not in ("__getattr__", "shown_in")]
     return own[-1].co_filename.startswith(_TESTS)
 
 

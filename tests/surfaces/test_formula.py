@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.errors import InputError
-from latentgp.setup.initial_model import starting_model
 from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.estimators.initial_model import starting_model
 from latentgp.surfaces.report.terms import terms
 from latentgp.surfaces.tables.formula.arithmetic import FUNCTIONS, columns_in, steps_of, value_of
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from browser import CHROMIUM, look_at, small_picture
-from latentgp.rows.fingerprints import fingerprints, share_known
 from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.estimators.fingerprints import fingerprints, share_known
 from latentgp.surfaces.report import write_report
 from latentgp.surfaces.report.baselines import baselines
 from latentgp.surfaces.report.judged import judged

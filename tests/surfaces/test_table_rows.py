@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.extensions.batches.loop import BatchSearch
-from latentgp.rows.pieces import TableFiles
 from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, read_table, split_target
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.prediction import predict_files
@@ -74,8 +74,8 @@ def test_a_folder_is_learned_in_batches(tmp_path, target, kind, score, limit):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_sample_is_evenly_spaced_over_the_files(tmp_path, monkeypatch, kind, parts):
-    monkeypatch.setattr("latentgp.rows.csv._BLOCK_BYTES", 10_000)
-    monkeypatch.setattr("latentgp.rows.pieces._PIECE_ROWS", 300)
+    monkeypatch.setattr("latentgp.surfaces.files.csv._BLOCK_BYTES", 10_000)
+    monkeypatch.setattr("latentgp.surfaces.files.pieces._PIECE_ROWS", 300)
     frame = table(3000)
     frame["size"] = np.arange(3000)
     sample = sample_of(TableFiles(write(frame, tmp_path / "rows", kind, parts)), 300)
@@ -185,7 +185,7 @@ def test_csv_is_read_in_parts_as_it_is_read_whole(tmp_path, text):
 
 
 def test_csv_columns_are_what_all_rows_make_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("latentgp.rows.csv._BLOCK_BYTES", 1000)
+    monkeypatch.setattr("latentgp.surfaces.files.csv._BLOCK_BYTES", 1000)
     frame = pd.DataFrame({"late": [np.nan] * 500 + [1.5] * 500, "code": ["7"] * 999 + ["x7"]})
     frame["whole"] = np.r_[np.arange(999.0), 0.5]
     frame.to_csv(tmp_path / "rows.csv", index=False)
@@ -234,7 +234,7 @@ def model():
 class TestPrediction:
     @pytest.fixture
     def folder(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("latentgp.rows.pieces._PIECE_ROWS", 200)
+        monkeypatch.setattr("latentgp.surfaces.files.pieces._PIECE_ROWS", 200)
         return write(table(1300, seed=3), tmp_path / "rows")
 
     @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -41,6 +41,14 @@ def offers(asked: str) -> list[Any]:
     return [at(own.offers[asked]) for own in present().values() if asked in own.offers]
 
 
+def shown_in(room: str, name: str) -> Any:
+    """A public name that an extension shows in a package of the core, for its `__getattr__`."""
+    for own in present().values():
+        if name in own.rooms.get(room, "").split():
+            return own.attribute(name)
+    raise AttributeError(f"module {room!r} has no attribute {name!r}")
+
+
 def answer(asked: str) -> Any:
     """The function of the one extension that can do what is asked for; InputError without any."""
     found = offers(asked)

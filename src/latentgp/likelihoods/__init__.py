@@ -1,5 +1,8 @@
 """Laws of a target given the latent functions: one file a family."""
 
+from typing import Any
+
+from latentgp.extensions import shown_in
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.bernoulli import BayesianSVM, Bernoulli, BernoulliProbit
 from latentgp.likelihoods.beta_binomial import BetaBinomial
@@ -12,7 +15,6 @@ from latentgp.likelihoods.counts import (
     ScaledLogisticPoisson,
 )
 from latentgp.likelihoods.custom import CustomLikelihood
-from latentgp.likelihoods.external import ExternalLikelihood, ExternalProgram
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.heteroscedastic import (
     HeteroscedasticGaussian,
@@ -56,8 +58,6 @@ __all__ = [
     "Censored",
     "ClassLikelihood",
     "CustomLikelihood",
-    "ExternalLikelihood",
-    "ExternalProgram",
     "Form",
     "GPRegressionNetwork",
     "Gamma",
@@ -97,3 +97,7 @@ __all__ = [
     "ZeroOneInflated",
     "ZeroTruncated",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return shown_in(__name__, name)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from latentgp.surfaces.evaluation.weights import kernel_weights as kernel_weights
     from latentgp.surfaces.export import Exported as Exported
     from latentgp.surfaces.export import export_predictor as export_predictor
+    from latentgp.surfaces.files.rows import FileRows as FileRows
     from latentgp.surfaces.tables.model import TableModel as TableModel
 
 EXTENSION = Extension(
@@ -39,6 +40,7 @@ EXTENSION = Extension(
         "evaluation.predictive_checks": "PredictiveCheck predictive_check",
         "evaluation.weights": "KernelWeights kernel_weights",
         "export": "Exported export_predictor",
+        "files.rows": "FileRows",
         "tables.model": "TableModel",
     },
     verbs={

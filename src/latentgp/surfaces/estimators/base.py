@@ -57,20 +57,20 @@ from latentgp.rows.arrays import (
     rows_named,
     unmasked,
 )
-from latentgp.rows.centred import CentredRows, centred
 from latentgp.rows.data import Data, MergedRows
-from latentgp.rows.fingerprints import fingerprints, sketch
 from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import interruptible, public
 from latentgp.setup.additive import AdditiveTerms
-from latentgp.setup.initial_model import (
+from latentgp.setup.priors import scales
+from latentgp.site_inference.methods.base import is_exact
+from latentgp.surfaces.estimators.centred import CentredRows, centred
+from latentgp.surfaces.estimators.fingerprints import fingerprints, sketch
+from latentgp.surfaces.estimators.initial_model import (
     NAMED,
     as_series,
     starting_model,
     with_nuggets,
 )
-from latentgp.setup.priors import scales
-from latentgp.site_inference.methods.base import is_exact
 from latentgp.surfaces.estimators.likelihoods import OWNERS
 from latentgp.surfaces.estimators.nested import changed, inside
 from latentgp.surfaces.estimators.precomputed import (

@@ -41,7 +41,7 @@ import numpy as np
 """
 # What the reading of tables takes over from the library as it is there.
 _TAKEN = {
-    "latentgp.rows.csv": (
+    "latentgp.surfaces.files.csv": (
         "MISSING_MARKERS",
         "CODE",
         "KEPT_AS_TEXT",

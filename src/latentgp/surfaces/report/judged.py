@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
 from latentgp.rows.data import Data
-from latentgp.rows.fingerprints import fingerprints, share_known
 from latentgp.surfaces.estimators.classifier import LabelEstimator
+from latentgp.surfaces.estimators.fingerprints import fingerprints, share_known
 from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import uncensored

@@ -8,7 +8,7 @@ and dates otherwise, such as "1.234,50 €" and "31.12.2024", is recognised and 
 zeros in front, such as "01067", are codes.
 """
 
-from latentgp.rows.csv import MISSING_MARKERS
+from latentgp.surfaces.files.csv import MISSING_MARKERS
 from latentgp.surfaces.tables.columns import CategoryColumn, NumberColumn
 from latentgp.surfaces.tables.encoder import TableEncoder
 from latentgp.surfaces.tables.files import check_table_path, read_table, write_table

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from latentgp.errors import InputError, in_a_line
-from latentgp.rows.csv import CODE, KEPT_AS_TEXT, MISSING_MARKERS, header_of
-from latentgp.rows.pieces import KIND_OF_ENDING
 from latentgp.runtime.writing import check_writable, written_whole
+from latentgp.surfaces.files.csv import CODE, KEPT_AS_TEXT, MISSING_MARKERS, header_of
+from latentgp.surfaces.files.pieces import KIND_OF_ENDING
 from latentgp.surfaces.tables.values import pandas_of, refuse_duplicates
 
 if TYPE_CHECKING:

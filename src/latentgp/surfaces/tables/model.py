@@ -26,12 +26,12 @@ from latentgp.modules import stored
 from latentgp.posteriors.coefficients import Coefficients, GroupEffects
 from latentgp.posteriors.predictive import Predictive
 from latentgp.rows.data import Data
-from latentgp.rows.pieces import TableFiles
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import double_precision, interruptible
 from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.evaluation.effects import Effects
+from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, target_of, with_offset
 from latentgp.surfaces.tables.notation import Notation, stays_text

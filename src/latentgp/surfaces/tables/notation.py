@@ -11,7 +11,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from latentgp.modules import stored
-from latentgp.rows.csv import CODE
+from latentgp.surfaces.files.csv import CODE
 
 if TYPE_CHECKING:
     import pandas as pd

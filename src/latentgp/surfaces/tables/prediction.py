@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from latentgp._version import __version__
 from latentgp.errors import InputError
-from latentgp.rows.pieces import TableFiles
 from latentgp.runtime.hashing import digest
 from latentgp.runtime.progress import Callback, Run, RunControl, RunProgress
 from latentgp.runtime.writing import writing, written_whole
+from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import check_table_path, once, write_table
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.rows import Frames

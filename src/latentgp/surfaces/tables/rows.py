@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.rows.data import Data
-from latentgp.rows.from_files import FileSource, located
-from latentgp.rows.pieces import TableFiles, thinned
+from latentgp.surfaces.files.pieces import TableFiles, thinned
+from latentgp.surfaces.files.rows import FileSource, located
 from latentgp.surfaces.tables.values import column_of, numbers_in, pandas_of, rows_listed
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
-from latentgp.rows.csv import MISSING_MARKERS
+from latentgp.surfaces.files.csv import MISSING_MARKERS
 from latentgp.surfaces.tables.notation import (
     RecognisedNotation,
     are_codes,

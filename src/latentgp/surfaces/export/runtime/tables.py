@@ -14,7 +14,6 @@ from statistics import NormalDist
 
 import numpy as np
 
-from latentgp.rows.csv import KEPT_AS_TEXT, MISSING_MARKERS, header_of
 from latentgp.surfaces.export.runtime.predictor import (
     ABOUT,
     PROGRAMS,
@@ -25,6 +24,7 @@ from latentgp.surfaces.export.runtime.predictor import (
     difference,
     self_test,
 )
+from latentgp.surfaces.files.csv import KEPT_AS_TEXT, MISSING_MARKERS, header_of
 from latentgp.surfaces.tables.formula.arithmetic import value_of
 from latentgp.surfaces.tables.notation import DateNotation, DurationNotation, NumberNotation, iso_of
 from latentgp.surfaces.tables.values import label_of, listed, rows_listed, text_of

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.rows.data import Data
-from latentgp.rows.pieces import Piece, TableFiles, thinned
 from latentgp.rows.source import (
     RowSource,
     counting_as,
@@ -25,6 +24,7 @@ from latentgp.rows.source import (
     share_of,
 )
 from latentgp.runtime.hashing import digest
+from latentgp.surfaces.files.pieces import Piece, TableFiles, thinned
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from latentgp.errors import InputError, in_a_line, warn_user
-from latentgp.rows.csv import Header, batches_of, contents_of, header_of, wider
+from latentgp.surfaces.files.csv import Header, batches_of, contents_of, header_of, wider
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,1 @@
+"""Tables in CSV and Parquet files, read a piece at a time."""
