@@ -44,9 +44,12 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Evaluation": (
         "Scores, validation on held-out rows, plots, chains.",
-        ("surfaces.evaluation", "extensions.chains.measures"),
+        ("surfaces.evaluation", "surfaces.coefficients", "extensions.chains.measures"),
     ),
-    "Parameters": ("Hyper-parameters: declaration, priors, summaries.", ("hyperparameters",)),
+    "Parameters": (
+        "Hyper-parameters: declaration, priors, summaries.",
+        ("hyperparameters", "surfaces.statements"),
+    ),
     "Rows": (
         "Tables of rows, files, point patterns, functionals, data sets.",
         ("rows", "datasets", "surfaces.files"),

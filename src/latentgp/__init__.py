@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from latentgp.hyperparameters.hierarchical_dirichlet import (
         HierarchicalDirichlet as HierarchicalDirichlet,
     )
-    from latentgp.hyperparameters.statements import prior_from as prior_from
     from latentgp.hyperparameters.summary import summary as summary
     from latentgp.inference import fit as fit
     from latentgp.kernels import RBF as RBF
@@ -74,8 +73,6 @@ if TYPE_CHECKING:
     from latentgp.models import LatentGP as LatentGP
     from latentgp.persistence import load as load
     from latentgp.persistence import save as save
-    from latentgp.posteriors.augmentation_gap import AugmentationGap as AugmentationGap
-    from latentgp.posteriors.augmentation_gap import augmentation_gap as augmentation_gap
     from latentgp.posteriors.hyperparameters import HyperparameterMarginal as HyperparameterMarginal
     from latentgp.posteriors.posterior import Posterior as Posterior
     from latentgp.posteriors.predictive import Predictive as Predictive
@@ -113,7 +110,6 @@ CORE = Extension(
         "errors": "InputError RunAborted",
         "hyperparameters.base": "parameter parameters replace",
         "hyperparameters.hierarchical_dirichlet": "HierarchicalDirichlet",
-        "hyperparameters.statements": "prior_from",
         "hyperparameters.summary": "summary",
         "inference": "fit",
         "kernels": (
@@ -129,7 +125,6 @@ CORE = Extension(
         "methods.base": "Method",
         "methods.result": "Fit",
         "models": "LatentGP",
-        "posteriors.augmentation_gap": "AugmentationGap augmentation_gap",
         "posteriors.hyperparameters": "HyperparameterMarginal",
         "posteriors.posterior": "Posterior",
         "posteriors.predictive": "Predictive",

@@ -53,7 +53,8 @@ LEVELS = {
             "streams",
             "persistence",
             "extensions",
-            "surfaces.evaluation.metrics surfaces.options surfaces.files",
+            "surfaces.evaluation.metrics surfaces.options surfaces.files surfaces.statements "
+            "surfaces.coefficients",
             "surfaces.estimators",
             "surfaces.evaluation",
             "surfaces.tables",

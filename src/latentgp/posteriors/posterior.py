@@ -25,13 +25,6 @@ from latentgp.likelihoods import Likelihood, Marginals, SideInformation
 from latentgp.model_checks import check_points
 from latentgp.models import LatentGP
 from latentgp.modules import stored
-from latentgp.posteriors.coefficients import (
-    Coefficients,
-    GroupEffects,
-    coefficients_of,
-    group_effects_of,
-    linear_parts,
-)
 from latentgp.posteriors.components import Components, JointDraws, Mixture, OneGaussian
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.inference_data import inference_data, log_likelihoods, replicates
@@ -51,6 +44,7 @@ from latentgp.validation import check_data, checked_inputs, checked_side
 
 if TYPE_CHECKING:
     from latentgp.methods.base import Method
+    from latentgp.surfaces.coefficients import Coefficients, GroupEffects
     from latentgp.surfaces.evaluation.effects import Effects
     from latentgp.surfaces.export import Exported
 
@@ -283,7 +277,7 @@ class Posterior(eqx.Module):
         return Parts(parts, self._of_latents(of_f - mean.sum(axis=0)))
 
     @double_precision
-    def coefficients(self, names: Sequence[str] | None = None) -> Coefficients:
+    def coefficients(self, names: Sequence[str] | None = None) -> "Coefficients":
         """Coefficients of the linear parts of a sum of kernels, with their joint covariance.
 
         Of `FixedEffects` they are the fixed effects of mixed models and their standard errors,
@@ -306,9 +300,7 @@ class Posterior(eqx.Module):
             >>> found.estimate.round(2), found.standard_error.round(3)
             (array([3., 2.]), array([0.043, 0.004]))
         """
-        kernel, names = self.model.kernel, self._column_names(names)
-        parts = linear_parts(kernel, len(names))
-        return coefficients_of(kernel, parts, names, self._marginals_of_parts)
+        return verb("coefficients")(self, names)
 
     @double_precision
     def group_effects(
@@ -318,7 +310,7 @@ class Posterior(eqx.Module):
         *,
         names: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
-    ) -> dict[str, GroupEffects]:
+    ) -> "dict[str, GroupEffects]":
         """Random intercepts and slopes of groups, by what they multiply.
 
         Args:
@@ -331,25 +323,9 @@ class Posterior(eqx.Module):
             InputError: the kernel has no such parts; no such column; names that are not one for
                 each.
         """
-        names = self._column_names(names)
-        if not 0 <= column < len(names):
-            raise InputError(
-                f"There is no column {column!r} of groups; count the {len(names)} columns from 0."
-            )
-        labels = [f"{group:g}" for group in groups] if labels is None else labels
-        marginals = self._marginals_of_parts
-        return group_effects_of(self.model.kernel, column, groups, names, labels, marginals)
+        return verb("group_effects")(self, column, groups, names=names, labels=labels)
 
-    def _column_names(self, names: Sequence[str] | None) -> Sequence[str]:
-        inputs = self.components.inputs
-        names = [str(column) for column in range(inputs)] if names is None else names
-        if len(names) != inputs:
-            raise InputError(
-                f"names must have one for each of the {inputs} columns, got {len(names)}."
-            )
-        return names
-
-    def _marginals_of_parts(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    def marginals_of_parts(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances at rows whose last columns name the parts of the kernel."""
         number = rows.shape[1] - self.components.inputs
         moments = marginals_of(self.components.telling_parts(number).prepared(), rows)

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from latentgp.surfaces.estimators import GPCountRegressor as GPCountRegressor
     from latentgp.surfaces.estimators import GPOrdinalClassifier as GPOrdinalClassifier
     from latentgp.surfaces.estimators import GPRegressor as GPRegressor
+    from latentgp.surfaces.evaluation.augmentation_gap import AugmentationGap as AugmentationGap
+    from latentgp.surfaces.evaluation.augmentation_gap import augmentation_gap as augmentation_gap
     from latentgp.surfaces.evaluation.certificate import Certificate as Certificate
     from latentgp.surfaces.evaluation.certificate import certify as certify
     from latentgp.surfaces.evaluation.conformal import conformal_interval as conformal_interval
@@ -26,12 +28,14 @@ if TYPE_CHECKING:
     from latentgp.surfaces.export import Exported as Exported
     from latentgp.surfaces.export import export_predictor as export_predictor
     from latentgp.surfaces.files.rows import FileRows as FileRows
+    from latentgp.surfaces.statements import prior_from as prior_from
     from latentgp.surfaces.tables.model import TableModel as TableModel
 
 EXTENSION = Extension(
     __name__,
     names={
         "estimators": "GPClassifier GPCountRegressor GPOrdinalClassifier GPRegressor",
+        "evaluation.augmentation_gap": "AugmentationGap augmentation_gap",
         "evaluation.certificate": "Certificate certify",
         "evaluation.conformal": "conformal_interval",
         "evaluation.cross_validation": "CrossValidation cross_validate",
@@ -41,9 +45,12 @@ EXTENSION = Extension(
         "evaluation.weights": "KernelWeights kernel_weights",
         "export": "Exported export_predictor",
         "files.rows": "FileRows",
+        "statements": "prior_from",
         "tables.model": "TableModel",
     },
     verbs={
+        "coefficients": f"{__name__}.coefficients:coefficients",
+        "group_effects": f"{__name__}.coefficients:group_effects",
         "certify": f"{__name__}.evaluation.certificate:certify",
         "effects": f"{__name__}.evaluation.effects:effects_of_posterior",
         "export": f"{__name__}.export:export_predictor",

@@ -22,13 +22,13 @@ from latentgp.inference import fit
 from latentgp.methods.base import Method
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, variances_of
-from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.prior import draw_rows, moments_before
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean
 from latentgp.site_inference.search.profiled_bound import converge
+from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.testing.numerics import require
 from latentgp.typing import Array
 

@@ -15,6 +15,7 @@ from numpyro.distributions import LogNormal, Normal
 
 import latentgp as lgp
 from classes import concrete_classes
+from latentgp.extensions.chains.copies import Copies, copies_of
 from latentgp.extensions.chains.gibbs import GibbsSampler, GibbsState
 from latentgp.extensions.chains.joint import JointPosition
 from latentgp.extensions.chains.nuts import NUTSSampler
@@ -26,7 +27,6 @@ from latentgp.representations import Representation
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import rows_of
 from latentgp.sites.augmentations import Augmentation, augmentation_of
-from latentgp.sites.copies import Copies, copies_of
 from latentgp.sites.gaussian import GaussianSites, Rows
 from likelihood_cases import AUGMENTED, CarelessDraws, HalfSites
 from problems import mean_and_error

@@ -17,8 +17,8 @@ from latentgp.extensions.inter_domain.operators import (
     DiagonalPlusLowRank,
     Kronecker,
 )
+from latentgp.extensions.inter_domain.spectral import unit_density
 from latentgp.extensions.inter_domain.splines import Splines
-from latentgp.kernels.spectral import unit_density
 from latentgp.kernels.terms import terms_of
 from slow import slow_parameters
 

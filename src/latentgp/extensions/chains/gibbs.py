@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.extensions.chains.coordinates import starting_sites
+from latentgp.extensions.chains.copies import Copies, copies_of
 from latentgp.extensions.chains.loop import Draw, Transition
 from latentgp.extensions.chains.slice_sampling import metropolis_update, slice_update
 from latentgp.extensions.chains.slow_rows import rows_at, slowest_rows, update_some_rows
@@ -28,7 +29,6 @@ from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import prior_mean, rows_of
 from latentgp.sites.augmentations import Automatic
-from latentgp.sites.copies import Copies, copies_of
 from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array, Coefs, HyperVector, RandomKey, RowLatents, Scalar
 

@@ -18,11 +18,11 @@ from latentgp.extensions.chains.coordinates import (
     coordinates_at_centre,
     starting_point,
 )
+from latentgp.extensions.chains.copies import Copies
 from latentgp.extensions.chains.couplings.base import Place, log_joint, no_others
 from latentgp.extensions.chains.loop import Sampler
 from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.sites.augmentations import Automatic
-from latentgp.sites.copies import Copies
 from latentgp.typing import Array, Coefs, HyperVector, RandomKey, Scalar
 
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from latentgp.extensions.chains.copies import Copies
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.samplers import CoefficientDraw
 from latentgp.sites.augmentations import Augmentation
-from latentgp.sites.copies import Copies
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
 from latentgp.typing import Array, RandomKey, RowLatents
 

@@ -19,8 +19,8 @@ from latentgp.extensions.inter_domain.base import (
     refuse_part,
 )
 from latentgp.extensions.inter_domain.functions import Basis
+from latentgp.extensions.inter_domain.spectral import has_density, unit_density
 from latentgp.kernels import RBF, Kernel
-from latentgp.kernels.spectral import has_density, unit_density
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored
 from latentgp.typing import Array, Inputs

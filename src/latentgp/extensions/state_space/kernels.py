@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError, lacks
+from latentgp.extensions.state_space.incomplete_gamma import lower_gammas
 from latentgp.extensions.state_space.lanes import (
     UnrolledMatrix,
     block_diagonal,
@@ -40,7 +41,6 @@ from latentgp.kernels.stationary import (
 )
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.modules import stored
-from latentgp.numerics.incomplete_gamma import lower_gammas
 from latentgp.typing import Values
 
 Transition: TypeAlias = tuple[UnrolledMatrix, UnrolledMatrix]

@@ -43,7 +43,6 @@ from latentgp.methods.options import SearchOptions, completed
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP, without_constant
 from latentgp.modules import check_argument_names
-from latentgp.posteriors.coefficients import Coefficients, GroupEffects
 from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
@@ -60,9 +59,10 @@ from latentgp.rows.arrays import (
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import interruptible, public
-from latentgp.setup.additive import AdditiveTerms
 from latentgp.setup.priors import scales
 from latentgp.site_inference.methods.base import is_exact
+from latentgp.surfaces.coefficients import Coefficients, GroupEffects
+from latentgp.surfaces.estimators.additive import AdditiveTerms
 from latentgp.surfaces.estimators.centred import CentredRows, centred
 from latentgp.surfaces.estimators.fingerprints import fingerprints, sketch
 from latentgp.surfaces.estimators.initial_model import (

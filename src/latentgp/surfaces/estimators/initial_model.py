@@ -13,9 +13,9 @@ from latentgp.means import Mean
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
-from latentgp.setup.additive import SMOOTH, AdditiveTerms
 from latentgp.setup.priors import Scales, scales
 from latentgp.setup.typical import median_distance
+from latentgp.surfaces.estimators.additive import SMOOTH, AdditiveTerms
 
 NAMED = {name: SMOOTH[name] for name in SMOOTH if name not in ("periodic", "globe")}
 _NUGGET = 0.1  # in latent variances, as typical noise

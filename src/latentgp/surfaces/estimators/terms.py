@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
-from latentgp.setup.additive import AdditiveTerms, Groups, Smooth
+from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
 from latentgp.surfaces.options import GroupColumns
 
 

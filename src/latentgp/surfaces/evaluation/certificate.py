@@ -19,7 +19,6 @@ from latentgp.methods.base import Method
 from latentgp.methods.result import Fit
 from latentgp.modules import stored
 from latentgp.posteriors.arviz_versions import import_arviz
-from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.representations import Dense
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
@@ -31,6 +30,7 @@ from latentgp.surfaces.evaluation.draws import (
     probabilities_at_draws,
     scores_of_draws,
 )
+from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.typing import Array
 from latentgp.validation import interval_levels
 

@@ -17,9 +17,9 @@ from latentgp.likelihoods.base import JointMarginals, Likelihood, SideInformatio
 from latentgp.posteriors.arviz_versions import import_arviz, smoothed_log_weights
 from latentgp.posteriors.components import Components, Law, covariances_of
 from latentgp.posteriors.posterior import Posterior
-from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
+from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.surfaces.evaluation.row_scores import (
     RowScores,
     has_order,

@@ -24,7 +24,6 @@ from latentgp.numerics.quadrature import expectation, prediction_nodes
 from latentgp.posteriors.components import Components, Gaussians, Mixture, OneComponent, OneGaussian
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import Predictive
-from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.representations.needs import sites_are_known
@@ -44,6 +43,7 @@ from latentgp.surfaces.evaluation.draws import (
     scores_of_draws,
     smoothed,
 )
+from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.surfaces.evaluation.refits import affordable, without_rows
 from latentgp.surfaces.evaluation.row_scores import (
     RowPredictions,

@@ -16,11 +16,11 @@ from latentgp.likelihoods.base import Targets
 from latentgp.methods.result import Fit
 from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
-from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.prior import PriorDraws
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import public
+from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.typing import Array
 from latentgp.validation import as_key
 

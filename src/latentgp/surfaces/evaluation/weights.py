@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.hyperparameters.summary import aligned
 from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
-from latentgp.posteriors.protocols import HoldsDraws, HoldsMarginals
+from latentgp.surfaces.evaluation.protocols import HoldsDraws, HoldsMarginals
 from latentgp.validation import interval_levels
 
 

@@ -14,9 +14,9 @@ from latentgp.posteriors.hyperparameters import (
     marginals_of,
     prior_marginals,
 )
-from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.evaluation import plots
+from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment

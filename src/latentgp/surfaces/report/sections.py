@@ -13,7 +13,6 @@ from latentgp._version import __version__
 from latentgp.kernels.base import ActiveDimensions, Scaled
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
-from latentgp.posteriors.protocols import HoldsDraws
 from latentgp.runtime.progress import stepwise
 from latentgp.surfaces.evaluation import metrics, plots
 from latentgp.surfaces.evaluation.comparison import LEVELS
@@ -24,6 +23,7 @@ from latentgp.surfaces.evaluation.effects import (
     evenly_spaced,
     in_words,
 )
+from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.surfaces.report.baselines import Baseline, baselines
 from latentgp.surfaces.report.blocks import Block, Code, Section, Table, Text, Verdict
 from latentgp.surfaces.report.figures import new_axes, picture

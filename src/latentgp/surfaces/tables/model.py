@@ -23,12 +23,12 @@ from latentgp.extensions import answer
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
 from latentgp.modules import stored
-from latentgp.posteriors.coefficients import Coefficients, GroupEffects
 from latentgp.posteriors.predictive import Predictive
 from latentgp.rows.data import Data
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import double_precision, interruptible
+from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles

@@ -10,6 +10,7 @@ import numpy as np
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.errors import InputError, check_choices, check_ranges, refuse
 from latentgp.extensions.chains.coordinates import Kind
+from latentgp.extensions.chains.copies import copies_of
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.nuts import NUTSSampler
 from latentgp.extensions.chains.target import WhiteTarget
@@ -20,7 +21,6 @@ from latentgp.representations.needs import Needs
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import rows_of
 from latentgp.sites.augmentations import Automatic
-from latentgp.sites.copies import copies_of
 
 
 class NUTS(SamplingMethod):

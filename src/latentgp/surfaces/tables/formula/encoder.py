@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
-from latentgp.setup.additive import AdditiveTerms, Groups, Smooth
+from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn, as_read
 from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
 from latentgp.surfaces.tables.formula.coding import FixedColumn, LevelColumn, coded

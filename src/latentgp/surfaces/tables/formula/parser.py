@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from latentgp.errors import InputError
-from latentgp.setup.additive import SMOOTH
+from latentgp.surfaces.estimators.additive import SMOOTH
 from latentgp.surfaces.tables.formula.arithmetic import columns_in, masked, name_of, tree_of
 from latentgp.surfaces.tables.formula.terms import Formula, GroupTerm, SmoothTerm, TermFactor
 

@@ -14,6 +14,7 @@ from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, Sam
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
 from latentgp.kernels.terms import Part, terms_of
+from latentgp.posteriors.posterior import Posterior
 from latentgp.validation import interval_levels
 
 _LINEAR = FixedEffects, Linear
@@ -121,7 +122,41 @@ class LinearPart(NamedTuple):
     centre: Float[np.ndarray, "D"]  # row at which the part is zero
 
 
-def linear_parts(kernel: LatentKernel, inputs: int) -> list[LinearPart]:
+def coefficients(posterior: Posterior, names: Sequence[str] | None = None) -> Coefficients:
+    """`Posterior.coefficients`."""
+    kernel, names = posterior.model.kernel, _column_names(posterior, names)
+    parts = _linear_parts(kernel, len(names))
+    return _coefficients_of(kernel, parts, names, posterior.marginals_of_parts)
+
+
+def group_effects(
+    posterior: Posterior,
+    column: int,
+    groups: Sequence[float],
+    *,
+    names: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+) -> dict[str, GroupEffects]:
+    """`Posterior.group_effects`."""
+    names = _column_names(posterior, names)
+    if not 0 <= column < len(names):
+        raise InputError(
+            f"There is no column {column!r} of groups; count the {len(names)} columns from 0."
+        )
+    labels = [f"{group:g}" for group in groups] if labels is None else labels
+    marginals = posterior.marginals_of_parts
+    return _group_effects_of(posterior.model.kernel, column, groups, names, labels, marginals)
+
+
+def _column_names(posterior: Posterior, names: Sequence[str] | None) -> Sequence[str]:
+    inputs = posterior.components.inputs
+    names = [str(column) for column in range(inputs)] if names is None else names
+    if len(names) != inputs:
+        raise InputError(f"names must have one for each of the {inputs} columns, got {len(names)}.")
+    return names
+
+
+def _linear_parts(kernel: LatentKernel, inputs: int) -> list[LinearPart]:
     """The linear parts that all rows share; InputError if none, or if two see one column."""
     found = [
         _linear(number, parts[0], inputs)
@@ -142,7 +177,7 @@ def linear_parts(kernel: LatentKernel, inputs: int) -> list[LinearPart]:
     return found
 
 
-def coefficients_of(
+def _coefficients_of(
     kernel: LatentKernel, parts: Sequence[LinearPart], names: Sequence[str], marginals: Marginals
 ) -> Coefficients:
     """Coefficients of linear parts; covariances are from variances of sums of two.
@@ -173,7 +208,7 @@ def coefficients_of(
     return Coefficients(tuple(names[column] for _, column in which), mean[own], covariance)
 
 
-def group_effects_of(
+def _group_effects_of(
     kernel: LatentKernel,
     column: int,
     groups: Sequence[float],
