@@ -16,8 +16,8 @@ import numpy as np  # noqa: E402
 from jax.sharding import Mesh, PartitionSpec  # noqa: E402
 
 import latentgp as lgp  # noqa: E402
-from latentgp.numerics import sharded_cholesky as module  # noqa: E402
-from latentgp.numerics.sharded_cholesky import (  # noqa: E402
+from latentgp.extensions.sharded import cholesky as module  # noqa: E402
+from latentgp.extensions.sharded.cholesky import (  # noqa: E402
     Layout,
     over_inverse,
     sharded_cholesky,

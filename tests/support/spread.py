@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import latentgp as lgp  # noqa: E402
-from latentgp.numerics import sharded_cholesky  # noqa: E402
+from latentgp.extensions.sharded import cholesky as sharded_cholesky  # noqa: E402
 from latentgp.runtime import checkpoint  # noqa: E402
 from latentgp.runtime.mesh import ROWS as ROWS_AXIS  # noqa: E402
 from latentgp.runtime.mesh import summed_in_pairs  # noqa: E402
@@ -59,6 +59,9 @@ def figures(devices, cases=CASES):
     points = lgp.Inducing(points=X[:15])
     kernel = lgp.RBF(lengthscale=[1.0, 1.0 + PROCESS])
     binary, real = lgp.LatentGP(kernel, lgp.Bernoulli()), lgp.LatentGP(kernel, lgp.Gaussian(0.1))
+    few = lgp.ShortSearch(
+        ROWS, 4
+    )  # from the model: after other starts, rounding tells where it goes
     own = f"{DISK}/rows.parquet"  # a copy of its own, if it has one
     path = own if os.path.exists(own) else f"{FOLDER}/rows.parquet"
     files = lgp.FileRows(path, target="y", inputs=["a", "b"], buffer_rows=200)
@@ -79,7 +82,7 @@ def figures(devices, cases=CASES):
     found = {}
     for name, model, data, method, settings in [
         ("collapsed", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), held),
-        ("searched", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), {"max_evaluations": 4}),
+        ("searched", real, lgp.Data(X, numbers), lgp.CollapsedVI(points, search=few), {}),
         ("exact", real, lgp.Data(X, numbers), lgp.ExactGP(), {"max_evaluations": 2}),
         ("CAVI", binary, lgp.Data(X, classes), lgp.AugmentedVI(points), held),
         ("batches", binary, lgp.Data(X, classes), by_batches, held),

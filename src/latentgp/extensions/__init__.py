@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what editors and type checkers see of them
     from latentgp.extensions.inter_domain import *
     from latentgp.extensions.iterative import *
     from latentgp.extensions.neighbours import *
+    from latentgp.extensions.sharded import *
     from latentgp.extensions.state_space import *
 
 

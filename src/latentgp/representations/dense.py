@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Float, Int, PyTree
 
 from latentgp.errors import InputError
+from latentgp.extensions import answer
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
-from latentgp.representations import sharded
 from latentgp.representations.base import PosteriorAtRows, Pullback, Representation, SiteUpdate
 from latentgp.representations.coupled import (
     CoupledDensePosterior,
@@ -222,7 +222,8 @@ class Dense(Representation):
 
     def condition(self, kernel: LatentKernel, X: Inputs, sites: Sites) -> AnyDensePosterior:
         if number_of_shards() > 1:
-            return self._over_devices(kernel, X, sites)
+            precision = self._precision(sites)
+            return answer("matrices over devices")(kernel, X, sites.linear, precision)
         return self._condition(kernel, X, latent_grams(kernel, self._centres(X)), sites)
 
     def update_sites(
@@ -242,8 +243,7 @@ class Dense(Representation):
 
     def pull_back(self, posterior: AnyDensePosterior, X: Inputs, sites: Sites) -> Pullback:
         if number_of_shards() > 1 and isinstance(posterior, DensePosterior):
-            known = posterior.weights, posterior.precision, posterior.factor.inverse
-            in_kernel, marginals = sharded.pull_back(posterior.kernel, X, *known)
+            in_kernel, marginals = answer("slopes of matrices over devices")(posterior, X)
             return Pullback(in_kernel, self, marginals)
         centres, nothing = self._centres(X), jax.tree.map(jnp.zeros_like, self)
         K, pull_gram = jax.vjp(lambda k: latent_grams(k, centres), posterior.kernel)
@@ -273,24 +273,6 @@ class Dense(Representation):
     def _precision(self, sites: Any) -> Float[Array, "N #Q"]:
         """Precisions, once where all latent functions share them."""
         return sites.precision[:, :1] if self.shared else sites.precision
-
-    def _over_devices(self, kernel: LatentKernel, X: Inputs, sites: Any) -> DensePosterior:
-        found = sharded.condition(kernel, X, sites.linear, self._precision(sites))
-        nothing = jnp.zeros((), X.dtype)
-        none = jnp.zeros((len(found.inverse), 0, 0), X.dtype)
-        return DensePosterior(
-            kernel=kernel,
-            X=found.X,
-            weights=found.weights,
-            precision=found.precision,
-            root_precision=jnp.sqrt(found.precision),
-            factor=Factor(none, found.inverse),
-            raised=jnp.zeros((len(found.weights), 0, len(found.X)), X.dtype),
-            log_evidence=found.log_evidence,
-            kl=found.kl,
-            jitter=nothing,
-            trace_term=nothing,
-        )
 
     def _condition(
         self, kernel: LatentKernel, X: Inputs, K: Float[Array, "#Q places places"], sites: Sites

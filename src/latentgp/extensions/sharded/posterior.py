@@ -14,12 +14,19 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Float, PyTree
 
+from latentgp.extensions.sharded.cholesky import (
+    Layout,
+    ShardedFactor,
+    over_inverse,
+    sharded_cholesky,
+)
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.likelihoods.base import Marginals
-from latentgp.numerics.sharded_cholesky import Layout, ShardedFactor, over_inverse, sharded_cholesky
+from latentgp.numerics.cholesky import Factor
+from latentgp.representations.dense import DensePosterior
 from latentgp.representations.latent_axis import distinct_kernels, split_linear
 from latentgp.runtime.mesh import ROWS, number_of_shards, summed
-from latentgp.typing import Array, Coefs, Inputs, PerRow, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
 
 # Below this product of precision and prior variance, marginals are computed the long way.
 _WEAK_SITE = 1e-6
@@ -90,8 +97,29 @@ def _tiles(kernel: LatentKernel, system: int, layout: Layout, X: Inputs) -> _Til
 
 def condition(
     kernel: LatentKernel, X: Inputs, linear: RowLatents, precision: Float[Array, "N #Q"]
-) -> ShardedPosterior:
+) -> DensePosterior:
     """Prior times sites, as `Dense.condition`; sites are functions of g, precisions positive."""
+    found = _conditioned(kernel, X, linear, precision)
+    nothing = jnp.zeros((), X.dtype)
+    none = jnp.zeros((len(found.inverse), 0, 0), X.dtype)
+    return DensePosterior(
+        kernel=kernel,
+        X=found.X,
+        weights=found.weights,
+        precision=found.precision,
+        root_precision=jnp.sqrt(found.precision),
+        factor=Factor(none, found.inverse),
+        raised=jnp.zeros((len(found.weights), 0, len(found.X)), X.dtype),
+        log_evidence=found.log_evidence,
+        kl=found.kl,
+        jitter=nothing,
+        trace_term=nothing,
+    )
+
+
+def _conditioned(
+    kernel: LatentKernel, X: Inputs, linear: RowLatents, precision: Float[Array, "N #Q"]
+) -> ShardedPosterior:
     X, linear, precision = _filled((X, linear, precision))
 
     def own(kernel: Any, X: Any, linear: Any, precision: Any) -> ShardedPosterior:
@@ -118,19 +146,14 @@ def condition(
     return spread(kernel, X, linear, precision)
 
 
-def pull_back(
-    kernel: LatentKernel,
-    X: Inputs,
-    weights: Coefs,
-    precision: Float[Array, "#Q M"],
-    inverse: Float[Array, "#Q M M"],
-) -> tuple[LatentKernel, Marginals]:
+def pull_back(posterior: DensePosterior, X: Inputs) -> tuple[LatentKernel, Marginals]:
     """Derivative of the log evidence in the kernel, and the marginals at the rows.
 
     Half of a a' - W^1/2 B^-1 W^1/2 summed over latent functions is the derivative in K. Blocks of
     columns of it are made from the diagonal down, and pulled back through the kernel at once.
-    Weights, W and R are of `condition`, filled up to M rows.
     """
+    kernel, weights, precision = posterior.kernel, posterior.weights, posterior.precision
+    inverse = posterior.factor.inverse
     size = len(X)
     (X,) = _filled((X,))
 
