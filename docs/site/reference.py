@@ -21,7 +21,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Kernel, likelihood and prior mean; fits.",
         ("models", "means", "inference", "prior", "differentiable"),
     ),
-    "Kernels": ("Prior covariances of latent functions.", ("kernels",)),
+    "Kernels": ("Prior covariances of latent functions.", ("kernels", "extensions.areas")),
     "Likelihoods": (
         "Laws of a target given the latent functions, and their augmentations.",
         ("likelihoods", "sites.augmentations", "extensions.black_box.external"),
@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Rows": (
         "Tables of rows, files, point patterns, functionals, data sets.",
-        ("rows", "datasets", "surfaces.files"),
+        ("rows", "datasets", "surfaces.files", "surfaces.point_process"),
     ),
     "Running": (
         "Errors, devices, processes, kept programs, array types.",

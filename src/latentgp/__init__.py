@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from latentgp.representations import Dense as Dense
     from latentgp.representations import Inducing as Inducing
     from latentgp.rows.data import Data as Data
-    from latentgp.rows.point_process import bin_points as bin_points
     from latentgp.runs import run_in_background as run_in_background
     from latentgp.runtime.compilation_cache import keep_programs as keep_programs
     from latentgp.runtime.mesh import rows_over as rows_over
@@ -132,7 +131,6 @@ CORE = Extension(
         "prior": "sample_prior",
         "representations": "Dense Inducing",
         "rows.data": "Data",
-        "rows.point_process": "bin_points",
         "runs": "run_in_background",
         "runtime.compilation_cache": "keep_programs",
         "runtime.mesh": "rows_over",

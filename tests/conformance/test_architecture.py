@@ -54,7 +54,7 @@ LEVELS = {
             "persistence",
             "extensions",
             "surfaces.evaluation.metrics surfaces.options surfaces.files surfaces.statements "
-            "surfaces.coefficients",
+            "surfaces.coefficients surfaces.point_process",
             "surfaces.estimators",
             "surfaces.evaluation",
             "surfaces.tables",

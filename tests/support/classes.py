@@ -11,8 +11,8 @@ import latentgp
 INTERNAL = {"SomeOfLogisticSoftmax", "WhitenedLikelihood"}  # and what begins with "Turned"
 
 
-def concrete_classes(base):
-    """All concrete subclasses of a base that are defined inside latentgp, by name."""
+def concrete_classes(base, core=False):
+    """All concrete subclasses of a base that are defined inside latentgp, or its core, by name."""
     for module in pkgutil.walk_packages(latentgp.__path__, "latentgp."):
         if not module.name.startswith(
             ("latentgp.surfaces.cli.app", "latentgp.testing", "latentgp.__main__")
@@ -25,6 +25,7 @@ def concrete_classes(base):
         # An example in a docstring may define one of its own, which its module does not hold.
         home = sys.modules.get(cls.__module__) if cls.__module__.startswith("latentgp.") else None
         abstract = inspect.isabstract(cls) or getattr(cls, "__abstractvars__", ())
-        if getattr(home, cls.__name__, None) is cls and not abstract:
+        outside = core and cls.__module__.startswith("latentgp.extensions.")
+        if getattr(home, cls.__name__, None) is cls and not abstract and not outside:
             found.add(cls.__name__)
     return {name for name in found - INTERNAL if not name.startswith("Turned")}

@@ -23,10 +23,10 @@ from safetensors.numpy import load_file, save_file
 import latentgp as lgp
 from latentgp import persistence
 from latentgp.extensions import flows as approximations
+from latentgp.extensions.areas.penalised_share import PenalisedShare
 from latentgp.extensions.batches.asynchronous import Asynchrony
 from latentgp.extensions.state_space import kernels as state_space
 from latentgp.extensions.state_space.lanes import UnrolledMatrix
-from latentgp.hyperparameters.penalised_share import PenalisedShare
 from latentgp.kernels import directions, per_latent
 from latentgp.likelihoods.multiclass import SomeOfLogisticSoftmax
 from latentgp.representations.inducing import natural_parameters

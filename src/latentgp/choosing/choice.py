@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, get_args
 from latentgp.errors import InputError
 from latentgp.extensions import answer, offers
 from latentgp.kernels import has_effects, is_tabulated
-from latentgp.kernels.areal import areas_alone
 from latentgp.likelihoods import LeastSquares
 from latentgp.methods.base import Method, check_is_method, check_method
 from latentgp.methods.options import Hyperparameters
@@ -266,6 +265,6 @@ def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -
 
 
 def usual_number_of_points(model: LatentGP) -> int:
-    """Number of inducing points that "auto" takes: at all areas nothing is approximated."""
+    """Number of inducing points that "auto" takes, or more by which nothing is approximated."""
     usual = 500 if sites_are_known(model.likelihood) else 200
-    return max(usual, areas_alone(model.kernel) or 0)
+    return max(usual, *(offer(model) or 0 for offer in offers("points")), 0)

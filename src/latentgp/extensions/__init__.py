@@ -11,6 +11,7 @@ from latentgp.errors import InputError
 from latentgp.extension import Extension, at
 
 if TYPE_CHECKING:  # what editors and type checkers see of them
+    from latentgp.extensions.areas import *
     from latentgp.extensions.batches import *
     from latentgp.extensions.black_box import *
     from latentgp.extensions.chains import *

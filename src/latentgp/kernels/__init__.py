@@ -1,6 +1,8 @@
 """Covariance functions of the latent Gaussian process: one file a family."""
 
-from latentgp.kernels.areal import BYM2, CAR, ICAR, Areal
+from typing import Any
+
+from latentgp.extensions import shown_in
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.dot_product import ArcCosine, Categorical, Linear, Polynomial, White
 from latentgp.kernels.effects import (
@@ -29,13 +31,9 @@ from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import PerLatentSum, WeightedSum
 
 __all__ = [
-    "BYM2",
-    "CAR",
-    "ICAR",
     "RBF",
     "ActiveDimensions",
     "ArcCosine",
-    "Areal",
     "Categorical",
     "Constant",
     "CorrelatedLinear",
@@ -69,3 +67,7 @@ __all__ = [
     "has_effects",
     "is_tabulated",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return shown_in(__name__, name)

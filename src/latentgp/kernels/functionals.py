@@ -16,11 +16,10 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError, refuse
 from latentgp.hyperparameters.base import SeesColumns
-from latentgp.kernels.areal import Areal
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.dot_product import ArcCosine, Categorical, White
 from latentgp.kernels.effects import SameGroup
-from latentgp.kernels.precomputed import Precomputed
+from latentgp.kernels.index import IndexKernel
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Cosine, Matern, Matern12, MaternHalfInteger, Stationary
 from latentgp.kernels.warping import InputWarping
@@ -34,7 +33,7 @@ from latentgp.rows.functionals import (
 )
 from latentgp.typing import Array
 
-_ROUGH = (Matern, Matern12, White, Categorical, SameGroup, ArcCosine, Precomputed, Areal)
+_ROUGH = (Matern, Matern12, White, Categorical, SameGroup, ArcCosine, IndexKernel)
 
 
 class Functionals(SeesColumns, Kernel):

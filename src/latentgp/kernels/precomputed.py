@@ -8,10 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel, contains
+from latentgp.kernels.index import IndexKernel, numbers_of
 from latentgp.rows.arrays import as_inputs
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, in_double_precision
@@ -20,7 +21,7 @@ _ASYMMETRIC = 1e-8  # of the largest entry
 _INDEFINITE = 1e-7  # of the largest variance, a row
 
 
-class Precomputed(Kernel):
+class Precomputed(IndexKernel):
     """A stored Gram matrix: the one input column has the numbers of its rows, from 0.
 
     Nothing of it is learned; `Constant(1.0) * Precomputed(K)` learns its scale, `WeightedSum` those
@@ -123,12 +124,9 @@ class Precomputed(Kernel):
         matrix = np.concatenate([self.matrix, cross])
         return Precomputed(matrix, np.concatenate([self.variances, variances]))
 
-    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        return self.gram(x[None], z[None])[0, 0]
-
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
         matrix = jnp.asarray(jax.lax.stop_gradient(self.matrix))
-        rows, columns = self._numbers(X)[:, None], self._numbers(Z)[None, :]
+        rows, columns = numbers_of(X)[:, None], numbers_of(Z)[None, :]
         found = matrix.at[rows, columns].get(mode="fill", fill_value=jnp.nan)
         if matrix.shape[0] == matrix.shape[1]:
             return found
@@ -138,14 +136,7 @@ class Precomputed(Kernel):
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         variances = jnp.asarray(jax.lax.stop_gradient(self.variances))
-        return variances.at[self._numbers(X)].get(mode="fill", fill_value=jnp.nan)
-
-    def check_inputs(self, columns: int) -> None:
-        if columns != 1:
-            raise InputError(
-                "Precomputed reads one column, the numbers of the Gram matrix's rows, got "
-                f"{columns} columns; use Precomputed(K).on(column) beside others."
-            )
+        return variances.at[numbers_of(X)].get(mode="fill", fill_value=jnp.nan)
 
     def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
         numbers = X[:, 0]
@@ -155,9 +146,6 @@ class Precomputed(Kernel):
                 f"Precomputed knows the points 0 to {len(self.matrix) - 1}, got "
                 f"{numbers[wrong][:3].tolist()}; the input is the number of a row of the matrix."
             )
-
-    def _numbers(self, X: Float[Array, "N D"]) -> Int[Array, "N"]:
-        return jnp.round(jax.lax.stop_gradient(X[:, 0])).astype(int)
 
 
 def is_tabulated(kernel: Any) -> bool:

@@ -15,7 +15,7 @@ from numpyro.distributions import Distribution, constraints
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import Precomputed
-from latentgp.kernels.graphs import GraphMatrix
+from latentgp.kernels.index import Invariant
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.runtime.x64 import double_precision
@@ -182,4 +182,4 @@ def stacked_models(space: ParameterSpace, vectors: Float[Array, "S H"]) -> Laten
 
 
 def _is_shared(node: Any) -> bool:
-    return isinstance(node, Precomputed | GraphMatrix)
+    return isinstance(node, Precomputed | Invariant)

@@ -10,7 +10,8 @@ from typing import Any
 
 from latentgp.errors import InputError, refuse
 from latentgp.kernels import is_tabulated
-from latentgp.kernels.areal import has_areas
+from latentgp.kernels.base import contains
+from latentgp.kernels.index import IndexKernel
 from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood
 from latentgp.representations.base import Representation
 from latentgp.representations.protocols import streaming_prior_of
@@ -104,8 +105,8 @@ class Needs:
         "Dense()",
     )
     distances: bool = _kernel(
-        lambda own: not has_areas(own),
-        "distances of inputs, but {} is or contains a kernel of areas",
+        lambda own: not contains(own, IndexKernel),
+        "distances of inputs, but {} is or contains a kernel over indices, such as those of areas",
         "Inducing(number=) with as many points as areas, or Dense()",
     )
     log_evidence: bool = _need(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from latentgp.surfaces.export import Exported as Exported
     from latentgp.surfaces.export import export_predictor as export_predictor
     from latentgp.surfaces.files.rows import FileRows as FileRows
+    from latentgp.surfaces.point_process import bin_points as bin_points
     from latentgp.surfaces.statements import prior_from as prior_from
     from latentgp.surfaces.tables.model import TableModel as TableModel
 
@@ -45,6 +46,7 @@ EXTENSION = Extension(
         "evaluation.weights": "KernelWeights kernel_weights",
         "export": "Exported export_predictor",
         "files.rows": "FileRows",
+        "point_process": "bin_points",
         "statements": "prior_from",
         "tables.model": "TableModel",
     },

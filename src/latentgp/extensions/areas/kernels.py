@@ -6,24 +6,25 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from numpyro.distributions import Distribution, Weibull, constraints
 
 from latentgp.errors import InputError
+from latentgp.extensions.areas.graphs import GraphMatrix, adjacency_matrix, intrinsic, normalised
+from latentgp.extensions.areas.penalised_share import PenalisedShare
 from latentgp.hyperparameters.base import parameter
-from latentgp.hyperparameters.penalised_share import PenalisedShare
-from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum, contains
-from latentgp.kernels.graphs import GraphMatrix, adjacency_matrix, intrinsic, normalised
+from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
+from latentgp.kernels.index import IndexKernel, numbers_of
 from latentgp.kernels.per_latent import LatentKernel
+from latentgp.models import LatentGP
 from latentgp.typing import Array
 
 _MOST_DEPENDENT = 1 - 1e-6  # alpha, above which the level of a component is anything
 
 
-class Areal(Kernel):
+class Areal(IndexKernel):
     """Base of kernels of areas: the one input column has their numbers, from 0.
 
     Rows read their covariances from a matrix of areas by areas, however many rows an area has.
@@ -39,22 +40,11 @@ class Areal(Kernel):
     def variances(self) -> Float[Array, "A"]:
         """Prior variance of every area."""
 
-    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        return self.gram(x[None], z[None])[0, 0]
-
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        return self.between(_numbers(X), _numbers(Z))
+        return self.between(numbers_of(X), numbers_of(Z))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return self.variances()[_numbers(X)]
-
-    def check_inputs(self, columns: int) -> None:
-        if columns != 1:
-            name = type(self).__name__
-            raise InputError(
-                f"{name} reads one column, the numbers of the areas, got {columns} columns; use "
-                f"{name}(...).on(column) beside others."
-            )
+        return self.variances()[numbers_of(X)]
 
     def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
         numbers = X[:, 0]
@@ -225,9 +215,9 @@ class BYM2(Areal):
         return Weibull(latent**2, 0.5) if name == "variance" else self.prior_of_rho()
 
 
-def _numbers(X: Float[Array, "N D"]) -> Int[Array, "N"]:
-    """Numbers of the areas; of a point between two, such as one that is no row, the nearest."""
-    return jnp.round(jax.lax.stop_gradient(X[:, 0])).astype(int)
+def areas_of_model(model: LatentGP) -> int | None:
+    """Number of areas, if all that a model's kernel reads is which area a row is of."""
+    return areas_alone(model.kernel)
 
 
 def areas_alone(kernel: LatentKernel) -> int | None:
@@ -240,8 +230,3 @@ def areas_alone(kernel: LatentKernel) -> int | None:
         return None
     found = [areas_alone(part) for part in kernel.parts if not isinstance(part, Constant)]
     return max((number for number in found if number), default=None) if all(found) else None
-
-
-def has_areas(kernel: LatentKernel) -> bool:
-    """Whether a kernel, or a part of it, is of areas."""
-    return contains(kernel, Areal)

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
-from latentgp.modules import Module
+from latentgp.kernels.index import Invariant
 from latentgp.typing import Array
 
 
-class GraphMatrix(Module):
+class GraphMatrix(Invariant):
     """Matrix of areas by areas and eigenvalues that a graph fixes for all hyper-parameters."""
 
     matrix: Float[Array, "A A"]

@@ -8,9 +8,9 @@ from scipy.sparse import csr_array
 
 import latentgp as lgp
 from latentgp.choosing.choice import choose_method
+from latentgp.extensions.areas.graphs import adjacency_matrix, components
 from latentgp.extensions.chains.posterior import stacked_models
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.kernels.graphs import adjacency_matrix, components
 from latentgp.setup.priors import scales, weak_priors
 
 # A grid of 3 x 4, a chain of three areas, and two areas alone.
@@ -241,7 +241,7 @@ def test_areas_that_are_not_there_are_refused(fitted):
     model = lgp.LatentGP(kernel, lgp.Gaussian(0.1))
     with pytest.raises(lgp.InputError, match="reads one column"):
         lgp.fit(model, lgp.Data(np.zeros((3, 2)), np.zeros(3)), key=KEY)
-    with pytest.raises(lgp.InputError, match="a kernel of areas"):
+    with pytest.raises(lgp.InputError, match="a kernel over indices"):
         lgp.fit(
             model, lgp.Data(AREAS, np.zeros(17)), key=KEY, method=lgp.ExactGP(lgp.Neighbours(3))
         )
