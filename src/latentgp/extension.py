@@ -66,8 +66,8 @@ class Extension:
         requires: names of the extensions whose code it imports.
         apart: public names that are reached through the package alone, such as `lgp.flows.Adam`.
         verbs: what methods of fits and posteriors do, "module:name" by their names.
-        rooms: public names that a package of the core shows too, such as `latentgp.kernels`, by its
-            name, separated by spaces.
+        rooms: the module whose names a package of the core shows too, by that package, such as
+            `latentgp.kernels`; the top does not list them.
     """
 
     package: str
@@ -91,7 +91,8 @@ class Extension:
     @property
     def at_top(self) -> list[str]:
         """Public names that `latentgp` lists."""
-        return [name for name in self.places if name not in self.apart.split()]
+        shown = [self.apart, *(self.names[module] for module in self.rooms.values())]
+        return [name for name in self.places if name not in " ".join(shown).split()]
 
     def attribute(self, name: str) -> Any:
         """A public name, imported when it is asked for; `__getattr__` of the package."""

@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(87_478, 79_000),
-    "lines of core": Limit(35_471, 32_000),
+    "lines of src": Limit(87_470, 79_000),
+    "lines of core": Limit(31_979, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(18_841),
+    "lines of surfaces": Limit(20_659),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),
@@ -50,9 +50,9 @@ LIMITS = {
     "most hooks of such a protocol": Limit(3, 5),
     "public names at the top": Limit(107, 110),
     "classes in the table of persistence": Limit(0, 0),
-    "private constants": Limit(755),
+    "private constants": Limit(754),
     "calls of isinstance": Limit(628),
-    "raise InputError": Limit(482),
+    "raise InputError": Limit(480),
     "raise InputError in rooms of inference": Limit(60, 60),
     "functions that only raise": Limit(25),
     "classes named by a participle": Limit(14),
@@ -62,14 +62,14 @@ LIMITS = {
     "circles of imports": Limit(0, 0),
     "modules in circles": Limit(0, 0),
     "imports upward": Limit(0, 0),
-    "lines loaded by import": Limit(980, 30_000),
+    "lines loaded by import": Limit(1_031, 30_000),
     "calls from fit to Pólya-Gamma": Limit(20, 20),
     "files entered until then": Limit(65),
     "functions entered by SiteMethod.run": Limit(305),
     "slow marks of tests": Limit(280),
     "rows of the glossary": Limit(116, 120),
-    "words of the architecture": Limit(1_500, 1_500),
-    "bytes of the changelog": Limit(6_000, 6_000),
+    "words of the architecture": Limit(1_499, 1_500),
+    "bytes of the changelog": Limit(5_563, 6_000),
     "decisions over 250 words": Limit(0, 0),
     "test cases": Limit(),
 }
@@ -77,6 +77,8 @@ LIMITS = {
 SURFACES = {"surfaces", "testing"}
 # Rooms whose refusals mostly say that a method, a representation and a model do not go together.
 INFERENCE = {"methods", "representations", "site_inference", "choosing", "extensions"}
+# Kernels and likelihoods of extensions, whose refusals are of arguments as in the core's rooms.
+MODELS_OF_EXTENSIONS = "extensions.areas.", "extensions.black_box.external:"
 # Participles that do not end in -ed or -en, and nouns that do.
 IRREGULAR = {
     *("Begun", "Bound", "Built", "Cut", "Done", "Drawn", "Found", "Gone", "Heard", "Held", "Kept"),
@@ -447,7 +449,9 @@ def counts() -> dict[str, Count]:
         "calls of isinstance": isinstance_calls(),
         "raise InputError": refused,
         "raise InputError in rooms of inference": [
-            n for n in refused if room(n.split(":")[0]) in INFERENCE
+            n
+            for n in refused
+            if room(n.split(":")[0]) in INFERENCE and not n.startswith(MODELS_OF_EXTENSIONS)
         ],
         "functions that only raise": functions_that_only_raise(),
         "classes named by a participle": participles(),

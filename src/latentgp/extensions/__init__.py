@@ -46,7 +46,7 @@ def offers(asked: str) -> list[Any]:
 def shown_in(room: str, name: str) -> Any:
     """A public name that an extension shows in a package of the core, for its `__getattr__`."""
     for own in present().values():
-        if name in own.rooms.get(room, "").split():
+        if name in own.names.get(own.rooms.get(room, ""), "").split():
             return own.attribute(name)
     raise AttributeError(f"module {room!r} has no attribute {name!r}")
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
@@ -18,6 +22,14 @@ class IndexKernel(Kernel):
     An author writes `gram` and `diagonal` by `numbers_of`.
     """
 
+    things: ClassVar[str]  # what has an index
+    remedy: ClassVar[str]  # for an index that there is none of
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of things."""
+
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return self.gram(x[None], z[None])[0, 0]
 
@@ -27,6 +39,15 @@ class IndexKernel(Kernel):
             raise InputError(
                 f"{name} reads one column, of whole numbers from 0, got {columns} columns; use "
                 f"{name}(...).on(column) beside others."
+            )
+
+    def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
+        numbers = X[:, 0]
+        wrong = (numbers != np.round(numbers)) | (numbers < 0) | (numbers >= self.size)
+        if np.any(wrong):
+            raise InputError(
+                f"{type(self).__name__} knows the {self.things} 0 to {self.size - 1}, got "
+                f"{numbers[wrong][:3].tolist()}; {self.remedy}."
             )
 
 

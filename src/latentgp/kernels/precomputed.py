@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -44,6 +44,8 @@ class Precomputed(IndexKernel):
         [[0.5], [1.0]]
     """
 
+    things: ClassVar[str] = "points"
+    remedy: ClassVar[str] = "the input is the number of a row of the matrix"
     matrix: Float[Array, "points N"] = eqx.field(converter=in_double_precision)
     variances: Float[Array, "points"] = eqx.field(converter=in_double_precision)
 
@@ -56,6 +58,10 @@ class Precomputed(IndexKernel):
                 "covariances of all pairs of points, or variances= beside those with the first."
             )
         self.variances = np.diagonal(np.asarray(matrix)) if variances is None else variances
+
+    @property
+    def size(self) -> int:
+        return len(self.matrix)
 
     def __check_init__(self) -> None:
         if not (isinstance(self.matrix, np.ndarray) and isinstance(self.variances, np.ndarray)):
@@ -137,15 +143,6 @@ class Precomputed(IndexKernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         variances = jnp.asarray(jax.lax.stop_gradient(self.variances))
         return variances.at[numbers_of(X)].get(mode="fill", fill_value=jnp.nan)
-
-    def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
-        numbers = X[:, 0]
-        wrong = (numbers != np.round(numbers)) | (numbers < 0) | (numbers >= len(self.matrix))
-        if np.any(wrong):
-            raise InputError(
-                f"Precomputed knows the points 0 to {len(self.matrix) - 1}, got "
-                f"{numbers[wrong][:3].tolist()}; the input is the number of a row of the matrix."
-            )
 
 
 def is_tabulated(kernel: Any) -> bool:

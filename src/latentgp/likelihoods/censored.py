@@ -17,8 +17,6 @@ from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scala
 
 _SIDES = "censored", "upper"
 _LEFT, _SEEN, _RIGHT, _INTERVAL = -1.0, 0.0, 1.0, 2.0
-# Log tails of some two points, for rows that have only one.
-_QUARTERS = (np.log(0.25), np.log(0.75)), (np.log(0.75), np.log(0.25))
 
 
 class Censored(OfBase):
@@ -67,10 +65,10 @@ class Censored(OfBase):
         if "upper" in side:
             both = kind == _INTERVAL
             upper = self.base.log_tails(jnp.where(both, side["upper"], y), f, own)
-            # An interval without width has no third derivative.
-            tails = (below, above), upper
+            # An interval without width has no third derivative: others are between quartiles.
+            tails, (low, high) = ((below, above), upper), np.log([0.25, 0.75])
             lower, upper = jax.tree.map(
-                lambda tail, other: jnp.where(both, tail, other), tails, _QUARTERS
+                lambda tail, other: jnp.where(both, tail, other), tails, ((low, high), (high, low))
             )
             value = jnp.where(both, log_interval(lower, upper), value)
         value = jnp.where(kind == _LEFT, below, value)

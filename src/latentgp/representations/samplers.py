@@ -47,6 +47,22 @@ class CoefficientDraw(NamedTuple):
     covariances: Covariances | None
 
 
+class BlockUpdate(NamedTuple):
+    """Update of the coefficients of a block of latents, given sites.
+
+    The draw is m - a (start - m) + sqrt(1 - a^2) e with mean m and e ~ N(0, S), which leaves
+    N(m, S) unchanged (Adler 1981). What does not say how draws afresh.
+    """
+
+    sites: GaussianSites  # of all latents, for g
+    block: Block  # whose coefficients are drawn
+    key: RandomKey
+    start: Float[Array, "functions M"]  # the coefficients so far
+    over_relaxation: float = 0.0  # a in [0, 1)
+    # whose covariances are wanted too, where coefficients are rows
+    rows: Int[Array, "chosen"] | None = None
+
+
 class SiteSampler(eqx.Module):
     """Draws from prior times sites, for one kernel and the rows' inputs."""
 
@@ -56,27 +72,8 @@ class SiteSampler(eqx.Module):
     jitter: eqx.AbstractVar[Scalar]
 
     @abstractmethod
-    def draw(
-        self,
-        sites: GaussianSites,
-        block: Block,
-        key: RandomKey,
-        start: Float[Array, "functions M"],
-        over_relaxation: float = 0.0,
-        rows: Int[Array, "chosen"] | None = None,
-    ) -> "CoefficientDraw":
-        """A draw of the coefficients of a block of latents, given their sites for g.
-
-        Args:
-            sites: of all latents.
-            block: whose coefficients are drawn.
-            key: random key.
-            start: the coefficients so far.
-            over_relaxation: a in [0, 1): the draw is m - a (start - m) + sqrt(1 - a^2) e with
-                mean m and e ~ N(0, S), which leaves N(m, S) unchanged (Adler 1981). What does
-                not say how draws afresh.
-            rows: whose covariances are wanted too, where coefficients are rows.
-        """
+    def draw(self, update: BlockUpdate) -> CoefficientDraw:
+        """A draw of the coefficients of a block of latents, given their sites for g."""
 
     def at_rows(
         self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
@@ -102,15 +99,8 @@ class DenseSampler(SiteSampler):
     lower: Float[Array, "#Q N N"]
     jitter: Scalar
 
-    def draw(
-        self,
-        sites: GaussianSites,
-        block: Block,
-        key: RandomKey,
-        start: Float[Array, "functions M"],
-        over_relaxation: float = 0.0,
-        rows: Int[Array, "chosen"] | None = None,
-    ) -> CoefficientDraw:
+    def draw(self, update: BlockUpdate) -> CoefficientDraw:
+        sites, block, key, start, over_relaxation, rows = update
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
         noise = jax.random.normal(key, (2, *linear.shape), linear.dtype)
@@ -173,15 +163,8 @@ class InducingSampler(SiteSampler):
     jitter: Scalar
     power: float = eqx.field(static=True)
 
-    def draw(
-        self,
-        sites: GaussianSites,
-        block: Block,
-        key: RandomKey,
-        start: Float[Array, "functions M"],
-        over_relaxation: float = 0.0,
-        rows: Int[Array, "chosen"] | None = None,
-    ) -> CoefficientDraw:
+    def draw(self, update: BlockUpdate) -> CoefficientDraw:
+        sites, block, key, *_ = update
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
         shape = (len(block), self.lower.shape[-1])

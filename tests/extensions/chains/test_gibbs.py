@@ -24,6 +24,7 @@ from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.representations import Representation
+from latentgp.representations.samplers import BlockUpdate
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import rows_of
 from latentgp.sites.augmentations import Augmentation, augmentation_of
@@ -377,7 +378,7 @@ class TestPreciseSites:
         own = lgp.Dense().sampler(lgp.RBF(0.5), X[:, None])
         sites = GaussianSites(jnp.ones((5, 1)), jnp.asarray(precision)[:, None], jnp.zeros(5))
         rows = np.array([0, 2, 4])
-        drawn = own.draw(sites, (0,), KEY, jnp.zeros((1, 5)), rows=jnp.asarray(rows))
+        drawn = own.draw(BlockUpdate(sites, (0,), KEY, jnp.zeros((1, 5)), rows=jnp.asarray(rows)))
         exact, resolvent = posterior_in_fractions(np.asarray(own.gram[0]), precision)
         root = np.sqrt(precision[rows])
         found = drawn.covariances

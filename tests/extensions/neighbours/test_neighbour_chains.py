@@ -138,7 +138,9 @@ def test_a_draw_given_sites_is_a_solve_with_their_precision(name, block):
     sampler = eqx.filter_jit(own.sampler)(kernel, X)
     start = jnp.zeros((size, ROWS))
     draw = eqx.filter_jit(
-        lambda key, relaxed: sampler.draw(sites, block, key, start, relaxed).coefficients
+        lambda key, relaxed: (
+            sampler.draw(BlockUpdate(sites, block, key, start, relaxed)).coefficients
+        )
     )
     keys = jax.random.split(jax.random.key(1), 200)
     drawn = np.asarray(jax.lax.map(lambda key: draw(key, 0.0), keys))

@@ -10,12 +10,10 @@ if TYPE_CHECKING:
     from latentgp.extensions.areas.kernels import ICAR as ICAR
     from latentgp.extensions.areas.kernels import Areal as Areal
 
-_KERNELS = "Areal BYM2 CAR ICAR"
 EXTENSION = Extension(
     __name__,
-    names={"kernels": _KERNELS},
+    names={"kernels": "Areal BYM2 CAR ICAR"},
     offers={"points": f"{__name__}.kernels:areas_of_model"},
-    apart=_KERNELS,
-    rooms={"latentgp.kernels": _KERNELS},
+    rooms={"latentgp.kernels": "kernels"},
 )
 __getattr__ = EXTENSION.attribute

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,7 +30,15 @@ class Areal(IndexKernel):
     Rows read their covariances from a matrix of areas by areas, however many rows an area has.
     """
 
+    things: ClassVar[str] = "areas"
+    remedy: ClassVar[str] = (
+        "a new area needs a graph that has it and its neighbours, with or without rows"
+    )
     graph: GraphMatrix
+
+    @property
+    def size(self) -> int:
+        return self.graph.areas
 
     @abstractmethod
     def between(self, a: Int[Array, "N"], b: Int[Array, "M"]) -> Float[Array, "N M"]:
@@ -45,16 +53,6 @@ class Areal(IndexKernel):
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return self.variances()[numbers_of(X)]
-
-    def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
-        numbers = X[:, 0]
-        wrong = (numbers != np.round(numbers)) | (numbers < 0) | (numbers >= self.graph.areas)
-        if np.any(wrong):
-            raise InputError(
-                f"{type(self).__name__} knows the areas 0 to {self.graph.areas - 1}, got "
-                f"{numbers[wrong][:3].tolist()}; a new area needs a graph that has it and its "
-                "neighbours, with or without rows."
-            )
 
 
 class CAR(Areal):

@@ -16,13 +16,11 @@ _METHODS = {
         "all that are positive, external functions and programs among them",
     )
 }
-_EXTERNAL = "ExternalLikelihood ExternalProgram"
 EXTENSION = Extension(
     __name__,
-    names={"external": _EXTERNAL, "method": "BlackBoxVI"},
+    names={"external": "ExternalLikelihood ExternalProgram", "method": "BlackBoxVI"},
     methods=_METHODS,
     offers={"values": f"{__name__}.method:BlackBoxVI"},
-    apart=_EXTERNAL,
-    rooms={"latentgp.likelihoods": _EXTERNAL},
+    rooms={"latentgp.likelihoods": "external"},
 )
 __getattr__ = EXTENSION.attribute

@@ -48,6 +48,7 @@ from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.protocols import coefficients_of
+from latentgp.representations.samplers import BlockUpdate
 from latentgp.representations.whitening import DenseWhitening, WhiteningBySolves
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import prior_mean
@@ -429,7 +430,7 @@ def starting_point(target: WhiteTarget, key: RandomKey) -> Position:
     sampler = coefficients_of(target.representation).sampler(model.kernel, target.data.X)
     everything, nothing = tuple(range(len(start.white))), jnp.zeros_like(start.white)
     sites = starting_sites(target, start)
-    drawn = sampler.draw(sites, everything, jax.random.fold_in(key, 1), nothing)
+    drawn = sampler.draw(BlockUpdate(sites, everything, jax.random.fold_in(key, 1), nothing))
     return Position(start.vector, sampler.white(drawn.coefficients))
 
 

@@ -23,7 +23,7 @@ from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.models import LatentGP
 from latentgp.representations import Representation
 from latentgp.representations.protocols import SamplesCoefficients, coefficients_of
-from latentgp.representations.samplers import SiteSampler
+from latentgp.representations.samplers import BlockUpdate, SiteSampler
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.augmentation import AugmentationRule
@@ -112,7 +112,7 @@ class GibbsSampler(Transition):
         everything = tuple(range(offset.shape[1]))
         nothing = jnp.zeros((offset.shape[1], len(sampler.centres)), offset.dtype)
         sites = starting_sites(target, start)
-        coefficients = sampler.draw(sites, everything, key_f, nothing).coefficients
+        coefficients = sampler.draw(BlockUpdate(sites, everything, key_f, nothing)).coefficients
         f = offset + sampler.at_rows(coefficients, everything, key_rows)
         log_scale = jnp.log(jnp.asarray(_FIRST_SCALE, vector.dtype))
         state = GibbsState(vector, f, coefficients, log_scale)
@@ -169,7 +169,7 @@ class GibbsSampler(Transition):
             offset = prior_mean(model, data)
             columns = jnp.asarray(block)
             about, start = sites.about(offset), coefficients[columns]
-            result = own.draw(about, block, key_draw, start, over_relaxation, slow)
+            result = own.draw(BlockUpdate(about, block, key_draw, start, over_relaxation, slow))
             drawn = result.coefficients
             if slow is not None and result.covariances is not None:
                 bound = augmentation.bind(model.likelihood, rows_at(copies, slow))

@@ -21,10 +21,9 @@ from latentgp.extensions.neighbours.sweeps import Sweeps
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.representations.samplers import CoefficientDraw, SiteSampler
+from latentgp.representations.samplers import BlockUpdate, CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import WhiteningBySolves
-from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, Inputs, NeighbourRows, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, NeighbourRows, RowLatents, Scalar
 
 _DRAW_TOLERANCE = 1e-8  # relative residual of a draw's solve
 
@@ -130,16 +129,9 @@ class NeighbourSampler(SiteSampler):
     jitter: Scalar
     whitening: SparseWhitening  # the prior at the rows
 
-    def draw(
-        self,
-        sites: GaussianSites,
-        block: Block,
-        key: RandomKey,
-        start: Float[Array, "functions M"],
-        over_relaxation: float = 0.0,
-        rows: Int[Array, "chosen"] | None = None,
-    ) -> CoefficientDraw:
+    def draw(self, update: BlockUpdate) -> CoefficientDraw:
         """A draw as of any sampler; it finds no covariances, and `rows` has no effect."""
+        sites, block, key, start, over_relaxation, _ = update
         there = np.isin(np.arange(sites.linear.shape[1]), np.asarray(block))
         _, M = self.whitening.given_sites(jnp.where(there, sites.precision, 0.0))
         noise = jnp.where(there[:, None], perturbed(M, key, 1), 0.0)

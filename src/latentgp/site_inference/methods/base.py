@@ -132,8 +132,11 @@ class SiteMethod(Method):
         usual: int,
         selection: Selection = "greedy-variance",
     ) -> "SiteMethod":
-        inducing = going_on(self.representation, remembered, number, usual, selection)
-        return eqx.tree_at(lambda m: m.representation, self, inducing)
+        return self.through(going_on(self.representation, remembered, number, usual, selection))
+
+    def through(self, representation: Representation) -> "SiteMethod":
+        """The same method through a representation."""
+        return eqx.tree_at(lambda m: m.representation, self, representation)
 
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a Gaussian posterior."""

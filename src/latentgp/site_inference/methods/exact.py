@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 from latentgp.errors import InputError
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
-from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.needs import Needs
-from latentgp.representations.summary import DataSummary, RowsAsSums
+from latentgp.representations.summary import RowsAsSums
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
-from latentgp.site_inference.methods.base import SiteMethod, going_on
+from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import SiteInference
 
@@ -32,15 +31,9 @@ class ExactGP(SiteMethod):
     def algorithm(self, model: LatentGP) -> SiteInference:
         return _conjugate_inference(self, model)
 
-    def through_points(
-        self,
-        remembered: DataSummary | None,
-        number: int | None,
-        usual: int,
-        selection: Selection = "greedy-variance",
-    ) -> "ExactGP | CollapsedVI":
-        own = going_on(self.representation, remembered, number, usual, selection)
-        return ExactGP(own) if own.traits.one_coefficient_a_row else CollapsedVI(own)
+    def through(self, representation: Any) -> "ExactGP | CollapsedVI":
+        exact = representation.traits.one_coefficient_a_row
+        return ExactGP(representation) if exact else CollapsedVI(representation)
 
 
 class CollapsedVI(SiteMethod):

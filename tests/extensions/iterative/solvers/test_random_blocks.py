@@ -6,7 +6,6 @@ import pytest
 
 import linear_systems as cases
 from latentgp import InputError
-from latentgp.extensions.iterative.solvers.dual_descent import dual_descent
 from latentgp.extensions.iterative.solvers.sketch_and_project import sketch_and_project
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -32,16 +31,6 @@ def test_sketch_and_project(name):
     solution = sketch_and_project(cases.systems()[name], RIGHT, jax.random.key(KEY), **options)
     check(solution, name, 1e-5)
     assert 1 < solution.steps < 500
-
-
-def test_dual_descent():
-    system, key = cases.systems()["sites"], jax.random.key(KEY)
-    found = dual_descent(system, RIGHT, key, step_size=2e-3, block=6, steps=4000, tolerance=1e-3)
-    check(found, "sites", 1e-3)
-    wild = dual_descent(system, RIGHT, key, step_size=1.0, block=6, steps=4000, tolerance=1e-3)
-    assert wild.outcomes == ("breakdown",) * 2
-    few = dual_descent(system, RIGHT, key, step_size=2e-3, block=6, steps=10, tolerance=1e-3)
-    assert few.outcomes == ("out of steps",) * 2
 
 
 def test_out_of_passes_is_said():

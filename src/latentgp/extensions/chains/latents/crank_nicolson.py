@@ -17,29 +17,6 @@ from latentgp.extensions.chains.latents.base import (
 from latentgp.typing import Coefs, RandomKey, Scalar
 
 
-class CrankNicolson(LatentMove):
-    """Autoregressive proposals, accepted on the residual alone (Neal 1999, eq. 15; "MH v2").
-
-    eps' = sqrt(1 - a^2) eps + a xi with a in (0, 1).
-    """
-
-    target_acceptance: ClassVar[float | None] = 0.25
-    first_scale: ClassVar[float] = 0.3
-
-    def init(self, residual: Residual, eps: Coefs) -> ResidualValue:
-        return ResidualValue.at(residual, eps)
-
-    def step(
-        self, residual: Residual, state: ResidualValue, scale: Scalar, key: RandomKey
-    ) -> tuple[ResidualValue, Info]:
-        key_noise, key_accept = jax.random.split(key)
-        share = scale / jnp.sqrt(1 + scale**2)
-        noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
-        there = ResidualValue.at(residual, jnp.sqrt(1 - share**2) * state.eps + share * noise)
-        state, chance = accepted(state, there, there.value - state.value, key_accept)
-        return state, Info(chance, jnp.ones_like(chance))
-
-
 class RandomWalk(LatentMove):
     """Gaussian random walk (Metropolis et al. 1953; "MH v1")."""
 
@@ -54,7 +31,25 @@ class RandomWalk(LatentMove):
     ) -> tuple[ResidualValue, Info]:
         key_noise, key_accept = jax.random.split(key)
         noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
-        there = ResidualValue.at(residual, state.eps + scale * noise)
-        prior = 0.5 * jnp.sum(state.eps**2 - there.eps**2)
+        eps, prior = self.proposed(state.eps, noise, scale)
+        there = ResidualValue.at(residual, eps)
         state, chance = accepted(state, there, there.value - state.value + prior, key_accept)
         return state, Info(chance, jnp.ones_like(chance))
+
+    def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:
+        """The proposal, and what the prior adds to its log acceptance ratio."""
+        there = eps + scale * noise
+        return there, 0.5 * jnp.sum(eps**2 - there**2)
+
+
+class CrankNicolson(RandomWalk):
+    """Autoregressive proposals, accepted on the residual alone (Neal 1999, eq. 15; "MH v2").
+
+    eps' = sqrt(1 - a^2) eps + a xi with a in (0, 1).
+    """
+
+    first_scale: ClassVar[float] = 0.3
+
+    def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:
+        share = scale / jnp.sqrt(1 + scale**2)
+        return jnp.sqrt(1 - share**2) * eps + share * noise, jnp.zeros((), eps.dtype)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.lanes import number, scaled
@@ -17,10 +17,9 @@ from latentgp.extensions.state_space.markov.processes import in_groups, means_gi
 from latentgp.extensions.state_space.markov.series import Series
 from latentgp.extensions.state_space.markov.simulation import perturbation
 from latentgp.likelihoods.base import Marginals
-from latentgp.representations.samplers import CoefficientDraw, SiteSampler
+from latentgp.representations.samplers import BlockUpdate, CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import Whitening
-from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, Inputs, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, RowLatents, Scalar
 
 
 class MarkovWhitening(Whitening):
@@ -98,16 +97,9 @@ class MarkovSampler(SiteSampler):
     series: Series  # the rows in the order of time
     whitening: MarkovWhitening  # of the prior at the rows
 
-    def draw(
-        self,
-        sites: GaussianSites,
-        block: Block,
-        key: RandomKey,
-        start: Float[Array, "functions M"],
-        over_relaxation: float = 0.0,
-        rows: Int[Array, "chosen"] | None = None,
-    ) -> CoefficientDraw:
+    def draw(self, update: BlockUpdate) -> CoefficientDraw:
         """A draw as of any sampler; it finds no covariances, and `rows` has no effect."""
+        sites, block, key, start, over_relaxation, _ = update
         latents = sites.linear.shape[1]
         there = np.isin(np.arange(latents), np.asarray(block))
         precision = jnp.where(there, sites.precision, 0.0)
