@@ -38,7 +38,7 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(87_470, 79_000),
+    "lines of src": Limit(87_464, 79_000),
     "lines of core": Limit(31_979, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(20_659),
@@ -52,9 +52,9 @@ LIMITS = {
     "classes in the table of persistence": Limit(0, 0),
     "private constants": Limit(754),
     "calls of isinstance": Limit(628),
-    "raise InputError": Limit(480),
+    "raise InputError": Limit(478),
     "raise InputError in rooms of inference": Limit(60, 60),
-    "functions that only raise": Limit(25),
+    "functions that only raise": Limit(24),
     "classes named by a participle": Limit(14),
     "names of several classes": Limit(28),
     "writers of checkpoints": Limit(1, 1),
@@ -68,8 +68,8 @@ LIMITS = {
     "functions entered by SiteMethod.run": Limit(305),
     "slow marks of tests": Limit(280),
     "rows of the glossary": Limit(116, 120),
-    "words of the architecture": Limit(1_499, 1_500),
-    "bytes of the changelog": Limit(5_563, 6_000),
+    "words of the architecture": Limit(1_500, 1_500),
+    "bytes of the changelog": Limit(6_000, 6_000),
     "decisions over 250 words": Limit(0, 0),
     "test cases": Limit(),
 }

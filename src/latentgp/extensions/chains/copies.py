@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.errors import InputError
 from latentgp.modules import stored
+from latentgp.rows.arrays import check_values
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array, RowLatents
 
@@ -34,12 +34,8 @@ def copies_of(rows: Rows) -> Copies:
     """Every row as often as its weight says; InputError unless weights are whole numbers."""
     size = len(rows.y)
     weights = np.ones(size) if rows.weights is None else np.asarray(rows.weights)
-    fractional = np.flatnonzero(weights != np.floor(weights))
-    if fractional.size:
-        raise InputError(
-            f"Sampling needs weights that are whole numbers, numbers of copies, but row "
-            f"{fractional[0]} (counted from 0) has {weights[fractional[0]]:g}; use AugmentedVI."
-        )
+    kind = "whole numbers, numbers of copies, where draws are made"
+    check_values("weights", weights, weights == np.floor(weights), kind, "use AugmentedVI")
     origin = np.repeat(np.arange(size), weights.astype(int))
     side = {name: values[origin] for name, values in rows.side.items()}
     return Copies(Rows(rows.y[origin], None, side), jax.numpy.asarray(origin))

@@ -9,7 +9,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.extensions.inter_domain.base import refuse_kernel
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.stationary import (
     RBF,
@@ -42,10 +42,8 @@ def unit_density(
     Raises:
         InputError: the density of the kernel is not known.
     """
-    raise InputError(
-        f"{type(kernel).__name__} has no spectral density here; use RBF, a Matern kernel or "
-        "RationalQuadratic."
-    )
+    supported = "RBF, a Matern kernel or RationalQuadratic"
+    refuse_kernel("A spectral density", supported, type(kernel).__name__)
 
 
 @unit_density.register
