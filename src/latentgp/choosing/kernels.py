@@ -36,10 +36,11 @@ from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.setup.priors import Scales, scales
 from latentgp.setup.typical import median_distance
 
-LEAST_SECONDS = 5.0  # of a fit, a fifth of which a choice may take
+_LEAST_SECONDS = 5.0, 12.0  # of a fit to few rows and to many, a fifth of which a choice may take
 _ROWS = 200
 _MORE_ROWS = 500  # on which a warping has to be ahead too
-_PATCHES, _PATCH = 10, 50  # of nearest rows, where rows are many and inputs few
+# Patches of nearest rows and rows of each, of many rows, by whether inputs are few.
+_PATCHES = {True: (10, 50), False: (40, 15)}
 _FEW_INPUTS = 3
 _FEWEST = 10
 _MARGIN = 2.0  # nats ahead of the RBF
@@ -91,13 +92,19 @@ class _Contest(NamedTuple):
         rows: in typical sizes, centred.
         law: of counts or classes; None of functions and noise.
         families: of the candidates.
-        sample: number of rows that they compete on.
+        size: number of rows that they compete on.
+        places: inputs by which rows are near, shape (N, D); None for those of the rows.
     """
 
     rows: RowBlock
     law: Law | None
     families: tuple[str, ...] = tuple(FAMILIES)
-    sample: int = _ROWS
+    size: int = _ROWS
+    places: Float[np.ndarray, "N D"] | None = None
+
+    def sample(self, size: int | None = None) -> list[RowBlock]:
+        """Rows of the sample, or of a larger one, by independent blocks."""
+        return sample(self.rows, size or self.size, self.places)
 
 
 @one_blas_thread()
@@ -129,7 +136,8 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
         return None
     rows, law = contest.rows, contest.law
     is_of_classes = len(contest.families) == 1
-    near = len(sample(rows, contest.sample)) > 1
+    blocks = contest.sample()
+    near = len(blocks) > 1 and inputs <= _FEW_INPUTS
     warping = None if near else _of_long_tails(seen, weights)
     if is_of_classes and warping is None:
         return None
@@ -145,7 +153,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     best = optima[0] if optima[0].log_evidence > base.log_evidence + _MARGIN else base
     if warping is not None:
         warped = contest._replace(
-            rows=rows._replace(X=(_between_knots(warping, seen) - middle) / sizes)
+            rows=rows._replace(X=(_between_knots(warping, seen) - middle) / sizes), places=rows.X
         )
         others = [
             found._replace(candidate=found.candidate._replace(of_scores=True))
@@ -172,7 +180,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     kernel = kernel.on(*columns.tolist()) if inputs < data.X.shape[1] else kernel
     optima = sorted(optima, key=attrgetter("log_evidence"), reverse=True)
     evidences = {o.candidate.words(inputs): o.log_evidence for o in optima}
-    counted = sum(len(block.X) for block in sample(rows, contest.sample))
+    counted = sum(len(block.X) for block in blocks)
     return KernelChoice(kernel, best.candidate.words(inputs), evidences, counted)
 
 
@@ -196,6 +204,11 @@ def _contest(
     y = _targets(data, likelihood, spread) if law is None else np.asarray(data.y)
     sizes = next(iter(data.side_information.values()), sizes)
     return None if y is None else _Contest(RowBlock(X, y, weights, np.asarray(sizes)), law)
+
+
+def leaves_time(seconds: float | None, rows: int) -> bool:
+    """Whether a choice takes at most a fifth of the seconds that a fit may; None for any number."""
+    return seconds is None or seconds >= _LEAST_SECONDS[rows > 2 * _ROWS]
 
 
 def with_usual_kernel(model: LatentGP, data: Data) -> tuple[LatentGP, tuple[str, ...]]:
@@ -238,7 +251,7 @@ def _optima(
         log_units: logarithms of the inputs' sizes over their geometric mean.
     """
     inputs, law = len(log_units), contest.law
-    blocks = sample(contest.rows, contest.sample)
+    blocks = contest.sample()
     usual = KernelShape("RBF", inputs)
     base = optimum(usual, blocks, typical, _ITERATIONS, law)
     rough = typical.copy()
@@ -251,7 +264,7 @@ def _optima(
     for name in contest.families:
         family = FAMILIES[name]
         # Nearest rows do not screen off the others under a mixture of length-scales.
-        if name != "RBF" and not (family.is_mixture and len(blocks) > 1):
+        if name != "RBF" and not (family.is_mixture and len(blocks) > 1 and inputs <= _FEW_INPUTS):
             first = base.logarithms.copy()
             first[:inputs] += np.log(family.longer)
             first = np.append(first, 0.0) if family.is_mixture else first
@@ -276,12 +289,12 @@ def _is_ahead(
     if other.log_evidence <= best.log_evidence + _MARGIN:
         return False
 
-    def of_more(found: Optimum, rows: RowBlock) -> float:
-        more = sample(rows, _MORE_ROWS)
+    def of_more(found: Optimum, own: _Contest) -> float:
+        more = own.sample(_MORE_ROWS)
         more = more if found.candidate.inputs > 1 else _alike(more, log_units)
         return optimum(found.candidate, more, found.logarithms, law=contest.law).log_evidence
 
-    return of_more(other, warped.rows) > of_more(best, contest.rows) + _MARGIN
+    return of_more(other, warped) > of_more(best, contest) + _MARGIN
 
 
 def _alike(blocks: Sequence[RowBlock], log_units: Float[np.ndarray, "D"]) -> list[RowBlock]:
@@ -310,21 +323,24 @@ def _between_knots(warping: InputWarping, X: Float[np.ndarray, "N D"]) -> Float[
     return np.stack([np.interp(*column) for column in each], axis=1)
 
 
-def sample(rows: RowBlock, most: int = _ROWS) -> list[RowBlock]:
-    """All rows where they are few; else some at random and, of few inputs, patches of nearest ones.
+def sample(
+    rows: RowBlock, most: int = _ROWS, places: Float[np.ndarray, "N D"] | None = None
+) -> list[RowBlock]:
+    """All rows where they are few; else some at random and patches of nearest ones.
 
     Rows at random are too far apart to tell how rough a function is. The same rows for the same
     data.
     """
     counts = rows.weights > 0
-    rows = rows.of(counts)
+    places, rows = (rows.X if places is None else places)[counts], rows.of(counts)
     number, inputs = rows.X.shape
     if number <= most:
         return [rows]
     generator = np.random.default_rng(0)
-    near = inputs <= _FEW_INPUTS and number > 2 * most
-    chosen = [generator.choice(number, most // 2 if near else most, replace=False)]
-    for centre in generator.choice(number, _PATCHES if near else 0, replace=False):
-        distances = np.sum((rows.X - rows.X[centre]) ** 2, axis=1)
-        chosen.append(np.argpartition(distances, _PATCH)[:_PATCH])
+    few, many = inputs <= _FEW_INPUTS, number > 2 * most
+    chosen = [generator.choice(number, most // 2 if few and many else most, replace=False)]
+    patches, size = _PATCHES[few]
+    for centre in generator.choice(number, patches if many else 0, replace=False):
+        distances = np.sum((places - places[centre]) ** 2, axis=1)
+        chosen.append(np.argpartition(distances, size)[:size])
     return [rows.of(own) for own in chosen]

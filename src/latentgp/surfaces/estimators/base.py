@@ -28,7 +28,7 @@ from latentgp.choosing.choice import (
     treating,
     usual_number_of_points,
 )
-from latentgp.choosing.kernels import LEAST_SECONDS, usual_kernel
+from latentgp.choosing.kernels import leaves_time, usual_kernel
 from latentgp.choosing.registry import method_from_name, names_in_words
 from latentgp.errors import InputError, warn_user
 from latentgp.extension import verb
@@ -217,7 +217,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         own, plain = self._own_representation(), kernel is None and self.depth == 1
         self.kernel_choice_ = None
         is_chosen = plain and own is None and isinstance(self.method, str)
-        is_chosen &= self.max_seconds is None or self.max_seconds >= LEAST_SECONDS
+        is_chosen &= leaves_time(self.max_seconds, merged.size)
         if is_chosen and self.learn_hyperparameters:
             scale = scales(LatentGP(RBF(), likelihood, mean), merged)
             self.kernel_choice_ = usual_kernel(merged, likelihood, scale)
