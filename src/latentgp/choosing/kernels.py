@@ -104,7 +104,7 @@ class _Contest(NamedTuple):
 
     def sample(self, size: int | None = None) -> list[RowBlock]:
         """Rows of the sample, or of a larger one, by independent blocks."""
-        return sample(self.rows, size or self.size, self.places)
+        return sample(self.rows, size or self.size, self.places, roughness=len(self.families) > 1)
 
 
 @one_blas_thread()
@@ -324,12 +324,16 @@ def _between_knots(warping: InputWarping, X: Float[np.ndarray, "N D"]) -> Float[
 
 
 def sample(
-    rows: RowBlock, most: int = _ROWS, places: Float[np.ndarray, "N D"] | None = None
+    rows: RowBlock,
+    most: int = _ROWS,
+    places: Float[np.ndarray, "N D"] | None = None,
+    *,
+    roughness: bool = True,
 ) -> list[RowBlock]:
     """All rows where they are few; else some at random and patches of nearest ones.
 
-    Rows at random are too far apart to tell how rough a function is. The same rows for the same
-    data.
+    Rows at random are too far apart to tell how rough a function is, if that is asked. The same
+    rows for the same data.
     """
     counts = rows.weights > 0
     places, rows = (rows.X if places is None else places)[counts], rows.of(counts)
@@ -337,7 +341,8 @@ def sample(
     if number <= most:
         return [rows]
     generator = np.random.default_rng(0)
-    few, many = inputs <= _FEW_INPUTS, number > 2 * most
+    few = inputs <= _FEW_INPUTS
+    many = number > 2 * most and (few or roughness)
     chosen = [generator.choice(number, most // 2 if few and many else most, replace=False)]
     patches, size = _PATCHES[few]
     for centre in generator.choice(number, patches if many else 0, replace=False):
