@@ -39,9 +39,9 @@ from latentgp.setup.typical import median_distance
 _LEAST_SECONDS = 5.0, 12.0  # of a fit to few rows and to many, a fifth of which a choice may take
 _ROWS = 200
 _MORE_ROWS = 500  # on which a warping has to be ahead too
+_FEW_INPUTS, _MANY_ROWS = 3, 2_000
 # Patches of nearest rows and rows of each, of many rows, by whether inputs are few.
 _PATCHES = {True: (10, 50), False: (40, 15)}
-_FEW_INPUTS = 3
 _FEWEST = 10
 _MARGIN = 2.0  # nats ahead of the RBF
 _ROUGHER = 1.2  # logarithm by which length-scales of the second start are shorter
@@ -208,7 +208,7 @@ def _contest(
 
 def leaves_time(seconds: float | None, rows: int) -> bool:
     """Whether a choice takes at most a fifth of the seconds that a fit may; None for any number."""
-    return seconds is None or seconds >= _LEAST_SECONDS[rows > 2 * _ROWS]
+    return seconds is None or seconds >= _LEAST_SECONDS[rows > _MANY_ROWS]
 
 
 def with_usual_kernel(model: LatentGP, data: Data) -> tuple[LatentGP, tuple[str, ...]]:
@@ -342,7 +342,7 @@ def sample(
         return [rows]
     generator = np.random.default_rng(0)
     few = inputs <= _FEW_INPUTS
-    many = number > 2 * most and (few or roughness)
+    many = number > 2 * most if few else number > _MANY_ROWS and roughness
     chosen = [generator.choice(number, most // 2 if few and many else most, replace=False)]
     patches, size = _PATCHES[few]
     for centre in generator.choice(number, patches if many else 0, replace=False):
