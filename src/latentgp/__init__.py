@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from latentgp.hyperparameters.base import parameter as parameter
     from latentgp.hyperparameters.base import parameters as parameters
     from latentgp.hyperparameters.base import replace as replace
-    from latentgp.hyperparameters.hierarchical_dirichlet import (
-        HierarchicalDirichlet as HierarchicalDirichlet,
-    )
     from latentgp.hyperparameters.summary import summary as summary
     from latentgp.inference import fit as fit
     from latentgp.kernels import RBF as RBF
@@ -108,7 +105,6 @@ CORE = Extension(
         "differentiable": "log_evidence",
         "errors": "InputError RunAborted",
         "hyperparameters.base": "parameter parameters replace",
-        "hyperparameters.hierarchical_dirichlet": "HierarchicalDirichlet",
         "hyperparameters.summary": "summary",
         "inference": "fit",
         "kernels": (

@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(87_464, 79_000),
-    "lines of core": Limit(31_979, 32_000),
+    "lines of src": Limit(87_386, 79_000),
+    "lines of core": Limit(31_863, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(20_659),
     "files of src": Limit(),
@@ -50,9 +50,9 @@ LIMITS = {
     "most hooks of such a protocol": Limit(3, 5),
     "public names at the top": Limit(107, 110),
     "classes in the table of persistence": Limit(0, 0),
-    "private constants": Limit(754),
+    "private constants": Limit(753),
     "calls of isinstance": Limit(628),
-    "raise InputError": Limit(478),
+    "raise InputError": Limit(477),
     "raise InputError in rooms of inference": Limit(60, 60),
     "functions that only raise": Limit(24),
     "classes named by a participle": Limit(14),

@@ -320,3 +320,37 @@ def test_predictions_have_derivatives_in_the_inputs(fit):
         slope = jax.jit(jax.grad(answer))(x)
         ends = [(answer(x + one) - answer(x - one)) / 2e-5 for one in step]
     np.testing.assert_allclose(slope, ends, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("columns", [(), (2, 0)], ids=["all columns", "some columns"])
+@pytest.mark.parametrize(
+    "method",
+    [lgp.ExactGP(lgp.Neighbours(5)), lgp.Laplace(lgp.neighbours.LatentNeighbours(5))],
+    ids=["targets", "latents"],
+)
+def test_rows_are_warped_once_for_all_that_are_near(method, columns):
+    """The evidence and its derivatives are those of warped rows; a warping took all the time."""
+    generator = np.random.default_rng(5)
+    whole = np.exp(generator.normal(size=(40, 3)))
+    rows = whole[:, list(columns)] if columns else whole
+    kernel = lgp.kernels.InputWarping.by_scores(
+        lgp.Matern32(np.linspace(0.8, 2.0, rows.shape[1])), rows, range(rows.shape[1])
+    )
+    with jax.enable_x64(True):
+        warped = np.asarray(kernel.warp(rows))
+    y, values = generator.normal(size=40), []
+    outer = kernel.on(*columns) if columns else kernel
+    for own, inputs in ((outer, whole), (kernel.kernel, warped)):
+        model = lgp.LatentGP(own, lgp.Gaussian(0.1))
+        data = lgp.Data(inputs, y)
+        with jax.enable_x64(True):
+            near = method.representation.for_rows(data.X, data.weights, own)
+        ready = dataclasses.replace(method, representation=near)
+        values.append(evidence_of(ready, model, data))
+    (one, in_one), (other, in_other) = values
+    np.testing.assert_allclose(one, other, rtol=1e-9)
+    inner = in_one.kernel.kernel.kernel if columns else in_one.kernel.kernel
+    for found_slope, slope in zip(
+        jax.tree.leaves(inner), jax.tree.leaves(in_other.kernel), strict=True
+    ):
+        np.testing.assert_allclose(found_slope, slope, rtol=1e-6, atol=1e-9)

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.search import NOBODY
 from latentgp.kernels import LatentKernel, OwnKernels
+from latentgp.kernels.warping import slope_of_whole, unwarped
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -191,6 +192,7 @@ def conditionals(
     kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows, sites: ScaledSites, terms: Terms
 ) -> tuple[Conditionals, Scalar]:
     """Rows given their neighbours, and the log evidence of the sites, in nats."""
+    kernel, X = unwarped(kernel, X)
 
     def step(total: Array, chunk: Any, real: Bool[Array, "B"]) -> tuple[Array, Conditionals]:
         block = Block.of(*chunk)
@@ -230,6 +232,8 @@ def slopes(
     With u = (-A, 1) / sqrt(d) of a row and its residual s, that of its term in its block of B is
     (s (a u' + u a') + (s^2 - 1) u u') / 2, a = (B_cc^-1 r_c, 0), and in the block of r it is -s u.
     """
+    whole = kernel
+    kernel, X = unwarped(kernel, X)
 
     def step(sums: Slopes, chunk: Any, real: Bool[Array, "B"]) -> tuple[Slopes, None]:
         rows, neighbours, known = chunk
@@ -258,4 +262,5 @@ def slopes(
     start = Slopes.start(kernel, sites)
     columns = (neighbours.shape[2] + 1) ** 2
     rows = terms.rows, neighbours[terms.rows], known
-    return scan_rows(step, start, rows, columns=columns, in_cache=True)[0]
+    found = scan_rows(step, start, rows, columns=columns, in_cache=True)[0]
+    return found._replace(kernel=slope_of_whole(whole, found.kernel))

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at
 from latentgp.extensions.neighbours.sweeps import Sweeps, Swept
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.warping import slope_of_whole, unwarped
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -45,6 +46,7 @@ def nugget_of(kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q"]:
 @jax.custom_vjp
 def regression(kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows) -> Regression:
     """Every row's latent given those of its neighbours; differentiable in the kernel."""
+    kernel, X = unwarped(kernel, X)
     roots = 1 / jnp.sqrt(nugget_of(kernel, X))
 
     def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
@@ -76,6 +78,8 @@ def slope_of_regression(
     A): in the block K of its neighbours and itself the derivative is D' u u' + (q u' + u q') / 2,
     q = (K_cc^-1 A', 0), where A' and D' are those in weights and variance.
     """
+    whole = kernel
+    kernel, X = unwarped(kernel, X)
     roots = 1 / jnp.sqrt(nugget_of(kernel, X))
 
     def step(total: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, None]:
@@ -109,7 +113,8 @@ def slope_of_regression(
     each = (jnp.moveaxis(a, 0, 1) for a in (known.weights, slope.weights, slope.variance))
     rows = jnp.arange(len(X)), jnp.asarray(neighbours), *each
     start = jax.tree.map(jnp.zeros_like, kernel)
-    return scan_rows(step, start, rows, columns=columns, in_cache=True)[0]
+    found = scan_rows(step, start, rows, columns=columns, in_cache=True)[0]
+    return slope_of_whole(whole, found)
 
 
 def _forward(kernel: Any, X: Any, neighbours: Any) -> Any:

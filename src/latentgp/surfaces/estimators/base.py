@@ -217,8 +217,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         own, plain = self._own_representation(), kernel is None and self.depth == 1
         self.kernel_choice_ = None
         is_chosen = plain and own is None and isinstance(self.method, str)
-        is_chosen &= leaves_time(self.max_seconds, merged.size)
-        if is_chosen and self.learn_hyperparameters:
+        is_chosen &= self.learn_hyperparameters
+        if is_chosen and leaves_time(self.max_seconds, merged.size):
             scale = scales(LatentGP(RBF(), likelihood, mean), merged)
             self.kernel_choice_ = usual_kernel(merged, likelihood, scale)
             kernel = None if self.kernel_choice_ is None else self.kernel_choice_.kernel
