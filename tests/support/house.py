@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(87_386, 79_000),
-    "lines of core": Limit(31_863, 32_000),
+    "lines of src": Limit(87_384, 79_000),
+    "lines of core": Limit(31_860, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(20_659),
     "files of src": Limit(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,15 +13,11 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
-from latentgp.modules import Module
 from latentgp.typing import Array
 
 
 class IndexKernel(Kernel):
-    """Base of kernels whose one input column has indices, from 0.
-
-    An author writes `gram` and `diagonal` by `numbers_of`.
-    """
+    """Base of kernels whose one input column has indices, from 0; `gram` reads `numbers_of`."""
 
     things: ClassVar[str]  # what has an index
     remedy: ClassVar[str]  # for an index that there is none of
@@ -51,7 +48,7 @@ class IndexKernel(Kernel):
             )
 
 
-class Invariant(Module):
+class Invariant(eqx.Module):
     """Arrays that no hyper-parameter changes: the components of a posterior share them."""
 
 

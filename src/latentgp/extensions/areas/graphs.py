@@ -11,10 +11,11 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels.index import Invariant
+from latentgp.modules import Module
 from latentgp.typing import Array
 
 
-class GraphMatrix(Invariant):
+class GraphMatrix(Module, Invariant):
     """Matrix of areas by areas and eigenvalues that a graph fixes for all hyper-parameters."""
 
     matrix: Float[Array, "A A"]
