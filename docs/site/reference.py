@@ -48,7 +48,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Parameters": (
         "Hyper-parameters: declaration, priors, summaries.",
-        ("hyperparameters", "surfaces.statements"),
+        ("hyperparameters", "surfaces.priors"),
     ),
     "Rows": (
         "Tables of rows, files, point patterns, functionals, data sets.",

@@ -115,11 +115,11 @@ def check_whole(owner: object, **least: int) -> None:
     """Raise InputError unless an attribute, by its name, is a whole number from `least`, or None.
 
     Example:
-        >>> import latentgp as lgp
-        >>> lgp.Markov(harmonics=0)
+        >>> from types import SimpleNamespace
+        >>> check_whole(SimpleNamespace(number=0), number=1)
         Traceback (most recent call last):
             ...
-        latentgp.errors.InputError: Markov.harmonics must be a whole number from 1, got 0.
+        latentgp.errors.InputError: SimpleNamespace.number must be a whole number from 1, got 0.
     """
     for name, lower in least.items():
         value = getattr(owner, name)

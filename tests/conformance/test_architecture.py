@@ -53,7 +53,7 @@ LEVELS = {
             "streams",
             "persistence",
             "extensions",
-            "surfaces.evaluation.metrics surfaces.options surfaces.files surfaces.statements "
+            "surfaces.evaluation.metrics surfaces.options surfaces.files surfaces.priors "
             "surfaces.coefficients surfaces.point_process",
             "surfaces.estimators",
             "surfaces.evaluation",

@@ -17,6 +17,7 @@ from latentgp.extensions import present
 
 SOURCE = Path(lgp.__file__).parent
 EXTENSIONS = present()
+BESIDE = {"extensions", "surfaces", "testing"}
 CORE = "tests/unit", "tests/conformance"  # whose quick cases pass without any extension
 
 
@@ -59,6 +60,20 @@ def test_the_core_stands_without(name, tmp_path):
     assert done.returncode == 0, done.stdout
     found = re.search(r"(\d+) passed", done.stdout)
     assert int(found[1]) > 1000, done.stdout
+
+
+@pytest.mark.quick
+def test_no_example_of_the_core_asks_for_an_extension():
+    names = {*EXTENSIONS}.union(*(own.places for own in EXTENSIONS.values()))
+    core = [path for path in SOURCE.rglob("*.py") if not BESIDE & {*path.relative_to(SOURCE).parts}]
+    examples = {
+        f"{path.relative_to(SOURCE)}: {line.strip()}"
+        for path in core
+        for line in path.read_text().splitlines()
+        if re.match(r"\s*(>>>|\.\.\.) ", line) and names & {*re.findall(r"lgp\.(\w+)", line)}
+    }
+    assert len(core) > 100
+    assert examples == set()
 
 
 @pytest.mark.quick

@@ -82,6 +82,29 @@ def test_evidence_and_gradient(method, likelihood, targets, side, representation
     check_method(method(representation), model, data, tolerance=tolerance)
 
 
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    ("likelihood", "targets", "side"), OF_RULES, ids=lambda c: type(c).__name__
+)
+def test_third_derivatives_are_numbers(likelihood, targets, side):
+    """The slope of Laplace's evidence has them, also where rows of several kinds are mixed."""
+    data = rows_of(targets, side, 7)
+    direction = jnp.ones(likelihood.latent_size)
+
+    def third(y, f, own):
+        """Derivative of the curvature along a direction, backwards, as a search has it."""
+
+        def curvature(f):
+            slope = jax.grad(lambda f: likelihood.log_prob(y, f, own))
+            return direction @ jax.jvp(slope, (f,), (direction,))[1]
+
+        return jax.grad(curvature)(f)
+
+    for size in (-8.0, -0.2, 0.3, 8.0):
+        f = size + 0.01 * jnp.arange(likelihood.latent_size) * jnp.ones((7, 1))
+        assert np.all(np.isfinite(jax.vmap(third)(data.y, f, dict(data.side_information))))
+
+
 # In nats, of two or three rows.
 CLOSENESS = {"augmented": 1.0, "variational": 0.2, "Laplace": 0.5, "EP": 0.05}
 # Measured where more is lost. A network's functions may all change sign, and one Gaussian sees half

@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(87_384, 79_000),
-    "lines of core": Limit(31_860, 32_000),
+    "lines of src": Limit(87_379, 79_000),
+    "lines of core": Limit(31_851, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(20_659),
+    "lines of surfaces": Limit(20_822),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),
@@ -53,7 +53,7 @@ LIMITS = {
     "private constants": Limit(753),
     "calls of isinstance": Limit(628),
     "raise InputError": Limit(477),
-    "raise InputError in rooms of inference": Limit(60, 60),
+    "raise InputError in rooms of inference": Limit(59, 60),
     "functions that only raise": Limit(24),
     "classes named by a participle": Limit(14),
     "names of several classes": Limit(28),

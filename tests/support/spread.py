@@ -59,9 +59,7 @@ def figures(devices, cases=CASES):
     points = lgp.Inducing(points=X[:15])
     kernel = lgp.RBF(lengthscale=[1.0, 1.0 + PROCESS])
     binary, real = lgp.LatentGP(kernel, lgp.Bernoulli()), lgp.LatentGP(kernel, lgp.Gaussian(0.1))
-    few = lgp.ShortSearch(
-        ROWS, 4
-    )  # from the model: after other starts, rounding tells where it goes
+    few = lgp.ShortSearch(ROWS, 4)  # after other starts, rounding would tell where it goes
     own = f"{DISK}/rows.parquet"  # a copy of its own, if it has one
     path = own if os.path.exists(own) else f"{FOLDER}/rows.parquet"
     files = lgp.FileRows(path, target="y", inputs=["a", "b"], buffer_rows=200)

@@ -267,4 +267,4 @@ def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -
 def usual_number_of_points(model: LatentGP) -> int:
     """Number of inducing points that "auto" takes, or more by which nothing is approximated."""
     usual = 500 if sites_are_known(model.likelihood) else 200
-    return max(usual, *(offer(model) or 0 for offer in offers("points")), 0)
+    return max(usual, *(offer(model.kernel) or 0 for offer in offers("points")), 0)

@@ -93,9 +93,9 @@ class RowBlock(NamedTuple):
     weights: Float[np.ndarray, "N"]
     sizes: Float[np.ndarray, "N"]
 
-    def of(self, rows: Any) -> RowBlock:
-        """Some of the rows."""
-        return RowBlock(*(array[rows] for array in self))
+    def blocks(self, chosen: Sequence[Any]) -> list[RowBlock]:
+        """Some of the rows, block by block."""
+        return [RowBlock(*(array[rows] for array in self)) for rows in chosen]
 
 
 class KernelShape(NamedTuple):

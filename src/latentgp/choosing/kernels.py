@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentgp.choosing.evidence import (
     FAMILIES,
@@ -93,18 +93,12 @@ class _Contest(NamedTuple):
         law: of counts or classes; None of functions and noise.
         families: of the candidates.
         size: number of rows that they compete on.
-        places: inputs by which rows are near, shape (N, D); None for those of the rows.
     """
 
     rows: RowBlock
     law: Law | None
     families: tuple[str, ...] = tuple(FAMILIES)
     size: int = _ROWS
-    places: Float[np.ndarray, "N D"] | None = None
-
-    def sample(self, size: int | None = None) -> list[RowBlock]:
-        """Rows of the sample, or of a larger one, by independent blocks."""
-        return sample(self.rows, size or self.size, self.places, roughness=len(self.families) > 1)
 
 
 @one_blas_thread()
@@ -136,8 +130,8 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
         return None
     rows, law = contest.rows, contest.law
     is_of_classes = len(contest.families) == 1
-    blocks = contest.sample()
-    near = len(blocks) > 1 and inputs <= _FEW_INPUTS
+    chosen = sample(contest)
+    near = len(chosen) > 1 and inputs <= _FEW_INPUTS
     warping = None if near else _of_long_tails(seen, weights)
     if is_of_classes and warping is None:
         return None
@@ -145,21 +139,19 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     own = [np.log(NOISE)] if law is None else [0.0] * law.has_parameter
     typical = np.concatenate([np.full(inputs, distance), [0.0], own])
     log_units = np.log(sizes) - np.mean(np.log(sizes))
-    optima = _optima(contest, typical, log_units)
+    optima = _optima(contest, rows.blocks(chosen), typical, log_units)
     if len(optima) < min(len(contest.families), 2):
         return None
     usual = KernelShape("RBF", inputs)
     base = next((o for o in optima if o.candidate == usual), optima[0])
     best = optima[0] if optima[0].log_evidence > base.log_evidence + _MARGIN else base
     if warping is not None:
-        warped = contest._replace(
-            rows=rows._replace(X=(_between_knots(warping, seen) - middle) / sizes), places=rows.X
-        )
+        bent = rows._replace(X=(_between_knots(warping, seen) - middle) / sizes)
         others = [
             found._replace(candidate=found.candidate._replace(of_scores=True))
-            for found in _optima(warped, typical, log_units)
+            for found in _optima(contest, bent.blocks(chosen), typical, log_units)
         ]
-        if others and _is_ahead(others[0], warped, best, contest, log_units):
+        if others and _is_ahead(others[0], bent, best, contest, log_units):
             best, optima = others[0], others + optima
     if is_of_classes and not best.candidate.of_scores:
         return None
@@ -180,7 +172,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     kernel = kernel.on(*columns.tolist()) if inputs < data.X.shape[1] else kernel
     optima = sorted(optima, key=attrgetter("log_evidence"), reverse=True)
     evidences = {o.candidate.words(inputs): o.log_evidence for o in optima}
-    counted = sum(len(block.X) for block in blocks)
+    counted = sum(map(len, chosen))
     return KernelChoice(kernel, best.candidate.words(inputs), evidences, counted)
 
 
@@ -241,17 +233,20 @@ def _targets(data: Data, likelihood: Likelihood, spread: float) -> Float[np.ndar
 
 
 def _optima(
-    contest: _Contest, typical: Float[np.ndarray, "H"], log_units: Float[np.ndarray, "D"]
+    contest: _Contest,
+    blocks: Sequence[RowBlock],
+    typical: Float[np.ndarray, "H"],
+    log_units: Float[np.ndarray, "D"],
 ) -> list[Optimum]:
     """The maxima of all candidates that have an evidence, the best first.
 
     Args:
-        contest: rows, their law and the families.
+        contest: the law of the rows, and the families.
+        blocks: of the sample.
         typical: where the search of the RBF starts.
         log_units: logarithms of the inputs' sizes over their geometric mean.
     """
     inputs, law = len(log_units), contest.law
-    blocks = contest.sample()
     usual = KernelShape("RBF", inputs)
     base = optimum(usual, blocks, typical, _ITERATIONS, law)
     rough = typical.copy()
@@ -280,7 +275,7 @@ def _optima(
 
 def _is_ahead(
     other: Optimum,
-    warped: _Contest,
+    bent: RowBlock,
     best: Optimum,
     contest: _Contest,
     log_units: Float[np.ndarray, "D"],
@@ -289,12 +284,14 @@ def _is_ahead(
     if other.log_evidence <= best.log_evidence + _MARGIN:
         return False
 
-    def of_more(found: Optimum, own: _Contest) -> float:
-        more = own.sample(_MORE_ROWS)
+    chosen = sample(contest._replace(size=_MORE_ROWS))
+
+    def of_more(found: Optimum, rows: RowBlock) -> float:
+        more = rows.blocks(chosen)
         more = more if found.candidate.inputs > 1 else _alike(more, log_units)
         return optimum(found.candidate, more, found.logarithms, law=contest.law).log_evidence
 
-    return of_more(other, warped) > of_more(best, contest) + _MARGIN
+    return of_more(other, bent) > of_more(best, contest.rows) + _MARGIN
 
 
 def _alike(blocks: Sequence[RowBlock], log_units: Float[np.ndarray, "D"]) -> list[RowBlock]:
@@ -323,29 +320,23 @@ def _between_knots(warping: InputWarping, X: Float[np.ndarray, "N D"]) -> Float[
     return np.stack([np.interp(*column) for column in each], axis=1)
 
 
-def sample(
-    rows: RowBlock,
-    most: int = _ROWS,
-    places: Float[np.ndarray, "N D"] | None = None,
-    *,
-    roughness: bool = True,
-) -> list[RowBlock]:
-    """All rows where they are few; else some at random and patches of nearest ones.
+def sample(contest: _Contest) -> list[Int[np.ndarray, "chosen"]]:
+    """Numbers of all rows where they are few; else of some at random and patches of nearest ones.
 
-    Rows at random are too far apart to tell how rough a function is, if that is asked. The same
-    rows for the same data.
+    Rows at random are too far apart to tell how rough a function is, where families compete. The
+    same rows for the same data.
     """
-    counts = rows.weights > 0
-    places, rows = (rows.X if places is None else places)[counts], rows.of(counts)
-    number, inputs = rows.X.shape
+    real, most = np.flatnonzero(contest.rows.weights > 0), contest.size
+    X = contest.rows.X[real]
+    number, inputs = X.shape
     if number <= most:
-        return [rows]
+        return [real]
     generator = np.random.default_rng(0)
     few = inputs <= _FEW_INPUTS
-    many = number > 2 * most if few else number > _MANY_ROWS and roughness
+    many = number > 2 * most if few else number > _MANY_ROWS and len(contest.families) > 1
     chosen = [generator.choice(number, most // 2 if few and many else most, replace=False)]
     patches, size = _PATCHES[few]
     for centre in generator.choice(number, patches if many else 0, replace=False):
-        distances = np.sum((places - places[centre]) ** 2, axis=1)
+        distances = np.sum((X - X[centre]) ** 2, axis=1)
         chosen.append(np.argpartition(distances, size)[:size])
-    return [rows.of(own) for own in chosen]
+    return [real[own] for own in chosen]

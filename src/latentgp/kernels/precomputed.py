@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel, contains
-from latentgp.kernels.index import IndexKernel, numbers_of
+from latentgp.kernels.index import IndexKernel, Invariant, numbers_of
 from latentgp.rows.arrays import as_inputs
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, in_double_precision
@@ -21,7 +21,7 @@ _ASYMMETRIC = 1e-8  # of the largest entry
 _INDEFINITE = 1e-7  # of the largest variance, a row
 
 
-class Precomputed(IndexKernel):
+class Precomputed(IndexKernel, Invariant):
     """A stored Gram matrix: the one input column has the numbers of its rows, from 0.
 
     Nothing of it is learned; `Constant(1.0) * Precomputed(K)` learns its scale, `WeightedSum` those

@@ -14,7 +14,6 @@ from numpyro.distributions import Distribution, constraints
 
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.kernels import Precomputed
 from latentgp.kernels.index import Invariant
 from latentgp.models import LatentGP
 from latentgp.modules import stored
@@ -182,4 +181,4 @@ def stacked_models(space: ParameterSpace, vectors: Float[Array, "S H"]) -> Laten
 
 
 def _is_shared(node: Any) -> bool:
-    return isinstance(node, Precomputed | Invariant)
+    return isinstance(node, Invariant)

@@ -325,6 +325,7 @@ class Posterior(eqx.Module):
         """
         return verb("group_effects")(self, column, groups, names=names, labels=labels)
 
+    @double_precision
     def marginals_of_parts(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances at rows whose last columns name the parts of the kernel."""
         number = rows.shape[1] - self.components.inputs

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from latentgp.surfaces.export import export_predictor as export_predictor
     from latentgp.surfaces.files.rows import FileRows as FileRows
     from latentgp.surfaces.point_process import bin_points as bin_points
-    from latentgp.surfaces.statements import prior_from as prior_from
+    from latentgp.surfaces.priors.hierarchical_dirichlet import (
+        HierarchicalDirichlet as HierarchicalDirichlet,
+    )
+    from latentgp.surfaces.priors.statements import prior_from as prior_from
     from latentgp.surfaces.tables.model import TableModel as TableModel
 
 EXTENSION = Extension(
@@ -47,7 +50,8 @@ EXTENSION = Extension(
         "export": "Exported export_predictor",
         "files.rows": "FileRows",
         "point_process": "bin_points",
-        "statements": "prior_from",
+        "priors.hierarchical_dirichlet": "HierarchicalDirichlet",
+        "priors.statements": "prior_from",
         "tables.model": "TableModel",
     },
     verbs={

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 EXTENSION = Extension(
     __name__,
     names={"kernels": "Areal BYM2 CAR ICAR"},
-    offers={"points": f"{__name__}.kernels:areas_of_model"},
+    offers={"points": f"{__name__}.kernels:areas_alone"},
     rooms={"latentgp.kernels": "kernels"},
 )
 __getattr__ = EXTENSION.attribute

@@ -18,7 +18,6 @@ from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
 from latentgp.kernels.index import IndexKernel, numbers_of
 from latentgp.kernels.per_latent import LatentKernel
-from latentgp.models import LatentGP
 from latentgp.typing import Array
 
 _MOST_DEPENDENT = 1 - 1e-6  # alpha, above which the level of a component is anything
@@ -211,11 +210,6 @@ class BYM2(Areal):
 
     def weak_prior(self, name: str, latent: float) -> Distribution | None:
         return Weibull(latent**2, 0.5) if name == "variance" else self.prior_of_rho()
-
-
-def areas_of_model(model: LatentGP) -> int | None:
-    """Number of areas, if all that a model's kernel reads is which area a row is of."""
-    return areas_alone(model.kernel)
 
 
 def areas_alone(kernel: LatentKernel) -> int | None:

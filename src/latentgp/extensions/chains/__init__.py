@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING
 from latentgp.extension import Entry, Extension
 
 if TYPE_CHECKING:
-    from latentgp.extensions.chains.hierarchical_dirichlet import (
-        HierarchicalDirichlet as HierarchicalDirichlet,
-    )
     from latentgp.extensions.chains.measures import Ranking as Ranking
     from latentgp.extensions.chains.measures import r_hat_at as r_hat_at
     from latentgp.extensions.chains.measures import rank_samplers as rank_samplers
@@ -58,7 +55,6 @@ _METHODS = {
 EXTENSION = Extension(
     __name__,
     names={
-        "hierarchical_dirichlet": "HierarchicalDirichlet",
         "methods.elliptical_slice": "EllipticalSlice",
         "methods.gibbs": "GibbsSampling",
         "methods.hmc": "HMC",

@@ -135,7 +135,7 @@ class SiteMethod(Method):
         return self.through(going_on(self.representation, remembered, number, usual, selection))
 
     def through(self, representation: Representation) -> "SiteMethod":
-        """The same method through a representation."""
+        """The method through a representation, this same one unless overridden."""
         return eqx.tree_at(lambda m: m.representation, self, representation)
 
     def run(self, problem: Problem) -> Fit:

@@ -10,7 +10,7 @@ from numpyro import distributions
 from numpyro.distributions import Distribution
 
 from latentgp.errors import InputError
-from latentgp.surfaces.statements import prior_from
+from latentgp.surfaces.priors.statements import prior_from
 
 _NAMES = ("LogNormal", "Normal", "HalfNormal", "Exponential", "Gamma", "InverseGamma", "Uniform")
 _LAW = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import jax
@@ -17,11 +18,10 @@ from latentgp.extensions.chains.latents.base import (
 from latentgp.typing import Coefs, RandomKey, Scalar
 
 
-class RandomWalk(LatentMove):
-    """Gaussian random walk (Metropolis et al. 1953; "MH v1")."""
+class GaussianProposal(LatentMove):
+    """A move by a proposal that is linear in Gaussian noise."""
 
     target_acceptance: ClassVar[float | None] = 0.25
-    first_scale: ClassVar[float] = 0.1
 
     def init(self, residual: Residual, eps: Coefs) -> ResidualValue:
         return ResidualValue.at(residual, eps)
@@ -36,13 +36,12 @@ class RandomWalk(LatentMove):
         state, chance = accepted(state, there, there.value - state.value + prior, key_accept)
         return state, Info(chance, jnp.ones_like(chance))
 
+    @abstractmethod
     def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:
         """The proposal, and what the prior adds to its log acceptance ratio."""
-        there = eps + scale * noise
-        return there, 0.5 * jnp.sum(eps**2 - there**2)
 
 
-class CrankNicolson(RandomWalk):
+class CrankNicolson(GaussianProposal):
     """Autoregressive proposals, accepted on the residual alone (Neal 1999, eq. 15; "MH v2").
 
     eps' = sqrt(1 - a^2) eps + a xi with a in (0, 1).
@@ -53,3 +52,13 @@ class CrankNicolson(RandomWalk):
     def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:
         share = scale / jnp.sqrt(1 + scale**2)
         return jnp.sqrt(1 - share**2) * eps + share * noise, jnp.zeros((), eps.dtype)
+
+
+class RandomWalk(GaussianProposal):
+    """Gaussian random walk (Metropolis et al. 1953; "MH v1")."""
+
+    first_scale: ClassVar[float] = 0.1
+
+    def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:
+        there = eps + scale * noise
+        return there, 0.5 * jnp.sum(eps**2 - there**2)

@@ -1,0 +1,1 @@
+"""Priors of hyper-parameters, as `fit(priors=...)` takes them."""
