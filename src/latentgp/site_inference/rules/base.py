@@ -2,6 +2,7 @@
 """Rules: how the rows of data enter as Gaussian sites."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Bool
 
 from latentgp.likelihoods.base import AnyMarginals, Likelihood, Marginals
 from latentgp.representations.base import LatentPosterior
+from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Block, Rows
 from latentgp.typing import Array, PerRow, RowLatents, Scalar
@@ -180,3 +182,14 @@ class SiteRule(eqx.Module):
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         """Groups of latents whose sites are updated together, in order; all at once by default."""
         return (tuple(range(likelihood.latent_size)),)
+
+
+def sites_by_chunks(
+    of_chunk: Callable[..., Sites], likelihood: Likelihood, parts: tuple[Any, ...], columns: int
+) -> Sites:
+    """Sites that a function of the likelihood and rows of parts makes, so many numbers a row."""
+
+    def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
+        return carry, of_chunk(likelihood, *chunk)
+
+    return scan_rows(chunk, None, parts, columns=columns, in_cache=True)[1]

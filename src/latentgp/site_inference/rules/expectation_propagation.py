@@ -16,8 +16,7 @@ from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.numerics.small_matrices import small_cholesky, small_eigh, small_solve_lower
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
-from latentgp.runtime.row_scan import scan_rows
-from latentgp.site_inference.rules.base import SiteRule
+from latentgp.site_inference.rules.base import SiteRule, sites_by_chunks
 from latentgp.site_inference.rules.laplace import LaplaceRule
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -51,16 +50,12 @@ class MomentRule(SiteRule):
     ) -> Sites:
         if self.sites_are_fixed(likelihood):
             return LaplaceRule(coupled=self.coupled).sites(likelihood, rows, marginals, current)
-        of_chunk = self._coupled_sites if self.coupled else self._chunk_sites
-
-        def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
-            return carry, of_chunk(likelihood, *chunk)
-
-        numbers = prediction_nodes(likelihood.latent_size)[0].size
+        parts = rows, marginals, current
         if self.coupled:
             numbers = likelihood.latent_size * turned(likelihood).nodes
-        parts = (rows, marginals, current)
-        return scan_rows(chunk, None, parts, columns=numbers, in_cache=True)[1]
+            return sites_by_chunks(self._coupled_sites, likelihood, parts, numbers)
+        numbers = prediction_nodes(likelihood.latent_size)[0].size
+        return sites_by_chunks(self._chunk_sites, likelihood, parts, numbers)
 
     def _chunk_sites(
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites

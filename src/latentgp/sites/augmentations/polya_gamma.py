@@ -101,7 +101,7 @@ class LogisticPowers(Augmentation[LikelihoodT]):
         negative = negative + counts
         linear = 0.5 * (positive - negative)
         precision = (positive + negative) * expected_polya_gamma(jnp.sqrt(mean**2 + variance))
-        return GaussianSites.worth(value, linear, precision, marginals)
+        return GaussianSites(linear, precision, value).worth(marginals)
 
     def draw(self, f: RowLatents, key: RandomKey, block: Block) -> Auxiliary:
         key_counts, key_gamma = jax.random.split(key)
