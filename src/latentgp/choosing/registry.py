@@ -102,12 +102,7 @@ def method_from_name(
 ) -> Choice:
     """The method that a name in an estimator or on the command line stands for, but "auto".
 
-    Args:
-        name: of the method.
-        model: the model.
-        rows: number of rows N.
-        n_inducing: asks for so many inducing points.
-        representation: that was asked for; None is the usual one.
+    Of so many inducing points, or a representation that was asked for; None is the usual one.
 
     Raises:
         InputError: no such name, or one that does not fit the model.

@@ -52,26 +52,17 @@ class Problem:
 
     Scales and space are made once, when they are first read. They belong to the model and the
     options: a problem with others, by `dataclasses.replace`, makes its own.
-
-    Attributes:
-        model: its hyper-parameters are where a search starts, or are used as they are.
-        rows: the rows in memory, or a sample of those that are read, as given and merged.
-        source: where rows come from that are read in batches; None if all are in `data`.
-        key: random key.
-        reason: why the method was chosen.
-        options: those of `fit`.
-        streaming_prior: summary of the data seen so far; None without any.
-        control: callback, limit of time, progress line.
     """
 
-    model: LatentGP
-    rows: MergedRows
+    model: LatentGP  # its hyper-parameters are where a search starts, or are used as they are
+    rows: MergedRows  # the rows in memory, or a sample of those that are read, as given and merged
+    # where rows come from that are read in batches; None if all are in `data`
     source: RowSource | None
     key: Key[Array, ""]
-    reason: str
-    options: FitOptions
-    streaming_prior: DataSummary | None
-    control: RunControl
+    reason: str  # why the method was chosen
+    options: FitOptions  # those of `fit`
+    streaming_prior: DataSummary | None  # summary of the data seen so far; None without any
+    control: RunControl  # callback, limit of time, progress line
 
     def with_options(self, **changed: Any) -> "Problem":
         """The same problem with some other options."""
@@ -196,9 +187,7 @@ class Problem:
     def summarised(self, result: Any, given: Any) -> Any:
         """The `Fit` with a table of its hyper-parameters and their priors, its rows, and warnings.
 
-        Args:
-            result: the fit.
-            given: data as `fit` was given them; rows from a source, or as sums, are not kept.
+        Rows are not kept where they were `given` as a source or as sums.
         """
         if self.streaming_prior is None:
             result = result.warned_before(better_periods(self.space, result.model, self.data))
@@ -218,11 +207,8 @@ class Problem:
     ) -> RunControl:
         """Callback and limits, with a checkpoint that the same problem alone can resume from.
 
-        Args:
-            method: the method; its kind is compared.
-            settings_of: what else must be the same, such as the algorithm.
-            space: of hyper-parameters.
-            settings: further ones, by the name that a refusal gives them.
+        Of the method its kind is compared, and `settings_of` it, such as the algorithm; further
+        settings by the name that a refusal gives them.
         """
         if self.options.checkpoint is None:
             return self.control

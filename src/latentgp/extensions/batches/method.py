@@ -23,7 +23,6 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Inducing
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
-from latentgp.representations.summary import DataSummary
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
@@ -176,10 +175,6 @@ class Stochastic(Method):
     @property
     def spreads_rows(self) -> bool:
         return self.method.spreads_rows
-
-    @property
-    def streaming_prior(self) -> DataSummary | None:
-        return self.method.streaming_prior
 
     @property
     def all_rows_at_once(self) -> Method:

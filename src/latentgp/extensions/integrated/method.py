@@ -27,7 +27,6 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.needs import Needs
-from latentgp.representations.summary import DataSummary
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
@@ -105,10 +104,6 @@ class Integrated(Method):
     @property
     def site_method(self) -> SiteMethod:
         return self.method
-
-    @property
-    def streaming_prior(self) -> DataSummary | None:
-        return self.method.streaming_prior
 
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters integrated over, and a posterior that is a mixture over them.

@@ -35,23 +35,15 @@ _ALIKE, _ROWS, _COLUMNS = PartitionSpec(), PartitionSpec(ROWS), PartitionSpec(No
 
 
 class ShardedPosterior(NamedTuple):
-    """Posterior given sites, of N rows filled up to a multiple of the devices.
+    """Posterior given sites, of N rows filled up to a multiple of the devices."""
 
-    Attributes:
-        X: inputs, on every device, shape (N, D).
-        weights: K^-1 times the posterior mean, on every device, shape (Q, N).
-        precision: W, on every device, shape (#Q, N).
-        inverse: R with R B R' = I, its rows over the devices, shape (#Q, N, N).
-        log_evidence: without the sites' own constants, in nats.
-        kl: from the prior to the posterior, in nats.
-    """
-
-    X: Inputs
-    weights: Float[Array, "Q N"]
-    precision: Float[Array, "#Q N"]
+    X: Inputs  # inputs, on every device, shape (N, D)
+    weights: Float[Array, "Q N"]  # K^-1 times the posterior mean, on every device, shape (Q, N)
+    precision: Float[Array, "#Q N"]  # W, on every device, shape (#Q, N)
+    # R with R B R' = I, its rows over the devices, shape (#Q, N, N)
     inverse: Float[Array, "#Q N N"]
-    log_evidence: Scalar
-    kl: Scalar
+    log_evidence: Scalar  # without the sites' own constants, in nats
+    kl: Scalar  # from the prior to the posterior, in nats
 
 
 class _Tiles(NamedTuple):

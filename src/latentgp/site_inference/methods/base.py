@@ -406,14 +406,10 @@ def going_on(
     usual: int,
     selection: Selection,
 ) -> Representation:
-    """A representation with a summary of the rows so far.
+    """A representation with a summary of the rows so far, of series or of inducing variables.
 
-    Args:
-        own: of the method: what it has is kept where it is of the summary's kind.
-        remembered: the summary: rows of a series, or inducing variables of one kind; None for none.
-        number: at most so many inducing variables; None keeps the own number.
-        usual: the number where there is none.
-        selection: how points are chosen among rows and earlier points.
+    What the method's own has is kept where it is of the summary's kind. It has at most `number`
+    inducing variables; None keeps the own number, or `usual` where there is none.
     """
     streams: Any = own
     if not (isinstance(own, Streams) and own.continues(remembered)):

@@ -61,19 +61,13 @@ class SiteInfo(NamedTuple):
 
 
 class SiteInference(eqx.Module):
-    """The algorithm: a representation (column) and a rule (row) of the design's table.
-
-    Args:
-        representation: how the latent functions are represented.
-        rule: how the data enter.
-        tolerance: relative change of the bound below which site updates stop.
-        max_updates: at most so many site updates an evaluation.
-    """
+    """The algorithm: a representation (column) and a rule (row) of the design's table."""
 
     representation: Representation
     rule: SiteRule
-    tolerance: float = 1e-5  # these two are leaves, so that others compile nothing anew
-    max_updates: int = 4
+    # These two are leaves, so that others compile nothing anew.
+    tolerance: float = 1e-5  # relative change of the bound below which site updates stop
+    max_updates: int = 4  # an evaluation makes at most so many
 
     @classmethod
     def of(

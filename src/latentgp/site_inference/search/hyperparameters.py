@@ -91,10 +91,8 @@ def learn(
     one, if asked for, where it is told to; each restart at a draw around the model's values. The
     best point of all runs on all rows is kept, so a restart never makes the result worse.
     """
-    first = space.to_vector()
-    stored = search.recall()
-    if stored is not None:
-        stored = shard_rows(stored)
+    first, stored = space.to_vector(), search.recall()
+    stored = None if stored is None else shard_rows(stored)
     runs = _Runs(algorithm, space, bounds, search)
     try:
         if data.size > _THINNED_FROM and not algorithm.representation.traits.one_coefficient_a_row:
@@ -229,10 +227,8 @@ class _Runs:
             self._climb(start, data, run, rough, first_step)
             ended, reason = self.endings[run]
             start, first_step = self._search.best(run).vector, _FIRST_STEP_AFTER_THINNED
-            may = ended and renewals < _MOST_RENEWALS
-            own = self._algorithm.representation
-            again = None
-            if may and isinstance(own, SeesNearRows):
+            own, again = self._algorithm.representation, None
+            if ended and renewals < _MOST_RENEWALS and isinstance(own, SeesNearRows):
                 again = own.renewed(data.X, data.weights, self._kernel(start))
             if again is not None:
                 self._algorithm = dataclasses.replace(self._algorithm, representation=again)
@@ -287,9 +283,9 @@ class _Runs:
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
-        known = self._known[run] if run <= _FIRST_OPENING_RUN else {}
-        at_most = self._opening_evaluations if run <= _FIRST_OPENING_RUN else at_most
-        unit = 0.0
+        known, unit = {}, 0.0
+        if run <= _FIRST_OPENING_RUN:
+            known, at_most = self._known[run], self._opening_evaluations
 
         def objective(vector: HyperVector) -> tuple[float, HyperVector]:
             nonlocal unit
@@ -345,11 +341,18 @@ class _Runs:
         whole = self._algorithm
         self._algorithm, part = on_some_rows(whole, data, _THINNED_ROWS)
         try:
-            sites = starting_sites(self._algorithm, self._space.model, part)
-            self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+            return self._shortly(start, part, THINNED_RUN)
         finally:
             self._algorithm = whole
-        return self._search.best(THINNED_RUN).vector
+
+    def _shortly(
+        self, start: HyperVector, part: Data, run: int, stored: Sites | None = None
+    ) -> HyperVector:
+        """End of a run on part of the rows, from stored sites if there are any."""
+        sites = starting_sites(self._algorithm, self._space.model, part)
+        sites = sites if stored is None else stored
+        self.one(start, part, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
+        return self._search.best(run).vector
 
     def opened(self, first: HyperVector, opening: Opening, data: Data) -> tuple[HyperVector, float]:
         """Start of the long run, and the length of its first step.
@@ -369,8 +372,7 @@ class _Runs:
         for turn in range(1, _OPENING_ROUNDS + 1):
             for run in on:
                 self._opening_evaluations = turn * _OPENING_EVALUATIONS
-                sites = starting_sites(self._algorithm, self._space.model, opening.rows)
-                self.one(starts[run], opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
+                self._shortly(starts[run], opening.rows, run)
             leader = max(starts, key=lambda run: self._search.best(run).value)
             on = [run for run in on if run == leader or self._may_pass(run, leader)]
             if len(on) == 1 or leader not in on:
@@ -395,11 +397,8 @@ class _Runs:
     ) -> tuple[HyperVector, Sites]:
         """End of a run on a subset, weighted as all rows; with sites for all rows."""
         part = thinned(data)
-        sites = starting_sites(self._algorithm, self._space.model, part)
-        if stored is not None and not self._search.has_reached(0):
-            sites = stored
-        self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
-        vector = self._search.best(THINNED_RUN).vector
+        stored = None if self._search.has_reached(0) else stored
+        vector = self._shortly(start, part, THINNED_RUN, stored)
         model = self._space.to_model(jnp.asarray(vector))
         return vector, spread_sites(self._algorithm, model, part, self.sites, data)
 
