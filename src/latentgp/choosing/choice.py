@@ -148,8 +148,9 @@ def choose_method(
     known = (o for o in asked if o is not None and (exact or not o.for_gaussian_noise_alone))
     chosen = min([*own, *known], key=lambda offer: offer.rank)
     representation, why = chosen.representation, chosen.why
+    exactly = f"{why}{chosen.exactness}"
     if exact and isinstance(representation, Inducing):
-        return Choice(CollapsedVI(representation), f"{why}{chosen.exactness}")
+        return Choice(CollapsedVI(representation), exactly)
     if exact and isinstance(model.likelihood, LeastSquares) and isinstance(representation, Dense):
         return Choice(
             ExactGP(search=ShortSearch()),
@@ -159,23 +160,20 @@ def choose_method(
     if exact:
         otherwise = None
         if chosen.for_gaussian_noise_alone:
-            otherwise = Choice(
-                CollapsedVI(own[-1].representation), f"{own[-1].why}{own[-1].exactness}"
-            )
-        return Choice(ExactGP(representation), f"{why}{chosen.exactness}", otherwise)
+            _, points, of_points, exactness, _ = own[-1]
+            otherwise = Choice(CollapsedVI(points), f"{of_points}{exactness}")
+        return Choice(ExactGP(representation), exactly, otherwise)
     if not model.likelihood.has_gradient:
         why = f"{why}; expectations from values alone, as the likelihood has no gradient"
         return Choice(answer("values")(representation), why)
-    if usual == "AugmentedVI":
-        return Choice(AugmentedVI(representation), f"{why}; augmented updates suit its kink")
-    if usual == "ExpectationPropagation":
-        return Choice(
-            ExpectationPropagation(representation),
-            f"{why}; moments match where there is no variational bound",
-        )
-    return Choice(
-        VariationalInference(representation), f"{why}; quadrature sites have the tighter bound"
-    )
+    method, gain = {
+        "AugmentedVI": (AugmentedVI, "augmented updates suit its kink"),
+        "ExpectationPropagation": (
+            ExpectationPropagation,
+            "moments match where there is no variational bound",
+        ),
+    }.get(usual, (VariationalInference, "quadrature sites have the tighter bound"))
+    return Choice(method(representation), f"{why}; {gain}")
 
 
 def _of_core(model: LatentGP, rows: int, n_inducing: int | None) -> list[Offer]:

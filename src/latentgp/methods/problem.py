@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
@@ -26,7 +26,7 @@ from latentgp.runtime.progress import RunControl
 from latentgp.setup.periods import better_periods, with_likely_periods
 from latentgp.setup.priors import Scales, grid_width, scales, search_bounds, space_of
 from latentgp.setup.units import in_units_of_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector
 from latentgp.validation import check_data, check_outputs_seen, check_streaming_prior
 
 _SAMPLED_ROWS = 4_096
@@ -158,9 +158,7 @@ class Problem:
         """The hyper-parameters that are learned, with their priors; none if they are fixed."""
         return self.space_at(self.scales)
 
-    def bounds(
-        self, *, quiet: bool = True
-    ) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
+    def bounds(self, *, quiet: bool = True) -> tuple[HyperVector, HyperVector]:
         """Bounds of the search, see `search_bounds`."""
         return search_bounds(self.space, self.scales, quiet=quiet)
 

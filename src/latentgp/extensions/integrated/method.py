@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from latentgp.choosing.choice import Choice
 from latentgp.errors import refuse
 from latentgp.extensions.integrated.design import design
 from latentgp.extensions.integrated.diagnostics import Integration
@@ -136,6 +137,15 @@ class Integrated(Method):
         own = dataclasses.replace(mode.diagnostics, method=method, seconds=problem.seconds)
         diagnostics = own.with_finding(_integration(space, explored))
         return Fit(posterior.model, posterior, mode.history, diagnostics, sites=sites)
+
+
+def integrating(choice: Choice, learned: bool) -> Choice:
+    """The method that integrates over what a method learns; InputError if that cannot be."""
+    if isinstance(choice.method, Integrated):
+        return choice
+    check_integrable(choice.method, learned)
+    method: Any = choice.method
+    return Choice(Integrated(method), f"{choice.reason}; hyper-parameters integrated over")
 
 
 def check_integrable(method: Any, learned: object = True) -> None:

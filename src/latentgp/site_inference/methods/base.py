@@ -192,16 +192,11 @@ class SiteMethod(Method):
         quiet = not algorithm.representation.traits.estimates_evidence
         bounds = problem.bounds(quiet=quiet)
         rows = data.padded(number_of_shards()).to_device()
-        control = problem.control_with(
-            self,
-            algorithm,
-            space,
-            restarts=problem.options.restarts,
-            tolerance=problem.options.tolerance,
-            padded_rows=rows.size,
-            search=self.search,
-        )
         short, most = self.search, problem.options.max_evaluations
+        runs = {"restarts": problem.options.restarts, "tolerance": problem.options.tolerance}
+        control = problem.control_with(
+            self, algorithm, space, **runs, padded_rows=rows.size, search=short
+        )
         enough = most if short is None or short.evaluations is None else short.evaluations
         search = Search(max_evaluations=min(most, enough), control=control)
         searching, learned = algorithm, None
@@ -223,10 +218,9 @@ class SiteMethod(Method):
                 bounds=bounds,
                 opening=opening,
                 second=second,
-                restarts=problem.options.restarts,
-                tolerance=problem.options.tolerance,
                 search=search,
                 key=key,
+                **runs,
             )
             if enough < most and len(search.records) >= enough:
                 learned = learned._replace(converged=True)  # it had what it was meant to have
@@ -340,18 +334,10 @@ def start_of_search(
     rows: Data,
 ) -> SearchResult:
     """Hyper-parameters at which another search, or a sampler, starts."""
-    return learn(
-        algorithm,
-        space,
-        rows,
-        bounds=bounds,
-        restarts=0,
-        tolerance=_START_TOLERANCE,
-        search=Search(
-            max_evaluations=_START_EVALUATIONS, control=problem.control._replace(callback=None)
-        ),
-        key=problem.key,
-    )
+    control = problem.control._replace(callback=None)
+    search = Search(max_evaluations=_START_EVALUATIONS, control=control)
+    runs = {"restarts": 0, "tolerance": _START_TOLERANCE}
+    return learn(algorithm, space, rows, bounds=bounds, search=search, key=problem.key, **runs)
 
 
 def learned_model(space: ParameterSpace, learned: SearchResult) -> LatentGP:

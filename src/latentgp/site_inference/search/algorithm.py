@@ -29,7 +29,7 @@ from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.search.anderson import Update, residual_norm
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, RowLatents, Scalar
 
 # Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
 _FINAL_TOLERANCE = 1e-9
@@ -52,12 +52,6 @@ class SiteStep(NamedTuple):
     bound: Scalar  # the rule's objective at that posterior, in nats
     merit: Scalar  # what updates are to raise, see `SiteRule.merit`
     update: Update  # of its sites
-
-
-class SiteInfo(NamedTuple):
-    """Information about an update: the bound of the posterior before it, in nats."""
-
-    bound: Scalar
 
 
 class SiteInference(eqx.Module):
@@ -109,7 +103,7 @@ class SiteInference(eqx.Module):
         """Rough algorithm with few inducing points, for initial hyper-parameters."""
         return replace(self.rough(), representation=coarse(self.representation))
 
-    def init(self, model: LatentGP, data: Data, key: RandomKey | None = None) -> SiteState:
+    def init(self, model: LatentGP, data: Data) -> SiteState:
         """The state with the first sites."""
         return self.resume(model, data, self.first_sites(model, data))
 
@@ -133,12 +127,9 @@ class SiteInference(eqx.Module):
         posterior = self.representation.condition(model.kernel, rows_read, about)
         return SiteState(model, sites, posterior)
 
-    def step(
-        self, state: SiteState, data: Data, key: RandomKey | None = None
-    ) -> tuple[SiteState, SiteInfo]:
+    def step(self, state: SiteState, data: Data) -> tuple[SiteState, SiteStep]:
         """One damped update of all sites, block by block, and the posterior they give."""
-        after, read = self.sweep(state, data, self.rule.step_size)
-        return after, SiteInfo(read.bound)
+        return self.sweep(state, data, self.rule.step_size)
 
     def sweep(
         self, state: SiteState, data: Data, step_size: float, kept: Any = None

@@ -72,9 +72,7 @@ class Automatic(Augmentation[ScaleMixture]):
         return Form(*(jnp.broadcast_to(field, self.rows.y.shape) for field in form))
 
 
-@augmentation_of.register
-def _(likelihood: ScaleMixture) -> Augmentation:
-    return Automatic()
+augmentation_of.register(ScaleMixture, lambda likelihood: Automatic())
 
 
 def _sites_given(form: Form, w: PerRow) -> GaussianSites:

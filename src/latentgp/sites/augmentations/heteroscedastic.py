@@ -121,9 +121,7 @@ class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
         return log_w + log_counts + (0.5 + counts) * log_cosh - 0.5 * g**2 * auxiliary.polya_gamma
 
 
-@augmentation_of.register
-def _(likelihood: Heteroscedastic) -> Augmentation:
-    return HeteroscedasticAugmentation()
+augmentation_of.register(Heteroscedastic, lambda likelihood: HeteroscedasticAugmentation())
 
 
 def _log_scale(likelihood: Heteroscedastic) -> Scalar:
