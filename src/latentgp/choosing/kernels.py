@@ -66,8 +66,7 @@ class KernelChoice:
     @property
     def reason(self) -> str:
         """Why, in a sentence."""
-        names = list(self.log_evidences)
-        first, second = names[0], names[1]
+        first, second = list(self.log_evidences)[:2]
         ahead = self.log_evidences[first] - self.log_evidences[second]
         of_rows = f"by the evidence of {self.rows} rows"
         if self.family == first:

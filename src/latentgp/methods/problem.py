@@ -118,9 +118,8 @@ class Problem:
 
     def _about_rounding(self) -> list[str]:
         width = self.scales.grid_width
-        if not (width and self.model.likelihood.is_location):
-            return []
-        if not any(info.role == "noise_variance" for info in self.space.known.values()):
+        noisy = any(info.role == "noise_variance" for info in self.space.known.values())
+        if not (width and noisy and self.model.likelihood.is_location):
             return []
         return [
             f"Rows repeat, and targets are multiples of {width:.4g} apart: noise is at least that "

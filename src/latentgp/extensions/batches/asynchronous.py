@@ -123,10 +123,7 @@ class BatchReader:
 
 
 class ParameterServer:
-    """Rounds of steps along what workers answer.
-
-    Attributes:
-        went: how it went so far.
+    """Rounds of steps along what workers answer, and how they `went` so far.
 
     Raises:
         InputError: rows are spread over devices, or several processes make the fit.

@@ -273,9 +273,8 @@ class CouplingMethod(SiteMethod):
         likelihood = model.likelihood
         if self.coupled is not None or not _can_be_tied(likelihood):
             return self
-        few = rows * likelihood.latent_size <= _MOST_COUPLED
-        own = self.representation
-        dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
+        few, own = rows * likelihood.latent_size <= _MOST_COUPLED, self.representation.traits
+        dense = own.one_coefficient_a_row and own.dense_factors
         return dataclasses.replace(self, coupled=dense and few and self._gains(likelihood))
 
     def couples(self, model: LatentGP) -> bool:

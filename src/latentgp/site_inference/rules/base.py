@@ -23,15 +23,12 @@ class SiteRule(eqx.Module):
 
     Unless overridden the objective is a lower bound on the log evidence, E log p(y | f) - KL, which
     updates raise.
-
-    Attributes:
-        step_size: how far an update goes towards new sites, in (0, 1].
-        is_variational: the objective is a lower bound whatever the sites, which rows add terms to.
     """
 
+    # the objective is a lower bound whatever the sites, which rows add terms to
     is_variational: ClassVar[bool] = True
 
-    step_size: eqx.AbstractVar[float]
+    step_size: eqx.AbstractVar[float]  # how far an update goes towards new sites, in (0, 1]
 
     @abstractmethod
     def sites(self, likelihood: Likelihood, rows: Rows, marginals: Any, current: Any) -> Any:

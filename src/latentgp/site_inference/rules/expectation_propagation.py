@@ -33,14 +33,12 @@ class MomentRule(SiteRule):
     times the cavity, the moments of cavity times p(y | f)^power. Of several latents each has a site
     of its own, given the others' cavities. The objective is the approximate evidence, and an update
     is taken back if the next one would go farther.
-
-    Attributes:
-        power: in (0, 1]; 1 is expectation propagation, towards 0 it becomes variational inference.
     """
 
     is_variational: ClassVar[bool] = False
 
     step_size: float = eqx.field(static=True, default=0.8)
+    # in (0, 1]; 1 is expectation propagation, towards 0 it becomes variational inference
     power: float = eqx.field(static=True, default=1.0)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -34,17 +34,15 @@ class LaplaceRule(SiteRule):
     towards them one that raises the density; the mode does not depend on it. (Zero in place of
     negative w does so too, by steps of K g that go far astray near an outlier.) The objective is
     log p(y | m) - (m - offset)' K^-1 (m - offset) / 2, the log density of the mean.
-
-    Attributes:
-        held: whether precisions are held at zero or above.
-        coupled: whether the whole second derivative W of a row is used (the same, 3.5), in a search
-            with the absolute values of its eigenvalues.
     """
 
     is_variational: ClassVar[bool] = False
 
     step_size: float = eqx.field(static=True, default=1.0)
+    # whether precisions are held at zero or above
     held: bool = eqx.field(static=True, default=True)
+    # whether the whole second derivative W of a row is used (the same, 3.5), in a search with
+    # the absolute values of its eigenvalues
     coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def sites(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -155,24 +156,19 @@ class _NoBoundError(InputError):
     """No bound at the start of a run."""
 
 
+@dataclasses.dataclass
 class _Runs:
     """Runs of L-BFGS-B that share everything but their starts and rows."""
 
-    def __init__(
-        self,
-        algorithm: SiteInference,
-        space: ParameterSpace,
-        bounds: tuple[HyperVector, HyperVector],
-        search: Search,
-    ):
-        self.endings: dict[int, tuple[bool, str]] = {}
-        self.sites: Any = None  # sites once a run has begun
-        self._algorithm, self._space = algorithm, space
-        self._lower, self._upper = bounds
-        self._search = search
-        # Of short runs: evaluations by point, from which they go on.
-        self._known: dict[int, dict[bytes, Record]] = defaultdict(dict)
-        self._opening_evaluations = _OPENING_EVALUATIONS
+    _algorithm: SiteInference
+    _space: ParameterSpace
+    _bounds: tuple[HyperVector, HyperVector]
+    _search: Search
+    endings: dict[int, tuple[bool, str]] = dataclasses.field(default_factory=dict)
+    sites: Any = None  # sites once a run has begun
+    # of short runs: evaluations by point, from which they go on
+    _known: Any = dataclasses.field(default_factory=partial(defaultdict, dict))
+    _opening_evaluations: int = _OPENING_EVALUATIONS
 
     def one(
         self,
@@ -254,9 +250,7 @@ class _Runs:
         all of them.
         """
         own = self._space.to_vector()
-        starts = [
-            np.clip(start + share * (own - start), self._lower, self._upper) for share in _WAYS_BACK
-        ]
+        starts = [np.clip(start + share * (own - start), *self._bounds) for share in _WAYS_BACK]
         starts = starts[:1] if np.array_equal(start, own) else starts
         begun = self._search.next_replayed(run)  # of a resumed run, which had a bound there
         if begun is not None:
@@ -309,7 +303,7 @@ class _Runs:
                 start,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=np.stack([self._lower, self._upper], axis=1),
+                bounds=np.stack(self._bounds, axis=1),
                 callback=stand_still,
                 options={
                     "ftol": 0.0,
@@ -364,10 +358,8 @@ class _Runs:
         Few evaluations do not tell which mode is higher: a run that is behind goes on beside the
         best one as long as it rises fast enough.
         """
-        starts = {
-            _FIRST_OPENING_RUN - number: start
-            for number, start in enumerate((first, *opening.others))
-        }
+        every = enumerate((first, *opening.others))
+        starts = {_FIRST_OPENING_RUN - number: start for number, start in every}
         on, leader = list(starts), _FIRST_OPENING_RUN
         for turn in range(1, _OPENING_ROUNDS + 1):
             for run in on:
@@ -409,7 +401,7 @@ class _Runs:
         gained, in nats.
         """
         best = self._search.best(run)
-        ahead = np.clip(best.vector + np.sign(best.gradient), self._lower, self._upper)
+        ahead = np.clip(best.vector + np.sign(best.gradient), *self._bounds)
         return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
 
     def _evaluate(self, vector: HyperVector, data: Data, run: int) -> Record:
