@@ -87,8 +87,7 @@ class Choice(NamedTuple):
 def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: bool = True) -> Choice:
     """The method that optimises, integrates over or samples hyper-parameters, for one chosen.
 
-    Raises:
-        InputError: another word; a method that cannot do it; none are `learned`.
+    InputError for another word, a method that cannot do it, or where none are `learned`.
     """
     if hyperparameters not in get_args(Hyperparameters):
         raise InputError(

@@ -78,11 +78,7 @@ class Problem:
         return dataclasses.replace(self, model=model, key=key)
 
     def checked(self) -> "Problem":
-        """This problem, if its rows and the data seen so far fit the model.
-
-        Raises:
-            InputError: an output without any target; a summary of other latent functions.
-        """
+        """This problem; InputError for an output without targets or a summary of other latents."""
         if self.streaming_prior is None:
             check_outputs_seen(self.rows.merged)
             return self

@@ -342,17 +342,17 @@ def _check_limits(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs) ->
     nearby = slope(Marginals(mean, np.full_like(mean, 1e-6))).variance
     what = f"The gradient of {name}.expected_log_prob in the variance at zero"
     require_equal(slopes.variance, nearby, what, rtol=1e-3, atol=1e-3)
-    moments, probabilities = likelihood.conditional_moments, likelihood.class_probabilities
+    own: Any = likelihood
     for given, predicted, at, words in (
-        (moments, likelihood.predictive_moments, (), ("mean", "variance")),
-        (likelihood.cdf, likelihood.predictive_cdf, (rows,), ("CDF",)),
-        (probabilities, likelihood.predictive_probabilities, (), ("probabilities",)),
+        (own.conditional_moments, own.predictive_moments, (), ("mean", "variance")),
+        (own.cdf, own.predictive_cdf, (rows,), ("CDF",)),
+        (own.class_probabilities, own.predictive_probabilities, (), ("probabilities",)),
     ):
-        if not _has(given, *(jnp.asarray(own[0]) for own in at), *_first(beliefs)):
+        if not _has(given, *(jnp.asarray(row[0]) for row in at), *_first(beliefs)):
             continue
         values = jax.tree.leaves(predicted(*at, known, beliefs.side))
-        own = jax.tree.leaves(jax.vmap(given)(*at, mean, beliefs.side))
-        for value, other, word in zip(values, own, words, strict=True):
+        others = jax.tree.leaves(jax.vmap(given)(*at, mean, beliefs.side))
+        for value, other, word in zip(values, others, words, strict=True):
             what = f"{name}'s predictive {word} at zero variance of the latents"
             require_equal(value, other, what, rtol=1e-8, atol=1e-8)
 

@@ -110,12 +110,8 @@ def check_copies(
     copied = converged(method, model, data.select(np.repeat(np.arange(data.size), counts)))
     what = f"{name}: the evidence of weighted rows is not that of copies"
     require_equal(weighted.bound, copied.bound, what, rtol=tolerance, atol=tolerance)
-    for which, one, other in zip(
-        ("means", "variances"),
-        weighted.posterior.marginals(data.X),
-        copied.posterior.marginals(data.X),
-        strict=True,
-    ):
+    both = (found.posterior.marginals(data.X) for found in (weighted, copied))
+    for which, one, other in zip(("means", "variances"), *both, strict=True):
         what = f"{name}: {which} given weighted rows are not those given copies"
         require_equal(one, other, what, rtol=10 * tolerance, atol=10 * tolerance)
 

@@ -203,16 +203,9 @@ class BatchSearch(Algorithm[Any]):
         )
         real = bounds[np.isfinite(bounds)]
         check_finite(real.size, "bound", "any batch of a round")
-        this = Round(
-            float(real.mean()),
-            float(np.nanmean(shares)),
-            float(held_out),
-            seconds,
-            int(state.steps),
-            epoch,
-            int(np.sum(shares == 0)),
-            int(np.sum(held)),
-        )
+        means = float(real.mean()), float(np.nanmean(shares)), float(held_out)
+        counts = int(np.sum(shares == 0)), int(np.sum(held))
+        this = Round(*means, seconds, int(state.steps), epoch, *counts)
         self.rounds.append(this)
         epochs = this.steps / self.plan.batches
         values = {

@@ -216,14 +216,9 @@ class Stochastic(Method):
         some = self.classes
         seen = model if some is None else model_of_some(model, some, sample.X.shape[1])
         source = source.part(jax.process_index(), jax.process_count())
-        plan = Plan.of(
-            source.size,
-            self.batch_size,
-            self.epochs,
-            self.tolerance,
-            self.patience,
-            columns=max(sample.X.shape[1], len(ready.centres) * seen.likelihood.latent_size),
-        )
+        columns = max(sample.X.shape[1], len(ready.centres) * seen.likelihood.latent_size)
+        limits = self.epochs, self.tolerance, self.patience
+        plan = Plan.of(source.size, self.batch_size, *limits, columns=columns)
         kept = "learning_rate decay classes learn_points held_out"
         control = problem.control_with(
             self,

@@ -352,10 +352,7 @@ def converged_sites(
 ) -> ConvergedPosterior:
     """Fixed point of site updates: the one given if its bound is finite, or from the first sites.
 
-    Where there can be several, the highest from a few starts.
-
-    Raises:
-        InputError: the log evidence is not finite.
+    Where there can be several, the highest from a few starts. InputError if none is finite.
     """
     if converged is None or not np.isfinite(converged.bound):
         converged = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))

@@ -72,11 +72,7 @@ class SiteInference(eqx.Module):
         tolerance: float = 1e-5,
         max_updates: int = 4,
     ) -> "SiteInference":
-        """The algorithm for a model: its rule checked, its representation configured.
-
-        Raises:
-            InputError: the rule cannot be used on the likelihood.
-        """
+        """The algorithm for a model, configured; InputError if the rule cannot be used on it."""
         likelihood = model.likelihood
         rule.check(likelihood)
         form = site_form(rule, likelihood)

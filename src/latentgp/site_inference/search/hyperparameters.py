@@ -276,6 +276,8 @@ class _Runs:
         estimated = self._algorithm.representation.traits.estimates_evidence
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
+        options = {"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000}
+        options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
         known, unit = {}, 0.0
         if run <= _FIRST_OPENING_RUN:
@@ -305,13 +307,7 @@ class _Runs:
                 method="L-BFGS-B",
                 bounds=np.stack(self._bounds, axis=1),
                 callback=stand_still,
-                options={
-                    "ftol": 0.0,
-                    "gtol": 1e-9,
-                    "maxfun": 100_000,
-                    "maxiter": 100_000,
-                    "maxls": _ESTIMATED_STEPS if estimated else 20,
-                },
+                options=options,
             )
             if rise <= enough:
                 self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"

@@ -88,11 +88,7 @@ class Search(Resumable[Any]):
         return columns | {f"kept.{name}": a for name, a in gather(state)._asdict().items()}
 
     def fitting(self, kept: Any, like: Any) -> Any:
-        """Saved arrays, if they have the expected shapes and types.
-
-        Raises:
-            InputError: it has others, which no search has written.
-        """
+        """Saved arrays; InputError if they have shapes or types that no search has written."""
         kinds = [[(a.shape, a.dtype) for a in jax.tree.leaves(tree)] for tree in (kept, like)]
         if kinds[0] != kinds[1]:
             raise self.control.checkpoint.unreadable("its sites are of other shapes or types")
