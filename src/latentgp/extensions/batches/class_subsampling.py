@@ -131,14 +131,21 @@ class SomeClassesInference(SparseInference):
             is_leaf=lambda node: node is batch.side_information,
         )
 
-    @jax.jit
     def posterior_at(self, state: ClassesState) -> tuple[LatentGP, InducingPosterior]:
         """The model of all classes at a state's hyper-parameters, and the posterior."""
-        white = state.white.carried(state.inverse, state.looked_at.prior.factor)
-        every = state.looked_at._replace(white=white, factor=white.factor())
-        model = self.inference.space.to_model(state.vector)
-        whole = eqx.tree_at(lambda m: m.likelihood, model, self.model.likelihood)
-        return whole, self.inference.posterior(every, model)
+        return _believed(self, state)
+
+
+@jax.jit
+def _believed(
+    inference: SomeClassesInference, state: ClassesState
+) -> tuple[LatentGP, InducingPosterior]:
+    some = inference.inference
+    white = state.white.carried(state.inverse, state.looked_at.prior.factor)
+    every = state.looked_at._replace(white=white, factor=white.factor())
+    model = some.space.to_model(state.vector)
+    whole = eqx.tree_at(lambda m: m.likelihood, model, inference.model.likelihood)
+    return whole, some.posterior(every, model)
 
 
 def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:

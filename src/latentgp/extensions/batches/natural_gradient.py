@@ -319,10 +319,16 @@ class StochasticInference(SparseInference, TwoPartInference):
             memory=representation.memory(model.kernel, state.prior.factor),
         )
 
-    @jax.jit
     def posterior_at(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
-        model = self.space.to_model(state.vector)
-        return model, self.posterior(state, model)
+        return _believed(self, state)
+
+
+@jax.jit
+def _believed(
+    inference: StochasticInference, state: BatchState
+) -> tuple[LatentGP, InducingPosterior]:
+    model = inference.space.to_model(state.vector)
+    return model, inference.posterior(state, model)
 
 
 def _tamed(slopes: Any, adam: Any) -> Any:
