@@ -28,55 +28,35 @@ DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there 
 _BUDGET = 60.0  # seconds, where nothing is said
 _SECONDS = 4e-11  # of a product in a pass over the rows
 _EVALUATIONS, _EVALUATIONS_AN_INPUT = 30, 3  # of a search
-_PASSES, _FINAL_PASSES = (
-    3,
-    15,
-)  # of an evaluation, until sites converge; one each if sites are known
+# Of an evaluation, until sites converge; one each if sites are known.
+_PASSES, _FINAL_PASSES = 3, 15
 _FEWEST_ROWS_A_POINT = 20
 
 
 class Offer(NamedTuple):
-    """A representation for all rows of a model, as an extension offers it to "auto".
+    """A representation for all rows of a model, as an extension offers it to "auto"."""
 
-    Attributes:
-        rank: the smallest is taken: 0 of what is exact, and above the more is approximated.
-        representation: the representation.
-        why: what it is of, in words.
-        exactness: what Gaussian noise makes of it, in words.
-        for_gaussian_noise_alone: whether other likelihoods take the usual one.
-    """
-
-    rank: int
+    rank: int  # the smallest is taken: 0 of what is exact, and above the more is approximated
     representation: Representation
-    why: str
-    exactness: str = ""
-    for_gaussian_noise_alone: bool = False
+    why: str  # what it is of, in words
+    exactness: str = ""  # what Gaussian noise makes of it, in words
+    for_gaussian_noise_alone: bool = False  # whether other likelihoods take the usual one
 
 
 class Choice(NamedTuple):
-    """A method and why it was chosen.
-
-    Attributes:
-        method: the method.
-        reason: why, in a sentence.
-        otherwise: the choice where hyper-parameters are integrated over or sampled; None for the
-            same one.
-    """
+    """A method and why it was chosen."""
 
     method: Method
-    reason: str
+    reason: str  # why, in a sentence
+    # the choice where hyper-parameters are integrated over or sampled; None for the same one
     otherwise: "Choice | None" = None
 
     def within(self, seconds: float | None, model: LatentGP, shape: tuple[int, ...]) -> "Choice":
-        """The same method, arranged to be done within a budget by an estimate of what it costs.
+        """The same method, to be done within seconds (a minute if None) by an estimate of its cost.
 
         Where a search on all rows takes longer, hyper-parameters are learned from a part of them;
-        where the posterior alone does, all is done in batches.
-
-        Args:
-            seconds: the budget; None for a minute.
-            model: the model.
-            shape: of the merged rows' inputs, (N, D).
+        where the posterior alone does, all is done in batches. The inputs of merged rows have
+        `shape`.
         """
         rows, inputs = shape
         own: Any = self.method
@@ -107,14 +87,7 @@ class Choice(NamedTuple):
 def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: bool = True) -> Choice:
     """The method that optimises, integrates over or samples hyper-parameters, for one chosen.
 
-    Args:
-        hyperparameters: what is to be done with them.
-        choice: a method, and why it was chosen.
-        model: the model.
-        learned: whether any are learned at all.
-
-    Raises:
-        InputError: another word; a method that cannot do it; nothing to integrate over.
+    InputError for another word, a method that cannot do it, or where none are `learned`.
     """
     if hyperparameters not in get_args(Hyperparameters):
         raise InputError(
@@ -144,14 +117,8 @@ def choose_for(
 ) -> Choice:
     """Choose the method that "auto" stands for; rows of a source are read in batches.
 
-    Args:
-        model: the model.
-        shape: of the inputs of merged rows in memory, (N, D).
-        source: where rows are read from; None if all are in memory.
-        n_inducing: asks for so many inducing points.
-        representation: that was asked for; None is the usual one.
-        searched: hyper-parameters are learned in one run.
-        seconds: that the fit may take; None where nothing is said.
+    Merged rows in memory have inputs of `shape`. A budget of seconds holds where hyper-parameters
+    are `searched`, learned in one run. Without a representation it is the usual one.
     """
     if model.depth > 1:
         return answer("layers")(model)
@@ -169,13 +136,9 @@ def choose_for(
 def choose_method(
     model: LatentGP, rows: int, n_inducing: int | None = None, inputs: int | None = None
 ) -> Choice:
-    """Choose the method for a model and a number of rows, as `method="auto"` does.
+    """Choose the method for a model and N rows of D inputs (None if unknown), as "auto" does.
 
-    Args:
-        model: the model.
-        rows: number of rows N.
-        n_inducing: asks for so many inducing points whatever N is.
-        inputs: number of input columns D; None where it is not known.
+    `n_inducing` asks for so many inducing points whatever N is.
     """
     usual = usual_method(model.likelihood)
     exact = usual == "ExactGP"
@@ -184,8 +147,9 @@ def choose_method(
     known = (o for o in asked if o is not None and (exact or not o.for_gaussian_noise_alone))
     chosen = min([*own, *known], key=lambda offer: offer.rank)
     representation, why = chosen.representation, chosen.why
+    exactly = f"{why}{chosen.exactness}"
     if exact and isinstance(representation, Inducing):
-        return Choice(CollapsedVI(representation), f"{why}{chosen.exactness}")
+        return Choice(CollapsedVI(representation), exactly)
     if exact and isinstance(model.likelihood, LeastSquares) and isinstance(representation, Dense):
         return Choice(
             ExactGP(search=ShortSearch()),
@@ -195,23 +159,20 @@ def choose_method(
     if exact:
         otherwise = None
         if chosen.for_gaussian_noise_alone:
-            otherwise = Choice(
-                CollapsedVI(own[-1].representation), f"{own[-1].why}{own[-1].exactness}"
-            )
-        return Choice(ExactGP(representation), f"{why}{chosen.exactness}", otherwise)
+            _, points, of_points, exactness, _ = own[-1]
+            otherwise = Choice(CollapsedVI(points), f"{of_points}{exactness}")
+        return Choice(ExactGP(representation), exactly, otherwise)
     if not model.likelihood.has_gradient:
         why = f"{why}; expectations from values alone, as the likelihood has no gradient"
         return Choice(answer("values")(representation), why)
-    if usual == "AugmentedVI":
-        return Choice(AugmentedVI(representation), f"{why}; augmented updates suit its kink")
-    if usual == "ExpectationPropagation":
-        return Choice(
-            ExpectationPropagation(representation),
-            f"{why}; moments match where there is no variational bound",
-        )
-    return Choice(
-        VariationalInference(representation), f"{why}; quadrature sites have the tighter bound"
-    )
+    method, gain = {
+        "AugmentedVI": (AugmentedVI, "augmented updates suit its kink"),
+        "ExpectationPropagation": (
+            ExpectationPropagation,
+            "moments match where there is no variational bound",
+        ),
+    }.get(usual, (VariationalInference, "quadrature sites have the tighter bound"))
+    return Choice(method(representation), f"{why}; {gain}")
 
 
 def _of_core(model: LatentGP, rows: int, n_inducing: int | None) -> list[Offer]:

@@ -54,19 +54,12 @@ def _rational_quadratic(squared: np.ndarray, mixing: float) -> Correlation:
 
 
 class Family(NamedTuple):
-    """A family of stationary kernels.
+    """A family of stationary kernels."""
 
-    Attributes:
-        kernel: its class.
-        correlation: of squared scaled distances.
-        longer: its length-scales over those of an RBF that fits as well.
-        is_mixture: whether it has a mixing parameter.
-    """
-
-    kernel: Callable[..., Kernel]
-    correlation: Callable[[np.ndarray, float], Correlation]
-    longer: float
-    is_mixture: bool = False
+    kernel: Callable[..., Kernel]  # its class
+    correlation: Callable[[np.ndarray, float], Correlation]  # of squared scaled distances
+    longer: float  # its length-scales over those of an RBF that fits as well
+    is_mixture: bool = False  # whether it has a mixing parameter
 
 
 FAMILIES = {
@@ -79,19 +72,12 @@ FAMILIES = {
 
 
 class RowBlock(NamedTuple):
-    """Rows in standard deviations, independent of those of other blocks.
+    """Rows in standard deviations, independent of those of other blocks."""
 
-    Attributes:
-        X: inputs, shape (N, D).
-        y: targets, shape (N,).
-        weights: shape (N,).
-        sizes: exposures or numbers of trials of counts, shape (N,).
-    """
-
-    X: Float[np.ndarray, "N D"]
-    y: Float[np.ndarray, "N"]
+    X: Float[np.ndarray, "N D"]  # inputs
+    y: Float[np.ndarray, "N"]  # targets
     weights: Float[np.ndarray, "N"]
-    sizes: Float[np.ndarray, "N"]
+    sizes: Float[np.ndarray, "N"]  # exposures or numbers of trials of counts, shape (N,)
 
     def blocks(self, chosen: Sequence[Any]) -> list[RowBlock]:
         """Some of the rows, block by block."""
@@ -99,17 +85,11 @@ class RowBlock(NamedTuple):
 
 
 class KernelShape(NamedTuple):
-    """A family, with one length-scale or one an input.
+    """A family, with one length-scale or one an input."""
 
-    Attributes:
-        family: its name.
-        inputs: the number of length-scales.
-        of_scores: whether its inputs are normal scores.
-    """
-
-    family: str
-    inputs: int
-    of_scores: bool = False
+    family: str  # its name
+    inputs: int  # the number of length-scales
+    of_scores: bool = False  # whether its inputs are normal scores
 
     def words(self, inputs: int) -> str:
         """Its name, among candidates for so many inputs."""
@@ -118,17 +98,11 @@ class KernelShape(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """The maximum of a candidate's evidence.
+    """The maximum of a candidate's evidence."""
 
-    Attributes:
-        candidate: whose it is.
-        log_evidence: with the log priors of hyper-parameters.
-        logarithms: of length-scales, variance, noise variance and mixing.
-    """
-
-    candidate: KernelShape
-    log_evidence: float
-    logarithms: Float[np.ndarray, "H"]
+    candidate: KernelShape  # whose it is
+    log_evidence: float  # with the log priors of hyper-parameters
+    logarithms: Float[np.ndarray, "H"]  # of length-scales, variance, noise variance and mixing
 
     @property
     def log_lengthscales(self) -> Float[np.ndarray, "*D"]:
@@ -144,14 +118,9 @@ def negative_log_evidence(
 ) -> tuple[float, Float[np.ndarray, "H"]]:
     """Minus the log evidence of independent blocks of rows and the log priors, and its gradient.
 
-    Infinite, with a zero gradient, where a covariance has no Cholesky factor or counts no mode.
-
-    Args:
-        logarithms: of length-scales, variance, noise variance or the law's parameter if there is
-            one, and mixing.
-        candidate: the kernel.
-        blocks: rows of which those of one block are correlated.
-        law: of targets with another law than Gaussian noise.
+    Infinite, with a zero gradient, where a covariance has no Cholesky factor or counts no mode. The
+    logarithms are of length-scales, variance, noise variance or the parameter of the targets' law
+    if it has one (None for Gaussian noise), and mixing.
     """
     number, family = candidate.inputs, FAMILIES[candidate.family]
     has_own = law is None or law.has_parameter
@@ -266,12 +235,8 @@ def maximum(
 ) -> tuple[float, Float[np.ndarray, "H"]]:
     """The largest value that L-BFGS meets from a start, and where; minus infinity without one.
 
-    Args:
-        negative: minus the value, and its gradient.
-        start: of the search.
-        bounds: of each entry.
-        rows: a row's share is what is searched, of which a first step does not lead to the bounds.
-        iterations: the most.
+    What is given is minus the value and its gradient. A row's share of it is searched, of which a
+    first step does not lead to the bounds.
     """
     from scipy.optimize import minimize  # takes long to import
 

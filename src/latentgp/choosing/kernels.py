@@ -55,25 +55,18 @@ _TAIL_ROWS = 20_000  # by which tails are judged
 @stored
 @dataclass(frozen=True)
 class KernelChoice:
-    """A kernel, and how far its evidence is ahead.
+    """A kernel, and how far its evidence is ahead."""
 
-    Attributes:
-        kernel: started at typical sizes or the sample's best, in the units of the rows.
-        family: its name.
-        log_evidences: of all candidates in nats, by name, the best first; with log priors.
-        rows: number of rows of the sample.
-    """
-
-    kernel: Kernel
-    family: str
+    kernel: Kernel  # started at typical sizes or the sample's best, in the units of the rows
+    family: str  # its name
+    # of all candidates in nats, by name, the best first; with log priors
     log_evidences: dict[str, float]
-    rows: int
+    rows: int  # number of rows of the sample
 
     @property
     def reason(self) -> str:
         """Why, in a sentence."""
-        names = list(self.log_evidences)
-        first, second = names[0], names[1]
+        first, second = list(self.log_evidences)[:2]
         ahead = self.log_evidences[first] - self.log_evidences[second]
         of_rows = f"by the evidence of {self.rows} rows"
         if self.family == first:
@@ -86,38 +79,25 @@ class KernelChoice:
 
 
 class _Contest(NamedTuple):
-    """What candidates compete for.
+    """What candidates compete for."""
 
-    Attributes:
-        rows: in typical sizes, centred.
-        law: of counts or classes; None of functions and noise.
-        families: of the candidates.
-        size: number of rows that they compete on.
-    """
-
-    rows: RowBlock
-    law: Law | None
-    families: tuple[str, ...] = tuple(FAMILIES)
-    size: int = _ROWS
+    rows: RowBlock  # in typical sizes, centred
+    law: Law | None  # of counts or classes; None of functions and noise
+    families: tuple[str, ...] = tuple(FAMILIES)  # of the candidates
+    size: int = _ROWS  # number of rows that they compete on
 
 
 @one_blas_thread()
 def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelChoice | None:
-    """The kernel whose evidence is highest on a sample of rows.
+    """The kernel whose evidence is highest on a sample of merged rows.
 
     An RBF with one length-scale an input, unless another is two nats ahead of it: Matérn kernels
     and a rational quadratic (not of places, where nearest rows stand for all), the best of these
     with one length-scale for all inputs, and where an input has a long tail the same of inputs as
     normal scores. Of classes an RBF of normal scores alone.
 
-    Args:
-        data: merged rows.
-        likelihood: of the targets.
-        scale: of the data.
-
-    Returns:
-        The choice; None where rows are few, where targets are neither a function and noise nor
-        counts nor classes, where classes keep the RBF, and where no evidence can be had.
+    None where rows are few, where targets are neither a function and noise nor counts nor classes,
+    where classes keep the RBF, and where no evidence can be had.
     """
     spread, columns = float(scale.latent[0]), np.flatnonzero(varying(data.X))
     if data.size < _FEWEST or not columns.size:
@@ -240,11 +220,8 @@ def _optima(
 ) -> list[Optimum]:
     """The maxima of all candidates that have an evidence, the best first.
 
-    Args:
-        contest: the law of the rows, and the families.
-        blocks: of the sample.
-        typical: where the search of the RBF starts.
-        log_units: logarithms of the inputs' sizes over their geometric mean.
+    The search of the RBF starts at `typical`. Of the inputs' sizes over their geometric mean
+    `log_units` are the logarithms.
     """
     inputs, law = len(log_units), contest.law
     usual = KernelShape("RBF", inputs)

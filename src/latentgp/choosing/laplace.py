@@ -22,21 +22,14 @@ PerRow = Float[np.ndarray, "N"]
 
 
 class Derivatives(NamedTuple):
-    """Log p(y | f) at rows and its derivatives.
+    """Log p(y | f) at rows and its derivatives."""
 
-    Attributes:
-        value: in nats.
-        slope: the first in f.
-        precision: minus the second.
-        third: the third.
-        of_parameter: derivatives of value, slope and precision in the logarithm of the law's own
-            parameter; none without.
-    """
-
-    value: PerRow
-    slope: PerRow
-    precision: PerRow
+    value: PerRow  # in nats
+    slope: PerRow  # the first in f
+    precision: PerRow  # minus the second
     third: PerRow
+    # derivatives of value, slope and precision in the logarithm of the law's own parameter;
+    # none without
     of_parameter: tuple[PerRow, ...] = ()
 
     def weighted(self, weights: PerRow) -> Derivatives:
@@ -47,33 +40,21 @@ class Derivatives(NamedTuple):
 
 
 class Law(NamedTuple):
-    """A law of counts given one latent.
+    """A law of counts given one latent."""
 
-    Attributes:
-        derivatives: given targets, latents, exposures or numbers of trials, and the parameter.
-        level: of the latent for typical targets.
-        scale: typical deviation of the latent, and that of the level.
-        has_parameter: whether it has one of its own, positive.
-    """
-
+    # given targets, latents, exposures or numbers of trials, and the parameter
     derivatives: Callable[[PerRow, PerRow, PerRow, float], Derivatives]
-    level: float
-    scale: float
-    has_parameter: bool = False
+    level: float  # of the latent for typical targets
+    scale: float  # typical deviation of the latent, and that of the level
+    has_parameter: bool = False  # whether it has one of its own, positive
 
 
 class Parts(NamedTuple):
-    """Minus a log evidence and its derivatives.
+    """Minus a log evidence and its derivatives."""
 
-    Attributes:
-        value: minus the log evidence.
-        inner: minus the derivative in the covariance, symmetric.
-        of_parameter: minus the derivative in the logarithm of the law's own parameter.
-    """
-
-    value: float
-    inner: Float[np.ndarray, "N N"]
-    of_parameter: float
+    value: float  # minus the log evidence
+    inner: Float[np.ndarray, "N N"]  # minus the derivative in the covariance, symmetric
+    of_parameter: float  # minus the derivative in the logarithm of the law's own parameter
 
 
 def law_of(likelihood: Likelihood, level: float, scale: float) -> Law | None:
@@ -94,13 +75,8 @@ def laplace_evidence(
 ) -> Parts | None:
     """By algorithms 3.1 and 5.1, the level unknown; None without a factor, or without a mode.
 
-    Args:
-        covariance: of the latents, in squares of the law's scale.
-        y: counts.
-        weights: of the rows.
-        sizes: exposures or numbers of trials.
-        law: of y given the latents.
-        parameter: its own.
+    The covariance is that of the latents in squares of the law's scale; sizes are exposures or
+    numbers of trials.
     """
     unit = law.scale**2
     K = unit * (covariance + 1)

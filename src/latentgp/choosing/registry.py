@@ -80,11 +80,7 @@ for _extension in present().values():
 
 
 def of_name(method: str | Method) -> Any:
-    """Class of a named method, or the method given; either has the capabilities.
-
-    Raises:
-        InputError: no such name.
-    """
+    """Class of a named method, or the method given; either has the capabilities."""
     if not isinstance(method, str):
         return method
     if method not in METHODS:
@@ -102,15 +98,8 @@ def method_from_name(
 ) -> Choice:
     """The method that a name in an estimator or on the command line stands for, but "auto".
 
-    Args:
-        name: of the method.
-        model: the model.
-        rows: number of rows N.
-        n_inducing: asks for so many inducing points.
-        representation: that was asked for; None is the usual one.
-
-    Raises:
-        InputError: no such name, or one that does not fit the model.
+    Of so many inducing points, or a representation that was asked for; None is the usual one.
+    InputError if there is no such name, or it does not fit the model.
     """
     make: Callable[..., Method] = of_name(name)
     representation = representation or METHODS[name].representation(model, rows, n_inducing)

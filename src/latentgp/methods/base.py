@@ -92,8 +92,11 @@ class Method(Module):
 
     @property
     def streaming_prior(self) -> DataSummary | None:
-        """Summary of the data seen so far that the fit starts from; None without any."""
-        return None
+        """Summary of the data seen so far that the fit starts from; None without any.
+
+        That of the method that makes the sites, unless overridden.
+        """
+        return None if self.site_method is None else self.site_method.streaming_prior
 
     @property
     def site_method(self) -> "SiteMethod | None":
@@ -108,9 +111,7 @@ class Method(Module):
     def continued(self, batch_size: int | None, epochs: int | None) -> Any:
         """The same method, one that reads batches, for a search that goes on from a fitted model.
 
-        Args:
-            batch_size: rows of a batch; None keeps the method's own.
-            epochs: at most so many passes over the rows; None keeps the method's own.
+        None keeps the method's own rows of a batch, or passes over the rows.
         """
         asked = {"batch_size": batch_size, "epochs": epochs}
         return replace(self, **{name: v for name, v in asked.items() if v is not None})
@@ -122,13 +123,10 @@ class Method(Module):
         usual: int,
         selection: Selection = "greedy-variance",
     ) -> "SiteMethod":
-        """The same method through inducing points, for streams and batches.
+        """The same method through at most `number` inducing points, for streams and batches.
 
-        Args:
-            remembered: summary of the data seen so far; None for none.
-            number: at most so many points; None keeps the method's own number.
-            usual: the number where it has none.
-            selection: how points are chosen among rows and earlier points.
+        None keeps the method's own number, or the usual one where it has none. Points are chosen
+        among rows and those of `remembered`, the summary of the data seen so far.
 
         Raises:
             InputError: a method without sites.
@@ -236,14 +234,9 @@ def check_is_method(method: Any) -> None:
 def check_method(
     method: Any, model: LatentGP, from_source: bool, restarts: int, on_devices: bool
 ) -> None:
-    """Raise InputError unless a method can do what is asked.
+    """Raise InputError unless a method can fit a model as is asked.
 
-    Args:
-        method: what was given as the method.
-        model: to be fitted.
-        from_source: rows are read from a source.
-        restarts: further runs of the search.
-        on_devices: rows are spread over devices.
+    Rows may be read from a source or spread over devices, the search restarted.
     """
     check_is_method(method)
     name = type(method).__name__

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
@@ -26,7 +26,7 @@ from latentgp.runtime.progress import RunControl
 from latentgp.setup.periods import better_periods, with_likely_periods
 from latentgp.setup.priors import Scales, grid_width, scales, search_bounds, space_of
 from latentgp.setup.units import in_units_of_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector
 from latentgp.validation import check_data, check_outputs_seen, check_streaming_prior
 
 _SAMPLED_ROWS = 4_096
@@ -52,26 +52,17 @@ class Problem:
 
     Scales and space are made once, when they are first read. They belong to the model and the
     options: a problem with others, by `dataclasses.replace`, makes its own.
-
-    Attributes:
-        model: its hyper-parameters are where a search starts, or are used as they are.
-        rows: the rows in memory, or a sample of those that are read, as given and merged.
-        source: where rows come from that are read in batches; None if all are in `data`.
-        key: random key.
-        reason: why the method was chosen.
-        options: those of `fit`.
-        streaming_prior: summary of the data seen so far; None without any.
-        control: callback, limit of time, progress line.
     """
 
-    model: LatentGP
-    rows: MergedRows
+    model: LatentGP  # its hyper-parameters are where a search starts, or are used as they are
+    rows: MergedRows  # the rows in memory, or a sample of those that are read, as given and merged
+    # where rows come from that are read in batches; None if all are in `data`
     source: RowSource | None
     key: Key[Array, ""]
-    reason: str
-    options: FitOptions
-    streaming_prior: DataSummary | None
-    control: RunControl
+    reason: str  # why the method was chosen
+    options: FitOptions  # those of `fit`
+    streaming_prior: DataSummary | None  # summary of the data seen so far; None without any
+    control: RunControl  # callback, limit of time, progress line
 
     def with_options(self, **changed: Any) -> "Problem":
         """The same problem with some other options."""
@@ -87,11 +78,7 @@ class Problem:
         return dataclasses.replace(self, model=model, key=key)
 
     def checked(self) -> "Problem":
-        """This problem, if its rows and the data seen so far fit the model.
-
-        Raises:
-            InputError: an output without any target; a summary of other latent functions.
-        """
+        """This problem; InputError for an output without targets or a summary of other latents."""
         if self.streaming_prior is None:
             check_outputs_seen(self.rows.merged)
             return self
@@ -127,9 +114,8 @@ class Problem:
 
     def _about_rounding(self) -> list[str]:
         width = self.scales.grid_width
-        if not (width and self.model.likelihood.is_location):
-            return []
-        if not any(info.role == "noise_variance" for info in self.space.known.values()):
+        noisy = any(info.role == "noise_variance" for info in self.space.known.values())
+        if not (width and noisy and self.model.likelihood.is_location):
             return []
         return [
             f"Rows repeat, and targets are multiples of {width:.4g} apart: noise is at least that "
@@ -167,9 +153,7 @@ class Problem:
         """The hyper-parameters that are learned, with their priors; none if they are fixed."""
         return self.space_at(self.scales)
 
-    def bounds(
-        self, *, quiet: bool = True
-    ) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
+    def bounds(self, *, quiet: bool = True) -> tuple[HyperVector, HyperVector]:
         """Bounds of the search, see `search_bounds`."""
         return search_bounds(self.space, self.scales, quiet=quiet)
 
@@ -196,9 +180,7 @@ class Problem:
     def summarised(self, result: Any, given: Any) -> Any:
         """The `Fit` with a table of its hyper-parameters and their priors, its rows, and warnings.
 
-        Args:
-            result: the fit.
-            given: data as `fit` was given them; rows from a source, or as sums, are not kept.
+        Rows are not kept where they were `given` as a source or as sums.
         """
         if self.streaming_prior is None:
             result = result.warned_before(better_periods(self.space, result.model, self.data))
@@ -218,11 +200,8 @@ class Problem:
     ) -> RunControl:
         """Callback and limits, with a checkpoint that the same problem alone can resume from.
 
-        Args:
-            method: the method; its kind is compared.
-            settings_of: what else must be the same, such as the algorithm.
-            space: of hyper-parameters.
-            settings: further ones, by the name that a refusal gives them.
+        Of the method its kind is compared, and `settings_of` it, such as the algorithm; further
+        settings by the name that a refusal gives them.
         """
         if self.options.checkpoint is None:
             return self.control

@@ -136,21 +136,16 @@ class Fit:
 
     def noted(self, sentences: Sequence[str]) -> "Fit":
         """The same result with further notes before its own."""
-        if not sentences:
-            return self
-        notes = *sentences, *self.diagnostics.notes
-        diagnostics = dataclasses.replace(self.diagnostics, notes=notes)
-        return dataclasses.replace(self, diagnostics=diagnostics)
+        return self._said(notes=(*sentences, *self.diagnostics.notes))
 
     def warned_before(self, sentences: Sequence[str]) -> "Fit":
         """The same result with further warnings before its own."""
-        if not sentences:
-            return self
-        told = *sentences, *self.diagnostics.warnings
-        diagnostics = dataclasses.replace(self.diagnostics, warnings=told)
-        return dataclasses.replace(self, diagnostics=diagnostics)
+        return self._said(warnings=(*sentences, *self.diagnostics.warnings))
 
     def not_converged(self) -> "Fit":
         """The same result, said not to have converged."""
-        diagnostics = dataclasses.replace(self.diagnostics, converged=False)
+        return self._said(converged=False)
+
+    def _said(self, **changed: Any) -> "Fit":
+        diagnostics = dataclasses.replace(self.diagnostics, **changed)
         return dataclasses.replace(self, diagnostics=diagnostics)

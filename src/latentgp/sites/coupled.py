@@ -11,8 +11,8 @@ from latentgp.errors import InputError
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.modules import stored
 from latentgp.numerics.small_matrices import small_eigh, small_with_values
-from latentgp.sites.gaussian import Block, GaussianSites
-from latentgp.typing import Array, PerRow, RowLatents, Scalar
+from latentgp.sites.gaussian import Block, GaussianSites, damped, unweighted, weighted, worth
+from latentgp.typing import Array, PerRow, RowLatents
 
 
 @stored
@@ -25,17 +25,7 @@ class CoupledSites(NamedTuple):
     precision: Float[Array, "N Q Q"]
     log_constant: PerRow  # shape (N,), in nats: the row's factor that does not depend on f
 
-    @classmethod
-    def worth(
-        cls,
-        value: PerRow,
-        linear: RowLatents,
-        precision: Float[Array, "N Q Q"],
-        marginals: JointMarginals,
-    ) -> "CoupledSites":
-        """Sites whose expected log factor under the marginals is `value`."""
-        sites = cls(linear, precision, jnp.zeros_like(value))
-        return sites._replace(log_constant=value - sites.expected(marginals))
+    worth, weighted, unweighted, damped = worth, weighted, unweighted, damped
 
     def with_columns(self, new: "CoupledSites", block: Block) -> "CoupledSites":
         """Refused: what couples latents belongs to no block of them."""
@@ -69,26 +59,6 @@ class CoupledSites(NamedTuple):
         mean, covariance = marginals
         squares = mean[:, :, None] * mean[:, None, :] + covariance
         return cls(mean, -0.5 * squares, jnp.ones_like(like))
-
-    def weighted(self, weights: PerRow | None) -> "CoupledSites":
-        """Factors raised to the power of the row's weight: w equals w copies of the row."""
-        if weights is None:
-            return self
-        return CoupledSites(
-            weights[:, None] * self.linear,
-            weights[:, None, None] * self.precision,
-            weights * self.log_constant,
-        )
-
-    def unweighted(self, weights: PerRow | None) -> "CoupledSites":
-        """The factors that `weighted` makes these of; factors of one where the weight is zero."""
-        if weights is None:
-            return self
-        return self.weighted(jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1.0), 0.0))
-
-    def damped(self, new: "CoupledSites", step: float | Scalar) -> "CoupledSites":
-        """A step from these sites towards new ones, in natural parameters."""
-        return CoupledSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
 
     def proper(self) -> "CoupledSites":
         """Sites that leave a proper posterior for sure: no negative eigenvalue."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +14,34 @@ from latentgp.modules import stored
 from latentgp.typing import Array, PerRow, RowLatents, Scalar
 
 Block = tuple[int, ...]
+SitesT = TypeVar("SitesT")
+
+
+def worth(self: SitesT, marginals: Any) -> SitesT:
+    """Sites whose expected log factor under the marginals is what `log_constant` is here."""
+    own: Any = self
+    value = own.log_constant
+    sites = own._replace(log_constant=jnp.zeros_like(value))
+    return sites._replace(log_constant=value - sites.expected(marginals))
+
+
+def weighted(self: SitesT, weights: PerRow | None) -> SitesT:
+    """Factors raised to the power of the row's weight: w equals w copies of the row."""
+    if weights is None:
+        return self
+    return jax.tree.map(lambda part: weights.reshape(-1, *[1] * (part.ndim - 1)) * part, self)
+
+
+def unweighted(self: SitesT, weights: PerRow | None) -> SitesT:
+    """The factors that `weighted` makes these of; factors of one where the weight is zero."""
+    if weights is None:
+        return self
+    return weighted(self, jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1.0), 0.0))
+
+
+def damped(self: SitesT, new: SitesT, step: float | Scalar) -> SitesT:
+    """A step from these sites towards new ones, in natural parameters."""
+    return jax.tree.map(lambda old, to: old + step * (to - old), self, new)
 
 
 @stored
@@ -24,13 +53,7 @@ class GaussianSites(NamedTuple):
     precision: RowLatents
     log_constant: PerRow  # shape (N,), in nats: the row's factor that does not depend on f
 
-    @classmethod
-    def worth(
-        cls, value: PerRow, linear: RowLatents, precision: RowLatents, marginals: Marginals
-    ) -> "GaussianSites":
-        """Sites whose expected log factor under f ~ N(mean, diag(variance)) is `value`."""
-        sites = cls(linear, precision, jnp.zeros_like(value))
-        return sites._replace(log_constant=value - sites.expected(marginals))
+    worth, weighted, unweighted, damped = worth, weighted, unweighted, damped
 
     def with_columns(self, new: "GaussianSites", block: Block) -> "GaussianSites":
         """These sites with a block of latents, and the constants, taken from others."""
@@ -53,35 +76,13 @@ class GaussianSites(NamedTuple):
 
     def about(self, offset: RowLatents) -> "GaussianSites":
         """The same factors as functions of g = f - offset."""
-        return GaussianSites(
-            self.linear - self.precision * offset,
-            self.precision,
-            self.expected(Marginals.known(offset)),
-        )
+        constant = self.expected(Marginals.known(offset))
+        return GaussianSites(self.slope(offset), self.precision, constant)
 
     @classmethod
     def none(cls, like: RowLatents) -> "GaussianSites":
         """Factors of one."""
         return cls(jnp.zeros_like(like), jnp.zeros_like(like), jnp.zeros_like(like[:, 0]))
-
-    def weighted(self, weights: PerRow | None) -> "GaussianSites":
-        """Factors raised to the power of the row's weight: w equals w copies of the row."""
-        if weights is None:
-            return self
-        column = weights[:, None]
-        return GaussianSites(
-            column * self.linear, column * self.precision, weights * self.log_constant
-        )
-
-    def unweighted(self, weights: PerRow | None) -> "GaussianSites":
-        """The factors that `weighted` makes these of; factors of one where the weight is zero."""
-        if weights is None:
-            return self
-        return self.weighted(jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1.0), 0.0))
-
-    def damped(self, new: "GaussianSites", step: float | Scalar) -> "GaussianSites":
-        """A step from these sites towards new ones, in natural parameters."""
-        return GaussianSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
 
     @classmethod
     def derivatives(cls, marginals: Marginals, like: PerRow) -> "GaussianSites":

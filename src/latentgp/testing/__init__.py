@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from latentgp.extensions import present
 from latentgp.testing.augmentations import check_augmentation
 from latentgp.testing.calibration import check_calibration, simulate_calibration
-from latentgp.testing.evidence import check_evidence
 from latentgp.testing.kernels import check_kernel
 from latentgp.testing.likelihoods import check_likelihood
-from latentgp.testing.methods import check_copies, check_method
+from latentgp.testing.methods import check_copies, check_evidence, check_method
 from latentgp.testing.posteriors import check_posterior
 from latentgp.testing.representations import check_representation
 from latentgp.testing.rules import check_rule

@@ -38,6 +38,18 @@ class Beliefs(NamedTuple):
     side: dict[str, Float[np.ndarray, "N"]]
 
 
+class _Case(NamedTuple):
+    """What a likelihood is checked with."""
+
+    likelihood: Likelihood
+    y: np.ndarray  # targets
+    spacing: np.ndarray  # weight of the density at each
+    density: np.ndarray  # of each under each belief
+    beliefs: Beliefs
+    tolerance: float
+    continuous: bool
+
+
 @double_precision
 def check_likelihood(
     likelihood: Likelihood,
@@ -79,20 +91,13 @@ def check_likelihood(
     rows = _usual_targets(y, density * spacing)
     # Fixed points in three dimensions and more are good to a percent, not to rounding.
     tolerance = tolerance if likelihood.latent_size < 3 else max(tolerance, 0.03)
+    case = _Case(likelihood, y, spacing, density, beliefs, tolerance, continuous)
     if likelihood.is_normalised:
-        _check_density(likelihood, y, spacing, beliefs)
-    _check_expectations(likelihood, rows, beliefs, tolerance)
-    if likelihood.targets == "class":
-        missing = [
-            _check_classes(likelihood, y, density, beliefs, tolerance),
-            _check_samples(likelihood, y, spacing, density, beliefs),
-        ]
-    else:
-        missing = [
-            _check_moments(likelihood, y, spacing, density, beliefs, tolerance),
-            _check_samples(likelihood, y, spacing, density, beliefs),
-            _check_quantiles(likelihood, y, spacing, continuous, density, beliefs),
-        ]
+        _check_density(case)
+    _check_expectations(case, rows)
+    of_classes = likelihood.targets == "class"
+    of_others = _check_moments, _check_samples, _check_quantiles
+    missing = [c(case) for c in ((_check_classes, _check_samples) if of_classes else of_others)]
     _check_gradients(likelihood, rows, beliefs)
     _check_limits(likelihood, rows, beliefs)
     return tuple(name for name in missing if name is not None)
@@ -179,20 +184,18 @@ def _each(beliefs: Beliefs) -> list[tuple[Any, Any, dict[str, Any]]]:
     ]
 
 
-def _check_density(
-    likelihood: Likelihood, y: np.ndarray, spacing: np.ndarray, beliefs: Beliefs
-) -> None:
+def _check_density(case: _Case) -> None:
+    likelihood, y, beliefs = case.likelihood, case.y, case.beliefs
     over = jax.jit(jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, 0)))
     log_prob = np.asarray(over(y, beliefs.marginals.mean, beliefs.side))
     require(not np.any(np.isnan(log_prob)), f"{_name(likelihood)}.log_prob is NaN.")
-    total = np.exp(log_prob) @ spacing
+    total = np.exp(log_prob) @ case.spacing
     what = f"The density of {_name(likelihood)} does not add up to one over the targets"
     require_equal(total, np.ones_like(total), what, atol=1e-5)
 
 
-def _check_expectations(
-    likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs, tolerance: float
-) -> None:
+def _check_expectations(case: _Case, rows: np.ndarray) -> None:
+    likelihood, beliefs, tolerance = case.likelihood, case.beliefs, case.tolerance
     for shift in (0, 1):
         rows = np.roll(rows, shift)
         log_prob, weights = log_prob_at_nodes(likelihood, rows, beliefs)
@@ -207,15 +210,9 @@ def _check_expectations(
         require_equal(predictive, value, what, rtol=tolerance, atol=tolerance)
 
 
-def _check_moments(
-    likelihood: Likelihood,
-    y: np.ndarray,
-    spacing: np.ndarray,
-    density: np.ndarray,
-    beliefs: Beliefs,
-    tolerance: float,
-) -> str | None:
-    if not _has(lambda: likelihood.conditional_moments(*_first(beliefs))):
+def _check_moments(case: _Case) -> str | None:
+    likelihood, y, spacing, density, beliefs, tolerance, _ = case
+    if not _has(likelihood.conditional_moments, *_first(beliefs)):
         return "conditional_moments"
     first, second = (density @ (y**power * spacing) for power in (1, 2))
     mean, variance = _jitted(likelihood, "predictive_moments")(*beliefs)
@@ -227,10 +224,9 @@ def _check_moments(
     return None
 
 
-def _check_classes(
-    likelihood: Likelihood, y: np.ndarray, density: np.ndarray, beliefs: Beliefs, tolerance: float
-) -> str | None:
-    if not _has(lambda: likelihood.class_probabilities(*_first(beliefs))):
+def _check_classes(case: _Case) -> str | None:
+    likelihood, y, _, density, beliefs, tolerance, _ = case
+    if not _has(likelihood.class_probabilities, *_first(beliefs)):
         return "class_probabilities"
     name = _name(likelihood)
     require_equal(y, np.arange(len(y)), f"The targets of {name}, which are classes")
@@ -249,14 +245,9 @@ def _check_classes(
     return None
 
 
-def _check_samples(
-    likelihood: Likelihood,
-    y: np.ndarray,
-    spacing: np.ndarray,
-    density: np.ndarray,
-    beliefs: Beliefs,
-) -> str | None:
-    if not _has(lambda: likelihood.sample(jax.random.key(0), *_first(beliefs))):
+def _check_samples(case: _Case) -> str | None:
+    likelihood, y, spacing, density, beliefs, *_ = case
+    if not _has(likelihood.sample, jax.random.key(0), *_first(beliefs)):
         return "sample"
     key_f, key_y = jax.random.split(jax.random.key(0))
     mean, variance = beliefs.marginals
@@ -277,15 +268,9 @@ def _check_samples(
     return None
 
 
-def _check_quantiles(
-    likelihood: Likelihood,
-    y: np.ndarray,
-    spacing: np.ndarray,
-    continuous: bool,
-    density: np.ndarray,
-    beliefs: Beliefs,
-) -> str | None:
-    if not _has(lambda: likelihood.predictive_quantiles(_LEVELS, *beliefs)):
+def _check_quantiles(case: _Case) -> str | None:
+    likelihood, y, spacing, density, beliefs, _, continuous = case
+    if not _has(likelihood.predictive_quantiles, _LEVELS, *beliefs):
         return "predictive_quantiles"
     quantiles = np.asarray(_jitted(likelihood, "predictive_quantiles")(_LEVELS, *beliefs))
     name = _name(likelihood)
@@ -293,7 +278,7 @@ def _check_quantiles(
     require(rises, f"{name}'s quantiles fall as probability rises.")
     if continuous:
         given_f = jnp.asarray(quantiles[0, 0]), *_first(beliefs)
-        require(_has(lambda: likelihood.cdf(*given_f)), f"{name} has quantiles, but no cdf.")
+        require(_has(likelihood.cdf, *given_f), f"{name} has quantiles, but no cdf.")
         cdf = _jitted(likelihood, "predictive_cdf")
         reached = np.stack([cdf(own, *beliefs) for own in quantiles.T], axis=1)
         at_atoms = np.isin(quantiles, likelihood.atoms)
@@ -343,11 +328,10 @@ def _check_limits(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs) ->
     methods = ("expected_log_prob", "predictive_log_prob")[: 2 if likelihood.is_normalised else 1]
     mean = beliefs.marginals.mean
     known = Marginals(mean, np.zeros_like(mean))
-    arguments = (known, beliefs.side)
-    expected = np.asarray(jax.vmap(likelihood.log_prob)(rows, beliefs.marginals.mean, beliefs.side))
+    expected = np.asarray(jax.vmap(likelihood.log_prob)(rows, mean, beliefs.side))
     name = _name(likelihood)
     for method in methods:
-        value = getattr(likelihood, method)(rows, *arguments)
+        value = getattr(likelihood, method)(rows, known, beliefs.side)
         what = f"{name}.{method} at zero variance differs from log_prob"
         require_equal(value, expected, what, rtol=1e-8, atol=1e-8)
 
@@ -356,29 +340,21 @@ def _check_limits(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs) ->
     require_finite(slopes, f"The gradient of {name}.expected_log_prob at zero variance")
     # d/dv E log p is half the expected curvature: near zero variance it must not jump.
     nearby = slope(Marginals(mean, np.full_like(mean, 1e-6))).variance
-    require_equal(
-        slopes.variance,
-        nearby,
-        f"The gradient of {name}.expected_log_prob in the variance at zero",
-        rtol=1e-3,
-        atol=1e-3,
-    )
-    if _has(lambda: likelihood.conditional_moments(*_first(beliefs))):
-        moments = likelihood.predictive_moments(*arguments)
-        own = jax.vmap(likelihood.conditional_moments)(beliefs.marginals.mean, beliefs.side)
-        for value, other, which in zip(moments, own, ("mean", "variance"), strict=True):
-            what = f"{name}'s predictive {which} at zero variance of the latents"
+    what = f"The gradient of {name}.expected_log_prob in the variance at zero"
+    require_equal(slopes.variance, nearby, what, rtol=1e-3, atol=1e-3)
+    own: Any = likelihood
+    for given, predicted, at, words in (
+        (own.conditional_moments, own.predictive_moments, (), ("mean", "variance")),
+        (own.cdf, own.predictive_cdf, (rows,), ("CDF",)),
+        (own.class_probabilities, own.predictive_probabilities, (), ("probabilities",)),
+    ):
+        if not _has(given, *(jnp.asarray(row[0]) for row in at), *_first(beliefs)):
+            continue
+        values = jax.tree.leaves(predicted(*at, known, beliefs.side))
+        others = jax.tree.leaves(jax.vmap(given)(*at, mean, beliefs.side))
+        for value, other, word in zip(values, others, words, strict=True):
+            what = f"{name}'s predictive {word} at zero variance of the latents"
             require_equal(value, other, what, rtol=1e-8, atol=1e-8)
-    if _has(lambda: likelihood.cdf(jnp.asarray(rows[0]), *_first(beliefs))):
-        value = likelihood.predictive_cdf(rows, *arguments)
-        own = jax.vmap(likelihood.cdf)(rows, beliefs.marginals.mean, beliefs.side)
-        what = f"{name}'s predictive CDF at zero variance of the latents"
-        require_equal(value, own, what, rtol=1e-8, atol=1e-8)
-    if _has(lambda: likelihood.class_probabilities(*_first(beliefs))):
-        value = likelihood.predictive_probabilities(*arguments)
-        own = jax.vmap(likelihood.class_probabilities)(beliefs.marginals.mean, beliefs.side)
-        what = f"{name}'s predictive probabilities at zero variance of the latents"
-        require_equal(value, own, what, rtol=1e-8, atol=1e-8)
 
 
 def _first(beliefs: Beliefs) -> tuple[Any, dict[str, Any]]:
@@ -386,9 +362,9 @@ def _first(beliefs: Beliefs) -> tuple[Any, dict[str, Any]]:
     return jnp.asarray(mean), side
 
 
-def _has(call: Callable[[], Any]) -> bool:
+def _has(method: Callable[..., Any], *arguments: Any) -> bool:
     try:
-        jax.eval_shape(call)
+        jax.eval_shape(lambda: method(*arguments))
     except InputError:
         return False
     return True

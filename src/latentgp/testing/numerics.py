@@ -47,6 +47,12 @@ def require_equal(
         )
 
 
+def require_alike(actual: PyTree, expected: PyTree, what: str, **tolerances: float) -> None:
+    """Raise AssertionError unless each array of two trees agrees, as in `require_equal`."""
+    for one, other in zip(*map(jax.tree.leaves, (actual, expected)), strict=True):
+        require_equal(one, other, what, **tolerances)
+
+
 def require_finite(tree: PyTree, what: str) -> None:
     """Raise AssertionError unless every number in a tree is finite."""
     for leaf in jax.tree.leaves(tree):

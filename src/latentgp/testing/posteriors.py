@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.arrays import as_inputs
 from latentgp.runtime.x64 import double_precision
-from latentgp.testing.numerics import require, require_equal, require_finite
+from latentgp.testing.numerics import require, require_alike, require_equal, require_finite
 
 _DRAWS = 4000
 _LIMIT = 6.0  # standard errors
@@ -59,12 +59,15 @@ def check_posterior(posterior: Posterior, inputs: Any, **side_information: Any) 
 
 def _require_moments(draws: Any, mean: Any, variance: Any, what: str) -> None:
     error = np.sqrt(variance / len(draws)) + 1e-8 * (1 + np.abs(mean))
-    off = np.abs(draws.mean(axis=0) - mean) / error
-    require(np.all(off < _LIMIT), f"{what}: means are off by {off.max():.1f} standard errors.")
+    _require_near(draws.mean(axis=0), mean, error, f"{what}: means are off")
     squares = (draws - mean) ** 2
     error = squares.std(axis=0) / np.sqrt(len(draws)) + 1e-8 * (1 + variance)
-    off = np.abs(squares.mean(axis=0) - variance) / error
-    require(np.all(off < _LIMIT), f"{what}: variances are off by {off.max():.1f} standard errors.")
+    _require_near(squares.mean(axis=0), variance, error, f"{what}: variances are off")
+
+
+def _require_near(found: Any, expected: Any, error: Any, what: str) -> None:
+    off = np.abs(found - expected) / error
+    require(np.all(off < _LIMIT), f"{what} by {off.max():.1f} standard errors.")
 
 
 def _check_law(predictive: Any, y: np.ndarray, of_classes: bool, name: str) -> None:
@@ -77,8 +80,8 @@ def _check_law(predictive: Any, y: np.ndarray, of_classes: bool, name: str) -> N
             found = np.exp(predictive.log_prob(at))
             require_equal(found, probabilities[:, label], what, rtol=1e-4, atol=1e-5)
             error = np.sqrt(probabilities[:, label] / len(y)) + 1e-4
-            off = np.abs(np.mean(y == label, axis=0) - probabilities[:, label]) / error
-            require(np.all(off < _LIMIT), f"{name}: shares of drawn classes are off.")
+            share = np.mean(y == label, axis=0)
+            _require_near(share, probabilities[:, label], error, f"{name}: drawn classes are off")
         return
     if y.ndim > 2:
         return  # of several outputs densities are joint
@@ -88,8 +91,7 @@ def _check_law(predictive: Any, y: np.ndarray, of_classes: bool, name: str) -> N
     except InputError:
         return
     error = np.sqrt(below * (1 - below) / len(y)) + 1e-3
-    off = np.abs(np.mean(y <= at, axis=0) - below) / error
-    require(np.all(off < _LIMIT), f"{name}: cdf is off by {off.max():.1f} standard errors.")
+    _require_near(np.mean(y <= at, axis=0), below, error, f"{name}: cdf is off")
     counts = predictive.likelihood.targets == "count"
     for level, ends in zip(_LEVELS, predictive.quantiles(_LEVELS).T, strict=True):
         share = np.mean(y <= ends, axis=0)
@@ -114,11 +116,9 @@ def _answers(posterior: Posterior, X: np.ndarray, side: Any) -> list[np.ndarray]
 def _check_rows(posterior: Posterior, X: np.ndarray, side: Any, name: str) -> None:
     repeated = np.tile(X, (40, 1))
     more = {key: np.tile(values, 40) for key, values in side.items()}
-    for one, many in zip(
-        _answers(posterior, X, side), _answers(posterior, repeated, more), strict=True
-    ):
-        what = f"{name}: an answer depends on which rows are asked with it"
-        require_equal(many[: len(X)], one, what, rtol=1e-9, atol=1e-9)
+    many = [answer[: len(X)] for answer in _answers(posterior, repeated, more)]
+    what = f"{name}: an answer depends on which rows are asked with it"
+    require_alike(many, _answers(posterior, X, side), what, rtol=1e-9, atol=1e-9)
     nothing = posterior.predict(X[:0], **{key: values[:0] for key, values in side.items()})
     require(len(nothing.mean) == 0, f"{name}: no rows give {nothing.mean}.")
 

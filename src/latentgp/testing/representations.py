@@ -28,6 +28,7 @@ from latentgp.testing.numerics import (
     as_single,
     chunks_of,
     require,
+    require_alike,
     require_equal,
     require_gradient,
     require_single,
@@ -289,22 +290,19 @@ def _check_update(case: _Case) -> None:
     whole = jax.jit(run)(representation, kernel, sites)
     (new_sites, updated, terms), _, before = whole
     expected, each = _update(rows, before.marginals(X), sites, offset)
-    for one, other in zip(new_sites, expected, strict=True):
-        require_equal(one, other, f"{name}.update_sites: sites", rtol=1e-7, atol=1e-8)
+    require_alike(new_sites, expected, f"{name}.update_sites: sites", rtol=1e-7, atol=1e-8)
     require_equal(terms, each, f"{name}.update_sites: what is one a row", rtol=1e-7, atol=1e-8)
     again = representation.condition(kernel, X, new_sites.about(offset))
     for field in ("log_evidence", "kl"):
         what = f"{name}: {field} after update_sites differs from that of condition"
         require_equal(getattr(updated, field), getattr(again, field), what, rtol=1e-9)
     new = _elsewhere(X)
-    for one, other in zip(updated.marginals(new), again.marginals(new), strict=True):
-        what = f"{name}: marginals after update_sites differ from those of condition"
-        require_equal(one, other, what, rtol=1e-8, atol=1e-8)
+    what = f"{name}: marginals after update_sites differ from those of condition"
+    require_alike(updated.marginals(new), again.marginals(new), what, rtol=1e-8, atol=1e-8)
     with chunks_of(_CHUNK):
         pieces = jax.jit(lambda *arguments: run(*arguments))(representation, kernel, sites)
-    for one, other in zip(jax.tree.leaves(pieces), jax.tree.leaves(whole), strict=True):
-        what = f"{name}: results in chunks of {_CHUNK} rows differ from those in one piece"
-        require_equal(one, other, what, rtol=1e-7, atol=1e-8)
+    what = f"{name}: results in chunks of {_CHUNK} rows differ from those in one piece"
+    require_alike(pieces, whole, what, rtol=1e-7, atol=1e-8)
 
 
 def _check_sharing(case: _Case, spans: bool) -> None:
@@ -330,10 +328,8 @@ def _check_sharing(case: _Case, spans: bool) -> None:
         return posterior.log_evidence, posterior.kl, pullback, views, seen
 
     sharing = representation.for_sites(SiteForm(shared=True))
-    once, each = (jax.tree.leaves(run(r)) for r in (sharing, representation))
-    for one, other in zip(once, each, strict=True):
-        what = f"{name}.for_sites(SiteForm(shared=True)) and sites that share their precisions"
-        require_equal(one, other, what, rtol=1e-8, atol=1e-8)
+    what = f"{name}.for_sites(SiteForm(shared=True)) and sites that share their precisions"
+    require_alike(run(sharing), run(representation), what, rtol=1e-8, atol=1e-8)
 
 
 def _check_kept(case: _Case) -> None:
@@ -353,14 +349,12 @@ def _check_kept(case: _Case) -> None:
         offset = jnp.zeros((len(X), 1))
         return posterior, representation.update_sites(posterior, given, rows, one, offset, _update)
 
-    for ours, theirs in zip(*map(jax.tree.leaves, (run(kept), run(X))), strict=True):
-        what = f"{name}: results from what is kept differ from those from inputs"
-        require_equal(ours, theirs, what, rtol=1e-7, atol=1e-8)
+    what = f"{name}: results from what is kept differ from those from inputs"
+    require_alike(run(kept), run(X), what, rtol=1e-7, atol=1e-8)
     with chunks_of(_CHUNK):
         again = representation.kept(kernel, X, 1)
-    for ours, theirs in zip(*map(jax.tree.leaves, (again, kept)), strict=True):
-        what = f"{name}.kept: what is made in chunks of {_CHUNK} rows differs"
-        require_equal(ours, theirs, what, rtol=1e-12, atol=1e-12)
+    what = f"{name}.kept: what is made in chunks of {_CHUNK} rows differs"
+    require_alike(again, kept, what, rtol=1e-12, atol=1e-12)
 
 
 def _check_white(case: _Case) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,25 @@ from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes, nodes_of, r
 from latentgp.testing.numerics import (
     as_single,
     require,
+    require_alike,
     require_equal,
     require_finite,
     require_single,
 )
 
 _MEANS, _VARIANCES = (-1.2, 0.1, 0.9), (0.05, 0.7)
+
+
+class _Case(NamedTuple):
+    """A rule, and the sites that it makes of rows."""
+
+    rule: SiteRule
+    likelihood: Likelihood
+    rows: Rows
+    marginals: Marginals
+    current: GaussianSites
+    sites: GaussianSites
+    name: str
 
 
 @double_precision
@@ -64,40 +77,34 @@ def check_rule(
     require_finite(sites, f"{name}'s sites")
     signed = rule.signed(likelihood)
     require(signed or np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
+    case = _Case(rule, likelihood, rows, marginals, current, sites, name)
     if rule.is_variational:
         log_prob, weights = log_prob_at_nodes(likelihood, y, beliefs)
         excess = np.max(np.asarray(sites.expected(marginals)) - log_prob @ weights)
         require(excess <= tolerance, f"{name}'s value is above E log p(y | f), by {excess:.3e}.")
-        _check_derivatives(rule, likelihood, rows, marginals, current, sites, name)
+        _check_derivatives(case)
     elif rule.at_the_mode() is not None:
-        _check_expansion(likelihood, rows, mean, sites, name)
+        _check_expansion(case)
     else:
-        _check_moments(rule, likelihood, rows, marginals, current, sites, tolerance)
+        _check_moments(case, tolerance)
     half = Rows(y[1::2], None, {key: values[1::2] for key, values in side.items()})
     some = jax.tree.map(lambda a: a[1::2], current)
     some_of = Marginals(mean[1::2], variance[1::2])
     alone = rule.sites(likelihood, half, some_of, some)
-    for one, other in zip(alone, sites, strict=True):
-        require_equal(one, other[1::2], f"{name}'s rows influence each other", atol=1e-12)
+    own = jax.tree.map(lambda a: a[1::2], sites)
+    require_alike(alone, own, f"{name}'s rows influence each other", atol=1e-12)
     if rule.sites_are_fixed(likelihood):
         other_place = Marginals(mean + 1, 2 * variance)
         elsewhere = rule.sites(likelihood, rows, other_place, GaussianSites.none(mean))
-        for one, other in zip(elsewhere, sites, strict=True):
-            what = f"{name} says its sites are fixed but they depend on f"
-            require_equal(one, other, what, rtol=1e-10, atol=1e-10)
+        what = f"{name} says its sites are fixed but they depend on f"
+        require_alike(elsewhere, sites, what, rtol=1e-10, atol=1e-10)
     narrow = as_single((likelihood, rows, marginals, current))
     require_single(jax.eval_shape(rule.sites, *narrow), f"{name}'s sites")
 
 
-def _check_derivatives(
-    rule: SiteRule,
-    likelihood: Likelihood,
-    rows: Rows,
-    marginals: Marginals,
-    current: GaussianSites,
-    sites: GaussianSites,
-    name: str,
-) -> None:
+def _check_derivatives(case: _Case) -> None:
+    rule, likelihood, rows, marginals, current, sites, name = case
+
     def value(marginals):
         sites = rule.sites(likelihood, rows, marginals, current)
         return jnp.sum(sites.expected(marginals))
@@ -113,10 +120,9 @@ def _check_derivatives(
     require_equal(sites.precision, expected, what, rtol=1e-8, atol=1e-8)
 
 
-def _check_expansion(
-    likelihood: Likelihood, rows: Rows, mean: np.ndarray, sites: GaussianSites, name: str
-) -> None:
+def _check_expansion(case: _Case) -> None:
     """Near the mean the factors are log p(y | f), to second order wherever that is concave."""
+    _, likelihood, rows, (mean, _), _, sites, name = case
     log_prob = jax.vmap(likelihood.log_prob)
     step = 1e-3
     for latent in range(likelihood.latent_size):
@@ -136,18 +142,10 @@ def _check_expansion(
         require_equal(precision, expected, what, rtol=1e-3, atol=1e-3)
 
 
-def _check_moments(
-    rule: SiteRule,
-    likelihood: Likelihood,
-    rows: Rows,
-    marginals: Marginals,
-    current: GaussianSites,
-    sites: GaussianSites,
-    tolerance: float,
-) -> None:
+def _check_moments(case: _Case, tolerance: float) -> None:
     """Cavity times site^power against cavity times p(y | f)^power, by quadrature."""
-    name, power = type(rule).__name__, rule.power
-    mean, variance = marginals
+    rule, likelihood, rows, (mean, variance), current, sites, name = case
+    power = rule.power
     left = 1 / variance - power * np.asarray(current.precision)
     cavity_mean = (mean / variance - power * np.asarray(current.linear)) / left
     cavity = Beliefs(Marginals(cavity_mean, 1 / left), dict(rows.side))
@@ -157,16 +155,17 @@ def _check_moments(
     precision = left + power * np.asarray(sites.precision)
     centre = (left * cavity_mean + power * np.asarray(sites.linear)) / precision
     nodes = nodes_of(likelihood)[0]
+
+    def compare(own: Any, expected: Any, which: str) -> None:
+        what = f"{name}: cavity times site has not the {which} of cavity times likelihood"
+        require_equal(own, expected, what, rtol=tolerance, atol=tolerance)
+
     for latent in range(likelihood.latent_size):
         f = cavity_mean[:, [latent]] + np.sqrt(1 / left[:, [latent]]) * nodes[:, latent]
         first = np.sum(tilted * f, axis=1) / mass
         second = np.sum(tilted * f**2, axis=1) / mass - first**2
-        what = f"{name}: cavity times site has not the mean of cavity times likelihood"
-        require_equal(centre[:, latent], first, what, rtol=tolerance, atol=tolerance)
-        own = 1 / precision[:, latent]
-        what = f"{name}: cavity times site has not the variance of cavity times likelihood"
-        require_equal(own, second, what, rtol=tolerance, atol=tolerance)
+        compare(centre[:, latent], first, "mean")
+        compare(1 / precision[:, latent], second, "variance")
     spread = np.log(precision / left) + cavity_mean**2 * left - centre**2 * precision
     log_mass = power * np.asarray(sites.log_constant) - 0.5 * spread.sum(axis=1)
-    what = f"{name}: cavity times site has not the mass of cavity times likelihood"
-    require_equal(log_mass, np.log(mass), what, rtol=tolerance, atol=tolerance)
+    compare(log_mass, np.log(mass), "mass")

@@ -60,12 +60,8 @@ class Asynchrony(Finding):
         """With one more step, along an answer that was so many steps old."""
         steps = self.steps + 1
         mean = self.mean_staleness + (stale - self.mean_staleness) / steps
-        return replace(
-            self,
-            steps=steps,
-            mean_staleness=mean,
-            largest_staleness=max(stale, self.largest_staleness),
-        )
+        largest = max(stale, self.largest_staleness)
+        return replace(self, steps=steps, mean_staleness=mean, largest_staleness=largest)
 
     @property
     def verdict(self) -> str:
@@ -123,10 +119,7 @@ class BatchReader:
 
 
 class ParameterServer:
-    """Rounds of steps along what workers answer.
-
-    Attributes:
-        went: how it went so far.
+    """Rounds of steps along what workers answer, and how they `went` so far.
 
     Raises:
         InputError: rows are spread over devices, or several processes make the fit.
@@ -152,10 +145,8 @@ class ParameterServer:
     def steps(self, state: Any, done: int) -> Rounds:
         """State and information after each of the rounds that are left, with its epoch.
 
-        Rounds that are `done` were made before.
-
-        Raises:
-            ProcessLost: no worker is left; the round that was begun is given before.
+        Rounds that are `done` were made before. ProcessLost is raised once no worker is left, after
+        the round that was begun.
         """
         workers = Workers(self.went.workers, self._reader)
         batches = self._batches(done)

@@ -8,7 +8,7 @@ means, M numbers a class and row, and their variances, for which the mean of the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -151,7 +151,8 @@ def _believed(
 def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
     """Model of a few classes of another; InputError if they cannot be drawn."""
     likelihood = model.likelihood
-    own = isinstance(model.kernel, OwnKernels) or not _is_shared(model.mean, columns)
+    means = jax.eval_shape(model.mean, jnp.zeros((1, columns))).shape[1]
+    own = isinstance(model.kernel, OwnKernels) or means > 1
     most = likelihood.latent_size - 1
     sentences = {
         f"Stochastic(classes=...) draws classes of LogisticSoftmax, not of "
@@ -187,7 +188,3 @@ def some_classes(
     every, some = model.likelihood.latent_size, inference.space.model.likelihood.latent_size
     inference = eqx.tree_at(lambda i: i.copies, inference, every / some)
     return SomeClassesInference(inference, model, key)
-
-
-def _is_shared(mean: Any, columns: int) -> bool:
-    return jax.eval_shape(mean, jnp.zeros((1, columns))).shape[1] == 1

@@ -40,40 +40,25 @@ _FALL_A_ROW, _FALL = 0.01, 4.0  # nats; standard errors
 
 
 class Round(NamedTuple):
-    """Record of one round of batches.
+    """Record of one round of batches."""
 
-    Attributes:
-        bound: mean of its steps' estimates, in nats.
-        share: mean step size of its steps.
-        held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
-            any.
-        seconds: since the fit began.
-        steps: so far.
-        epoch: its number.
-        passed_over: number of its steps that changed nothing, because the update was not finite or
-            the posterior would have been improper.
-        held: number of its steps in which hyper-parameters stayed, because the posterior would have
-            been improper.
-    """
-
-    bound: float
-    share: float
+    bound: float  # mean of its steps' estimates, in nats
+    share: float  # mean step size of its steps
+    # mean log density of held-out targets when it was last taken, in nats; NaN without any
     held_out: float
-    seconds: float
-    steps: int
-    epoch: int
+    seconds: float  # since the fit began
+    steps: int  # so far
+    epoch: int  # its number
+    # of its steps, those that changed nothing: no finite update, or an improper posterior
     passed_over: int
-    held: int = 0
+    held: int = 0  # of its steps, those in which hyper-parameters stayed, for the same reason
+
+    restart = 0  # a search by batches has no others
 
     @property
     def value(self) -> float:
         """The bound: the value maximised, by the name it has in a history."""
         return self.bound
-
-    @property
-    def restart(self) -> int:
-        """Always 0: a search by batches has no restarts."""
-        return 0
 
 
 class Plan(NamedTuple):
@@ -218,16 +203,9 @@ class BatchSearch(Algorithm[Any]):
         )
         real = bounds[np.isfinite(bounds)]
         check_finite(real.size, "bound", "any batch of a round")
-        this = Round(
-            float(real.mean()),
-            float(np.nanmean(shares)),
-            float(held_out),
-            seconds,
-            int(state.steps),
-            epoch,
-            int(np.sum(shares == 0)),
-            int(np.sum(held)),
-        )
+        means = float(real.mean()), float(np.nanmean(shares)), float(held_out)
+        counts = int(np.sum(shares == 0)), int(np.sum(held))
+        this = Round(*means, seconds, int(state.steps), epoch, *counts)
         self.rounds.append(this)
         epochs = this.steps / self.plan.batches
         values = {

@@ -23,7 +23,6 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Inducing
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
-from latentgp.representations.summary import DataSummary
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
@@ -178,10 +177,6 @@ class Stochastic(Method):
         return self.method.spreads_rows
 
     @property
-    def streaming_prior(self) -> DataSummary | None:
-        return self.method.streaming_prior
-
-    @property
     def all_rows_at_once(self) -> Method:
         return self.method
 
@@ -218,28 +213,19 @@ class Stochastic(Method):
         space = problem.space_at(scale)
         learns = space.size > 0
         bounds = search_bounds(space, scale)
-        seen = model
-        if self.classes is not None:
-            seen = model_of_some(model, self.classes, sample.X.shape[1])
+        some = self.classes
+        seen = model if some is None else model_of_some(model, some, sample.X.shape[1])
         source = source.part(jax.process_index(), jax.process_count())
-        plan = Plan.of(
-            source.size,
-            self.batch_size,
-            self.epochs,
-            self.tolerance,
-            self.patience,
-            columns=max(sample.X.shape[1], len(ready.centres) * seen.likelihood.latent_size),
-        )
+        columns = max(sample.X.shape[1], len(ready.centres) * seen.likelihood.latent_size)
+        limits = self.epochs, self.tolerance, self.patience
+        plan = Plan.of(source.size, self.batch_size, *limits, columns=columns)
+        kept = "learning_rate decay classes learn_points held_out"
         control = problem.control_with(
             self,
             algorithm,
             space,
-            learning_rate=self.learning_rate,
-            decay=self.decay,
+            **{name: getattr(self, name) for name in kept.split()},
             schedule=self.steps,
-            classes=self.classes,
-            learn_points=self.learn_points,
-            held_out=self.held_out,
             processes=1 if source.is_everywhere else jax.process_count(),
             batches=f"{plan.batches} of {plan.batch_size} rows, {plan.round_size} a round",
         )
@@ -269,8 +255,7 @@ class Stochastic(Method):
         numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
         rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
         spread = ready.units(sample.X) if self.learn_points else None
-        inference: SparseInference
-        inference = StochasticInference(
+        inference: SparseInference = StochasticInference(
             looking, space, self.steps, rate, decay, spread, total, batches, bounds=bounds
         )
         if self.classes is not None:
@@ -293,24 +278,21 @@ class Stochastic(Method):
         vector = jnp.asarray(space.to_vector())
         searched = search.run(begun(inference, vector, latent))
         model, latent = inference.posterior_at(searched.state)
-        algorithm = dataclasses.replace(
-            algorithm, representation=inference.representation(searched.state)
-        )
+        ready = inference.representation(searched.state)
+        algorithm = dataclasses.replace(algorithm, representation=ready)
         bound, trace_term = -latent.kl, latent.trace_term
         for block in blocks_of(source, (0,), plan.rows_a_round):
             worth, lost = bound_of_rows(algorithm, model, latent, block)
             bound, trace_term = bound + worth, trace_term + lost
         latent = dataclasses.replace(latent, trace_term=trace_term)
         posterior = Posterior.gaussian(model, latent, Evidence(float(bound), kind))
-        nothing = jnp.zeros((), jnp.int32)
         sites = gather(initial_sites(algorithm, model, sample.to_device()))
         if problem.options.learn_hyperparameters:
             posterior = calibrated(posterior, sample, sites)
         vector = np.asarray(searched.state.vector)
         ended = SearchResult(vector, sites, searched.converged, searched.reason)
-        converged = ConvergedPosterior(
-            latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing
-        )
+        end = searched.state.steps, jnp.zeros(()), jnp.zeros((), jnp.int32)
+        converged = ConvergedPosterior(latent, sites, bound, *end)
         diagnostics = diagnose(
             posterior=posterior,
             method=self,

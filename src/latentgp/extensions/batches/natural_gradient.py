@@ -10,6 +10,7 @@ hyper-parameters, the likelihood's factor of u held fixed, in closed form on M x
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -154,16 +155,10 @@ class StochasticInference(SparseInference, TwoPartInference):
     def init(self, vector: HyperVector, posterior: InducingPosterior) -> BatchState:
         white = posterior.white_sites()
         jitter = jnp.broadcast_to(posterior.jitter, posterior.factor.lower.shape[:1])
-        return BatchState(
-            vector,
-            posterior.centres,
-            Prior(posterior.factor, jitter),
-            white,
-            white.factor(),
-            self.schedule.init(white),
-            _ADAM.init(self._learned(vector, posterior.centres)),
-            jnp.zeros((), jnp.int32),
-        )
+        centres, prior = posterior.centres, Prior(posterior.factor, jitter)
+        schedule, adam = self.schedule.init(white), _ADAM.init(self._learned(vector, centres))
+        factor, steps = white.factor(), jnp.zeros((), jnp.int32)
+        return BatchState(vector, centres, prior, white, factor, schedule, adam, steps)
 
     def seen(self, state: BatchState) -> BatchState:
         return state._replace(schedule=None, adam=None)
@@ -220,15 +215,10 @@ class StochasticInference(SparseInference, TwoPartInference):
             in_model = slope_of_sites(self.algorithm, model, (rows, marginals, none))
             return sites.about(offset), (bound, jax.tree.map(jnp.add, in_model, through_mean))
 
-        none = jax.tree.map(jnp.zeros_like, model if learning else None)
+        start = jax.tree.map(jnp.zeros_like, (self.total_weight, model if learning else None))
+        moving = self.point_scale is not None
         read = self.representation(state).read_batch(
-            posterior,
-            state.white,
-            batch,
-            update,
-            (jnp.zeros_like(self.total_weight), none),
-            learning=learning,
-            moving=self.point_scale is not None,
+            posterior, state.white, batch, update, start, learning=learning, moving=moving
         )
         terms, in_model = read.sums
         gradient, in_centres = jax.tree.map(jnp.zeros_like, (state.vector, state.centres))
@@ -283,14 +273,12 @@ class StochasticInference(SparseInference, TwoPartInference):
         """
         direction, shift = ways
         if self.representation(state).signed:
-            share = jax.lax.while_loop(
-                lambda share: (
-                    (share > _LEAST_SHARE)
-                    & ~state.white.keeps_half(state.white.towards(batch, share))
-                ),
-                lambda share: 0.5 * share,
-                share,
-            )
+            white = state.white
+
+            def goes_too_far(share: Scalar) -> Bool[Array, ""]:
+                return (share > _LEAST_SHARE) & ~white.keeps_half(white.towards(batch, share))
+
+            share = jax.lax.while_loop(goes_too_far, lambda share: 0.5 * share, share)
         vector = jnp.clip(state.vector + rate * direction, *self.bounds)
         centres = state.centres
         if shift is not None:
@@ -303,12 +291,8 @@ class StochasticInference(SparseInference, TwoPartInference):
             share = jnp.where(number <= 1, share, 0.5 * share)
             there = state._replace(white=state.white.towards(batch, share))
             if first == 0:
-                there = jax.lax.cond(
-                    number == 0,
-                    lambda there: self.carried(there, vector, centres),
-                    lambda there: there,
-                    there,
-                )
+                moved = partial(self.carried, vector=vector, centres=centres)
+                there = jax.lax.cond(number == 0, moved, lambda there: there, there)
             return number + 1, share, there._replace(factor=there.white.factor())
 
         def improper(tried: tuple[Array, Array, BatchState]) -> Bool[Array, ""]:

@@ -28,16 +28,9 @@ class Answer(NamedTuple):
 class Workers:
     """Processes that answer requests, each at its own pace and on one thread of a CPU.
 
-    A Ray that runs in this process already (`ray.init`) is used, and left running. Otherwise one
-    is started on this machine, and ended by `close`. A worker that has died is started anew, and
-    left out after its third death.
-
-    Args:
-        number: of workers.
-        function: answers a request; every worker has a copy, which may remember things.
-
-    Attributes:
-        lost: number of deaths.
+    A Ray that runs in this process already (`ray.init`) is used, and left running. Otherwise one is
+    started on this machine, and ended by `close`. A worker that has died is started anew, and left
+    out after its third death. Each has a copy of the function, which may remember things.
 
     Raises:
         InputError: Ray is not installed, or cannot hand the function to another process.
@@ -54,7 +47,7 @@ class Workers:
         self._ray, self._owns_ray = ray, not ray.is_initialized()
         if self._owns_ray:
             _start_quietly(ray, number)
-        self.lost = 0
+        self.lost = 0  # number of deaths
         self._asked: dict[Any, tuple[int, Any]] = {}
         self._free: deque[int] = deque()
         try:
@@ -80,10 +73,7 @@ class Workers:
         return len(self._asked)
 
     def ask(self, request: Any, label: Any) -> None:
-        """Hand a request to a worker that is free.
-
-        The request is copied; the label comes back with the answer.
-        """
+        """Hand a copy of a request to a free worker; the label comes back with the answer."""
         place = self._free.popleft()
         self._asked[self._actors[place].answer.remote(request)] = place, label
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 EXTENSION = Extension(
     __name__,
     names={"method": "Integrated IntegratedPosterior"},
-    offers={"integrate": f"{__name__}.offers:integrating"},
+    offers={"integrate": f"{__name__}.method:integrating"},
     verbs={"hyperparameter_marginals": f"{__name__}.at_optimum:marginals_at_optimum"},
     apart="IntegratedPosterior",
 )

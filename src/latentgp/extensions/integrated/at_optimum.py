@@ -52,13 +52,8 @@ def marginals_at_optimum(
 
     A normal law in the unconstrained coordinates, whose precision is minus the Hessian of the log
     evidence plus log prior (Rasmussen & Williams 2006, 5.2; MacKay 1999), by differences of
-    gradients: at least two evaluations for each hyper-parameter.
-
-    Args:
-        posterior: of the fit.
-        method: of the fit, one by sites.
-        rows: that were fitted.
-        priors: of the learned hyper-parameters, by path; None of one without.
+    gradients: at least two evaluations for each hyper-parameter. Rows and the method, one by sites,
+    are those of the fit; priors are by path, None of a learned hyper-parameter without one.
 
     Raises:
         InputError: no hyper-parameter that was learned, or more than thirty; a method without log

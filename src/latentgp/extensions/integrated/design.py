@@ -6,10 +6,11 @@ central composite design for more.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 _LATTICE_UP_TO = 2  # coordinates
 _STEP, _DROP = np.sqrt(2.0), 4.5  # deviations, nats
@@ -60,7 +61,7 @@ def corners(size: int) -> Float[np.ndarray, "points H"]:
     """Corners of a cube, +1 and -1, of resolution V (Sanchez & Sanchez 2005)."""
     columns = _walsh_indices(size)
     runs = np.arange(1 << int(columns[-1]).bit_length())
-    return 1.0 - 2.0 * np.array([_parity(runs & column) for column in columns]).T
+    return 1.0 - 2.0 * np.array([np.bitwise_count(runs & column) & 1 for column in columns]).T
 
 
 def _walsh_indices(size: int) -> list[int]:
@@ -68,20 +69,10 @@ def _walsh_indices(size: int) -> list[int]:
     chosen: list[int] = []
     sums = {0}  # of at most two
     forbidden = {0}  # sums of at most three
-    number = 0
     while len(chosen) < size:
-        number += 1
-        if number in forbidden:
-            continue
+        number = next(number for number in count(1) if number not in forbidden)
         forbidden |= {number ^ known for known in sums}
         sums |= {number, *(number ^ known for known in chosen)}
         chosen.append(number)
         forbidden |= {one ^ other for one in chosen for other in sums}
     return chosen
-
-
-def _parity(numbers: Int[np.ndarray, "points"]) -> Int[np.ndarray, "points"]:
-    parity = numbers.copy()
-    for shift in (16, 8, 4, 2, 1):
-        parity ^= parity >> shift
-    return parity & 1

@@ -83,8 +83,7 @@ class HyperparameterDensity:
             if result is not None:
                 self._known.append((result.vector, sites))
             results.append(result)
-            bound = np.nan if result is None else result.value
-            self._report(bound)
+            self._report(np.nan if result is None else result.value)
             if self._asked_to_end:  # what has not begun is not evaluated
                 break
         return results + [None] * (len(places) - len(results))
@@ -94,11 +93,10 @@ class HyperparameterDensity:
     ) -> tuple[DensityEvaluation | None, Sites]:
         apart = [np.sum((vector - place) ** 2) for place, _ in known]
         result, sites = self._from(vector, known[int(np.argmin(apart))][1])
-        if result is None:
-            model = model_at(self._space, jnp.asarray(vector))
-            first = starting_sites(self._algorithm, model, self._found.rows)
-            result, sites = self._from(vector, first)
-        return result, sites
+        if result is not None:
+            return result, sites
+        model = model_at(self._space, jnp.asarray(vector))
+        return self._from(vector, starting_sites(self._algorithm, model, self._found.rows))
 
     def _from(
         self, vector: Float[np.ndarray, "H"], sites: Sites

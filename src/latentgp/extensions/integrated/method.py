@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from latentgp.choosing.choice import Choice
 from latentgp.errors import refuse
 from latentgp.extensions.integrated.design import design
 from latentgp.extensions.integrated.diagnostics import Integration
@@ -27,7 +28,6 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.needs import Needs
-from latentgp.representations.summary import DataSummary
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.methods.variational import VariationalInference
 from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
@@ -106,10 +106,6 @@ class Integrated(Method):
     def site_method(self) -> SiteMethod:
         return self.method
 
-    @property
-    def streaming_prior(self) -> DataSummary | None:
-        return self.method.streaming_prior
-
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters integrated over, and a posterior that is a mixture over them.
 
@@ -141,6 +137,15 @@ class Integrated(Method):
         own = dataclasses.replace(mode.diagnostics, method=method, seconds=problem.seconds)
         diagnostics = own.with_finding(_integration(space, explored))
         return Fit(posterior.model, posterior, mode.history, diagnostics, sites=sites)
+
+
+def integrating(choice: Choice, learned: bool) -> Choice:
+    """The method that integrates over what a method learns; InputError if that cannot be."""
+    if isinstance(choice.method, Integrated):
+        return choice
+    check_integrable(choice.method, learned)
+    method: Any = choice.method
+    return Choice(Integrated(method), f"{choice.reason}; hyper-parameters integrated over")
 
 
 def check_integrable(method: Any, learned: object = True) -> None:

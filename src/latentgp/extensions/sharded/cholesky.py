@@ -58,11 +58,6 @@ class Layout(NamedTuple):
         ends = np.unique(np.linspace(0, self.blocks, _STAGES + 1).astype(int)).tolist()
         return list(pairwise(ends))
 
-    def fill(self, own: Float[Array, "rows *S"], mode: Any = "constant") -> Float[Array, "own *S"]:
-        """The device's own rows, filled up."""
-        more = ((0, self.filled - self.rows), *((0, 0),) * (own.ndim - 1))
-        return jnp.pad(own, more, mode=mode)
-
     def every(self, own: Float[Array, "own *S"]) -> Float[Array, "all *S"]:
         """Filled rows (of the first blocks, or all) of every device in elimination order."""
         blocks = own.reshape(-1, self.width, *own.shape[1:])
@@ -71,7 +66,8 @@ class Layout(NamedTuple):
     def in_turn(self, rows: Float[Array, "N *S"], mode: Any = "constant") -> Float[Array, "all *S"]:
         """All rows, which every device has, filled up and in elimination order."""
         parts = rows.reshape(self.devices, self.rows, *rows.shape[1:])
-        parts = jax.vmap(lambda own: self.fill(own, mode))(parts)
+        more = ((0, 0), (0, self.filled - self.rows), *((0, 0),) * (rows.ndim - 1))
+        parts = jnp.pad(parts, more, mode=mode)
         parts = parts.reshape(self.devices, self.blocks, self.width, *rows.shape[1:])
         return jnp.swapaxes(parts, 0, 1).reshape(-1, *rows.shape[1:])
 
@@ -204,12 +200,9 @@ def over_inverse(
 ) -> Any:
     """A loop over the blocks of columns of A^-1 = R'R, of which the part from the diagonal down.
 
-    Args:
-        step: takes the carry, the number j of a block, the first of the device's blocks that are
-            given, and own rows of the block's columns from that one on. Of rows before block j,
-            of which there are some, the values are right too.
-        carry: what is changed; it is to depend on the last message before this.
-        factor: of A.
+    A step takes the carry, which is to depend on the last message before this, the number j of a
+    block, the first of the device's blocks that are given, and own rows of the block's columns from
+    that one on. Of rows before block j, of which there are some, the values are right too.
     """
     layout, width = factor.layout, factor.layout.width
     for first, last in layout.stages:

@@ -34,26 +34,6 @@ _WEAK_SITE = 1e-6
 _ALIKE, _ROWS, _COLUMNS = PartitionSpec(), PartitionSpec(ROWS), PartitionSpec(None, ROWS)
 
 
-class ShardedPosterior(NamedTuple):
-    """Posterior given sites, of N rows filled up to a multiple of the devices.
-
-    Attributes:
-        X: inputs, on every device, shape (N, D).
-        weights: K^-1 times the posterior mean, on every device, shape (Q, N).
-        precision: W, on every device, shape (#Q, N).
-        inverse: R with R B R' = I, its rows over the devices, shape (#Q, N, N).
-        log_evidence: without the sites' own constants, in nats.
-        kl: from the prior to the posterior, in nats.
-    """
-
-    X: Inputs
-    weights: Float[Array, "Q N"]
-    precision: Float[Array, "#Q N"]
-    inverse: Float[Array, "#Q N N"]
-    log_evidence: Scalar
-    kl: Scalar
-
-
 class _Tiles(NamedTuple):
     """The Gram matrix of one kernel, as a device makes it."""
 
@@ -98,31 +78,13 @@ def _tiles(kernel: LatentKernel, system: int, layout: Layout, X: Inputs) -> _Til
 def condition(
     kernel: LatentKernel, X: Inputs, linear: RowLatents, precision: Float[Array, "N #Q"]
 ) -> DensePosterior:
-    """Prior times sites, as `Dense.condition`; sites are functions of g, precisions positive."""
-    found = _conditioned(kernel, X, linear, precision)
-    nothing = jnp.zeros((), X.dtype)
-    none = jnp.zeros((len(found.inverse), 0, 0), X.dtype)
-    return DensePosterior(
-        kernel=kernel,
-        X=found.X,
-        weights=found.weights,
-        precision=found.precision,
-        root_precision=jnp.sqrt(found.precision),
-        factor=Factor(none, found.inverse),
-        raised=jnp.zeros((len(found.weights), 0, len(found.X)), X.dtype),
-        log_evidence=found.log_evidence,
-        kl=found.kl,
-        jitter=nothing,
-        trace_term=nothing,
-    )
+    """Prior times sites, as `Dense.condition`; sites are functions of g, precisions positive.
 
-
-def _conditioned(
-    kernel: LatentKernel, X: Inputs, linear: RowLatents, precision: Float[Array, "N #Q"]
-) -> ShardedPosterior:
+    Every device has all but R, whose rows are over the devices.
+    """
     X, linear, precision = _filled((X, linear, precision))
 
-    def own(kernel: Any, X: Any, linear: Any, precision: Any) -> ShardedPosterior:
+    def own(kernel: Any, X: Any, linear: Any, precision: Any) -> tuple[Any, ...]:
         layout = Layout.of(len(X))
         ends = np.cumsum([X.shape[1], linear.shape[1]])
         table = jax.lax.all_gather(jnp.concatenate([X, linear, precision], 1), ROWS, tiled=True)
@@ -135,15 +97,27 @@ def _conditioned(
             done = found[-1][-1]
         weights, inverses, evidence, kl = zip(*found, strict=True)
         weights = jnp.concatenate(weights, axis=1)
-        return ShardedPosterior(
-            X, weights.T, precision.T, jnp.stack(inverses), sum(evidence), sum(kl)
-        )
+        return X, weights.T, precision.T, jnp.stack(inverses), sum(evidence), sum(kl)
 
-    out = ShardedPosterior(_ALIKE, _ALIKE, _ALIKE, _COLUMNS, _ALIKE, _ALIKE)
+    out = _ALIKE, _ALIKE, _ALIKE, _COLUMNS, _ALIKE, _ALIKE
     spread = jax.shard_map(
         own, in_specs=(_ALIKE, _ROWS, _ROWS, _ROWS), out_specs=out, check_vma=False
     )
-    return spread(kernel, X, linear, precision)
+    X, weights, precision, inverse, log_evidence, kl = spread(kernel, X, linear, precision)
+    nothing = jnp.zeros((), X.dtype)
+    return DensePosterior(
+        kernel=kernel,
+        X=X,
+        weights=weights,
+        precision=precision,
+        root_precision=jnp.sqrt(precision),
+        factor=Factor(jnp.zeros((len(inverse), 0, 0), X.dtype), inverse),
+        raised=jnp.zeros((len(weights), 0, len(X)), X.dtype),
+        log_evidence=log_evidence,
+        kl=kl,
+        jitter=nothing,
+        trace_term=nothing,
+    )
 
 
 def pull_back(posterior: DensePosterior, X: Inputs) -> tuple[LatentKernel, Marginals]:

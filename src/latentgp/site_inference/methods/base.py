@@ -192,16 +192,11 @@ class SiteMethod(Method):
         quiet = not algorithm.representation.traits.estimates_evidence
         bounds = problem.bounds(quiet=quiet)
         rows = data.padded(number_of_shards()).to_device()
-        control = problem.control_with(
-            self,
-            algorithm,
-            space,
-            restarts=problem.options.restarts,
-            tolerance=problem.options.tolerance,
-            padded_rows=rows.size,
-            search=self.search,
-        )
         short, most = self.search, problem.options.max_evaluations
+        runs = {"restarts": problem.options.restarts, "tolerance": problem.options.tolerance}
+        control = problem.control_with(
+            self, algorithm, space, **runs, padded_rows=rows.size, search=short
+        )
         enough = most if short is None or short.evaluations is None else short.evaluations
         search = Search(max_evaluations=min(most, enough), control=control)
         searching, learned = algorithm, None
@@ -223,10 +218,9 @@ class SiteMethod(Method):
                 bounds=bounds,
                 opening=opening,
                 second=second,
-                restarts=problem.options.restarts,
-                tolerance=problem.options.tolerance,
                 search=search,
                 key=key,
+                **runs,
             )
             if enough < most and len(search.records) >= enough:
                 learned = learned._replace(converged=True)  # it had what it was meant to have
@@ -279,9 +273,8 @@ class CouplingMethod(SiteMethod):
         likelihood = model.likelihood
         if self.coupled is not None or not _can_be_tied(likelihood):
             return self
-        few = rows * likelihood.latent_size <= _MOST_COUPLED
-        own = self.representation
-        dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
+        few, own = rows * likelihood.latent_size <= _MOST_COUPLED, self.representation.traits
+        dense = own.one_coefficient_a_row and own.dense_factors
         return dataclasses.replace(self, coupled=dense and few and self._gains(likelihood))
 
     def couples(self, model: LatentGP) -> bool:
@@ -340,18 +333,10 @@ def start_of_search(
     rows: Data,
 ) -> SearchResult:
     """Hyper-parameters at which another search, or a sampler, starts."""
-    return learn(
-        algorithm,
-        space,
-        rows,
-        bounds=bounds,
-        restarts=0,
-        tolerance=_START_TOLERANCE,
-        search=Search(
-            max_evaluations=_START_EVALUATIONS, control=problem.control._replace(callback=None)
-        ),
-        key=problem.key,
-    )
+    control = problem.control._replace(callback=None)
+    search = Search(max_evaluations=_START_EVALUATIONS, control=control)
+    runs = {"restarts": 0, "tolerance": _START_TOLERANCE}
+    return learn(algorithm, space, rows, bounds=bounds, search=search, key=problem.key, **runs)
 
 
 def learned_model(space: ParameterSpace, learned: SearchResult) -> LatentGP:
@@ -367,10 +352,7 @@ def converged_sites(
 ) -> ConvergedPosterior:
     """Fixed point of site updates: the one given if its bound is finite, or from the first sites.
 
-    Where there can be several, the highest from a few starts.
-
-    Raises:
-        InputError: the log evidence is not finite.
+    Where there can be several, the highest from a few starts. InputError if none is finite.
     """
     if converged is None or not np.isfinite(converged.bound):
         converged = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
@@ -406,14 +388,10 @@ def going_on(
     usual: int,
     selection: Selection,
 ) -> Representation:
-    """A representation with a summary of the rows so far.
+    """A representation with a summary of the rows so far, of series or of inducing variables.
 
-    Args:
-        own: of the method: what it has is kept where it is of the summary's kind.
-        remembered: the summary: rows of a series, or inducing variables of one kind; None for none.
-        number: at most so many inducing variables; None keeps the own number.
-        usual: the number where there is none.
-        selection: how points are chosen among rows and earlier points.
+    What the method's own has is kept where it is of the summary's kind. It has at most `number`
+    inducing variables; None keeps the own number, or `usual` where there is none.
     """
     streams: Any = own
     if not (isinstance(own, Streams) and own.continues(remembered)):

@@ -78,8 +78,7 @@ def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
 def through_sums(model: Any, data: Any, method: Any) -> tuple[Any, Any]:
     """Method and rows of a fit; where sums stand for the rows, the method that takes them.
 
-    Raises:
-        InputError: sums for another model, or with another method, which needs the rows.
+    InputError of sums for another model, or with another method, which needs the rows.
     """
     if not isinstance(data, RowsAsSums) or not isinstance(model, LatentGP):
         return method, data

@@ -52,11 +52,7 @@ class AugmentationRule(SiteRule):
         return self.chosen(likelihood).blocks(likelihood)
 
     def chosen(self, likelihood: Likelihood) -> Augmentation:
-        """The augmentation that is used.
-
-        Raises:
-            InputError: the likelihood has none, or this one is not for it.
-        """
+        """The augmentation that is used; InputError if there is none, or it is not for this one."""
         if self.augmentation is None:
             Needs(augmentation=True).check("This method", likelihood=likelihood)
         augmentation: Any = self.augmentation or augmentation_of(likelihood)

@@ -2,6 +2,7 @@
 """Rules: how the rows of data enter as Gaussian sites."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Bool
 
 from latentgp.likelihoods.base import AnyMarginals, Likelihood, Marginals
 from latentgp.representations.base import LatentPosterior
+from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Block, Rows
 from latentgp.typing import Array, PerRow, RowLatents, Scalar
@@ -21,31 +23,23 @@ class SiteRule(eqx.Module):
 
     Unless overridden the objective is a lower bound on the log evidence, E log p(y | f) - KL, which
     updates raise.
-
-    Attributes:
-        step_size: how far an update goes towards new sites, in (0, 1].
-        is_variational: the objective is a lower bound whatever the sites, which rows add terms to.
     """
 
+    # the objective is a lower bound whatever the sites, which rows add terms to
     is_variational: ClassVar[bool] = True
 
-    step_size: eqx.AbstractVar[float]
+    step_size: eqx.AbstractVar[float]  # how far an update goes towards new sites, in (0, 1]
 
     @abstractmethod
     def sites(self, likelihood: Likelihood, rows: Rows, marginals: Any, current: Any) -> Any:
         """New sites for f ~ N(mean, diag(variance)), row weights not yet applied.
 
         Where the rule is `coupled`, marginals are joint ones and the sites couple a row's latents.
+        `current` are the sites contained in these marginals, without row weights.
 
-        Their `log_constant` is such that `sites.expected(marginals)` is the rule's value of
-        (or lower bound on) E log p(y | f), or, for moments, that prior times sites has the
-        approximate evidence as its integral.
-
-        Args:
-            likelihood: of the rows.
-            rows: targets and side information.
-            marginals: of f at the rows.
-            current: the sites contained in these marginals, without row weights.
+        Their `log_constant` is such that `sites.expected(marginals)` is the rule's value of (or
+        lower bound on) E log p(y | f), or, for moments, that prior times sites has the approximate
+        evidence as its integral.
         """
 
     @property
@@ -65,39 +59,29 @@ class SiteRule(eqx.Module):
     def terms(self, sites: Any, target: Any, marginals: AnyMarginals, offset: RowLatents) -> PerRow:
         """Terms of the objective by row, in nats; E log p(y | f) unless overridden.
 
-        Args:
-            sites: of the posterior that is read, with row weights.
-            target: the new sites that the rule makes of it, with row weights.
-            marginals: of g = f - offset at the rows.
-            offset: prior means of f at the rows.
+        Of sites and the target, the new ones that the rule makes, both with row weights. Marginals
+        are of g = f - offset, the offset the prior means of f.
         """
         return target.expected(marginals.shifted(offset))
 
     def objective(self, terms: PerRow, posterior: LatentPosterior) -> Scalar:
-        """Objective of the updates, in nats: the lower bound unless overridden.
+        """Objective of the updates, in nats, from `terms` and the posterior that was read.
 
-        Args:
-            terms: of the rows, see `terms`.
-            posterior: that was read.
+        The lower bound unless overridden.
         """
         return jnp.sum(terms) - posterior.kl
 
     def merit(self, objective: Scalar, squared_step: Scalar) -> Scalar:
         """Merit that no accepted update may lower; the objective unless overridden.
 
-        Args:
-            objective: see `objective`.
-            squared_step: how far the next update of all sites goes, squared, in nats.
+        The squared step is how far the next update of all sites goes, in nats.
         """
         return objective
 
     def change(self, merit: Scalar, rise: Scalar, step_size: Scalar) -> Scalar:
         """Distance from the fixed point: the rise of a full step unless overridden.
 
-        Args:
-            merit: the greater one of before and after the last update.
-            rise: of the merit in the last update.
-            step_size: of the last update.
+        The merit is the greater one of before and after the last update, in which it rose so.
         """
         return rise * self.step_size / step_size
 
@@ -130,9 +114,7 @@ class SiteRule(eqx.Module):
     def improper_cavities(self, marginals: AnyMarginals, current: Any) -> Bool[Array, "N"]:
         """Rows with improper cavities, whose sites are kept; none unless overridden.
 
-        Args:
-            marginals: of f at the rows.
-            current: the sites contained in these marginals, without row weights.
+        `current` are the sites contained in the marginals of f, without row weights.
         """
         return jnp.zeros(len(marginals.mean), bool)
 
@@ -171,12 +153,21 @@ class SiteRule(eqx.Module):
     def first(self, sites: Sites, marginals: Marginals) -> Sites:
         """First sites after adjustment, before there is a posterior; unchanged unless overridden.
 
-        Args:
-            sites: the first ones.
-            marginals: the mean that they were made for, and the variance of the prior.
+        Marginals have the mean that they were made for, and the variance of the prior.
         """
         return sites
 
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         """Groups of latents whose sites are updated together, in order; all at once by default."""
         return (tuple(range(likelihood.latent_size)),)
+
+
+def sites_by_chunks(
+    of_chunk: Callable[..., Sites], likelihood: Likelihood, parts: tuple[Any, ...], columns: int
+) -> Sites:
+    """Sites that a function of the likelihood and rows of parts makes, so many numbers a row."""
+
+    def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
+        return carry, of_chunk(likelihood, *chunk)
+
+    return scan_rows(chunk, None, parts, columns=columns, in_cache=True)[1]

@@ -16,8 +16,7 @@ from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.numerics.small_matrices import small_cholesky, small_eigh, small_solve_lower
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
-from latentgp.runtime.row_scan import scan_rows
-from latentgp.site_inference.rules.base import SiteRule
+from latentgp.site_inference.rules.base import SiteRule, sites_by_chunks
 from latentgp.site_inference.rules.laplace import LaplaceRule
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -34,14 +33,12 @@ class MomentRule(SiteRule):
     times the cavity, the moments of cavity times p(y | f)^power. Of several latents each has a site
     of its own, given the others' cavities. The objective is the approximate evidence, and an update
     is taken back if the next one would go farther.
-
-    Attributes:
-        power: in (0, 1]; 1 is expectation propagation, towards 0 it becomes variational inference.
     """
 
     is_variational: ClassVar[bool] = False
 
     step_size: float = eqx.field(static=True, default=0.8)
+    # in (0, 1]; 1 is expectation propagation, towards 0 it becomes variational inference
     power: float = eqx.field(static=True, default=1.0)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -51,16 +48,12 @@ class MomentRule(SiteRule):
     ) -> Sites:
         if self.sites_are_fixed(likelihood):
             return LaplaceRule(coupled=self.coupled).sites(likelihood, rows, marginals, current)
-        of_chunk = self._coupled_sites if self.coupled else self._chunk_sites
-
-        def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
-            return carry, of_chunk(likelihood, *chunk)
-
-        numbers = prediction_nodes(likelihood.latent_size)[0].size
+        parts = rows, marginals, current
         if self.coupled:
             numbers = likelihood.latent_size * turned(likelihood).nodes
-        parts = (rows, marginals, current)
-        return scan_rows(chunk, None, parts, columns=numbers, in_cache=True)[1]
+            return sites_by_chunks(self._coupled_sites, likelihood, parts, numbers)
+        numbers = prediction_nodes(likelihood.latent_size)[0].size
+        return sites_by_chunks(self._chunk_sites, likelihood, parts, numbers)
 
     def _chunk_sites(
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites

@@ -34,35 +34,32 @@ class LaplaceRule(SiteRule):
     towards them one that raises the density; the mode does not depend on it. (Zero in place of
     negative w does so too, by steps of K g that go far astray near an outlier.) The objective is
     log p(y | m) - (m - offset)' K^-1 (m - offset) / 2, the log density of the mean.
-
-    Attributes:
-        held: whether precisions are held at zero or above.
-        coupled: whether the whole second derivative W of a row is used (the same, 3.5), in a search
-            with the absolute values of its eigenvalues.
     """
 
     is_variational: ClassVar[bool] = False
 
     step_size: float = eqx.field(static=True, default=1.0)
+    # whether precisions are held at zero or above
     held: bool = eqx.field(static=True, default=True)
+    # whether the whole second derivative W of a row is used (the same, 3.5), in a search with
+    # the absolute values of its eigenvalues
     coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def sites(
         self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
     ) -> Sites:
         mean = marginals.mean
+        value, slope, curvature = _derivatives(likelihood, rows, mean, self.coupled)
+        precision = -curvature
         if self.coupled:
-            value, slope, curvature = joint_derivatives(likelihood, rows, mean)
-            precision = -curvature
             if self.held and not likelihood.is_jointly_log_concave:
                 values, vectors = small_eigh(precision)
                 precision = small_with_values(vectors, jnp.abs(values))
             linear = slope + (precision @ mean[:, :, None])[:, :, 0]
-            return CoupledSites.worth(value, linear, precision, JointMarginals.known(mean))
-        value, slope, curvature = derivatives(likelihood, rows, mean)
-        precision = jnp.abs(curvature) if self.held else -curvature
-        known = Marginals.known(mean)
-        return GaussianSites.worth(value, slope + precision * mean, precision, known)
+            return CoupledSites(linear, precision, value).worth(JointMarginals.known(mean))
+        precision = jnp.abs(precision) if self.held else precision
+        linear = slope + precision * mean
+        return GaussianSites(linear, precision, value).worth(Marginals.known(mean))
 
     @property
     def power(self) -> float:
@@ -104,14 +101,17 @@ class LaplaceRule(SiteRule):
         return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)
 
 
-def derivatives(
-    likelihood: Likelihood, rows: Rows, f: RowLatents
-) -> tuple[PerRow, RowLatents, RowLatents]:
-    """Log p(y | f), its gradient, and the diagonal of its second derivative in f."""
+def _derivatives(
+    likelihood: Likelihood, rows: Rows, f: RowLatents, jointly: bool
+) -> tuple[PerRow, RowLatents, Float[Array, "N Q *Q"]]:
+    """Log p(y | f), its gradient, and its second derivative in a row's f, whole or the diagonal."""
 
     def of_row(y: Array, f: Latents, side: SideInformation) -> tuple[Array, ...]:
         def value(f):
             return likelihood.log_prob(y, f, side)
+
+        if jointly:
+            return value(f), jax.grad(value)(f), jax.hessian(value)(f)
 
         def along(direction):
             slope, curvature = jax.jvp(jax.grad(value), (f,), (direction,))
@@ -119,19 +119,5 @@ def derivatives(
 
         slopes, curvatures = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(f), dtype=f.dtype))
         return value(f), slopes, curvatures
-
-    return jax.vmap(of_row)(rows.y, f, dict(rows.side))
-
-
-def joint_derivatives(
-    likelihood: Likelihood, rows: Rows, f: RowLatents
-) -> tuple[PerRow, RowLatents, Float[Array, "N Q Q"]]:
-    """Log p(y | f), its gradient, and its whole second derivative in the latents of a row."""
-
-    def of_row(y: Array, f: Latents, side: SideInformation) -> tuple[Array, ...]:
-        def value(f):
-            return likelihood.log_prob(y, f, side)
-
-        return value(f), jax.grad(value)(f), jax.hessian(value)(f)
 
     return jax.vmap(of_row)(rows.y, f, dict(rows.side))

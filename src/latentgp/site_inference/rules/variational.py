@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool
 
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly, turned
 from latentgp.numerics.quadrature import training_nodes
 from latentgp.representations.needs import Needs
-from latentgp.runtime.row_scan import scan_rows
-from latentgp.site_inference.rules.base import SiteRule
+from latentgp.site_inference.rules.base import SiteRule, sites_by_chunks
 from latentgp.site_inference.rules.expectation_propagation import MomentRule
 from latentgp.site_inference.rules.laplace import LaplaceRule
 from latentgp.sites.coupled import CoupledSites, Sites
@@ -41,12 +37,8 @@ class VariationalRule(SiteRule):
         if self.sites_are_fixed(likelihood):
             return LaplaceRule(coupled=self.coupled).sites(likelihood, rows, marginals, current)
         of_chunk = self._coupled_sites if self.coupled else self._chunk_sites
-
-        def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
-            return carry, of_chunk(likelihood, *chunk)
-
         numbers = training_nodes(likelihood.latent_size)[0].size
-        return scan_rows(chunk, None, (rows, marginals), columns=numbers, in_cache=True)[1]
+        return sites_by_chunks(of_chunk, likelihood, (rows, marginals), numbers)
 
     def _chunk_sites(
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals
@@ -60,7 +52,7 @@ class VariationalRule(SiteRule):
         if not self.signed(likelihood):
             precision = jnp.maximum(precision, 0.0)
         linear = in_mean + precision * marginals.mean
-        return GaussianSites.worth(values, linear, precision, marginals)
+        return GaussianSites(linear, precision, values).worth(marginals)
 
     def _coupled_sites(
         self, likelihood: Likelihood, rows: Rows, marginals: JointMarginals
@@ -78,7 +70,7 @@ class VariationalRule(SiteRule):
         # Whatever they are, sites are worth their value: derivatives go through that alone.
         in_mean, precision, _ = jax.lax.stop_gradient(sites)
         linear = in_mean + (precision @ marginals.mean[:, :, None])[:, :, 0]
-        return CoupledSites.worth(values, linear, precision, marginals)
+        return CoupledSites(linear, precision, values).worth(marginals)
 
     def is_bound(self, likelihood: Likelihood) -> bool:
         """Not where expectations are by quasi-Monte Carlo, which the search may exploit."""

@@ -29,7 +29,7 @@ from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.search.anderson import Update, residual_norm
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, RowLatents, Scalar
 
 # Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
 _FINAL_TOLERANCE = 1e-9
@@ -54,26 +54,14 @@ class SiteStep(NamedTuple):
     update: Update  # of its sites
 
 
-class SiteInfo(NamedTuple):
-    """Information about an update: the bound of the posterior before it, in nats."""
-
-    bound: Scalar
-
-
 class SiteInference(eqx.Module):
-    """The algorithm: a representation (column) and a rule (row) of the design's table.
-
-    Args:
-        representation: how the latent functions are represented.
-        rule: how the data enter.
-        tolerance: relative change of the bound below which site updates stop.
-        max_updates: at most so many site updates an evaluation.
-    """
+    """The algorithm: a representation (column) and a rule (row) of the design's table."""
 
     representation: Representation
     rule: SiteRule
-    tolerance: float = 1e-5  # these two are leaves, so that others compile nothing anew
-    max_updates: int = 4
+    # These two are leaves, so that others compile nothing anew.
+    tolerance: float = 1e-5  # relative change of the bound below which site updates stop
+    max_updates: int = 4  # an evaluation makes at most so many
 
     @classmethod
     def of(
@@ -84,11 +72,7 @@ class SiteInference(eqx.Module):
         tolerance: float = 1e-5,
         max_updates: int = 4,
     ) -> "SiteInference":
-        """The algorithm for a model: its rule checked, its representation configured.
-
-        Raises:
-            InputError: the rule cannot be used on the likelihood.
-        """
+        """The algorithm for a model, configured; InputError if the rule cannot be used on it."""
         likelihood = model.likelihood
         rule.check(likelihood)
         form = site_form(rule, likelihood)
@@ -115,7 +99,7 @@ class SiteInference(eqx.Module):
         """Rough algorithm with few inducing points, for initial hyper-parameters."""
         return replace(self.rough(), representation=coarse(self.representation))
 
-    def init(self, model: LatentGP, data: Data, key: RandomKey | None = None) -> SiteState:
+    def init(self, model: LatentGP, data: Data) -> SiteState:
         """The state with the first sites."""
         return self.resume(model, data, self.first_sites(model, data))
 
@@ -139,12 +123,9 @@ class SiteInference(eqx.Module):
         posterior = self.representation.condition(model.kernel, rows_read, about)
         return SiteState(model, sites, posterior)
 
-    def step(
-        self, state: SiteState, data: Data, key: RandomKey | None = None
-    ) -> tuple[SiteState, SiteInfo]:
+    def step(self, state: SiteState, data: Data) -> tuple[SiteState, SiteStep]:
         """One damped update of all sites, block by block, and the posterior they give."""
-        after, read = self.sweep(state, data, self.rule.step_size)
-        return after, SiteInfo(read.bound)
+        return self.sweep(state, data, self.rule.step_size)
 
     def sweep(
         self, state: SiteState, data: Data, step_size: float, kept: Any = None

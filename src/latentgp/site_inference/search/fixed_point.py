@@ -91,9 +91,8 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
         best = _where(first, start_at(best.update.sites.proper()), best)
         best = _where(fell | (first & jnp.isnan(after.merit)), best, after)
         empty = History.empty(sites)
-        so_far = FixedPoint(
-            best, jnp.minimum(full, shorter), jnp.where(goes_on, jnp.inf, change), updates + 1
-        )
+        change = jnp.where(goes_on, jnp.inf, change)
+        so_far = FixedPoint(best, jnp.minimum(full, shorter), change, updates + 1)
         return _Ascent(so_far, _where(fell | first, empty, longer))
 
     nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
@@ -101,20 +100,13 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     def start_at(sites: Sites) -> SiteStep:
         """Initial state of the iteration, its bound not yet known."""
         stay = nowhere.update._replace(sites=sites, target=sites)
-        unknown, least = (
-            jnp.full_like(nowhere.bound, jnp.nan),
-            jnp.full_like(nowhere.merit, -jnp.inf),
-        )
+        unknown = jnp.full_like(nowhere.bound, jnp.nan)
+        least = jnp.full_like(nowhere.merit, -jnp.inf)
         return nowhere._replace(bound=unknown, merit=least, update=stay)
 
-    start = FixedPoint(
-        start_at(sites),
-        jnp.asarray(full, dtype),
-        jnp.asarray(jnp.inf, dtype),
-        jnp.zeros((), jnp.int32),
-    )
-    start = _Ascent(start, History.empty(sites))
-    return jax.lax.while_loop(moving, update, start).so_far
+    step_size, change = jnp.asarray(full, dtype), jnp.asarray(jnp.inf, dtype)
+    start = FixedPoint(start_at(sites), step_size, change, jnp.zeros((), jnp.int32))
+    return jax.lax.while_loop(moving, update, _Ascent(start, History.empty(sites))).so_far
 
 
 def _where(condition: Bool[Array, ""], one: Any, other: Any) -> Any:

@@ -25,10 +25,7 @@ def slope_of_sites(
 ) -> LatentGP:
     """Derivative of the rows' terms in a model, sites and marginals of f held fixed.
 
-    Args:
-        algorithm: whose rule makes what rows are worth.
-        model: at which it is taken.
-        rows: with marginals of f, and the sites that these contain.
+    Rows come with the marginals of f, and the sites that these contain.
     """
 
     def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:

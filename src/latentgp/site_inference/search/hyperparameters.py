@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -91,10 +92,8 @@ def learn(
     one, if asked for, where it is told to; each restart at a draw around the model's values. The
     best point of all runs on all rows is kept, so a restart never makes the result worse.
     """
-    first = space.to_vector()
-    stored = search.recall()
-    if stored is not None:
-        stored = shard_rows(stored)
+    first, stored = space.to_vector(), search.recall()
+    stored = None if stored is None else shard_rows(stored)
     runs = _Runs(algorithm, space, bounds, search)
     try:
         if data.size > _THINNED_FROM and not algorithm.representation.traits.one_coefficient_a_row:
@@ -157,24 +156,19 @@ class _NoBoundError(InputError):
     """No bound at the start of a run."""
 
 
+@dataclasses.dataclass
 class _Runs:
     """Runs of L-BFGS-B that share everything but their starts and rows."""
 
-    def __init__(
-        self,
-        algorithm: SiteInference,
-        space: ParameterSpace,
-        bounds: tuple[HyperVector, HyperVector],
-        search: Search,
-    ):
-        self.endings: dict[int, tuple[bool, str]] = {}
-        self.sites: Any = None  # sites once a run has begun
-        self._algorithm, self._space = algorithm, space
-        self._lower, self._upper = bounds
-        self._search = search
-        # Of short runs: evaluations by point, from which they go on.
-        self._known: dict[int, dict[bytes, Record]] = defaultdict(dict)
-        self._opening_evaluations = _OPENING_EVALUATIONS
+    _algorithm: SiteInference
+    _space: ParameterSpace
+    _bounds: tuple[HyperVector, HyperVector]
+    _search: Search
+    endings: dict[int, tuple[bool, str]] = dataclasses.field(default_factory=dict)
+    sites: Any = None  # sites once a run has begun
+    # of short runs: evaluations by point, from which they go on
+    _known: Any = dataclasses.field(default_factory=partial(defaultdict, dict))
+    _opening_evaluations: int = _OPENING_EVALUATIONS
 
     def one(
         self,
@@ -229,10 +223,8 @@ class _Runs:
             self._climb(start, data, run, rough, first_step)
             ended, reason = self.endings[run]
             start, first_step = self._search.best(run).vector, _FIRST_STEP_AFTER_THINNED
-            may = ended and renewals < _MOST_RENEWALS
-            own = self._algorithm.representation
-            again = None
-            if may and isinstance(own, SeesNearRows):
+            own, again = self._algorithm.representation, None
+            if ended and renewals < _MOST_RENEWALS and isinstance(own, SeesNearRows):
                 again = own.renewed(data.X, data.weights, self._kernel(start))
             if again is not None:
                 self._algorithm = dataclasses.replace(self._algorithm, representation=again)
@@ -258,9 +250,7 @@ class _Runs:
         all of them.
         """
         own = self._space.to_vector()
-        starts = [
-            np.clip(start + share * (own - start), self._lower, self._upper) for share in _WAYS_BACK
-        ]
+        starts = [np.clip(start + share * (own - start), *self._bounds) for share in _WAYS_BACK]
         starts = starts[:1] if np.array_equal(start, own) else starts
         begun = self._search.next_replayed(run)  # of a resumed run, which had a bound there
         if begun is not None:
@@ -286,10 +276,12 @@ class _Runs:
         estimated = self._algorithm.representation.traits.estimates_evidence
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
+        options = {"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000}
+        options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
-        known = self._known[run] if run <= _FIRST_OPENING_RUN else {}
-        at_most = self._opening_evaluations if run <= _FIRST_OPENING_RUN else at_most
-        unit = 0.0
+        known, unit = {}, 0.0
+        if run <= _FIRST_OPENING_RUN:
+            known, at_most = self._known[run], self._opening_evaluations
 
         def objective(vector: HyperVector) -> tuple[float, HyperVector]:
             nonlocal unit
@@ -313,15 +305,9 @@ class _Runs:
                 start,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=np.stack([self._lower, self._upper], axis=1),
+                bounds=np.stack(self._bounds, axis=1),
                 callback=stand_still,
-                options={
-                    "ftol": 0.0,
-                    "gtol": 1e-9,
-                    "maxfun": 100_000,
-                    "maxiter": 100_000,
-                    "maxls": _ESTIMATED_STEPS if estimated else 20,
-                },
+                options=options,
             )
             if rise <= enough:
                 self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
@@ -345,11 +331,18 @@ class _Runs:
         whole = self._algorithm
         self._algorithm, part = on_some_rows(whole, data, _THINNED_ROWS)
         try:
-            sites = starting_sites(self._algorithm, self._space.model, part)
-            self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+            return self._shortly(start, part, THINNED_RUN)
         finally:
             self._algorithm = whole
-        return self._search.best(THINNED_RUN).vector
+
+    def _shortly(
+        self, start: HyperVector, part: Data, run: int, stored: Sites | None = None
+    ) -> HyperVector:
+        """End of a run on part of the rows, from stored sites if there are any."""
+        sites = starting_sites(self._algorithm, self._space.model, part)
+        sites = sites if stored is None else stored
+        self.one(start, part, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
+        return self._search.best(run).vector
 
     def opened(self, first: HyperVector, opening: Opening, data: Data) -> tuple[HyperVector, float]:
         """Start of the long run, and the length of its first step.
@@ -361,16 +354,13 @@ class _Runs:
         Few evaluations do not tell which mode is higher: a run that is behind goes on beside the
         best one as long as it rises fast enough.
         """
-        starts = {
-            _FIRST_OPENING_RUN - number: start
-            for number, start in enumerate((first, *opening.others))
-        }
+        every = enumerate((first, *opening.others))
+        starts = {_FIRST_OPENING_RUN - number: start for number, start in every}
         on, leader = list(starts), _FIRST_OPENING_RUN
         for turn in range(1, _OPENING_ROUNDS + 1):
             for run in on:
                 self._opening_evaluations = turn * _OPENING_EVALUATIONS
-                sites = starting_sites(self._algorithm, self._space.model, opening.rows)
-                self.one(starts[run], opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
+                self._shortly(starts[run], opening.rows, run)
             leader = max(starts, key=lambda run: self._search.best(run).value)
             on = [run for run in on if run == leader or self._may_pass(run, leader)]
             if len(on) == 1 or leader not in on:
@@ -395,11 +385,8 @@ class _Runs:
     ) -> tuple[HyperVector, Sites]:
         """End of a run on a subset, weighted as all rows; with sites for all rows."""
         part = thinned(data)
-        sites = starting_sites(self._algorithm, self._space.model, part)
-        if stored is not None and not self._search.has_reached(0):
-            sites = stored
-        self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
-        vector = self._search.best(THINNED_RUN).vector
+        stored = None if self._search.has_reached(0) else stored
+        vector = self._shortly(start, part, THINNED_RUN, stored)
         model = self._space.to_model(jnp.asarray(vector))
         return vector, spread_sites(self._algorithm, model, part, self.sites, data)
 
@@ -410,7 +397,7 @@ class _Runs:
         gained, in nats.
         """
         best = self._search.best(run)
-        ahead = np.clip(best.vector + np.sign(best.gradient), self._lower, self._upper)
+        ahead = np.clip(best.vector + np.sign(best.gradient), *self._bounds)
         return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
 
     def _evaluate(self, vector: HyperVector, data: Data, run: int) -> Record:

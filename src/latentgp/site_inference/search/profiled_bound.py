@@ -98,18 +98,10 @@ def _evaluate_ascended(
     ascended: FixedPoint,
 ) -> Evaluation:
     """The bound where an ascent has ended, and its gradient."""
-    model, pull_model = jax.vjp(space.to_model, vector)
-    bound, in_model = slope_at(algorithm, model, data, ascended)
-    (gradient,) = pull_model(in_model)
-    log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
-    return Evaluation(
-        bound + log_prior,
-        bound,
-        gradient + in_prior,
-        ascended.next_sites,
-        ascended.updates,
-        ascended.change,
-    )
+    bound, in_model = slope_at(algorithm, space.to_model(vector), data, ascended)
+    value, gradient = _with_prior(space, vector, bound, in_model)
+    end = ascended.next_sites, ascended.updates, ascended.change
+    return Evaluation(value, bound, gradient, *end)
 
 
 def slope_at(
@@ -119,13 +111,7 @@ def slope_at(
     at_the_mode = algorithm.rule.at_the_mode()
     if at_the_mode is not None:
         return slope_at_mode(algorithm, at_the_mode, model, data, ascended)
-    return _slope_at_fixed_point(algorithm, model, data, ascended)
-
-
-def _slope_at_fixed_point(
-    algorithm: SiteInference, model: LatentGP, data: Data, ascended: FixedPoint
-) -> tuple[Scalar, LatentGP]:
-    """Gradient of the bound (or approximate evidence) where it is stationary in the sites."""
+    # Else it is stationary in the sites.
     posterior, bound, _, update = ascended.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
@@ -152,9 +138,8 @@ def converge_at(
     algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
 ) -> ConvergedPosterior:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
-    if row_sums(algorithm.representation) is not None:
-        return converge(algorithm, model_at(space, vector), data, sites)
-    if algorithm.rule.sites_are_fixed(space.model.likelihood):
+    fixed = algorithm.rule.sites_are_fixed(space.model.likelihood)
+    if fixed and row_sums(algorithm.representation) is None:
         return _evaluate_exact(algorithm, space, vector, data, sites)[1]
     return converge(algorithm, model_at(space, vector), data, sites)
 
@@ -180,11 +165,6 @@ def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> 
     """Number of rows whose cavity is improper, so that their sites were kept."""
     current = update.sites.unweighted(data.weights)
     return jnp.sum(algorithm.rule.improper_cavities(update.marginals, current))
-
-
-@Program
-def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> ConvergedPosterior:
-    return _exact(algorithm, model, data)
 
 
 @Program
@@ -247,9 +227,11 @@ def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> ConvergedPo
         bound, posterior = log_evidence_and_posterior(
             algorithm.representation, model.kernel, data.X, sites.about(offset)
         )
-    return ConvergedPosterior(
-        posterior, sites, bound, *_one_update(bound), jnp.zeros((), jnp.int32)
-    )
+    none_improper = jnp.zeros((), jnp.int32)
+    return ConvergedPosterior(posterior, sites, bound, *_one_update(bound), none_improper)
+
+
+_converge_exact = Program(_exact)
 
 
 def _one_update(bound: Scalar) -> tuple[Int[Array, ""], Scalar]:

@@ -46,11 +46,7 @@ class Search(Resumable[Any]):
     """Keeps the history of evaluations; shows it, saves it, and stops the search.
 
     With it is saved where the next evaluation starts, a named tuple of arrays: sites, or what else
-    is profiled out.
-
-    Args:
-        max_evaluations: of each run on all rows.
-        control: limits, callback, progress line, checkpoint.
+    is profiled out. `max_evaluations` is of each run on all rows.
     """
 
     def __init__(self, *, max_evaluations: int, control: RunControl):
@@ -92,11 +88,7 @@ class Search(Resumable[Any]):
         return columns | {f"kept.{name}": a for name, a in gather(state)._asdict().items()}
 
     def fitting(self, kept: Any, like: Any) -> Any:
-        """Saved arrays, if they have the expected shapes and types.
-
-        Raises:
-            InputError: it has others, which no search has written.
-        """
+        """Saved arrays; InputError if they have shapes or types that no search has written."""
         kinds = [[(a.shape, a.dtype) for a in jax.tree.leaves(tree)] for tree in (kept, like)]
         if kinds[0] != kinds[1]:
             raise self.control.checkpoint.unreadable("its sites are of other shapes or types")
@@ -114,11 +106,8 @@ class Search(Resumable[Any]):
     def replay(self, vector: HyperVector, run: int, at_most: int | None = None) -> Record | None:
         """The next evaluation of a resumed run, if it has been made already.
 
-        Args:
-            vector: where the run wants the bound.
-            run: number of the run.
-            at_most: how many evaluations it may make, if not `max_evaluations` (which may be others
-                when a search is resumed).
+        `at_most` is the run's limit where that is not `max_evaluations` (which may be others when a
+        search is resumed).
 
         Raises:
             EndRun: the run has made all its evaluations.
@@ -151,10 +140,10 @@ class Search(Resumable[Any]):
         self.records.append(record)
         self._replayed += 1
         run = record.restart
-        stage = " in a first run" if run < 0 else ""
+        stage = f" in restart {run}" if run > 0 else " in a first run" if run < 0 else ""
         values = {"bound": record.bound, "best": self.best(run).bound}
         step = RunProgress(
-            "learning hyper-parameters" + (f" in restart {run}" if run > 0 else stage),
+            f"learning hyper-parameters{stage}",
             self._made(run),
             self._limit,
             unit="evaluation",
@@ -184,8 +173,5 @@ class Search(Resumable[Any]):
             if any(record.restart == own for record in made[first:])
         }
         known = [r for index, r in enumerate(made) if index >= since.get(r.restart, 0)]
-        if run is not None:
-            candidates = [record for record in known if record.restart == run]
-        else:
-            candidates = [record for record in known if record.restart >= 0]
+        candidates = [r for r in known if (r.restart >= 0 if run is None else r.restart == run)]
         return max(candidates or known, key=lambda record: record.value)

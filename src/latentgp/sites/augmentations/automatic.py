@@ -50,7 +50,7 @@ class Automatic(Augmentation[ScaleMixture]):
         tilt = squared_norm(form, mean[:, 0]) + form.gamma * variance[:, 0]
         sites = _sites_given(form, -log_phi_slope(self.likelihood, tilt))
         value = form.log_constant + form.linear * mean[:, 0] + self.likelihood.log_phi(tilt)
-        return GaussianSites.worth(value, sites.linear, sites.precision, marginals)
+        return sites._replace(log_constant=value).worth(marginals)
 
     def draw(self, f: RowLatents, key: RandomKey, block: Block) -> PyTree:
         return self.law(f).sample(key)
@@ -72,9 +72,7 @@ class Automatic(Augmentation[ScaleMixture]):
         return Form(*(jnp.broadcast_to(field, self.rows.y.shape) for field in form))
 
 
-@augmentation_of.register
-def _(likelihood: ScaleMixture) -> Augmentation:
-    return Automatic()
+augmentation_of.register(ScaleMixture, lambda likelihood: Automatic())
 
 
 def _sites_given(form: Form, w: PerRow) -> GaussianSites:

@@ -48,7 +48,5 @@ class Conjugate(Augmentation[Gaussian | LeastSquares]):
         return jnp.zeros_like(self.rows.y)
 
 
-@augmentation_of.register(Gaussian)
-@augmentation_of.register(LeastSquares)
-def _(likelihood: Likelihood) -> Augmentation:
-    return Conjugate()
+for _kind in (Gaussian, LeastSquares):
+    augmentation_of.register(_kind, lambda likelihood: Conjugate())

@@ -73,7 +73,7 @@ class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
         noise = (0.5 + counts) * expected_polya_gamma(tilt_of_noise)
         linear = jnp.stack([signal * rows.y, 0.5 * (0.5 - counts)], axis=1)
         precision = jnp.stack([signal, noise], axis=1)
-        return GaussianSites.worth(value, linear, precision, marginals)
+        return GaussianSites(linear, precision, value).worth(marginals)
 
     def draw(self, f: RowLatents, key: RandomKey, block: Block) -> PyTree:
         likelihood, rows = self.likelihood, self.rows
@@ -121,9 +121,7 @@ class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
         return log_w + log_counts + (0.5 + counts) * log_cosh - 0.5 * g**2 * auxiliary.polya_gamma
 
 
-@augmentation_of.register
-def _(likelihood: Heteroscedastic) -> Augmentation:
-    return HeteroscedasticAugmentation()
+augmentation_of.register(Heteroscedastic, lambda likelihood: HeteroscedasticAugmentation())
 
 
 def _log_scale(likelihood: Heteroscedastic) -> Scalar:

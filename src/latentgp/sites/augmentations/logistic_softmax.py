@@ -17,7 +17,7 @@ from jaxtyping import Float
 from latentgp.distributions import sample_negative_multinomial
 from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.multiclass import LogisticSoftmaxLikelihood
-from latentgp.sites.augmentations.base import Augmentation, augmentation_of
+from latentgp.sites.augmentations.base import augmentation_of
 from latentgp.sites.augmentations.polya_gamma import LogisticPowers, Powers
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents
 
@@ -89,9 +89,9 @@ class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
         return rate[:, None] * chances, bound
 
 
-@augmentation_of.register
-def _(likelihood: LogisticSoftmaxLikelihood) -> Augmentation:
-    return NegativeMultinomialPolyaGamma()
+augmentation_of.register(
+    LogisticSoftmaxLikelihood, lambda likelihood: NegativeMultinomialPolyaGamma()
+)
 
 
 def _shape_of_lambda(total: PerRow, none: PerRow) -> PerRow:

@@ -101,7 +101,7 @@ class LogisticPowers(Augmentation[LikelihoodT]):
         negative = negative + counts
         linear = 0.5 * (positive - negative)
         precision = (positive + negative) * expected_polya_gamma(jnp.sqrt(mean**2 + variance))
-        return GaussianSites.worth(value, linear, precision, marginals)
+        return GaussianSites(linear, precision, value).worth(marginals)
 
     def draw(self, f: RowLatents, key: RandomKey, block: Block) -> Auxiliary:
         key_counts, key_gamma = jax.random.split(key)
@@ -203,16 +203,9 @@ class PoissonPolyaGamma(LogisticPowers[ScaledLogisticPoisson]):
         return n * jnp.log(rate) - rate - gammaln(n + 1)
 
 
-@augmentation_of.register(Bernoulli)
-@augmentation_of.register(Binomial)
-@augmentation_of.register(NegativeBinomial)
-def _(likelihood: Likelihood) -> Augmentation:
-    return PolyaGamma()
-
-
-@augmentation_of.register
-def _(likelihood: ScaledLogisticPoisson) -> Augmentation:
-    return PoissonPolyaGamma()
+for _kind in (Bernoulli, Binomial, NegativeBinomial):
+    augmentation_of.register(_kind, lambda likelihood: PolyaGamma())
+augmentation_of.register(ScaledLogisticPoisson, lambda likelihood: PoissonPolyaGamma())
 
 
 def expected_polya_gamma(tilt: Float[Array, "*S"]) -> Float[Array, "*S"]:
