@@ -35,15 +35,9 @@ class Chains(eqx.Module):
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
     # added to the diagonal of the prior covariance at the last draw; units of f squared
     jitter: float = eqx.field(static=True)
-    seconds: float = eqx.field(static=True)  # that the sampling took, compilation included
     notes: tuple[str, ...] = eqx.field(static=True, default=())  # on how the draws were made
     # sentences on why they are not to be trusted
     complaints: tuple[str, ...] = eqx.field(static=True, default=())
-
-    @property
-    def acceptance(self) -> Float[np.ndarray, "C"]:
-        """Mean acceptance rate of each chain."""
-        return self.statistics["acceptance_rate"].mean(axis=1)
 
     @property
     def divergences(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.chains.joint import JointPosition, JointSampler, JointState
+from latentgp.extensions.chains.nuts import statistics_of, warmed_up
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, RandomKey, Scalar
@@ -41,27 +42,16 @@ class HMCSampler(JointSampler):
 
         if self.tuning == "jumps":
             return self._tuned_by_jumps(blackjax.hmc.init(start, log_density), key)
-        adaptation: Any = blackjax.window_adaptation(
-            blackjax.hmc,
-            log_density,
-            target_acceptance_rate=self.target_acceptance,
-            num_integration_steps=(self.steps + 1) // 2,
-        )
-        (state, settings), _ = adaptation.run(key, start, self.warmup)
+        known = self.warmup, self.target_acceptance
+        half = (self.steps + 1) // 2
+        state, settings = warmed_up(log_density, start, key, *known, num_integration_steps=half)
         known = {name: settings[name] for name in ("step_size", "inverse_mass_matrix")}
         return JointState(state, known | {"longest": jnp.asarray(self.steps)})
 
     def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
         hmc, info = self._moved(state.hmc, state.settings, key)
-        statistics = {
-            "acceptance_rate": info.acceptance_rate,
-            "diverging": info.is_divergent,
-            "n_steps": jnp.asarray(info.num_integration_steps),
-            "lp": hmc.logdensity,
-            "step_size": jnp.asarray(state.settings["step_size"]),
-            "longest": state.settings["longest"],
-        }
-        return JointState(hmc, state.settings), statistics
+        statistics = statistics_of(hmc, info, state.settings)
+        return JointState(hmc, state.settings), statistics | {"longest": state.settings["longest"]}
 
     def _moved(self, hmc: Any, settings: dict[str, Any], key: RandomKey) -> tuple[Any, Any]:
         """One trajectory, accepted or not."""
@@ -70,14 +60,8 @@ class HMCSampler(JointSampler):
         key_number, key_step = jax.random.split(key)
         number = jax.random.randint(key_number, (), 1, settings["longest"] + 1)
         kernel: Any = blackjax.hmc.build_kernel()
-        return kernel(
-            key_step,
-            hmc,
-            lambda at: self.log_density(at),
-            settings["step_size"],
-            settings["inverse_mass_matrix"],
-            number,
-        )
+        size, mass = settings["step_size"], settings["inverse_mass_matrix"]
+        return kernel(key_step, hmc, lambda at: self.log_density(at), size, mass, number)
 
     def _tuned_by_jumps(self, hmc: Any, key: RandomKey) -> JointState:
         """Step size and longest trajectory with the largest squared jump for their cost.
@@ -109,12 +93,8 @@ class HMCSampler(JointSampler):
 
             keys = jax.random.split(jax.random.fold_in(key, index), _DRAWS_A_TRIAL)
             hmc, jumps = jax.lax.scan(jump, hmc, keys)
-            figure = jnp.mean(jumps) / jnp.sqrt(settings["longest"])
-            return (
-                hmc,
-                places.at[index].set(place.astype(places.dtype)),
-                figures.at[index].set(figure),
-            ), None
+            figures = figures.at[index].set(jnp.mean(jumps) / jnp.sqrt(settings["longest"]))
+            return (hmc, places.at[index].set(place.astype(places.dtype)), figures), None
 
         nowhere = jnp.zeros(number, jnp.int32), jnp.zeros(number, dtype)
         (hmc, places, figures), _ = jax.lax.scan(trial, (hmc, *nowhere), jnp.arange(number))

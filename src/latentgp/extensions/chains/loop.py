@@ -3,7 +3,6 @@
 
 import dataclasses
 import operator
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -100,17 +99,19 @@ class ChainLoop(Algorithm[ChainRecord]):
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
             state = ChainRecord(chains, index + 1, draws, statistics)
-            sweeps = (index + 1) * self.piece_size
-            step = RunProgress(
-                self.phase,
-                sweeps,
-                sum(self.pieces) * self.piece_size,
-                unit="sweep",
-                has_result=bool(draws),
-                values=partial(_values, draws, told),
-                details={"sweeps": sweeps, "draws": draws},
+            sweeps, total = (index + 1) * self.piece_size, sum(self.pieces) * self.piece_size
+            yield (
+                state,
+                RunProgress(
+                    self.phase,
+                    sweeps,
+                    total,
+                    unit="sweep",
+                    has_result=bool(draws),
+                    values=partial(_values, draws, told),
+                    details={"sweeps": sweeps, "draws": draws},
+                ),
             )
-            yield state, step
 
     def to_tensors(self, state: ChainRecord) -> dict[str, np.ndarray]:
         tensors = {**tensors_of(state.state), "pieces": np.array([state.pieces])}
@@ -147,8 +148,9 @@ def _r_hat(draws: Sequence[Draw]) -> float:
 
 def _values(draws: Sequence[Draw], told: dict[str, Any]) -> dict[str, float]:
     """Reported values of a piece; R-hat, which takes time, only if wanted."""
-    values = {"R-hat": _r_hat(draws)}
-    return values | {name: float(np.mean(told[name])) for name in _REPORTED if name in told}
+    return {"R-hat": _r_hat(draws)} | {
+        name: float(np.mean(told[name])) for name in _REPORTED if name in told
+    }
 
 
 def _of_pieces(
@@ -263,30 +265,25 @@ def run_chains(
     least so many, are thrown away; then every `thin`-th state is kept, with the latents at the
     watched rows.
     """
-    started = time.perf_counter()
     chains, draws, thin = method.chains, method.draws, method.thin
     warmup = 0 if sampler.adapts_in_init else method.warmup
     key_init, key_run = jax.random.split(key)
     keys = jax.random.split(key_init, chains)
     number = min(sampler.draws_a_piece, draws)
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
-    groups = 1 if sampler.shares_work else groups_of(chains)
-    groups = chains if sampler.one_by_one else groups
-    calls = count()
+    together = 1 if sampler.shares_work else groups_of(chains)
+    groups, calls = chains if sampler.one_by_one else together, count()
 
     def piece(states: Any, index: int) -> tuple[Any, Draw | None, dict[str, Any]]:
         own = sampler.within_piece(states, index, cold, number * thin)
 
         def run(group: tuple[Any, Key[Array, "C"]]) -> Any:
-            result = _piece(own, group[0], watched, group[1], (number, thin))
-            return jax.block_until_ready(result)
+            return jax.block_until_ready(_piece(own, group[0], watched, group[1], (number, thin)))
 
         members = divide_chains(states, jax.random.fold_in(key_run, index), groups)
         results = list(on_all_cores(run, members, alone=int(next(calls) == 0)))
         after, kept, told = join_chains(results)
-        if index < cold:
-            return sampler.tuned(after), None, told
-        return after, kept, told
+        return (sampler.tuned(after), None, told) if index < cold else (after, kept, told)
 
     start = partial(_start, sampler, keys)
 
@@ -306,7 +303,6 @@ def run_chains(
         centres=jax.tree.map(np.asarray, coefficients.centres),
         statistics=statistics,
         jitter=float(coefficients.jitter),
-        seconds=time.perf_counter() - started,
         notes=notes,
     )
 
@@ -317,8 +313,7 @@ def divide_chains(states: Any, key: RandomKey, groups: int) -> list[tuple[Any, K
     chains = len(jax.tree.leaves(states)[0])
     parts = states, jax.random.split(key, chains)
     bounds = [number * chains // groups for number in range(groups + 1)]
-    places = [slice(*ends) for ends in pairwise(bounds)]
-    return [jax.tree.map(operator.itemgetter(place), parts) for place in places]
+    return [jax.tree.map(operator.itemgetter(slice(*ends)), parts) for ends in pairwise(bounds)]
 
 
 @Program

@@ -32,15 +32,21 @@ def warmed_up(
     key: RandomKey,
     warmup: int,
     target_acceptance: float,
+    **steps: int,
 ) -> JointState:
-    """A chain's state after steps from a start that adapt step size and masses."""
+    """A chain's state after steps from a start that adapt step size and masses.
+
+    With `num_integration_steps` trajectories have so many; else they end where they would turn.
+    """
     import blackjax
 
     adaptation: Any = blackjax.window_adaptation(
-        blackjax.nuts, log_density, target_acceptance_rate=target_acceptance
+        blackjax.hmc if steps else blackjax.nuts,
+        log_density,
+        target_acceptance_rate=target_acceptance,
+        **steps,
     )
-    (state, settings), _ = adaptation.run(key, start, warmup)
-    return JointState(state, settings)
+    return JointState(*adaptation.run(key, start, warmup)[0])
 
 
 def no_u_turn(
@@ -51,13 +57,16 @@ def no_u_turn(
 
     kernel: Any = blackjax.nuts(log_density, **state.settings)
     hmc, info = kernel.step(key, state.hmc)
-    statistics = {
+    more = {"tree_depth": info.num_trajectory_expansions, "energy": info.energy}
+    return JointState(hmc, state.settings), statistics_of(hmc, info, state.settings) | more
+
+
+def statistics_of(hmc: Any, info: Any, settings: dict[str, Any]) -> dict[str, Array]:
+    """Statistics of a trajectory, from BlackJAX's."""
+    return {
         "acceptance_rate": info.acceptance_rate,
         "diverging": info.is_divergent,
-        "n_steps": info.num_integration_steps,
-        "tree_depth": info.num_trajectory_expansions,
-        "energy": info.energy,
+        "n_steps": jnp.asarray(info.num_integration_steps),
         "lp": hmc.logdensity,
-        "step_size": jnp.asarray(state.settings["step_size"]),
+        "step_size": jnp.asarray(settings["step_size"]),
     }
-    return JointState(hmc, state.settings), statistics

@@ -6,8 +6,8 @@ from typing import Any
 
 from latentgp.choosing.choice import Choice
 from latentgp.extensions.chains.methods.gibbs import GibbsSampling
+from latentgp.extensions.chains.methods.hmc import NUTS
 from latentgp.extensions.chains.methods.mcmc import MCMC
-from latentgp.extensions.chains.methods.nuts import NUTS
 from latentgp.models import LatentGP
 from latentgp.representations.needs import Needs
 from latentgp.sites.augmentations import augmentation_of

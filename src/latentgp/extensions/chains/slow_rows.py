@@ -73,8 +73,7 @@ def update_some_rows(
         key_w, key_g = jax.random.split(jax.random.fold_in(key, index))
         latents = f[some].at[:, columns].set(offset[some][:, columns] + g.T)
         w = augmentation.draw(latents, key_w, block)
-        own = augmentation.conditional_sites(w, latents, block)
-        own = own.about(offset[some])
+        own = augmentation.conditional_sites(w, latents, block).about(offset[some])
 
         def draw(inverse, mean, linear, precision, noise):
             lower = lower_cholesky(inverse + jnp.diag(precision))

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from numpyro.distributions import LogNormal, Normal
 
 from latentgp.extensions.chains.loop import Sampler
-from latentgp.extensions.chains.methods.nuts import NUTS
+from latentgp.extensions.chains.methods.hmc import NUTS
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.extensions.chains.target import Position, WhiteTarget

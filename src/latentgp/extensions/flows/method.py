@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -104,7 +103,6 @@ class DensityApproximation(SamplingMethod):
         key: RandomKey,
         control: RunControl,
     ) -> Chains:
-        started = time.perf_counter()
         target = WhiteTarget.of(space, representation, data)
         density = JointDensity.of(target, None, coupling=cast(Kind, self.coupling))
         key_start, key_fit, key_draws, key_f = jax.random.split(key, 4)
@@ -135,7 +133,6 @@ class DensityApproximation(SamplingMethod):
             centres=jax.tree.map(np.asarray, whitening.centres),
             statistics={"acceptance_rate": ones, "diverging": ones < 0, "lp": made.log_density},
             jitter=float(whitening.jitter),
-            seconds=time.perf_counter() - started,
             notes=notes,
             complaints=complaints,
         )

@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import check_choices, check_ranges, refuse
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
-from latentgp.extensions.flows.blocks import block_sizes, slices_of
-from latentgp.extensions.flows.covariance import Covariance
+from latentgp.extensions.flows.covariance import Covariance, block_sizes, slices_of
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower

@@ -74,9 +74,8 @@ class Coupling(eqx.Module):
     ) -> Coordinates:
         """The coordinates in which the latent functions move."""
         model = target.space.to_model(vector)
-        return coordinates_at(
-            target, model, self.kind, target.anchor, differentiable=differentiable
-        )
+        kind, anchor = self.kind, target.anchor
+        return coordinates_at(target, model, kind, anchor, differentiable=differentiable)
 
 
 def no_others(eps: Coefs) -> Float[Array, "0 Q M"]:
@@ -90,9 +89,8 @@ def log_joint(target: WhiteTarget, at: Place) -> Scalar:
     With further coordinates the average of their densities.
     """
     model = target.space.to_model(at.vector)
-    residual = jax.scipy.special.logsumexp(residuals(target, model, at)) - math.log(
-        1 + len(at.others)
-    )
+    residual = jax.scipy.special.logsumexp(residuals(target, model, at))
+    residual = residual - math.log(1 + len(at.others))
     value = target.space.log_prior(at.vector) + at.coordinates.log_evidence + residual
     return jnp.where(jnp.isnan(value), -jnp.inf, value)
 

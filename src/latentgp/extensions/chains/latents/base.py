@@ -50,9 +50,9 @@ class LatentMove(eqx.Module):
         """Acceptance rate that the warm-up aims at; None if nothing is tuned."""
         return self.target_acceptance
 
-    @abstractmethod
     def init(self, residual: Residual, eps: Coefs) -> Any:
-        """State at some coordinates."""
+        """State at some coordinates: a `ResidualValue` unless overridden."""
+        return ResidualValue.at(residual, eps)
 
     @abstractmethod
     def step(
@@ -73,8 +73,11 @@ class ResidualValue(NamedTuple):
         return cls(eps, residual(eps))
 
 
-def accepted(state: Any, there: Any, log_ratio: Scalar, key: RandomKey) -> tuple[Any, Scalar]:
-    """The proposal or the present state by a log ratio, and the chance of the proposal."""
+def accepted(
+    state: Any, there: Any, log_ratio: Scalar, key: RandomKey, *about: Any
+) -> tuple[Any, Info]:
+    """The proposal or the present state by a log ratio; `about` is what else `Info` has."""
     chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(1.0, jnp.exp(log_ratio)), 0.0)
     taken = jax.random.uniform(key, dtype=chance.dtype) < chance
-    return jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state), chance
+    after = jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state)
+    return after, Info(chance, *(about or (jnp.ones_like(chance),)))

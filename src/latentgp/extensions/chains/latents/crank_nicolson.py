@@ -23,9 +23,6 @@ class GaussianProposal(LatentMove):
 
     target_acceptance: ClassVar[float | None] = 0.25
 
-    def init(self, residual: Residual, eps: Coefs) -> ResidualValue:
-        return ResidualValue.at(residual, eps)
-
     def step(
         self, residual: Residual, state: ResidualValue, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualValue, Info]:
@@ -33,8 +30,7 @@ class GaussianProposal(LatentMove):
         noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
         eps, prior = self.proposed(state.eps, noise, scale)
         there = ResidualValue.at(residual, eps)
-        state, chance = accepted(state, there, there.value - state.value + prior, key_accept)
-        return state, Info(chance, jnp.ones_like(chance))
+        return accepted(state, there, there.value - state.value + prior, key_accept)
 
     @abstractmethod
     def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:

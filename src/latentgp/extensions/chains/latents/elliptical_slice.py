@@ -12,7 +12,7 @@ from jaxtyping import Float, Shaped
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, ResidualValue
 from latentgp.extensions.chains.loop import Sampler
 from latentgp.extensions.chains.target import Position
-from latentgp.typing import Array, Coefs, RandomKey, Scalar
+from latentgp.typing import Array, RandomKey, Scalar
 
 _MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
 
@@ -22,9 +22,6 @@ class EllipticalSlice(LatentMove):
 
     Murray, Adams & MacKay (2010, Fig. 2). Nothing is tuned, and nothing is rejected.
     """
-
-    def init(self, residual: Residual, eps: Coefs) -> ResidualValue:
-        return ResidualValue.at(residual, eps)
 
     def step(
         self, residual: Residual, state: ResidualValue, scale: Scalar, key: RandomKey

@@ -6,30 +6,33 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from latentgp.errors import check_choices, check_ranges, refuse
-from latentgp.extensions.chains.couplings.ancillary import Partial, Sites, Whitened
-from latentgp.extensions.chains.couplings.annealed import Annealed
+from latentgp.extensions.chains.couplings.ancillary import (
+    Centred,
+    Partial,
+    Sites,
+    Surrogate,
+    Whitened,
+)
 from latentgp.extensions.chains.couplings.base import Coupling
-from latentgp.extensions.chains.couplings.centred import Centred
-from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
-from latentgp.extensions.chains.couplings.surrogate import Surrogate
+from latentgp.extensions.chains.couplings.pseudo_marginal import Annealed, PseudoMarginal
 from latentgp.extensions.chains.hyperparameters.base import HyperMove
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
-from latentgp.extensions.chains.hyperparameters.crank_nicolson import HyperCrankNicolson
 from latentgp.extensions.chains.hyperparameters.emulated import HyperEmulated
-from latentgp.extensions.chains.hyperparameters.hamiltonian import HyperHamiltonian
-from latentgp.extensions.chains.hyperparameters.manifold import HyperManifoldMALA
-from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
-from latentgp.extensions.chains.hyperparameters.riemannian import HyperRiemannian
-from latentgp.extensions.chains.hyperparameters.slice_sampling import HyperSlice
-from latentgp.extensions.chains.latents.auxiliary_gradient import AuxiliaryGradient
+from latentgp.extensions.chains.hyperparameters.hamiltonian import (
+    HyperHamiltonian,
+    HyperManifoldMALA,
+    HyperRiemannian,
+)
+from latentgp.extensions.chains.hyperparameters.random_walk import (
+    HyperCrankNicolson,
+    HyperRandomWalk,
+    HyperSlice,
+)
 from latentgp.extensions.chains.latents.base import LatentMove
 from latentgp.extensions.chains.latents.crank_nicolson import CrankNicolson, RandomWalk
 from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
-from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian
-from latentgp.extensions.chains.latents.langevin import Langevin
-from latentgp.extensions.chains.latents.mala import MALA
-from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
-from latentgp.extensions.chains.latents.rotations import Rotations
+from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian, RiemannianHamiltonian
+from latentgp.extensions.chains.latents.langevin import MALA, AuxiliaryGradient, Langevin, Rotations
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
