@@ -58,8 +58,7 @@ class Expectations(Module):
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: RandomKey
     ) -> ExpectedLogLikelihoods:
         """Expectations of all rows, some rows at a time."""
-        size, latents = marginals.mean.shape
-        noise = self._noise(key, size, latents, marginals.mean.dtype)
+        noise, latents = self._noise(key, marginals.mean), marginals.mean.shape[1]
 
         def chunk(
             carry: None, part: Any, real: Bool[Array, "B"]
@@ -74,21 +73,18 @@ class Expectations(Module):
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: RandomKey
     ) -> PerRow:
         """The values alone, differentiable in the likelihood's parameters."""
-        size, latents = marginals.mean.shape
-        noise = self._noise(key, size, latents, marginals.mean.dtype)
+        noise = self._noise(key, marginals.mean)
         if noise is None:
             return likelihood.expected_log_prob(rows.y, marginals, rows.side)
         mean, variance = marginals
         f = mean[:, None] + jnp.sqrt(variance)[:, None] * noise
         return jnp.mean(likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)(f), axis=1)
 
-    def _noise(
-        self, key: RandomKey, size: int, latents: int, dtype: Any
-    ) -> Float[Array, "N S Q"] | None:
+    def _noise(self, key: RandomKey, mean: RowLatents) -> Float[Array, "N S Q"] | None:
         """Standard normal draws, and then their opposites in the same order."""
         if not self.is_random:
             return None
-        half = jax.random.normal(key, (size, self.samples // 2, latents), dtype)
+        half = jax.random.normal(key, (len(mean), self.samples // 2, mean.shape[1]), mean.dtype)
         return jnp.concatenate([half, -half], axis=1)
 
     def _of_chunk(
@@ -105,7 +101,12 @@ class Expectations(Module):
         if self.estimator == "score":
             along = likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)
             return by_score(along(f), noise, spread, self.control)
-        return _by_gradients(likelihood, rows, f, noise, spread)
+        with_slopes = jax.value_and_grad(likelihood.log_prob, argnums=1)
+        values, slopes = likelihood._along_nodes(with_slopes, rows.y, rows.side)(f)
+        in_variance = jnp.mean(slopes * noise, axis=1) / (2 * spread[:, 0])
+        failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
+        value, in_mean = jnp.mean(values, axis=1), jnp.mean(slopes, axis=1)
+        return ExpectedLogLikelihoods(value, in_mean, in_variance, _error(values), failed)
 
 
 def by_quadrature(
@@ -156,20 +157,3 @@ def _error(values: Float[Array, "N S"]) -> PerRow:
     """Variance of a mean over draws and their opposites."""
     pairs = values.reshape(len(values), 2, -1).mean(axis=1)
     return jnp.var(pairs, axis=1) / max(pairs.shape[1] - 1, 1)
-
-
-def _by_gradients(
-    likelihood: Likelihood,
-    rows: Rows,
-    f: Float[Array, "N S Q"],
-    noise: Float[Array, "N S Q"],
-    spread: Float[Array, "N 1 Q"],
-) -> ExpectedLogLikelihoods:
-    along = likelihood._along_nodes(
-        jax.value_and_grad(likelihood.log_prob, argnums=1), rows.y, rows.side
-    )
-    values, slopes = along(f)
-    in_variance = jnp.mean(slopes * noise, axis=1) / (2 * spread[:, 0])
-    failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
-    value, in_mean = jnp.mean(values, axis=1), jnp.mean(slopes, axis=1)
-    return ExpectedLogLikelihoods(value, in_mean, in_variance, _error(values), failed)

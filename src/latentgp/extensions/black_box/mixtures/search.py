@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain, count, islice
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -14,11 +17,12 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import profiled
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.loop import Algorithm, run_loop
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
-from latentgp.typing import RandomKey
+from latentgp.typing import Array, RandomKey
 
+_PIECE = 20  # steps in a compiled call
 _MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
 
 
@@ -99,6 +103,43 @@ def search_along_slopes(search: SlopeSearch, steps: int | None, control: RunCont
     elif reason is not None:
         found.converged, found.reason = False, reason
     return state
+
+
+class MixtureStep(NamedTuple):
+    """Report of steps along slopes."""
+
+    bound: Float[Array, "T"]  # estimates, in nats
+    failed: Float[Array, "T"]  # values of log p that were not finite
+    passed_over: Float[Array, "T"]  # steps so far that changed nothing
+
+
+class StepSearch(SlopeSearch):
+    """Pieces of 20 steps, of batches of rows or of all."""
+
+    def steps(self, state: Any, run: Run) -> Steps[Any]:
+        found, (taken, rows, steps, batch_size, key) = self.found, self.settings
+        places = batches(rows, batch_size, key, found.steps)
+        while (made := found.steps) < steps:
+            number = min(_PIECE, steps - made)
+            keys = jax.random.split(jax.random.fold_in(key, made), number)
+            own = None if places is None else jnp.asarray(np.stack(list(islice(places, number))))
+            state, told = taken(state, own, keys)
+            found.steps += number
+            found.failed += int(np.sum(told.failed))
+            found.passed_over = int(told.passed_over[-1])
+            yield state, self.reported(float(np.mean(told.bound)), "step", found.steps, steps, run)
+
+
+def batches(rows: int, size: int | None, key: RandomKey, drawn: int) -> Iterator[np.ndarray] | None:
+    """Places of the rows of one batch after another, shuffled every pass; None for all rows.
+
+    Batches that a search has drawn before it is resumed are passed over.
+    """
+    if size is None or size >= rows:
+        return None
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    orders = (random.permutation(rows)[: rows // size * size] for _ in count())
+    return islice(chain.from_iterable(order.reshape(-1, size) for order in orders), drawn, None)
 
 
 class CheckpointState(NamedTuple):
