@@ -8,6 +8,7 @@ times that, or it has no variance.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -73,10 +74,9 @@ def _by_gradients(
     slope = _clear(found.slope, found.slope_error)
     said, worst = [], float(np.max(slope))
     if worst > _SLIGHTLY:
-        place = int(np.argmax(slope))
         said.append(
-            f"The mean is off by about {worst:.2g} deviations in dimension {place}, by the "
-            "gradients under the Gaussian."
+            f"The mean is off by about {worst:.2g} deviations in dimension {np.argmax(slope)}, by "
+            "the gradients under the Gaussian."
         )
     off = _clear(found.total / rank - 1, found.total_error / rank)
     ratio = found.total / rank
@@ -140,13 +140,8 @@ def _moments(target: LogDensity, gaussian: Gaussian, key: RandomKey) -> Moments:
         return jnp.mean(pairs, axis=0), jnp.std(pairs, axis=0) / np.sqrt(_DRAWS // 2)
 
     products = gradients * draws
-    return Moments(
-        *mean(gradients * deviations),
-        *mean(products),
-        *mean(jnp.sum(products, axis=1)),
-        energies,
-        draws,
-    )
+    means = map(mean, (gradients * deviations, products, jnp.sum(products, axis=1)))
+    return Moments(*chain.from_iterable(means), energies, draws)
 
 
 def _by_tails(
@@ -170,9 +165,8 @@ def _by_tails(
     lowest = int(np.argmin(rise))
     if rise[lowest] > 3 + _SLACK:
         return True, ()
-    along = int(
-        np.argmax(np.abs(np.asarray(both[lowest])) / np.where(deviations > 0, deviations, 1))
-    )
+    line = np.abs(np.asarray(both[lowest]))
+    along = int(np.argmax(line / np.where(deviations > 0, deviations, 1)))
     if rise[lowest] > 1 + _SLACK:
         return True, (
             f"Far out the density falls as the power -{rise[lowest]:.2g} of the distance (most in "

@@ -70,10 +70,8 @@ class Covariance(Module):
             diagonal: d; None for zero.
             sizes: of the blocks, which add up to D; None for one.
         """
-        sizes = sizes or (len(factor),)
-        block = jnp.repeat(
-            jnp.arange(len(sizes)), jnp.array(sizes), total_repeat_length=len(factor)
-        )
+        sizes, size = sizes or (len(factor),), len(factor)
+        block = jnp.repeat(jnp.arange(len(sizes)), jnp.array(sizes), total_repeat_length=size)
         diagonal = jnp.zeros(len(factor), factor.dtype) if diagonal is None else diagonal
         return cls(factor, diagonal, block, len(sizes))
 

@@ -21,6 +21,7 @@ from latentgp.extensions.flows.base import (
     LogDensity,
     Outcome,
     Start,
+    approximate,
 )
 from latentgp.extensions.flows.checks import complaints_of
 from latentgp.extensions.flows.covariance import Covariance
@@ -101,11 +102,13 @@ def gaussian_approximation(
     target = LogDensity(log_density, stochastic)
     _check_start(target, begun, key)
     units = _units(target, begun, key)
+    own = begun
+    if units is not None:
+        target = LogDensity(RescaledDensity(log_density, begun.mean, units), stochastic)
+        own = Start(jnp.zeros_like(begun.mean), jnp.ones_like(begun.mean))
+    found = _checked(finished(method, approximate(method, target, own, key)), target, own)
     if units is None:
-        return _checked(finished(method, approximate(method, target, begun, key)), target, begun)
-    scaled = LogDensity(RescaledDensity(log_density, begun.mean, units), stochastic)
-    own = Start(jnp.zeros_like(begun.mean), jnp.ones_like(begun.mean))
-    found = _checked(finished(method, approximate(method, scaled, own, key)), scaled, own)
+        return found
     return _in_given_units(found, np.asarray(begun.mean), np.asarray(units))
 
 
@@ -156,12 +159,9 @@ def _in_given_units(
     found: GaussianApproximation, centre: Float[np.ndarray, "D"], units: Float[np.ndarray, "D"]
 ) -> GaussianApproximation:
     """A result in the units of the user's density."""
-    covariance = Covariance(
-        units[:, None] * found.covariance.factor,
-        units**2 * found.covariance.diagonal,
-        found.covariance.block,
-        found.covariance.blocks,
-    )
+    own = found.covariance
+    factor, diagonal = units[:, None] * own.factor, units**2 * own.diagonal
+    covariance = Covariance(factor, diagonal, own.block, own.blocks)
     particles = None if found.particles is None else centre + units * found.particles
     return dataclasses.replace(
         found,
@@ -180,15 +180,8 @@ def _checked(
     """The result with what the density's gradients under it, and its tails, say."""
     gaussian = Gaussian(found.mean, found.covariance, None)
     sound, said = complaints_of(target, gaussian, start, jax.random.key(0))
-    return dataclasses.replace(
-        found, converged=found.converged and sound, verdict=" ".join([found.verdict, *said])
-    )
-
-
-@eqx.filter_jit
-def approximate(method: Approximation, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
-    """The method's run, compiled."""
-    return method.run(target, start, key)
+    converged, verdict = found.converged and sound, " ".join([found.verdict, *said])
+    return dataclasses.replace(found, converged=converged, verdict=verdict)
 
 
 def finished(
@@ -275,11 +268,10 @@ def _trend(energies: Float[np.ndarray, "T"]) -> tuple[float, float]:
         return float("nan"), float("nan")
     size = len(energies) // 4
     quarters = energies[-2 * size : -size], energies[-size:]
-    batches = [
-        np.array([part.mean() for part in np.array_split(q, min(10, size))]) for q in quarters
-    ]
-    error = np.sqrt(sum(b.var(ddof=1) / len(b) for b in batches))
-    return float(batches[0].mean() - batches[1].mean()), float(error)
+    parts = (np.array_split(quarter, min(10, size)) for quarter in quarters)
+    before, after = (np.array([part.mean() for part in own]) for own in parts)
+    error = np.sqrt(sum(own.var(ddof=1) / len(own) for own in (before, after)))
+    return float(before.mean() - after.mean()), float(error)
 
 
 def _start(dimension: int, start: Any, start_std: Any) -> Start:

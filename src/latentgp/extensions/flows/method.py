@@ -20,9 +20,8 @@ from latentgp.extensions.chains.loop import Draw
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.target import WhiteTarget, whitening_at_rows
 from latentgp.extensions.flows import Approximation, GaussianApproximation, GaussianParticleFlow
-from latentgp.extensions.flows.base import LogDensity, Start
+from latentgp.extensions.flows.base import LogDensity, Start, approximate_in_pieces
 from latentgp.extensions.flows.front import finished
-from latentgp.extensions.flows.pieces import approximate_in_pieces
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import smoothed_log_weights
 from latentgp.representations import Dense, Representation
@@ -110,15 +109,13 @@ class DensityApproximation(SamplingMethod):
         own = dataclasses.replace(self.starting_method(), representation=representation)
         density, centre = _from_best_end(target, density, own.algorithm(space.model), white.shape)
         flat = FlatDensity(density, space.size, white.shape)
-        std = 1.0 if self.coupling != "whitened" else _WHITE_STD
-        size = int(np.prod(white.shape))
+        whitened = self.coupling == "whitened"
         if centre is None:
-            centre = white if self.coupling == "whitened" else jnp.zeros_like(white)
-        start = Start(
-            jnp.concatenate([target.centre, centre.ravel()]),
-            jnp.concatenate([jnp.full(space.size, _HYPER_STD), jnp.full(size, std)]),
-        )
-        method = self.approximation or _usual(space.size, size)
+            centre = white if whitened else jnp.zeros_like(white)
+        std = _WHITE_STD if whitened else 1.0
+        stds = jnp.full(space.size, _HYPER_STD), jnp.full(white.size, std)
+        start = Start(jnp.concatenate([target.centre, centre.ravel()]), jnp.concatenate(stds))
+        method = self.approximation or _usual(space.size, white.size)
         method.check(len(start.mean), False)
         outcome, ended = approximate_in_pieces(method, LogDensity(flat), start, key_fit, control)
         found = finished(method, outcome, ended)

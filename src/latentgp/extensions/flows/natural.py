@@ -119,12 +119,10 @@ class VariationalOnlineNewton(Stepwise):
     Example:
         >>> import jax, latentgp as lgp
         >>> from latentgp.extensions.flows import VariationalOnlineNewton
-        >>> found = lgp.flows.gaussian_approximation(
-        ...     lambda x: -0.5 * ((x[0] - 1) ** 2 + (x[1] - 2) ** 2 / 9),
-        ...     2,
-        ...     VariationalOnlineNewton(),
-        ...     key=jax.random.key(0),
-        ... )
+        >>> def log_density(x):
+        ...     return -0.5 * ((x[0] - 1) ** 2 + (x[1] - 2) ** 2 / 9)
+        >>> method, key = VariationalOnlineNewton(), jax.random.key(0)
+        >>> found = lgp.flows.gaussian_approximation(log_density, 2, method, key=key)
         >>> found.mean.round().tolist(), found.covariance.variances.round().tolist()
         ([1.0, 2.0], [1.0, 9.0])
     """
@@ -207,12 +205,10 @@ class BatchAndMatch(Stepwise):
     Example:
         >>> import jax, latentgp as lgp
         >>> from latentgp.extensions.flows import BatchAndMatch
-        >>> found = lgp.flows.gaussian_approximation(
-        ...     lambda x: -0.5 * ((x[0] - 1) ** 2 + (x[1] - 2) ** 2 / 9),
-        ...     2,
-        ...     BatchAndMatch(),
-        ...     key=jax.random.key(0),
-        ... )
+        >>> def log_density(x):
+        ...     return -0.5 * ((x[0] - 1) ** 2 + (x[1] - 2) ** 2 / 9)
+        >>> method, key = BatchAndMatch(), jax.random.key(0)
+        >>> found = lgp.flows.gaussian_approximation(log_density, 2, method, key=key)
         >>> found.mean.round().tolist(), found.covariance.variances.round().tolist()
         ([1.0, 2.0], [1.0, 9.0])
     """

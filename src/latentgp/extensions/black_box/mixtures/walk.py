@@ -15,8 +15,8 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import stepped
 from latentgp.extensions.black_box.mixtures.search import (
-    SearchState,
     MixtureStep,
+    SearchState,
     StepSearch,
     search_along_slopes,
 )
