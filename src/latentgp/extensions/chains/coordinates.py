@@ -78,8 +78,7 @@ class ModelAtRows(NamedTuple):
     model: LatentGP  # with the hyper-parameters
     whitening: Any  # under them
     offset: RowLatents  # prior mean of f
-    # variances that the likelihood is expected over, if it has kinks
-    blur: RowLatents | None = None
+    blur: RowLatents | None = None  # variances that a likelihood with kinks is expected over
 
     @classmethod
     def of(cls, target: WhiteTarget, model: LatentGP) -> ModelAtRows:

@@ -24,8 +24,7 @@ class Chains(eqx.Module):
     """Draws of C chains, S each, after the warm-up."""
 
     vector: Float[np.ndarray, "C S H"]  # unconstrained hyper-parameters; H = 0 if they are fixed
-    # white coefficients, Q functions but in deep models
-    white: Float[np.ndarray, "C S functions M"]
+    white: Float[np.ndarray, "C S functions M"]  # coefficients, Q functions but in deep models
     # latent functions at the watched rows; W = 0 of chains of hyper-parameters alone
     f: Float[np.ndarray, "C S W Q"]
     centres: Centres  # what the coefficients belong to, such as points of shape (M, D)
@@ -36,8 +35,7 @@ class Chains(eqx.Module):
     # added to the diagonal of the prior covariance at the last draw; units of f squared
     jitter: float = eqx.field(static=True)
     notes: tuple[str, ...] = eqx.field(static=True, default=())  # on how the draws were made
-    # sentences on why they are not to be trusted
-    complaints: tuple[str, ...] = eqx.field(static=True, default=())
+    complaints: tuple[str, ...] = eqx.field(static=True, default=())  # why they cannot be trusted
 
     @property
     def divergences(self) -> int:

@@ -30,8 +30,7 @@ _LENGTHSCALE, _NOISE, _OPTIMISM = 0.25, 0.1, 2.0  # of the box; relative varianc
 class HMCSampler(JointSampler):
     """Trajectories of 1 to `steps` leapfrogs, drawn evenly; see `JointSampler`."""
 
-    # of the longest trajectory, or the most that tuning may take
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(static=True)  # of the longest trajectory; the most that tuning may take
     tuning: Tuning = eqx.field(static=True)  # "windows" or "jumps"
 
     def adapted(self, start: JointPosition, key: RandomKey) -> JointState:

@@ -40,8 +40,7 @@ class Draw(NamedTuple):
     """The part of a state that is kept as a draw."""
 
     vector: Float[Array, "*C S H"]  # unconstrained hyper-parameters
-    # white coefficients, M of each of Q latent functions; of deep models those of their layers
-    white: Float[Array, "*C S functions M"]
+    white: Float[Array, "*C S functions M"]  # of Q latent functions, of deep models of their layers
     f: Float[Array, "*C S W Q"]  # latent functions at the rows that are watched
 
 
@@ -174,8 +173,7 @@ class Transition(eqx.Module):
 
     adapts_in_init: ClassVar[bool] = False  # the whole warm-up is made by `init`
     draws_a_piece: ClassVar[int] = 50  # of each chain in a compiled call
-    # whether a call has one chain, so that of branches only one is taken
-    one_by_one: ClassVar[bool] = False
+    one_by_one: ClassVar[bool] = False  # a call has one chain: of branches one is taken
 
     @property
     def shares_work(self) -> bool:

@@ -37,9 +37,7 @@ class Proposal(NamedTuple):
     """End of a trajectory."""
 
     place: Float[Array, "size"]  # coordinates
-    # of the densities of end and start, momenta included; minus infinity where the trajectory is
-    # refused
-    log_ratio: Scalar
+    log_ratio: Scalar  # of densities of end and start with momenta; -inf where it is refused
     failed: Bool[Array, ""]  # whether an iteration did not converge, or the way back led elsewhere
     evaluations: Scalar  # of the gradient or the metric
 

@@ -24,6 +24,8 @@ from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
+_PIECE = 20  # steps in a compiled call
+
 
 class LogDensity(Module):
     """A log density, up to a constant, and its gradients; energies are phi = -log p."""
@@ -65,8 +67,7 @@ class StepReport(NamedTuple):
     """Report of a step."""
 
     free_energy: Scalar  # F = -log|C| / 2 + E phi before the step, exact or estimated, in nats
-    # how far the step was from standing still, without units; NaN where that is noise
-    change: Scalar
+    change: Scalar  # distance from standing still, without units; NaN where that is noise
 
 
 class Outcome(NamedTuple):
@@ -268,9 +269,6 @@ class GaussianApproximation(Module):
                 "more particles, or a method with a diagonal such as FactorCovariance."
             )
         return values if several else values[0]
-
-
-_PIECE = 20  # steps in a compiled call
 
 
 def approximate_in_pieces(

@@ -81,8 +81,7 @@ class DensityApproximation(SamplingMethod):
     coupling: str = eqx.field(static=True, default="sites")
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=500)
-    # Draws are independent from the first.
-    warmup: int = eqx.field(static=True, default=0, init=False)
+    warmup: int = eqx.field(static=True, default=0, init=False)  # draws are independent
     thin: int = eqx.field(static=True, default=1, init=False)
 
     def __check_init__(self) -> None:

@@ -204,8 +204,7 @@ class Flow(NamedTuple):
 
     spread: Samples  # of every particle from the mean
     covered: Point  # of the mean, within the span of the particles if a metric is
-    # gradients outside of the span, where the metric has no size for them
-    rest: Samples
+    rest: Samples  # gradients outside of the span, where the metric has no size
 
     @property
     def total(self) -> Samples:

@@ -68,13 +68,11 @@ class MixtureBound(Module):
     """The bound for a model and rows."""
 
     space: ParameterSpace  # the hyper-parameters; none are free if they are fixed
-    # made ready for the rows, or the points of each latent function
-    representation: Representation | OwnPoints
+    representation: Representation | OwnPoints  # ready for the rows, or points a latent
     data: Data  # the rows, on the device
     expectations: Expectations  # how expected log likelihoods are found
     coordinates: Coordinates = eqx.field(static=True)  # of the coefficients
-    # whether a parameter of the likelihood is free
-    learns_likelihood: bool = eqx.field(static=True)
+    learns_likelihood: bool = eqx.field(static=True)  # a parameter of it is free
 
     @property
     def rows(self) -> Rows:

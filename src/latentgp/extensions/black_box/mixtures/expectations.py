@@ -43,8 +43,7 @@ class Expectations(Module):
     # "quadrature", by fixed nodes; "score", by draws and values of log p alone; "reparameterised",
     # by draws and gradients of log p
     estimator: Estimator = eqx.field(static=True, default="quadrature")
-    # draws a row, an even number: every one comes with its opposite
-    samples: int = eqx.field(static=True, default=100)
+    samples: int = eqx.field(static=True, default=100)  # even: every draw has its opposite
     # whether the score function is a control variate (Ranganath et al. 2014), with a coefficient
     # for each derivative; it is found from the other draws, so that nothing is biased
     control: bool = eqx.field(static=True, default=True)

@@ -68,8 +68,7 @@ class GaussianMixture(NamedTuple):
 
     log_weights: Float[Array, "K"]  # log pi
     mean: Float[Array, "K Q M"]  # m
-    # S^-1, shape (K, Q, M, M), or its diagonal, shape (K, Q, M)
-    precision: Float[Array, "K Q M *M"]
+    precision: Float[Array, "K Q M *M"]  # S^-1, or its diagonal, shape (K, Q, M)
 
     @property
     def is_diagonal(self) -> bool:

@@ -51,8 +51,7 @@ class Free(NamedTuple):
     # diagonal ones; of "linear" ones a number a row and latent
     spread: Float[Array, "K Q *M"]
     vector: HyperVector
-    # inducing points, shape (M, D), or (Q, M, D) of each latent function; None if they are held
-    points: Float[Array, "*Q M D"] | None
+    points: Float[Array, "*Q M D"] | None  # inducing ones, (M, D) or (Q, M, D); None if held
 
 
 class Ascent(NamedTuple):

@@ -22,8 +22,7 @@ class Climb(NamedTuple):
 
     at: MixtureEvaluation  # the mixture with its bound
     share: Scalar  # the length of the next step, in (0, 1]
-    # nats gained by the last step that was taken, over its length; infinite before any
-    rise: Scalar
+    rise: Scalar  # nats gained by the last step taken, over its length; at first infinite
     steps: Int[Array, ""]  # how many were tried
 
 

@@ -148,8 +148,7 @@ class CheckpointState(NamedTuple):
     log_weights: Float[Any, "K"]  # of the mixture that the next evaluation starts from
     mean: Float[Any, "K Q M"]  # of it
     precision: Float[Any, "K Q M *M"]  # of it
-    # steps, values that were not finite, the last rise, and whether the best ascent ended
-    told: Float[np.ndarray, "4"]
+    told: Float[np.ndarray, "4"]  # steps, failed values, last rise, if the best ascent ended
 
 
 class ProfiledSearch:

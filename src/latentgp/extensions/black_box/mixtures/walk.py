@@ -39,8 +39,7 @@ class Walk(NamedTuple):
     """Steps along estimated slopes."""
 
     vector: HyperVector
-    # inducing points, shape (M, D) or (Q, M, D); None if they are held
-    points: Float[Array, "*Q M D"] | None
+    points: Float[Array, "*Q M D"] | None  # inducing ones, (M, D) or (Q, M, D); None if held
     mixture: GaussianMixture
     adam: Any  # state of the optimiser of hyper-parameters and points
     made: Int[Array, ""]  # number of steps

@@ -35,8 +35,7 @@ class Place(NamedTuple):
 class Coupling(eqx.Module):
     """Parameterisation: what of the latent functions is held while hyper-parameters move."""
 
-    # of the coordinates in which the latent functions move, see `coordinates_at`
-    kind: ClassVar[Kind] = "whitened"
+    kind: ClassVar[Kind] = "whitened"  # of coordinates that latent functions move in
 
     def others(self, eps: Coefs, key: RandomKey) -> Float[Array, "S Q M"]:
         """Further coordinates that a chain starts with."""

@@ -31,8 +31,7 @@ class PseudoMarginal(Sites):
     """
 
     samples: int = eqx.field(static=True, default=8)  # S, of the estimate
-    # of the draws with the present ones, in [0, 1)
-    correlation: float = eqx.field(static=True, default=0.0)
+    correlation: float = eqx.field(static=True, default=0.0)  # with the present draws, in [0, 1)
 
     def others(self, eps: Coefs, key: RandomKey) -> Float[Array, "S Q M"]:
         return jax.random.normal(key, (self.samples - 1, *eps.shape), eps.dtype)
@@ -77,8 +76,7 @@ class Annealed(Coupling):
     kind: ClassVar[Kind] = "sites"
 
     samples: int = eqx.field(static=True, default=8)  # S, runs of the estimate
-    # T, powers 0 < 1/T < ... < 1; 1 is plain importance sampling
-    temperatures: int = eqx.field(static=True, default=8)
+    temperatures: int = eqx.field(static=True, default=8)  # T, powers 0 < 1/T < ... < 1
 
     def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> Runs:
         key_back, key_others, key_choice, key_fresh = jax.random.split(key, 4)

@@ -38,10 +38,8 @@ class Theta(NamedTuple):
 class HyperLaw(NamedTuple):
     """Law of unconstrained hyper-parameters given what a coupling holds."""
 
-    # log density at some, in nats, and what was worked out for it
-    density: Callable[[Array], tuple[Array, Any]]
-    # that the held tells about them, given them and what was worked out
-    information: Callable[[Array, Any], Information]
+    density: Callable[[Array], tuple[Array, Any]]  # log density in nats, and what was worked out
+    information: Callable[[Array, Any], Information]  # from some, and what was worked out
     seen: WarmupHistory  # those visited in the warm-up
 
     def at(self, vector: HyperVector) -> Theta:
@@ -56,8 +54,7 @@ class HyperMoved(NamedTuple):
     acceptance: Scalar  # probability that the proposal was accepted, in [0, 1]
     evaluations: Scalar  # of the density
     proposed: Theta  # hyper-parameters that were proposed last
-    # whether a trajectory diverged, or its implicit steps could not be solved
-    failed: Bool[Array, ""] | bool = False
+    failed: Bool[Array, ""] | bool = False  # a trajectory that diverged or was not solved
 
 
 class HyperMove(eqx.Module):

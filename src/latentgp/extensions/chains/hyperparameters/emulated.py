@@ -100,8 +100,7 @@ class HyperEmulated(HyperMove):
     target_acceptance: ClassVar[float | None] = 0.25
     emulates: ClassVar[bool] = True
 
-    # at most so many under the emulator, drawn evenly from 1 on
-    trajectories: int = eqx.field(static=True, default=6)
+    trajectories: int = eqx.field(static=True, default=6)  # at most, drawn evenly from 1 on
 
     def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         seen, vector = law.seen, here.vector

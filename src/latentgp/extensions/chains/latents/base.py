@@ -25,8 +25,7 @@ class Info(NamedTuple):
 
     acceptance: Scalar  # probability that the proposal was accepted, in [0, 1]
     evaluations: Scalar  # of the residual
-    # whether a trajectory diverged, or its implicit steps could not be solved
-    failed: Bool[Array, ""] | bool = False
+    failed: Bool[Array, ""] | bool = False  # a trajectory that diverged or was not solved
 
 
 class LatentMove(eqx.Module):
@@ -39,8 +38,7 @@ class LatentMove(eqx.Module):
     # where nothing is tuned
     target_acceptance: ClassVar[float | None] = None
     first_scale: ClassVar[float] = 1.0  # where the adaptation starts
-    # where it ends, beyond which a greater one would change little
-    largest_scale: ClassVar[float] = math.inf
+    largest_scale: ClassVar[float] = math.inf  # beyond which a greater one changes little
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         """The move as it is made within some coordinates; the same in all unless overridden."""

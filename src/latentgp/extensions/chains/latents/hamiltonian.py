@@ -95,8 +95,7 @@ class RiemannianHamiltonian(LatentMove):
     steps: int = eqx.field(static=True, default=5)  # at most so many, drawn evenly from 1 on
     # hyper-parameters and coordinates at which a metric that depends on f is taken; set by `within`
     given: tuple[WhiteTarget, LatentGP, Coordinates] | None = None
-    # lower factor of a constant metric; set by `within`
-    root: Float[Array, "size size"] | None = None
+    root: Float[Array, "size size"] | None = None  # of a constant metric; set by `within`
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         assert isinstance(coordinates, DenseCoordinates)

@@ -6,33 +6,14 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from latentgp.errors import check_choices, check_ranges, refuse
-from latentgp.extensions.chains.couplings.ancillary import (
-    Centred,
-    Partial,
-    Sites,
-    Surrogate,
-    Whitened,
-)
+from latentgp.extensions.chains.couplings import ancillary, pseudo_marginal
 from latentgp.extensions.chains.couplings.base import Coupling
-from latentgp.extensions.chains.couplings.pseudo_marginal import Annealed, PseudoMarginal
+from latentgp.extensions.chains.hyperparameters import emulated, hamiltonian, random_walk
 from latentgp.extensions.chains.hyperparameters.base import HyperMove
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
-from latentgp.extensions.chains.hyperparameters.emulated import HyperEmulated
-from latentgp.extensions.chains.hyperparameters.hamiltonian import (
-    HyperHamiltonian,
-    HyperManifoldMALA,
-    HyperRiemannian,
-)
-from latentgp.extensions.chains.hyperparameters.random_walk import (
-    HyperCrankNicolson,
-    HyperRandomWalk,
-    HyperSlice,
-)
+from latentgp.extensions.chains.latents import crank_nicolson, elliptical_slice, langevin
 from latentgp.extensions.chains.latents.base import LatentMove
-from latentgp.extensions.chains.latents.crank_nicolson import CrankNicolson, RandomWalk
-from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
 from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian, RiemannianHamiltonian
-from latentgp.extensions.chains.latents.langevin import MALA, AuxiliaryGradient, Langevin, Rotations
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
@@ -40,36 +21,36 @@ from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 
 LATENTS: dict[str, LatentMove] = {
-    "rotations": Rotations(),
-    "langevin": Langevin(),
-    "auxiliary-gradient": AuxiliaryGradient(),
-    "crank-nicolson": CrankNicolson(),
-    "elliptical-slice": EllipticalSlice(),
-    "random-walk": RandomWalk(),
-    "mala": MALA(),
+    "rotations": langevin.Rotations(),
+    "langevin": langevin.Langevin(),
+    "auxiliary-gradient": langevin.AuxiliaryGradient(),
+    "crank-nicolson": crank_nicolson.CrankNicolson(),
+    "elliptical-slice": elliptical_slice.EllipticalSlice(),
+    "random-walk": crank_nicolson.RandomWalk(),
+    "mala": langevin.MALA(),
     "hmc": Hamiltonian(),
     "riemannian-hmc": RiemannianHamiltonian(),
     "homogeneous-hmc": RiemannianHamiltonian("homogeneous"),
     "identity-hmc": RiemannianHamiltonian("identity"),
 }
 HYPERPARAMETERS: dict[str, HyperMove] = {
-    "random-walk": HyperRandomWalk(),
-    "crank-nicolson": HyperCrankNicolson(),
-    "emulated": HyperEmulated(),
-    "slice": HyperSlice(),
-    "hmc": HyperHamiltonian(),
-    "riemannian-hmc": HyperRiemannian(),
-    "identity-hmc": HyperRiemannian("identity"),
-    "manifold-mala": HyperManifoldMALA(),
+    "random-walk": random_walk.HyperRandomWalk(),
+    "crank-nicolson": random_walk.HyperCrankNicolson(),
+    "emulated": emulated.HyperEmulated(),
+    "slice": random_walk.HyperSlice(),
+    "hmc": hamiltonian.HyperHamiltonian(),
+    "riemannian-hmc": hamiltonian.HyperRiemannian(),
+    "identity-hmc": hamiltonian.HyperRiemannian("identity"),
+    "manifold-mala": hamiltonian.HyperManifoldMALA(),
 }
 COUPLINGS: dict[str, tuple[Coupling, ...]] = {
-    "sites": (Sites(),),
-    "partial": (Partial(),),
-    "pseudo-marginal": (PseudoMarginal(),),
-    "whitened": (Whitened(),),
-    "centred": (Centred(),),
-    "interwoven": (Centred(), Whitened()),
-    "surrogate": (Surrogate(),),
+    "sites": (ancillary.Sites(),),
+    "partial": (ancillary.Partial(),),
+    "pseudo-marginal": (pseudo_marginal.PseudoMarginal(),),
+    "whitened": (ancillary.Whitened(),),
+    "centred": (ancillary.Centred(),),
+    "interwoven": (ancillary.Centred(), ancillary.Whitened()),
+    "surrogate": (ancillary.Surrogate(),),
 }
 _BY_SITES = "sites", "partial", "pseudo-marginal"
 _BY_MATRICES = {  # settings that work with dense factors alone
@@ -182,8 +163,8 @@ class MCMC(SamplingMethod):
         }
         refuse(sentences)
         at_rows = Needs(latents_at_rows=True)
-        if self._coupling in ("centred", "interwoven"):
-            at_rows.check(f'MCMC(coupling="{self._coupling}")', representation=self.representation)
+        if coupling in ("centred", "interwoven"):
+            at_rows.check(f'MCMC(coupling="{coupling}")', representation=self.representation)
         if self.conjugate_variance:
             at_rows.check("MCMC(conjugate_variance=True)", representation=self.representation)
 
@@ -214,10 +195,9 @@ class MCMC(SamplingMethod):
 
     @property
     def _coupling(self) -> str:
-        usual = "sites" if self.representation.traits.dense_factors else "partial"
-        if not self.representation.traits.coordinates_of_sites:
-            usual = "whitened"
-        return self.coupling or usual
+        traits = self.representation.traits
+        by_sites = "sites" if traits.dense_factors else "partial"
+        return self.coupling or (by_sites if traits.coordinates_of_sites else "whitened")
 
     @property
     def needs(self) -> Needs:
@@ -229,12 +209,11 @@ class MCMC(SamplingMethod):
         return Needs(positive=True, concave=self.latents in _CURVED, continuous=needs_gradient)
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
-        couplings = COUPLINGS[self._coupling]
-        dense = self.representation.traits.dense_factors
+        couplings, dense = COUPLINGS[self._coupling], self.representation.traits.dense_factors
         one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
         if self._coupling == "pseudo-marginal":
-            plain = PseudoMarginal(self.samples, self.correlation)
-            annealed = Annealed(self.samples, self.temperatures)
+            plain = pseudo_marginal.PseudoMarginal(self.samples, self.correlation)
+            annealed = pseudo_marginal.Annealed(self.samples, self.temperatures)
             couplings = (annealed if self.temperatures > 1 else plain,)
         draws_variances = self.conjugate_variance and target.space.size
         return SweepSampler.of(
