@@ -58,7 +58,7 @@ from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
 from latentgp.extensions.chains.hyperparameters.base import HyperMoved
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.extensions.chains.latents.base import Info, LatentMove, ResidualValue, accepted
-from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
+from latentgp.extensions.chains.latents.by_values import EllipticalSlice
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.hyperparameters.space import ParameterSpace

@@ -1,11 +1,13 @@
-"""Hamiltonian Monte Carlo with trajectories of a random number of steps.
+"""Hamiltonian trajectories, of a random number of steps or until they turn back.
 
-Steps are BlackJAX's. The warm-up either adapts step size and masses in windows, at half the longest
-trajectory, or finds step size and longest trajectory by Bayesian optimisation.
+Steps are BlackJAX's, and the adaptation of step size and masses in windows, which with a random
+number is at half the longest trajectory. Bayesian optimisation finds step size and longest
+trajectory instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -15,7 +17,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.chains.joint import JointPosition, JointSampler, JointState
-from latentgp.extensions.chains.nuts import statistics_of, warmed_up
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, RandomKey, Scalar
@@ -41,9 +42,8 @@ class HMCSampler(JointSampler):
 
         if self.tuning == "jumps":
             return self._tuned_by_jumps(blackjax.hmc.init(start, log_density), key)
-        known = self.warmup, self.target_acceptance
-        half = (self.steps + 1) // 2
-        state, settings = warmed_up(log_density, start, key, *known, num_integration_steps=half)
+        own, half = (self.warmup, self.target_acceptance), (self.steps + 1) // 2
+        state, settings = warmed_up(log_density, start, key, *own, num_integration_steps=half)
         known = {name: settings[name] for name in ("step_size", "inverse_mass_matrix")}
         return JointState(state, known | {"longest": jnp.asarray(self.steps)})
 
@@ -144,3 +144,61 @@ class Trials(NamedTuple):
         half = solve_lower(root, cross.T)
         mean = half.T @ solve_lower(root, away)
         return mean, jnp.sqrt(jnp.maximum(1.0 - jnp.sum(half**2, axis=0), 0.0))
+
+
+class NUTSSampler(JointSampler):
+    """Trajectories that end where they would turn back (Hoffman & Gelman 2014)."""
+
+    def adapted(self, start: JointPosition, key: RandomKey) -> JointState:
+        return warmed_up(
+            lambda at: self.log_density(at), start, key, self.warmup, self.target_acceptance
+        )
+
+    def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
+        return no_u_turn(lambda at: self.log_density(at), state, key)
+
+
+def warmed_up(
+    log_density: Callable[[Any], Array],
+    start: Any,
+    key: RandomKey,
+    warmup: int,
+    target_acceptance: float,
+    **steps: int,
+) -> JointState:
+    """A chain's state after steps from a start that adapt step size and masses.
+
+    With `num_integration_steps` trajectories have so many; else they end where they would turn.
+    """
+    import blackjax
+
+    adaptation: Any = blackjax.window_adaptation(
+        blackjax.hmc if steps else blackjax.nuts,
+        log_density,
+        target_acceptance_rate=target_acceptance,
+        **steps,
+    )
+    return JointState(*adaptation.run(key, start, warmup)[0])
+
+
+def no_u_turn(
+    log_density: Callable[[Any], Array], state: JointState, key: RandomKey
+) -> tuple[JointState, dict[str, Array]]:
+    """The state after a trajectory, and its statistics."""
+    import blackjax
+
+    kernel: Any = blackjax.nuts(log_density, **state.settings)
+    hmc, info = kernel.step(key, state.hmc)
+    more = {"tree_depth": info.num_trajectory_expansions, "energy": info.energy}
+    return JointState(hmc, state.settings), statistics_of(hmc, info, state.settings) | more
+
+
+def statistics_of(hmc: Any, info: Any, settings: dict[str, Any]) -> dict[str, Array]:
+    """Statistics of a trajectory, from BlackJAX's."""
+    return {
+        "acceptance_rate": info.acceptance_rate,
+        "diverging": info.is_divergent,
+        "n_steps": jnp.asarray(info.num_integration_steps),
+        "lp": hmc.logdensity,
+        "step_size": jnp.asarray(settings["step_size"]),
+    }

@@ -11,9 +11,8 @@ from latentgp.distributions import TiltedScaleMixture
 from latentgp.errors import InputError, check_choices, check_ranges, refuse
 from latentgp.extensions.chains.coordinates import Kind
 from latentgp.extensions.chains.copies import copies_of
-from latentgp.extensions.chains.hmc import HMCSampler, Tuning
+from latentgp.extensions.chains.hmc import HMCSampler, NUTSSampler, Tuning
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
-from latentgp.extensions.chains.nuts import NUTSSampler
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.likelihoods import ScaleMixture
 from latentgp.models import LatentGP

@@ -11,7 +11,7 @@ from latentgp.extensions.chains.couplings.base import Coupling
 from latentgp.extensions.chains.hyperparameters import emulated, hamiltonian, random_walk
 from latentgp.extensions.chains.hyperparameters.base import HyperMove
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
-from latentgp.extensions.chains.latents import crank_nicolson, elliptical_slice, langevin
+from latentgp.extensions.chains.latents import by_values, langevin
 from latentgp.extensions.chains.latents.base import LatentMove
 from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian, RiemannianHamiltonian
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
@@ -24,9 +24,9 @@ LATENTS: dict[str, LatentMove] = {
     "rotations": langevin.Rotations(),
     "langevin": langevin.Langevin(),
     "auxiliary-gradient": langevin.AuxiliaryGradient(),
-    "crank-nicolson": crank_nicolson.CrankNicolson(),
-    "elliptical-slice": elliptical_slice.EllipticalSlice(),
-    "random-walk": crank_nicolson.RandomWalk(),
+    "crank-nicolson": by_values.CrankNicolson(),
+    "elliptical-slice": by_values.EllipticalSlice(),
+    "random-walk": by_values.RandomWalk(),
     "mala": langevin.MALA(),
     "hmc": Hamiltonian(),
     "riemannian-hmc": RiemannianHamiltonian(),
