@@ -67,7 +67,6 @@ _SHORTER, _SHORTEST = 0.25, 1e-13  # shares of a Newton step, tried in turn
 _ARRIVED = 1e-3  # nats that another step would gain, where a mode was met
 _GAIN = 0.1  # share of the decrement that a share of a step must gain of its own
 
-
 _Sites = tuple[RowLatents, RowLatents]  # linear terms and precisions
 
 
@@ -146,15 +145,10 @@ def coordinates_at(
     was before. So a chain that holds them while hyper-parameters move is exact however far Newton's
     method came; how far is in the certificate.
 
-    Args:
-        target: rows and representation.
-        model: with the hyper-parameters.
-        coupling: "sites" of one variational update from Laplace's approximation; "partial" of one
-            from the anchor, whatever the mode is; "whitened" for none.
-        anchor: where Newton's method starts, f at the rows.
-        differentiable: whether derivatives in the model are taken, through one more Newton step:
-            at the mode they are those of the implicit function theorem, exactly so for one latent
-            function, as sites leave out what ties those of a row.
+    "sites" are those of one variational update from Laplace's approximation, "partial" of one from
+    the anchor, whatever the mode is; "whitened" is for none. Derivatives in the model go through
+    one more Newton step: at the mode they are those of the implicit function theorem, exactly so
+    for one latent function, as sites leave out what ties those of a row.
     """
     at = ModelAtRows.of(target, model)
     if coupling == "whitened":
@@ -186,13 +180,12 @@ class _Mode(NamedTuple):
 
 def _around(about: _Mode) -> Coordinates:
     """Coordinates by the sites that are made at a mode."""
-    at, sites = about.at, about.sites
+    at, sites, left = about.at, about.sites, about.decrement
     if isinstance(at.whitening, WhiteningBySolves):
-        found = _sparse_coordinates(at, *sites)
-        return dataclasses.replace(found, decrement=about.decrement)
+        return dataclasses.replace(_sparse_coordinates(at, *sites), decrement=left)
     found = coordinates_of_sites(at, *_expected_sites(at, *sites))
     made = found.factorisations + about.steps + 1
-    return dataclasses.replace(found, decrement=about.decrement, factorisations=made)
+    return dataclasses.replace(found, decrement=left, factorisations=made)
 
 
 def _prior_coordinates(at: ModelAtRows) -> Coordinates:
@@ -239,8 +232,7 @@ def _sparse_coordinates(
     whitening: WhiteningBySolves = at.whitening
     root, g = whitening.posterior(linear, precision, _ROUGHLY)
     centre, zero = at.offset + g, jnp.zeros((), g.dtype)
-    white, latents = whitening.white_of(g), g.shape[1]
-    at_centre = at.log_likelihood(centre)
+    white, latents, at_centre = whitening.white_of(g), g.shape[1], at.log_likelihood(centre)
     value = at_centre - 0.5 * jnp.sum(white**2)
     value = value + root.log_determinant(latents) - whitening.log_determinant(latents)
     return SparseCoordinates(

@@ -41,9 +41,9 @@ class LaplaceApproximation(Approximation):
 
         search = optax.lbfgs()
         with_slope = optax.value_and_grad_from_state(energy)
-        origin = jnp.zeros_like(start.mean)
+        origin, none = jnp.zeros_like(start.mean), jnp.zeros((), int)
         traces = jnp.full((2, self.steps), jnp.nan, origin.dtype)
-        began = origin, search.init(origin), traces, jnp.zeros((), int), jnp.zeros((), bool)
+        began = origin, search.init(origin), traces, none, none > 0
 
         def goes_on(carry: Any) -> Any:
             return (carry[3] < self.steps) & ~carry[4]
@@ -59,12 +59,11 @@ class LaplaceApproximation(Approximation):
             return jnp.where(at_mode, z, z + update), state, traces, number + 1, ended
 
         z, _, traces, number, _ = jax.lax.while_loop(goes_on, step, began)
-        factor = cholesky(jax.hessian(energy)(z))
-        root = start.scale[:, None] * factor.inverse.T
+        root = start.scale[:, None] * cholesky(jax.hessian(energy)(z)).inverse.T
         mean = start.mean + start.scale * z
-        settled = traces[1, number - 1] < jnp.maximum(
-            self.tolerance, jnp.sqrt(jnp.finfo(z.dtype).eps) * (1 + jnp.abs(traces[0, number - 1]))
-        )
+        value, size = traces[:, number - 1]
+        rounding = jnp.sqrt(jnp.finfo(z.dtype).eps) * (1 + jnp.abs(value))
+        settled = size < jnp.maximum(self.tolerance, rounding)
         return Outcome(
             Gaussian(mean, Covariance.of(root)),
             *traces,
@@ -107,16 +106,13 @@ class Pathfinder(Approximation):
         # A random start, as of several paths: at a mode there would be no path.
         key_start, key_draws = jax.random.split(key)
         z = _SPREAD * jax.random.normal(key_start, start.mean.shape, start.mean.dtype)
-        _, info = pathfinder.approximate(
-            key, log_density, z, 1, maxiter=self.steps, maxcor=self.memory
-        )
-        path = info.path
+        known = {"maxiter": self.steps, "maxcor": self.memory}
+        path = pathfinder.approximate(key, log_density, z, 1, **known)[1].path
         normal = jax.random.normal(key_draws, (self.samples, len(z)), z.dtype)
 
         def free_energy(state: Any) -> Scalar:
             centre, half, root = _gaussian_of(state)
-            energies = jax.vmap(lambda u: -log_density(centre + root(u)))(normal)
-            return jnp.mean(energies) - half
+            return jnp.mean(jax.vmap(lambda u: -log_density(centre + root(u)))(normal)) - half
 
         made = jnp.isfinite(path.elbo)
         energies = jnp.where(made, jax.lax.map(free_energy, path), jnp.inf)

@@ -209,9 +209,7 @@ class _AscentByGroups(SlopeSearch):
         from scipy.optimize import minimize  # takes long to import
 
         found, free, (bound, tolerance, key) = self.found, state.free, self.settings
-        groups = [
-            names for names in GROUPS if any(a.size for a in jax.tree.leaves(_part(free, names)))
-        ]
+        groups = [names for names in GROUPS if ravel_pytree(_part(free, names))[0].size]
         while len(values := [record.value for record in found.records]) < _ROUNDS:
             if len(values) > 1 and values[-1] - values[-2] < tolerance:
                 found.converged = True
@@ -239,5 +237,5 @@ class _AscentByGroups(SlopeSearch):
         found.reason = f"{_ROUNDS} rounds were made"
 
 
-def _part(free: Free, names: tuple[str, ...]) -> dict[str, Array]:
+def _part(free: Free, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(free, name) for name in names}

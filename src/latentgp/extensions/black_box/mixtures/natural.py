@@ -39,13 +39,9 @@ def stepped(
     the mean, log weights by that in the weight. With Gaussian noise one component's full step
     ends at the posterior.
 
-    Args:
-        at: the mixture, and the bound's derivatives.
-        share: length of the step.
-        safely: precisions move on a curve that stays among positive definite ones (Lin, Schmidt &
-            Khan 2020), for slopes that are estimates.
-        curvature: that means move by instead of S^-1. Along a diagonal one they would creep where
-            coefficients are correlated.
+    Safely, for slopes that are estimates, precisions move on a curve that stays among positive
+    definite ones (Lin, Schmidt & Khan 2020). Means move by a curvature instead of S^-1 if one is
+    given: along a diagonal one they would creep where coefficients are correlated.
     """
     mixture, slopes = at.mixture, at.slopes
 

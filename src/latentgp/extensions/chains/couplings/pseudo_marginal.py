@@ -47,9 +47,8 @@ class PseudoMarginal(Sites):
         model = target.space.to_model(at.vector)
         chosen = jax.random.categorical(key, residuals(target, model, at))
         everything = jnp.concatenate([at.eps[None], at.others])
-        first = everything[chosen]
         swapped = everything.at[chosen].set(at.eps)[1:]
-        return at._replace(eps=first, others=swapped)
+        return at._replace(eps=everything[chosen], others=swapped)
 
 
 class Runs(NamedTuple):
@@ -142,10 +141,8 @@ def annealed_run(
     Powers are evenly spaced in (0, 1), without the ends; rising, or falling for a run backwards.
     """
 
-    def move(
-        state: ResidualGradient, power_and_key: tuple[Array, Array]
-    ) -> tuple[ResidualGradient, Scalar]:
-        power, key = power_and_key
+    def move(state: ResidualGradient, each: tuple[Array, Array]) -> tuple[ResidualGradient, Scalar]:
+        power, key = each
         tempered = ResidualGradient(state.eps, power * state.value, power * state.slope)
         end, _ = langevin.step(lambda e: power * residual(e), tempered, scale, key)
         state = ResidualGradient(end.eps, end.value / power, end.slope / power)
