@@ -105,11 +105,7 @@ def _rows_like(failure: Failure, y: np.ndarray, side: Columns) -> str:
 
 
 class Host:
-    """The function as it is called from compiled programs, and what became of its calls.
-
-    A plain object: modules are taken apart wherever they are touched, which takes longer than many
-    a function.
-    """
+    """The function as compiled programs call it: plain, as modules are slow to take apart."""
 
     def __init__(self, likelihood: "ExternalLikelihood"):
         self.function = likelihood.function
@@ -178,11 +174,7 @@ class Host:
         return values, lambda place: said.get(place, f"it gave {values[place]}")
 
     def answer(self, name: str, shape: tuple[int, ...], *given: Any) -> tuple[np.ndarray, ...]:
-        """Value of another function of the user's: arrays of one shape a row.
-
-        Targets, seeds or neither are given, latents with any axes before those of one row, and side
-        information.
-        """
+        """Arrays of a shape a row by another function, of targets, seeds or neither."""
         *first, f, side = given
         flat = f.reshape(-1, self.latents)
         own = {key: part.reshape(len(flat)) for key, part in side.items()}

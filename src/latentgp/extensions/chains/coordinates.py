@@ -105,10 +105,7 @@ class ModelAtRows(NamedTuple):
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     def sites(self, f: RowLatents) -> _Sites:
-        """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset.
-
-        With a `blur` those of its expectation over f of these variances.
-        """
+        """Sites of the likelihood's, with a `blur` its expectation's, slope and curvature at f."""
         if self.blur is not None:
             slope, precision = self.expected_slopes(Marginals(f, self.blur))
             return slope + precision * (f - self.offset), precision
@@ -363,10 +360,9 @@ def _mode(at: ModelAtRows, anchor: RowLatents) -> _Mode:
 
 
 def _newton(at: ModelAtRows, start: tuple[RowLatents, Scalar]) -> tuple[RowLatents, Scalar, Any]:
-    """Newton's method, of whose step the first share that gains enough is taken.
+    """Newton's method from g and the squared norm of its white coefficients.
 
-    From g and the squared norm of its white coefficients; gives g at the mode, the decrement there
-    and the number of steps.
+    Of a step the first share that gains enough is taken. Gives g, the decrement, number of steps.
     """
     posterior_given = _conditioning(at)
 

@@ -74,10 +74,7 @@ def diagnose_chains(
     prior_variance: float,
     *notes: str,
 ) -> ChainDiagnostics:
-    """Diagnose Markov chains: convergence, effective sample sizes, divergences.
-
-    The prior variance is that of f, or of what else has the chains' jitter; its mean over rows.
-    """
+    """Convergence, effective sample sizes, divergences; the prior variance is a mean over rows."""
     number = len(chains.f)
     needed, least, warnings = _EFFECTIVE_A_CHAIN * number, summary.least, []
     if number == 1:

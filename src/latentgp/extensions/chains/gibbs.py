@@ -209,10 +209,7 @@ class GibbsSampler(Transition):
         return len(blocks) > 1 or not self.representation.traits.dense_factors
 
     def _first_slow_rows(self, most: int) -> Int[Array, "slow"] | None:
-        """Rows to begin with as those updated more often; None where this does not pay.
-
-        It does where rows may be outliers: scale mixtures, with one coefficient a row.
-        """
+        """Rows to begin with where rows may be outliers: dense scale mixtures; else None."""
         automatic = isinstance(self.rule.chosen(self.space.model.likelihood), Automatic)
         copied = np.bincount(np.asarray(self.copies.origin), minlength=self.data.size)
         single = np.flatnonzero(copied == 1)

@@ -123,10 +123,7 @@ class Trials(NamedTuple):
     def believed(
         self, tried: Int[Array, "T"], figures: Float[Array, "T"], number: Int[Array, ""]
     ) -> tuple[Float[Array, "trials"], Float[Array, "trials"]]:
-        """Mean and standard deviation of every setting's figure, standardised, after some trials.
-
-        By a Gaussian process with a squared exponential kernel and noise.
-        """
+        """Mean and deviation of every setting's standardised figure, by a Gaussian process."""
         known = jnp.arange(len(tried)) < number
         count = jnp.maximum(jnp.sum(known), 1)
         centre = jnp.sum(jnp.where(known, figures, 0.0)) / count
@@ -166,10 +163,7 @@ def warmed_up(
     target_acceptance: float,
     **steps: int,
 ) -> JointState:
-    """A chain's state after steps from a start that adapt step size and masses.
-
-    With `num_integration_steps` trajectories have so many; else they end where they would turn.
-    """
+    """A chain's state after adapting step size and masses, of HMC if steps are given."""
     import blackjax
 
     adaptation: Any = blackjax.window_adaptation(

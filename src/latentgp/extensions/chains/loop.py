@@ -45,10 +45,7 @@ class Draw(NamedTuple):
 
 
 def groups_of(chains: int) -> int:
-    """Number of equal groups of chains: at most one a core, one on a GPU.
-
-    A group is one compiled call; what is sequential in it leaves the other cores to the others.
-    """
+    """Number of equal groups of chains, each one call: at most one a core, one on a GPU."""
     return max(d for d in range(1, chains + 1) if chains % d == 0 and d <= cores())
 
 
@@ -197,10 +194,7 @@ class Transition(eqx.Module):
         """Coefficients' context for one chain."""
 
     def within_piece(self, states: Any, piece: int, warmup: int, sweeps: int) -> "Transition":
-        """The transition in a piece, after so many others of so many sweeps, by what all have seen.
-
-        `warmup` counts the pieces of the warm-up.
-        """
+        """The transition in a piece, by what all chains have seen; `warmup` counts pieces."""
         return self
 
     def keys(self, key: RandomKey, thin: int) -> tuple[Key[Array, "T"], RandomKey]:
@@ -257,11 +251,10 @@ def run_chains(
     key: RandomKey,
     control: RunControl,
 ) -> Chains:
-    """Run chains of a sampler side by side.
+    """Run chains of a sampler side by side, as many and as long as the method says.
 
-    The method has the numbers of `chains` and `draws`. Steps of the `warmup`, after `init` and at
-    least so many, are thrown away; then every `thin`-th state is kept, with the latents at the
-    watched rows.
+    Steps of the warm-up are thrown away; then every `thin`-th state is kept, with the latents at
+    the watched rows.
     """
     chains, draws, thin = method.chains, method.draws, method.thin
     warmup = 0 if sampler.adapts_in_init else method.warmup

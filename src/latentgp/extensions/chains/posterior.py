@@ -170,10 +170,7 @@ def sampled_posterior(
     rows: Data,
     representation: Representation,
 ) -> SampledPosterior:
-    """The posterior that chains make, everything in NumPy.
-
-    Watched rows are places in the data as they were given.
-    """
+    """The posterior that chains make; watched rows are places in the data as they were given."""
     model, models, _ = models_of(space, chains)
     count = chains.vector.shape[0] * chains.vector.shape[1]
     white = chains.white.reshape(count, *chains.white.shape[2:])
@@ -193,10 +190,7 @@ def posterior_of_chains(
     watched: Int[np.ndarray, "W"],
     rows: Data,
 ) -> SampledPosterior:
-    """The posterior of chains whose components are known.
-
-    Predictions average over the components. Watched rows are places in the data as they were given.
-    """
+    """The posterior of chains whose components, over which predictions average, are known."""
     return SampledPosterior(
         components,
         hyperparameters=models_of(space, chains)[2],

@@ -84,10 +84,7 @@ def metropolis_update(
     scale: Float[Array, "size"] | float,
     key: RandomKey,
 ) -> Update:
-    """A Gaussian random-walk step, accepted or not (Metropolis et al. 1953).
-
-    Arguments are those of `slice_update`, the scale standard deviations of the step.
-    """
+    """A Gaussian random-walk step of some standard deviations (Metropolis et al. 1953)."""
     key_step, key_accept = jax.random.split(key)
     proposal = vector + scale * jax.random.normal(key_step, vector.shape, vector.dtype)
     before, after = jax.lax.map(log_density, jnp.stack([vector, proposal]))

@@ -99,10 +99,7 @@ def rows_at(copies: Copies, some: Int[Array, "slow"]) -> Rows:
 def slowest_rows(
     moments: Float[np.ndarray, "C 3 N Q"], sweeps: int, copies: Copies, number: int
 ) -> Int[np.ndarray, "slow"]:
-    """Rows of one copy whose latents have the greatest autocorrelation from sweep to sweep.
-
-    Moments are sums over so many sweeps of f, f^2 and f times f of the sweep before.
-    """
+    """Rows of one copy of the greatest autocorrelation, by sums of f, f^2 and f times f before."""
     first, second, lagged = np.moveaxis(moments / sweeps, 1, 0)
     centre = first.mean(axis=0)
     spread = (second - 2 * centre * first).mean(axis=0) + centre**2

@@ -274,10 +274,7 @@ class GaussianApproximation(Module):
 def approximate_in_pieces(
     method: Approximation, target: LogDensity, start: Start, key: RandomKey, control: RunControl
 ) -> tuple[Outcome, str | None]:
-    """The outcome of `approximate`, and why it ended if a callback or a limit ended it.
-
-    What is no sequence of steps, as the search for a mode, is one call that nothing ends.
-    """
+    """The outcome of `approximate`, and why a callback or a limit ended it, if one did."""
     if not isinstance(method, Stepwise):
         return approximate(method, target, start, key), None
     loop, reason = run_loop(_ApproximationLoop(method, target, start, key), control)

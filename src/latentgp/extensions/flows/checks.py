@@ -46,10 +46,7 @@ class Moments(NamedTuple):
 def complaints_of(
     target: LogDensity, gaussian: Gaussian, start: Start, key: RandomKey
 ) -> tuple[bool, tuple[str, ...]]:
-    """Whether a Gaussian can be what the density asks for, and sentences on where it is not.
-
-    The Gaussian is in NumPy; the start is what the method began with.
-    """
+    """Whether a Gaussian, in NumPy, can be what the density asks for, and where it is not."""
     variances = np.asarray(gaussian.covariance.variances, float)
     deviations = np.sqrt(np.maximum(variances, 0.0))
     wide = ~(deviations <= _BEYOND * np.asarray(start.scale, float))

@@ -260,10 +260,7 @@ def _verdict(
 
 
 def _trend(energies: Float[np.ndarray, "T"]) -> tuple[float, float]:
-    """Fall of the free energy from the third to the last quarter, and its standard error.
-
-    The error is that of ten batches a quarter, as steps near each other are alike.
-    """
+    """Fall of the free energy over the last two quarters, and its error by ten batches of each."""
     if len(energies) < _FEWEST:
         return float("nan"), float("nan")
     size = len(energies) // 4

@@ -137,11 +137,7 @@ class DensityApproximation(SamplingMethod):
 def _from_best_end(
     target: WhiteTarget, density: JointDensity, by_sites: SiteInference, shape: tuple[int, ...]
 ) -> tuple[JointDensity, Array | None]:
-    """The density, and coordinates of some shape to start at; None for zero.
-
-    Where log p(y | f) is not concave, and site updates from the modes of rows end above those from
-    the prior mean, coordinates are those around that end.
-    """
+    """The density about the best end of site updates, and a start there; None for zero."""
     latents = best_latents(by_sites, target.space.model, target.data)
     if latents is None:
         return density, None

@@ -20,10 +20,7 @@ _SMALL = 1e-8  # of a root mean square, which it is added to
 
 
 def falling_share(step: Any, steps: int, final: float) -> Any:
-    """Share of a step size after so many steps of all: from 1 to `final` along half a cosine.
-
-    `step` is in the precision of the result.
-    """
+    """Share of a step size after some of all steps: from 1 to `final` along half a cosine."""
     return final + (1 - final) * 0.5 * (1 + jnp.cos(jnp.pi * step / steps))
 
 

@@ -333,9 +333,6 @@ def _half_log_determinant(centred: Samples) -> Scalar:
 
 
 def _secant_size(moved: Samples, bent: Samples, last: Scalar) -> Scalar:
-    """The step size of Barzilai & Borwein (1988) by the change of gradients; the last one if none.
-
-    The lesser of their two: s'y / y'y.
-    """
+    """The lesser step size of Barzilai & Borwein (1988), s'y / y'y; if there is none the last one."""
     found = jnp.sum(moved * bent) / jnp.sum(bent**2)
     return jnp.where(jnp.isfinite(found) & (found > 0), found, last)

@@ -198,10 +198,7 @@ class MixtureBound(Module):
         return jax.tree.map(lambda a: a * weights.reshape(-1, *[1] * (a.ndim - 1)), slopes)
 
     def curvatures(self, basis: Basis, expected: ExpectedLogLikelihoods) -> Float[Array, "K Q M M"]:
-        """Minus second derivatives of each component's bound in its means, rows that bend up as 0.
-
-        The second derivative of E log p(y | f) in the mean of f is twice that in its variance.
-        """
+        """Minus second derivatives in means, twice those in variances; rows that bend up as 0."""
 
         def one(in_variance: RowLatents) -> Float[Array, "Q M M"]:
             bend = self.counts * jnp.maximum(-2 * in_variance, 0.0).T

@@ -73,11 +73,7 @@ def climb(
     at_most: Int[Array, ""],
     key: RandomKey,
 ) -> Climb:
-    """Steps that raise the bound until one gains next to nothing; for expectations without noise.
-
-    A step that does not raise the bound, or leaves the proper mixtures, is not taken, and the next
-    is half as long.
-    """
+    """Steps, without noise, until one gains next to nothing; one that does not gain is halved."""
 
     def goes_on(state: Climb) -> Bool[Array, ""]:
         return (state.rise > enough) & (state.share > _SHORTEST) & (state.steps < at_most)

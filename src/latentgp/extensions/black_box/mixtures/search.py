@@ -51,10 +51,7 @@ class SearchState:
 
 
 class SlopeSearch(Algorithm[Any]):
-    """Steps along slopes.
-
-    From a first state; what was found is brought up to date.
-    """
+    """Steps along slopes from a first state; what was found is brought up to date."""
 
     phase: ClassVar[str] = "learning"
 
@@ -131,10 +128,7 @@ class StepSearch(SlopeSearch):
 
 
 def batches(rows: int, size: int | None, key: RandomKey, drawn: int) -> Iterator[np.ndarray] | None:
-    """Places of the rows of one batch after another, shuffled every pass; None for all rows.
-
-    Batches that a search has drawn before it is resumed are passed over.
-    """
+    """Places of each batch's rows after those drawn, shuffled every pass; None for all rows."""
     if size is None or size >= rows:
         return None
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
@@ -186,10 +180,7 @@ class ProfiledSearch:
         return self._search.has_reached(run)
 
     def run(self, number: int) -> bool:
-        """One run from where things are; gives whether another may follow.
-
-        The last one has the number 0.
-        """
+        """One run from where things are, the last number 0; whether another may follow."""
         found, search = self.found, self._search
         found.converged, found.reason, goes_on = False, "", True
         try:

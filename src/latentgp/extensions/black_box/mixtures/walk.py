@@ -100,11 +100,7 @@ def walk(
     control: RunControl,
     key: RandomKey,
 ) -> MixtureBound:
-    """Steps along estimated slopes, of all that is learned together; gives the bound at their end.
-
-    The method has the number of steps, and rows of a batch. Points are held if they are None. What
-    was found, where the walk starts, is brought up to date.
-    """
+    """Steps of all that is learned together; gives the bound at their end, and updates `found`."""
     vector, nothing = jnp.asarray(found.vector), jnp.zeros((), jnp.int32)
     learned: Any = vector, points
     adam = optax.scale_by_adam().init(learned)

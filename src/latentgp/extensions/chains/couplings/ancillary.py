@@ -98,8 +98,7 @@ class Centred(Coupling):
 class Surrogate(Coupling):
     """Coordinates given surrogate data g ~ N(f, S) are held, and g (Murray & Adams 2010).
 
-    1 / S is the curvature of the likelihood at the prior mean, so that g tells
-    about f about what the targets do.
+    1 / S is the curvature at the prior mean, so that g tells about f about what the targets do.
     """
 
     def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> tuple[RowLatents, Coefs]:

@@ -62,10 +62,7 @@ class Coupling(eqx.Module):
         """Log density of hyper-parameters given what is held, in nats, and the place there."""
 
     def information(self, target: WhiteTarget, at: Place, held: Any) -> HyperMatrix:
-        """Expected Fisher information about hyper-parameters, the metric of manifold moves.
-
-        That of Gaussian stand-ins of the targets, by the sites.
-        """
+        """Expected Fisher information of hyper-parameters by the sites, the metric of moves."""
         return information_of_targets(target, at.vector, at.coordinates.precision)
 
     def coordinates(
@@ -83,10 +80,7 @@ def no_others(eps: Coefs) -> Float[Array, "0 Q M"]:
 
 
 def log_joint(target: WhiteTarget, at: Place) -> Scalar:
-    """Log density of hyper-parameters and coordinates, with respect to N(eps | 0, I), in nats.
-
-    With further coordinates the average of their densities.
-    """
+    """Log density of hyper-parameters and all coordinates, relative to N(eps | 0, I), in nats."""
     model = target.space.to_model(at.vector)
     residual = jax.scipy.special.logsumexp(residuals(target, model, at))
     residual = residual - math.log(1 + len(at.others))

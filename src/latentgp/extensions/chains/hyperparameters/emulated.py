@@ -25,11 +25,7 @@ _DEPTH = 12.0  # nats below the highest value, and one more a hyper-parameter, t
 
 
 class Emulator(NamedTuple):
-    """Log density of hyper-parameters by Gaussian-process regression on what was evaluated.
-
-    The prior mean is the log density of a Student-t law, which is what is left far from all
-    evaluations.
-    """
+    """Log density by regression on what was evaluated, from a Student-t law that holds far away."""
 
     points: Float[Array, "T H"]  # where it was evaluated, standardised
     coefficients: Float[Array, "T"]  # of the kernel at the points; zero before the fit
@@ -53,10 +49,7 @@ class Emulator(NamedTuple):
     def fit(
         cls, seen: WarmupHistory, vectors: Float[Array, "T H"], values: Float[Array, "T"]
     ) -> Emulator:
-        """Regression of values, of which those that are not finite or far below are left out.
-
-        The length-scale of highest evidence is taken, its variance profiled out.
-        """
+        """Regression of finite and probable values by the length-scale of highest evidence."""
         points = jax.vmap(seen.standardised)(vectors)
         size = points.shape[1]
         finite = jnp.isfinite(values)

@@ -29,10 +29,7 @@ class Info(NamedTuple):
 
 
 class LatentMove(eqx.Module):
-    """Markov transition that leaves N(eps | 0, I) exp(residual(eps)) as it is.
-
-    A state is a named tuple with `eps`, the coordinates, and `value`, the residual there.
-    """
+    """Markov transition of states with `eps` and `value` that keeps N(eps | 0, I) exp(residual)."""
 
     # that the scale is adapted to in the warm-up, unless `wanted_acceptance` says otherwise; None
     # where nothing is tuned

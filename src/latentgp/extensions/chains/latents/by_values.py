@@ -114,10 +114,7 @@ class GaussianProposal(LatentMove):
 
 
 class CrankNicolson(GaussianProposal):
-    """Autoregressive proposals, accepted on the residual alone (Neal 1999, eq. 15; "MH v2").
-
-    eps' = sqrt(1 - a^2) eps + a xi with a in (0, 1).
-    """
+    """Proposals sqrt(1 - a^2) eps + a xi, accepted on the residual (Neal 1999, eq. 15; "MH v2")."""
 
     first_scale: ClassVar[float] = 0.3
 

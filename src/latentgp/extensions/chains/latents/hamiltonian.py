@@ -158,10 +158,7 @@ def curvature_metric(
 def homogeneous_metric(
     target: WhiteTarget, model: LatentGP, coordinates: Coordinates
 ) -> Float[Array, "size size"]:
-    """K^-1 + W(f_0) in the coordinates, f_0 the most probable constant.
-
-    For the softmax it is that of the frequencies of the classes (Filippone et al. 2012, 5).
-    """
+    """K^-1 + W(f_0) in the coordinates, f_0 the most probable constant."""
     shape, dtype = coordinates.centre.shape, coordinates.centre.dtype
 
     def total(f: Float[Array, "Q"]) -> Scalar:

@@ -126,10 +126,7 @@ def _step(number: Scalar, scale: Scalar) -> Scalar:
 
 
 def _acceptance(angle: Float[Array, "*S"], scale: Scalar) -> Float[Array, "*S"]:
-    """Mean acceptance of normal errors of the energy whose mean is half their variance.
-
-    Roberts, Gelman & Gilks 1997: 2 Phi(-deviation / 2).
-    """
+    """Mean acceptance, 2 Phi(-deviation / 2), of normal errors (Roberts, Gelman & Gilks 1997)."""
     deviation = (angle / scale) ** 2
     return 2 * jax.scipy.stats.norm.cdf(-deviation / 2)
 
