@@ -161,7 +161,7 @@ def warmed_up(
     key: RandomKey,
     warmup: int,
     target_acceptance: float,
-    **steps: int,
+    **steps: Any,
 ) -> JointState:
     """A chain's state after adapting step size and masses, of HMC if steps are given."""
     import blackjax

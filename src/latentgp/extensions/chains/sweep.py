@@ -342,7 +342,7 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
         seen = seen._replace(emulator=emulator._replace(coefficients=coefficients, fitted=ready))
     pooled = jnp.mean(own.log_scale, axis=0), mean, covariance, seen
     shared = jax.tree.map(lambda one: jnp.broadcast_to(one, (chains, *one.shape)), pooled)
-    tuned = Adaptation(*shared, *own[4:])
+    tuned = own._replace(**dict(zip(own._fields, shared, strict=False)))
     return jax.tree.map(lambda new, old: jnp.where(begun, new, old), tuned, own)
 
 

@@ -8,7 +8,6 @@ times that, or it has no variance.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -137,8 +136,8 @@ def _moments(target: LogDensity, gaussian: Gaussian, key: RandomKey) -> Moments:
         return jnp.mean(pairs, axis=0), jnp.std(pairs, axis=0) / np.sqrt(_DRAWS // 2)
 
     products = gradients * draws
-    means = map(mean, (gradients * deviations, products, jnp.sum(products, axis=1)))
-    return Moments(*chain.from_iterable(means), energies, draws)
+    slope, total = mean(gradients * deviations), mean(jnp.sum(products, axis=1))
+    return Moments(*slope, *mean(products), *total, energies, draws)
 
 
 def _by_tails(

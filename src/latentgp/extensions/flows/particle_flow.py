@@ -333,6 +333,6 @@ def _half_log_determinant(centred: Samples) -> Scalar:
 
 
 def _secant_size(moved: Samples, bent: Samples, last: Scalar) -> Scalar:
-    """The lesser step size of Barzilai & Borwein (1988), s'y / y'y; if there is none the last one."""
+    """The lesser step size of Barzilai & Borwein (1988), s'y / y'y; without one the last."""
     found = jnp.sum(moved * bent) / jnp.sum(bent**2)
     return jnp.where(jnp.isfinite(found) & (found > 0), found, last)

@@ -53,9 +53,9 @@ class OwnPoints(Module):
         kernels = kernels * (len(self.points) // len(kernels))
         parts = [whitening_from(own, Z, X) for own, Z in zip(kernels, self.points, strict=True)]
         names = "lower", "features", "residual"
-        joined = [jnp.concatenate([getattr(part, name) for part in parts]) for name in names]
+        joined = {name: jnp.concatenate([getattr(part, name) for part in parts]) for name in names}
         jitter = jnp.max(jnp.stack([part.jitter for part in parts]))
-        return OwnWhitening(jnp.asarray(self.points), *joined, jitter)
+        return OwnWhitening(jnp.asarray(self.points), **joined, jitter=jitter)
 
     def united(self) -> tuple[Float[np.ndarray, "points D"], Int[np.ndarray, "Q M"]]:
         """The points of all latent functions, and where those of each are among them."""
