@@ -28,9 +28,8 @@ class Chains(eqx.Module):
     # latent functions at the watched rows; W = 0 of chains of hyper-parameters alone
     f: Float[np.ndarray, "C S W Q"]
     centres: Centres  # what the coefficients belong to, such as points of shape (M, D)
-    # of the sampler at every draw, by ArviZ's names, shape (C, S); among them "acceptance_rate", of
-    # accept-reject steps, one where every step is exact, and "diverging", whether a trajectory on
-    # the way to the draw diverged
+    # by ArviZ's names: "acceptance_rate", one where every step is exact, "diverging", whether a
+    # trajectory on the way to the draw did, and others of the sampler
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
     # added to the diagonal of the prior covariance at the last draw; units of f squared
     jitter: float = eqx.field(static=True)

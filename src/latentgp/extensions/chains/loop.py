@@ -69,12 +69,10 @@ class ChainLoop(Algorithm[ChainRecord]):
 
     phase: ClassVar[str] = "sampling"
 
-    # makes `piece_size` sweeps of all chains from a state, with what is random by its number; gives
-    # the new state, draws (None in the warm-up) and statistics of each
+    # of all chains from a state, by its number: new state, draws (None in the warm-up), statistics
     piece: Callable[[Any, int], tuple[Any, Draw | None, dict[str, Any]]]
     start: Callable[[], Any]  # gives the state where the chains start
-    # makes the draws and statistics of a piece; traced for their shapes, where draws are read from
-    # a checkpoint, and never run
+    # draws and statistics of a piece, traced for shapes of a checkpoint, and never run
     drawn: Callable[[], tuple[Draw, dict[str, Any]]]
     pieces: tuple[int, int]  # how many, those of the warm-up and those after it
     piece_size: int  # sweeps a piece
@@ -343,17 +341,10 @@ def _piece(
         state, (records, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
         return state, records, told
 
-    alone = sampler.one_by_one and len(keys) == 1
-    states, records, told = (_only if alone else jax.vmap)(chain)(states, keys)
+    if sampler.one_by_one and len(keys) == 1:
+        only = chain(*jax.tree.map(lambda leaf: leaf[0], (states, keys)))
+        states, records, told = jax.tree.map(lambda leaf: leaf[None], only)
+    else:
+        states, records, told = jax.vmap(chain)(states, keys)
     of_chain = jax.vmap(lambda record: sampler.draw(record, watched))
     return states, jax.vmap(of_chain)(records), told
-
-
-def _only(chain: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for one chain, as `jax.vmap` has it for several."""
-
-    def call(*arguments: Any) -> Any:
-        own = jax.tree.map(lambda leaf: leaf[0], arguments)
-        return jax.tree.map(lambda leaf: leaf[None], chain(*own))
-
-    return call

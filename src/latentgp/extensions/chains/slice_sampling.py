@@ -43,10 +43,8 @@ def slice_update(
 
     A bracket of random place and of the length of the direction holds the present point; points
     drawn in it are tried, each that is outside the slice cutting the bracket, until one is
-    inside. No step is ever rejected, and nothing has to be tuned but for speed.
-
-    The density is known up to a constant; not finite counts as zero. The scale has lengths of a
-    typical step; zero holds an entry fixed.
+    inside. The density is known up to a constant; not finite counts as zero. The scale has lengths
+    of a typical step; zero holds an entry fixed.
     """
     key_direction, key_place, key_level, key_loop = jax.random.split(key, 4)
     direction = scale * jax.random.normal(key_direction, vector.shape, vector.dtype)

@@ -40,8 +40,7 @@ def update_some_rows(
     depend on g_S and its sites; so these may be drawn anew with the rest held. Exact for any
     fixed S.
 
-    The block's g at all rows was drawn with the sites, functions of g; its latents f are not
-    updated yet. The augmentation is that of the rows S, at the present parameters.
+    The block's g was drawn with the sites, its f is not updated yet; the augmentation is that of S.
     """
     columns = jnp.asarray(block)
     assert drawn.covariances is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -119,15 +119,14 @@ class DensityApproximation(SamplingMethod):
         outcome, ended = approximate_in_pieces(method, LogDensity(flat), start, key_fit, control)
         found = finished(method, outcome, ended)
         sizes = self.chains, self.draws
-        made = _draws(found, flat, sizes, watched, key_draws, key_f)
+        draw, points, lp, outside = _draws(found, flat, sizes, watched, key_draws, key_f)
         whitening = whitening_at_rows(target)
-        shape = _pareto_shape(found, made.points, made.log_density)
-        notes, complaints = _told(found, shape, made.outside)
+        notes, complaints = _told(found, _pareto_shape(found, points, lp), outside)
         ones = np.ones(sizes)
         return Chains(
-            *made.draw,
+            *draw,
             centres=jax.tree.map(np.asarray, whitening.centres),
-            statistics={"acceptance_rate": ones, "diverging": ones < 0, "lp": made.log_density},
+            statistics={"acceptance_rate": ones, "diverging": ones < 0, "lp": lp},
             jitter=float(whitening.jitter),
             notes=notes,
             complaints=complaints,
@@ -187,15 +186,6 @@ def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:
     return GaussianParticleFlow(particles=_PARTICLES, structure=structure, tolerance=_CLOSE)
 
 
-class GaussianDraws(NamedTuple):
-    """Draws of a Gaussian."""
-
-    draw: Draw  # what is kept of each
-    points: Float[np.ndarray, "C S D"]  # the vectors
-    log_density: Float[np.ndarray, "C S"]  # there
-    outside: float  # the share of them that were made again
-
-
 def _draws(
     found: GaussianApproximation,
     flat: FlatDensity,
@@ -203,8 +193,8 @@ def _draws(
     watched: Int[np.ndarray, "W"],
     key_points: RandomKey,
     key_f: RandomKey,
-) -> GaussianDraws:
-    """Draws, again and again until the log density is finite at each, as it is not far out."""
+) -> tuple[Draw, Float[np.ndarray, "C S D"], Float[np.ndarray, "C S"], float]:
+    """Draws, where they are, and log densities; the share that were made again until finite."""
 
     def made(keys: tuple[Any, Any]) -> tuple[Draw, Any, Any]:
         points = found.sample(keys[0], sizes[0] * sizes[1]).reshape(*sizes, -1)
@@ -221,7 +211,7 @@ def _draws(
         again = made((jax.random.fold_in(key_points, attempt), jax.random.fold_in(key_f, attempt)))
         for old, new in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
             old[wrong] = new[wrong]
-    return GaussianDraws(*whole, outside)
+    return *whole, outside
 
 
 @Program

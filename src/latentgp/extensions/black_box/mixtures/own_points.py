@@ -83,10 +83,8 @@ def among_all(
 ) -> tuple[Float[Array, "Q points"], Float[Array, "Q points points"]]:
     """Natural parameters of white coefficients at all points: v' S^-1, and S^-1.
 
-    Those at other points than a latent function's own follow the prior given these, so that
-    neither the posterior nor its divergence from the prior is another.
-
-    Factors of K are those at the own points and at all, places those of the own points among all.
+    Those at other points than a latent function's own, whose places among all are given, follow the
+    prior given these, so that neither the posterior nor its divergence from the prior is another.
     """
 
     def one(own: Array, lower: Array, places: Array, mean: Array, precision: Array) -> Any:

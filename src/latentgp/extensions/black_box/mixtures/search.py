@@ -148,10 +148,9 @@ class CheckpointState(NamedTuple):
 class ProfiledSearch:
     """L-BFGS-B in the hyper-parameters, the bound at its best over mixtures everywhere.
 
-    Evaluations are kept, so that a resumed search is answered from them until their end.
-
-    Expectations have no noise. What was found, where the search starts, is brought up to date. An
-    iteration that gains less than the tolerance, in nats, ends a run, as do so many evaluations.
+    A resumed search is answered from the evaluations that were kept. Expectations have no noise;
+    what was found is brought up to date. An iteration that gains less than the tolerance, in nats,
+    ends a run, as do so many evaluations.
     """
 
     def __init__(

@@ -92,8 +92,7 @@ def _opened(
     """After a whole step from where the latents of every row are likely to be.
 
     From elsewhere, where log p(y | f) is exponentially steep, steps would be tiny or go astray.
-
-    `likely` is the first latent, the others as the component has them; `modes` are laws of all.
+    `likely` is the first latent, `modes` are laws of all.
     """
     basis = bound.basis(model)
     means, variances = start.factorised().marginals(basis)

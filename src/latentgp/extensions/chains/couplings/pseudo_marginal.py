@@ -136,9 +136,8 @@ def annealed_run(
 
     The weight is exp(mean of r) over all points that are visited. From a draw of N(0, I) along
     rising powers it is an unbiased estimate of E exp(r) (Neal 2001, eq. 11); along falling ones it
-    is that of a run that ended at `eps`, as the moves are reversible.
-
-    Powers are evenly spaced in (0, 1), without the ends; rising, or falling for a run backwards.
+    is that of a run that ended at `eps`, as the moves are reversible. Powers are evenly spaced in
+    (0, 1), without the ends.
     """
 
     def move(state: ResidualGradient, each: tuple[Array, Array]) -> tuple[ResidualGradient, Scalar]:

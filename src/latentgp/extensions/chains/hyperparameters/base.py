@@ -58,23 +58,16 @@ class HyperMoved(NamedTuple):
 
 
 class HyperMove(eqx.Module):
-    """Markov transition that leaves a density of hyper-parameters as it is.
+    """Markov transition that leaves a density of hyper-parameters as it is."""
 
-    Attributes:
-        target_acceptance: that the scale is adapted to in the warm-up; None where nothing is tuned.
-        largest_scale: where the adaptation ends, beyond which a greater one would change little.
-        differentiates: whether the density's gradient is taken.
-        emulates: whether it uses an emulator of the approximate log density.
-        proposes_once: whether a move is one proposal, so that draws can be proposed with it.
-    """
-
-    target_acceptance: ClassVar[float | None] = None
-    largest_scale: ClassVar[float] = math.inf
-    differentiates: ClassVar[bool] = False
-    emulates: ClassVar[bool] = False
+    target_acceptance: ClassVar[float | None] = None  # of the warm-up; None where nothing is tuned
+    largest_scale: ClassVar[float] = math.inf  # beyond which a greater one changes little
+    differentiates: ClassVar[bool] = False  # the density's gradient is taken
+    emulates: ClassVar[bool] = False  # it uses an emulator of the approximate log density
 
     @property
     def proposes_once(self) -> bool:
+        """Whether a move is one proposal, so that draws can be proposed with it."""
         return self.target_acceptance is not None and not self.differentiates
 
     @abstractmethod

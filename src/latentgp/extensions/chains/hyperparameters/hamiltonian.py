@@ -101,7 +101,6 @@ class HyperRiemannian(HyperMove):
     largest_scale: ClassVar[float] = 1.5
     differentiates: ClassVar[bool] = True
 
-    # "fisher" or "identity"
     metric: Literal["fisher", "identity"] = eqx.field(static=True, default="fisher")
     steps: int = eqx.field(static=True, default=5)  # at most so many, drawn evenly from 1 on
 

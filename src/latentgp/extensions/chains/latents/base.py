@@ -31,8 +31,7 @@ class Info(NamedTuple):
 class LatentMove(eqx.Module):
     """Markov transition of states with `eps` and `value` that keeps N(eps | 0, I) exp(residual)."""
 
-    # that the scale is adapted to in the warm-up, unless `wanted_acceptance` says otherwise; None
-    # where nothing is tuned
+    # of the warm-up, unless `wanted_acceptance` says otherwise; None where nothing is tuned
     target_acceptance: ClassVar[float | None] = None
     first_scale: ClassVar[float] = 1.0  # where the adaptation starts
     largest_scale: ClassVar[float] = math.inf  # beyond which a greater one changes little

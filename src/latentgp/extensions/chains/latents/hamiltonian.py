@@ -90,7 +90,6 @@ class RiemannianHamiltonian(LatentMove):
     first_scale: ClassVar[float] = 0.3
     largest_scale: ClassVar[float] = 1.5
 
-    # "fisher", "homogeneous" or "identity"
     metric: Literal["fisher", "homogeneous", "identity"] = eqx.field(static=True, default="fisher")
     steps: int = eqx.field(static=True, default=5)  # at most so many, drawn evenly from 1 on
     # hyper-parameters and coordinates at which a metric that depends on f is taken; set by `within`
