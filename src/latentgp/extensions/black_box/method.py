@@ -131,9 +131,8 @@ class BlackBoxVI(Method):
         for name in ("batch_size", "learn_points", "own_points"):
             if getattr(self, name) is not None and getattr(self, name) is not False:
                 of_points.check(f"BlackBoxVI.{name}", representation=self.representation)
-        Needs(dense_factors=True, one_gaussian=True, all_rows=True).check(
-            "BlackBoxVI", representation=self.representation
-        )
+        needs = Needs(dense_factors=True, one_gaussian=True, all_rows=True)
+        needs.check("BlackBoxVI", representation=self.representation)
 
     @property
     def expectations(self) -> Expectations:
@@ -237,9 +236,8 @@ class BlackBoxVI(Method):
         calls = model.likelihood.calls
         nothing = calls is not None and calls.failed == calls.values
         known = [record.bound for record in found.records if np.isfinite(record.bound)]
-        check_finite(
-            not nothing and (known or np.isfinite(terms.bound)), "bound", "these hyper-parameters"
-        )
+        sound = not nothing and (known or np.isfinite(terms.bound))
+        check_finite(sound, "bound", "these hyper-parameters")
         latents = posteriors_of(bound, model, found.mixture)
         kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"
         if not np.isfinite(terms.bound):  # the function failed at the end: what there is is kept

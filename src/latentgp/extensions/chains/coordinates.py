@@ -439,9 +439,8 @@ def _start(target: WhiteTarget, start: Position) -> _Mode | None:
         return None
     at = ModelAtRows.of(target, target.space.to_model(start.vector))
     found = _mode(at, likely(target, at.offset))
-    concave = likelihood.is_jointly_log_concave or (
-        likelihood.is_log_concave and likelihood.latent_size == 1
-    )
+    of_one = likelihood.latent_size == 1 and likelihood.is_log_concave
+    concave = of_one or likelihood.is_jointly_log_concave
     if concave or found.at.blur is not None:
         return found
     first = at.whitening.conditional(start.white).mean, jnp.sum(start.white**2)

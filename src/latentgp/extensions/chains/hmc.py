@@ -147,9 +147,8 @@ class NUTSSampler(JointSampler):
     """Trajectories that end where they would turn back (Hoffman & Gelman 2014)."""
 
     def adapted(self, start: JointPosition, key: RandomKey) -> JointState:
-        return warmed_up(
-            lambda at: self.log_density(at), start, key, self.warmup, self.target_acceptance
-        )
+        own = self.warmup, self.target_acceptance
+        return warmed_up(lambda at: self.log_density(at), start, key, *own)
 
     def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
         return no_u_turn(lambda at: self.log_density(at), state, key)

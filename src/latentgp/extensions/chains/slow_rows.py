@@ -84,9 +84,8 @@ def update_some_rows(
         return vmap_latents(draw, inverse, mean, *parts, noise)
 
     change = jax.lax.fori_loop(0, _ROUNDS, again, before) - before
-    return drawn.coefficients + vmap_latents(
-        lambda cavity, inverse, change: cavity @ (inverse @ change), cavity, inverse, change
-    )
+    known = cavity, inverse, change
+    return drawn.coefficients + vmap_latents(lambda V, inverse, g: V @ (inverse @ g), *known)
 
 
 def rows_at(copies: Copies, some: Int[Array, "slow"]) -> Rows:

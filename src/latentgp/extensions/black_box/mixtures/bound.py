@@ -201,10 +201,8 @@ class MixtureBound(Module):
         """Minus second derivatives in means, twice those in variances; rows that bend up as 0."""
 
         def one(in_variance: RowLatents) -> Float[Array, "Q M M"]:
-            bend = self.counts * jnp.maximum(-2 * in_variance, 0.0).T
-            return vmap_latents(
-                lambda A, P, w: P + (A * w) @ A.T, basis.features, basis.precision, bend
-            )
+            parts = basis.features, basis.precision, jnp.maximum(-2 * in_variance, 0.0).T
+            return vmap_latents(lambda A, P, w: P + (A * (self.counts * w)) @ A.T, *parts)
 
         return jax.vmap(one)(expected.in_variance)
 

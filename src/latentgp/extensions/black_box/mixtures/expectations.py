@@ -141,9 +141,8 @@ def by_score(
 
     in_mean = slope(noise) / spread[:, 0]
     in_variance = slope(noise**2 - 1) / (2 * spread[:, 0] ** 2)
-    return ExpectedLogLikelihoods(
-        jnp.mean(values, axis=1), in_mean, in_variance, _error(values), failed
-    )
+    value = jnp.mean(values, axis=1)
+    return ExpectedLogLikelihoods(value, in_mean, in_variance, _error(values), failed)
 
 
 def _of_others(parts: Float[Array, "N S Q"]) -> Float[Array, "N S Q"]:

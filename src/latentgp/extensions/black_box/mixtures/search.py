@@ -107,7 +107,7 @@ class MixtureStep(NamedTuple):
 
     bound: Float[Array, "T"]  # estimates, in nats
     failed: Float[Array, "T"]  # values of log p that were not finite
-    passed_over: Float[Array, "T"]  # steps so far that changed nothing
+    passed_over: Array  # steps so far that changed nothing
 
 
 class StepSearch(SlopeSearch):

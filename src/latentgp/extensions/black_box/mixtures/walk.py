@@ -83,9 +83,8 @@ def walked(
         most = 0.5 * own.expectations.samples
         sound = all_finite(after) & (jnp.mean(at.expected.failed) < most)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
-        after = after._replace(
-            made=state.made + 1, passed_over=state.passed_over + (~sound).astype(jnp.int32)
-        )
+        passed_over = state.passed_over + (~sound).astype(jnp.int32)
+        after = after._replace(made=state.made + 1, passed_over=passed_over)
         return after, MixtureStep(at.terms.bound, at.terms.failed, after.passed_over)
 
     return jax.lax.scan(step, state, (places, keys))

@@ -179,9 +179,7 @@ class AuxiliaryGradient(GradientMove):
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         assert isinstance(coordinates, DenseCoordinates)
-        values, vectors = vmap_latents(
-            lambda factor: eigenvectors(factor.T @ factor), coordinates.factor
-        )
+        values, vectors = vmap_latents(lambda F: eigenvectors(F.T @ F), coordinates.factor)
         return AuxiliaryGradient(jnp.maximum(values, 0.0), vectors)
 
     def step(
