@@ -13,13 +13,14 @@ from latentgp.typing import Array, RandomKey, Scalar
 
 _SHRINKS = 50
 
-LogDensity = Callable[[Float[Array, "size"]], Scalar]
+Vector = Float[Array, "size"]
+LogDensity = Callable[[Vector], Scalar]
 
 
 class Update(NamedTuple):
     """A new vector, and whether it differs from the old one."""
 
-    vector: Float[Array, "size"]
+    vector: Vector
     accepted: Bool[Array, ""]
 
 
@@ -34,10 +35,7 @@ class _Slice(NamedTuple):
 
 
 def slice_update(
-    log_density: LogDensity,
-    vector: Float[Array, "size"],
-    scale: Float[Array, "size"] | float,
-    key: RandomKey,
+    log_density: LogDensity, vector: Vector, scale: Vector | float, key: RandomKey
 ) -> Update:
     """Slice sampling along a random direction, by shrinking alone (Neal 2003, 4 and 5.1).
 
@@ -77,10 +75,7 @@ def slice_update(
 
 
 def metropolis_update(
-    log_density: LogDensity,
-    vector: Float[Array, "size"],
-    scale: Float[Array, "size"] | float,
-    key: RandomKey,
+    log_density: LogDensity, vector: Vector, scale: Vector | float, key: RandomKey
 ) -> Update:
     """A Gaussian random-walk step of some standard deviations (Metropolis et al. 1953)."""
     key_step, key_accept = jax.random.split(key)

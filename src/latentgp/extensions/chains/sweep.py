@@ -120,7 +120,8 @@ class SweepSampler(Sampler):
         failed = jnp.zeros((), bool)
         if self.target.space.size:
             for number, coupling in enumerate(self.couplings):
-                at, moved = self._move_vector(coupling, at, own, scales[1], number, key)
+                key_vector = jax.random.fold_in(key, number)
+                at, moved = self._move_vector(coupling, at, own, scales[1], key_vector)
                 share = 1 / len(self.couplings)
                 hyper_acceptance = hyper_acceptance * moved.acceptance**share
                 each = moved.proposed.worked_out.coordinates.factorisations
@@ -221,16 +222,10 @@ class SweepSampler(Sampler):
         return at if self.fixed is None else at._replace(coordinates=None)
 
     def _move_vector(
-        self,
-        coupling: Coupling,
-        at: Place,
-        own: Adaptation,
-        scale: Scalar,
-        number: int,
-        key: RandomKey,
+        self, coupling: Coupling, at: Place, own: Adaptation, scale: Scalar, key: RandomKey
     ) -> tuple[Place, HyperMoved]:
         """Hyper-parameters by one coupling; the place in the coordinates of the last."""
-        key_held, key_move, key_select = jax.random.split(jax.random.fold_in(key, number), 3)
+        key_held, key_move, key_select = jax.random.split(key, 3)
         held = coupling.held(self.target, at, key_held)
         differentiates = self.hyperparameters.differentiates
 

@@ -106,7 +106,11 @@ def gaussian_approximation(
     if units is not None:
         target = LogDensity(RescaledDensity(log_density, begun.mean, units), stochastic)
         own = Start(jnp.zeros_like(begun.mean), jnp.ones_like(begun.mean))
-    found = _checked(finished(method, approximate(method, target, own, key)), target, own)
+    found = finished(method, approximate(method, target, own, key))
+    gaussian = Gaussian(found.mean, found.covariance, None)
+    sound, said = complaints_of(target, gaussian, own, jax.random.key(0))
+    converged, verdict = found.converged and sound, " ".join([found.verdict, *said])
+    found = dataclasses.replace(found, converged=converged, verdict=verdict)
     if units is None:
         return found
     return _in_given_units(found, np.asarray(begun.mean), np.asarray(units))
@@ -174,16 +178,6 @@ def _in_given_units(
     )
 
 
-def _checked(
-    found: GaussianApproximation, target: LogDensity, start: Start
-) -> GaussianApproximation:
-    """The result with what the density's gradients under it, and its tails, say."""
-    gaussian = Gaussian(found.mean, found.covariance, None)
-    sound, said = complaints_of(target, gaussian, start, jax.random.key(0))
-    converged, verdict = found.converged and sound, " ".join([found.verdict, *said])
-    return dataclasses.replace(found, converged=converged, verdict=verdict)
-
-
 def finished(
     method: Approximation, outcome: Outcome, ended: str | None = None
 ) -> GaussianApproximation:
@@ -206,7 +200,8 @@ def finished(
     }
     refuse(sentences)
     energies, change = outcome.free_energy[:steps], outcome.change[:steps]
-    converged, verdict = _verdict(name, outcome, energies, change, ended)
+    outcome = outcome._replace(free_energy=energies, change=change)
+    converged, verdict = _verdict(name, outcome, ended)
     return GaussianApproximation(
         *outcome.gaussian[:2],
         particles=outcome.gaussian.particles,
@@ -219,15 +214,9 @@ def finished(
     )
 
 
-def _verdict(
-    name: str,
-    outcome: Outcome,
-    energies: Float[np.ndarray, "T"],
-    change: Float[np.ndarray, "T"],
-    ended: str | None,
-) -> tuple[bool, str]:
+def _verdict(name: str, outcome: Outcome, ended: str | None) -> tuple[bool, str]:
     """Whether it has converged, and what happened in words."""
-    mean, covariance, particles = outcome.gaussian
+    (mean, covariance, particles), energies, change, *_ = outcome
     work = f"{name} made {len(energies):,} steps and {int(outcome.evaluations):,} gradients"
     columns = covariance.factor.shape[1] - (particles is not None)  # particles have a mean
     rank, low = columns * covariance.blocks, ""

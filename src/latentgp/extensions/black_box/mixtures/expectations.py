@@ -62,7 +62,7 @@ class Expectations(Module):
         def chunk(
             carry: None, part: Any, real: Bool[Array, "B"]
         ) -> tuple[None, ExpectedLogLikelihoods]:
-            return carry, self._of_chunk(likelihood, *part)
+            return carry, self._of_chunk(likelihood, part)
 
         numbers = latents * (self.samples if self.is_random else len(training_nodes(latents)[0]))
         parts = rows, marginals, noise
@@ -87,12 +87,9 @@ class Expectations(Module):
         return jnp.concatenate([half, -half], axis=1)
 
     def _of_chunk(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        marginals: Marginals,
-        noise: Float[Array, "B S Q"] | None,
+        self, likelihood: Likelihood, part: tuple[Rows, Marginals, Float[Array, "B S Q"] | None]
     ) -> ExpectedLogLikelihoods:
+        rows, marginals, noise = part
         if noise is None:
             return by_quadrature(likelihood, rows, marginals)
         spread = spread_of(*marginals)[:, None]
