@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from latentgp.extension import Entry, Extension
 
 if TYPE_CHECKING:
-    from latentgp.extensions.flows.at_mode import LaplaceApproximation as LaplaceApproximation
-    from latentgp.extensions.flows.at_mode import Pathfinder as Pathfinder
     from latentgp.extensions.flows.base import Approximation as Approximation
     from latentgp.extensions.flows.base import GaussianApproximation as GaussianApproximation
     from latentgp.extensions.flows.base import Stepwise as Stepwise
     from latentgp.extensions.flows.baselines import SWAG as SWAG
+    from latentgp.extensions.flows.baselines import LaplaceApproximation as LaplaceApproximation
+    from latentgp.extensions.flows.baselines import Pathfinder as Pathfinder
     from latentgp.extensions.flows.baselines import SteinVariational as SteinVariational
     from latentgp.extensions.flows.covariance import Covariance as Covariance
     from latentgp.extensions.flows.front import gaussian_approximation as gaussian_approximation
@@ -39,9 +39,8 @@ _METHODS = {
     )
 }
 _APART = {
-    "at_mode": "LaplaceApproximation Pathfinder",
     "base": "Approximation GaussianApproximation Stepwise",
-    "baselines": "SteinVariational SWAG",
+    "baselines": "LaplaceApproximation Pathfinder SteinVariational SWAG",
     "covariance": "Covariance",
     "front": "gaussian_approximation",
     "gaussian_flow": "GaussianFlow",
