@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
+
 from latentgp.errors import check_choices, check_ranges
-from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
+from latentgp.extensions.flows.base import (
+    Approximation,
+    Gaussian,
+    LogDensity,
+    Outcome,
+    Start,
+    StepReport,
+    Stepwise,
+)
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.optimisers import Adam, Descent, Optimiser
-from latentgp.typing import Array, Point, RandomKey, Scalar
-from typing import Any, ClassVar
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-from latentgp.errors import check_ranges
-from latentgp.extensions.flows.base import Approximation, Gaussian, LogDensity, Outcome, Start
-from latentgp.extensions.flows.covariance import Covariance
 from latentgp.numerics.cholesky import cholesky, lower_cholesky
-from latentgp.typing import Point, RandomKey, Scalar
+from latentgp.typing import Array, Point, RandomKey, Scalar
 
 
 class SteinVariational(Stepwise):
