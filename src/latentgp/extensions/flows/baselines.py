@@ -24,6 +24,8 @@ from latentgp.extensions.flows.optimisers import Adam, Descent, Optimiser
 from latentgp.numerics.cholesky import cholesky, lower_cholesky
 from latentgp.typing import Array, Point, RandomKey, Scalar
 
+_SPREAD = 2.0  # of Pathfinder's start, in deviations
+
 
 class SteinVariational(Stepwise):
     """Stein variational gradient descent (Liu & Wang 2016), by BlackJAX.
