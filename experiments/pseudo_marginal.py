@@ -53,13 +53,12 @@ import latentgp as lgp
 from common import COLORS, STYLES, Report, figure, load, paired, parser, standardised, tidy
 from latentgp import metrics
 from latentgp.extensions.chains.coordinates import Coordinates, ModelAtRows, coordinates_of_sites
-from latentgp.extensions.chains.couplings.ancillary import Whitened
+from latentgp.extensions.chains.couplings.ancillary import Surrogate, Whitened
 from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
-from latentgp.extensions.chains.couplings.surrogate import Surrogate
 from latentgp.extensions.chains.hyperparameters.base import HyperMoved
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.extensions.chains.latents.base import Info, LatentMove, ResidualValue, accepted
-from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
+from latentgp.extensions.chains.latents.by_values import EllipticalSlice
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.hyperparameters.space import ParameterSpace
@@ -368,8 +367,8 @@ class Walk(HyperRandomWalk):
             key_step, key_accept = jax.random.split(jax.random.fold_in(key, number))
             noise = jax.random.normal(key_step, here.vector.shape, here.vector.dtype)
             there = law.at(here.vector + scale * (law.seen.root @ noise))
-            taken, chance = accepted(here, there, there.value - here.value, key_accept)
-            return taken, rate + chance, there
+            taken, info = accepted(here, there, there.value - here.value, key_accept)
+            return taken, rate + info.acceptance, there
 
         start = here, jnp.zeros(()), here
         here, rate, proposed = jax.lax.fori_loop(0, self.repeats, one, start)

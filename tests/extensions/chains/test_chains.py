@@ -437,7 +437,6 @@ def chains_of(f, divergences=0):
             "lp": -(f**2),
         },
         jitter=1e-8,
-        seconds=1.0,
     )
 
 

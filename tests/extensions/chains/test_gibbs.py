@@ -17,8 +17,8 @@ import latentgp as lgp
 from classes import concrete_classes
 from latentgp.extensions.chains.copies import Copies, copies_of
 from latentgp.extensions.chains.gibbs import GibbsSampler, GibbsState
+from latentgp.extensions.chains.hmc import NUTSSampler
 from latentgp.extensions.chains.joint import JointPosition
-from latentgp.extensions.chains.nuts import NUTSSampler
 from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import latentgp as lgp
-from latentgp.extensions.chains.latents.rotations import Rotations
+from latentgp.extensions.chains.latents.langevin import Rotations
 
 KEY = jax.random.key(0)
 

@@ -7,8 +7,8 @@ import pytest
 from tests.support.white_targets import log_density, target_of
 
 import latentgp as lgp
+from latentgp.extensions.chains.hmc import JointState, NUTSSampler
 from latentgp.extensions.chains.joint import JointPosition
-from latentgp.extensions.chains.nuts import JointState, NUTSSampler
 
 KEY = jax.random.key(0)
 

@@ -24,7 +24,7 @@ from latentgp.extensions.flows import (
     SteinVariational,
     VariationalOnlineNewton,
 )
-from latentgp.extensions.flows.batch_and_match import MatchState
+from latentgp.extensions.flows.natural import MatchState
 
 KEY = jax.random.key(0)
 D = 4

@@ -33,7 +33,6 @@ from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents, Scala
 
 Reasons: TypeAlias = Callable[[int], str]  # why a value is none, by its place
 Columns: TypeAlias = Mapping[str, np.ndarray]  # side information of rows
-Answers: TypeAlias = tuple[np.ndarray, ...]
 Judged: TypeAlias = tuple[np.ndarray, Reasons]
 
 _RAISED = Exception, SystemExit  # what a function may end with: no interruption
@@ -98,21 +97,15 @@ def _rows_like(failure: Failure, y: np.ndarray, side: Columns) -> str:
     for name, value in failure.side.items():
         same &= np.asarray(side[name]) == value if name in side else True
     rows = np.flatnonzero(same).tolist()
-    if not rows:
-        return ""
-    if len(rows) == 1:
-        return f"row {rows[0]}, "
+    if len(rows) < 2:
+        return f"row {rows[0]}, " if rows else ""
     first, more = ", ".join(map(str, rows[:_SHOWN])), len(rows) - _SHOWN
     first += f" and {more} more" if more > 0 else ""
     return f"one of the rows {first}, which have the same target, "
 
 
 class Host:
-    """The function as it is called from compiled programs, and what became of its calls.
-
-    A plain object: modules are taken apart wherever they are touched, which takes longer than many
-    a function.
-    """
+    """The function as compiled programs call it: plain, as modules are slow to take apart."""
 
     def __init__(self, likelihood: "ExternalLikelihood"):
         self.function = likelihood.function
@@ -180,40 +173,18 @@ class Host:
                 said[place] = _in_words(error)
         return values, lambda place: said.get(place, f"it gave {values[place]}")
 
-    def moments_of(self, f: np.ndarray, side: Columns) -> Answers:
-        """Mean and variance of y for latents with any axes before those of one row."""
-        return self._answer("moments", f, side, self.shape, 2)
-
-    def probabilities(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Answers:
-        """Probabilities of targets of at most y."""
-        targets = y.reshape(-1, *self.shape)
-        return self._answer("distribution", f, side, self.shape, 1, targets)
-
-    def slopes(self, y: np.ndarray, f: np.ndarray, side: Columns) -> Answers:
-        """Gradients of log p in f."""
-        targets = y.reshape(-1, *self.shape)
-        return self._answer("gradient", f, side, (self.latents,), 1, targets)
-
-    def drawn(self, seeds: np.ndarray, f: np.ndarray, side: Columns) -> Answers:
-        """Draws of y, by one generator for all: the same seeds give the same draws."""
-        random = np.random.default_rng(seeds.astype(np.uint64).ravel())
-        return self._answer("draws", f, side, self.shape, 1, random)
-
-    def _answer(
-        self,
-        name: str,
-        f: np.ndarray,
-        side: Columns,
-        shape: tuple[int, ...],
-        number: int,
-        *first: Any,
-    ) -> Answers:
-        """Value of another function of the user's: arrays of one shape a row."""
+    def answer(self, name: str, shape: tuple[int, ...], *given: Any) -> tuple[np.ndarray, ...]:
+        """Arrays of a shape a row by another function, of targets, seeds or neither."""
+        *first, f, side = given
         flat = f.reshape(-1, self.latents)
         own = {key: part.reshape(len(flat)) for key, part in side.items()}
+        if name == "draws":  # by one generator for all: the same seeds give the same draws
+            first = [np.random.default_rng(seeds.astype(np.uint64).ravel()) for seeds in first]
+        else:
+            first = [y.reshape(-1, *self.shape) for y in first]
         try:
             found = self.others[name](*first, flat, **own)
-            parts = found if number > 1 else (found,)
+            parts = found if name == "moments" else (found,)
             wanted = len(flat), *shape
             made = [np.broadcast_to(np.asarray(part, float), wanted) for part in parts]
         except _RAISED as error:
@@ -326,9 +297,7 @@ class ExternalLikelihood(Likelihood):
                 "ExternalLikelihood has no moments; give moments=..., a function of latents that "
                 "gives mean and variance of y."
             )
-        shapes = self.output_shape, self.output_shape
-        given = self._own(side)
-        mean, variance = call_on_host(self.host.moments_of, shapes, f.dtype, f, given)
+        mean, variance = self._answer("moments", self.output_shape, f, side)
         return mean, variance
 
     def cdf(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
@@ -337,8 +306,7 @@ class ExternalLikelihood(Likelihood):
                 "ExternalLikelihood has no distribution function; give distribution=..., a "
                 "function of targets and latents that gives the probability of at most y."
             )
-        shapes = (self.output_shape,)
-        return call_on_host(self.host.probabilities, shapes, f.dtype, y, f, self._own(side))[0]
+        return self._answer("distribution", self.output_shape, f, side, y)[0]
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "*P"]:
         if self.draws is None:
@@ -347,8 +315,7 @@ class ExternalLikelihood(Likelihood):
                 "numpy.random.Generator and latents."
             )
         seed = jax.random.randint(key, (), 0, _SEEDS).astype(f.dtype)
-        shapes = (self.output_shape,)
-        return call_on_host(self.host.drawn, shapes, f.dtype, seed, f, self._own(side))[0]
+        return self._answer("draws", self.output_shape, f, side, seed)[0]
 
     def log_expected_power(
         self,
@@ -388,6 +355,13 @@ class ExternalLikelihood(Likelihood):
     def _own(self, side: SideInformation) -> dict[str, Array]:
         return {name: side[name] for name in self.side}
 
+    def _answer(
+        self, name: str, shape: tuple[int, ...], f: Latents, side: SideInformation, *first: Array
+    ) -> tuple[Array, ...]:
+        shapes = (shape,) * (2 if name == "moments" else 1)
+        answer = partial(self.host.answer, name, shape)
+        return call_on_host(answer, shapes, f.dtype, *first, f, self._own(side))
+
     def _at_nodes(
         self,
         y: Float[Array, "N *P"],
@@ -425,7 +399,7 @@ def _(likelihood: ExternalLikelihood, primals: Any, tangents: Any) -> Any:
 def _slope(
     likelihood: ExternalLikelihood, y: Array, f: Array, side: Mapping[str, Array]
 ) -> Latents:
-    return call_on_host(likelihood.host.slopes, ((likelihood.latents,),), f.dtype, y, f, side)[0]
+    return likelihood._answer("gradient", (likelihood.latents,), f, side, y)[0]
 
 
 @_slope.defjvp
@@ -445,9 +419,8 @@ def _expected(
     side: Mapping[str, Array],
 ) -> PerRow:
     nodes = training_nodes(likelihood.latents)
-    return slopes_by_values(
-        likelihood._at_nodes(y, mean, variance, side, nodes), mean, variance, nodes
-    )[0]
+    values = likelihood._at_nodes(y, mean, variance, side, nodes)
+    return slopes_by_values(values, mean, variance, nodes)[0]
 
 
 @_expected.defjvp
@@ -501,18 +474,11 @@ class ExternalProgram:
             RuntimeError: the program ended with an error, was too late, or wrote something else.
         """
         columns = [np.asarray(part, float).reshape(len(f), -1) for part in (y, f, *side.values())]
-        lines = "".join(
-            " ".join(repr(float(number)) for number in row) + "\n" for row in np.hstack(columns)
-        )
+        rows = np.hstack(columns).tolist()
+        lines = "".join(" ".join(map(repr, row)) + "\n" for row in rows)
+        known: Any = {"capture_output": True, "text": True, "check": False}
         try:
-            done = subprocess.run(
-                self.command,
-                input=lines,
-                capture_output=True,
-                text=True,
-                timeout=self.timeout,
-                check=False,
-            )
+            done = subprocess.run(self.command, input=lines, timeout=self.timeout, **known)
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"no answer within {self.timeout:g} s") from None
         if done.returncode:

@@ -32,7 +32,7 @@ from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.rows.arrays import evenly
 from latentgp.runtime.progress import RunControl
-from latentgp.typing import Array, RandomKey
+from latentgp.typing import RandomKey
 
 _FEW_FAILED = 0.05
 _OPENING_STEPS = 50  # from each start
@@ -131,9 +131,8 @@ class BlackBoxVI(Method):
         for name in ("batch_size", "learn_points", "own_points"):
             if getattr(self, name) is not None and getattr(self, name) is not False:
                 of_points.check(f"BlackBoxVI.{name}", representation=self.representation)
-        Needs(dense_factors=True, one_gaussian=True, all_rows=True).check(
-            "BlackBoxVI", representation=self.representation
-        )
+        needs = Needs(dense_factors=True, one_gaussian=True, all_rows=True)
+        needs.check("BlackBoxVI", representation=self.representation)
 
     @property
     def expectations(self) -> Expectations:
@@ -154,24 +153,16 @@ class BlackBoxVI(Method):
         else:
             latents, columns = model.likelihood.latent_size, data.X.shape[1]
             ready = OwnPoints.checked(self.own_points, columns, latents)
-        bound = MixtureBound(
-            space,
-            ready,
-            data.to_device(),
-            self.expectations,
-            self.coordinates,
-            any(path.startswith("likelihood.") for path in space.paths),
-        )
+        learns_likelihood = any(path.startswith("likelihood.") for path in space.paths)
+        own = self.expectations, self.coordinates, learns_likelihood
+        bound = MixtureBound(space, ready, data.to_device(), *own)
         first = started(self, bound, model, key_start)
         found = SearchState(np.asarray(space.to_vector()), first[0])
         control = problem.control_with(self, self, space, tolerance=problem.options.tolerance)
         tolerance = problem.options.tolerance * data.total_weight
-        if self.optimiser != "natural":
+        if self.optimiser != "natural" or self._walks:
             self._begin(bound, found, first, key_start)
-            bound = self._by_plain_gradients(bound, found, tolerance, control, key_run)
-        elif self._walks:
-            self._begin(bound, found, first, key_start)
-            bound = self._walked(bound, found, control, key_run)
+            bound = self._along_slopes(bound, found, tolerance, control, key_run)
         else:
             search = ProfiledSearch(
                 bound,
@@ -204,34 +195,14 @@ class BlackBoxVI(Method):
             return
         rows = len(bound.data.X)
         if self.batch_size is not None and self.batch_size < rows:
-            from latentgp.extensions.black_box.mixtures.walk import (
-                batch_of,  # Optax takes long to import
-            )
-
-            part = batch_of(bound.data, jnp.asarray(evenly(rows, self.batch_size)))
-            bound = eqx.tree_at(lambda b: b.data, bound, part)
+            bound = bound.of_rows(jnp.asarray(evenly(rows, self.batch_size)))
         most = min(_OPENING_STEPS, self.steps)
         best_of(bound, found, starts, key, most)
         if number > 1:
             several(bound, found, starts[1:], number, key, most)
         found.steps = 0
 
-    def _walked(
-        self, bound: MixtureBound, found: SearchState, control: RunControl, key: RandomKey
-    ) -> MixtureBound:
-        """Gives the bound through the points at the end."""
-        # Optax takes long to import.
-        from latentgp.extensions.black_box.mixtures.walk import StepLengths, walk
-
-        numbers = self.delay, self.power, self.rate, jnp.std(bound.data.X, axis=0)
-        lengths = StepLengths(*(jnp.asarray(a, float) for a in numbers))
-        return walk(self, bound, found, lengths, self._points_of(bound), control, key)
-
-    def _points_of(self, bound: MixtureBound) -> Array | None:
-        representation: Any = bound.representation
-        return jnp.asarray(representation.points) if self.learn_points else None
-
-    def _by_plain_gradients(
+    def _along_slopes(
         self,
         bound: MixtureBound,
         found: SearchState,
@@ -240,10 +211,18 @@ class BlackBoxVI(Method):
         key: RandomKey,
     ) -> MixtureBound:
         """Gives the bound through the points at the end."""
+        # Optax takes long to import.
         from latentgp.extensions.black_box.mixtures.gradient import ascend, freed
+        from latentgp.extensions.black_box.mixtures.walk import StepLengths, walk
 
-        free = freed(bound, found, self.covariance, self._points_of(bound))
-        return ascend(self, bound, found, free, tolerance, control, key)
+        representation: Any = bound.representation
+        points = jnp.asarray(representation.points) if self.learn_points else None
+        if self.optimiser != "natural":
+            free = freed(bound, found, self.covariance, points)
+            return ascend(self, bound, found, free, tolerance, control, key)
+        numbers = self.delay, self.power, self.rate, jnp.std(bound.data.X, axis=0)
+        lengths = StepLengths(*(jnp.asarray(a, float) for a in numbers))
+        return walk(self, bound, found, lengths, points, control, key)
 
     @property
     def needs(self) -> Needs:
@@ -257,9 +236,8 @@ class BlackBoxVI(Method):
         calls = model.likelihood.calls
         nothing = calls is not None and calls.failed == calls.values
         known = [record.bound for record in found.records if np.isfinite(record.bound)]
-        check_finite(
-            not nothing and (known or np.isfinite(terms.bound)), "bound", "these hyper-parameters"
-        )
+        sound = not nothing and (known or np.isfinite(terms.bound))
+        check_finite(sound, "bound", "these hyper-parameters")
         latents = posteriors_of(bound, model, found.mixture)
         kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"
         if not np.isfinite(terms.bound):  # the function failed at the end: what there is is kept

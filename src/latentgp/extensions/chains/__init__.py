@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     )
     from latentgp.extensions.chains.methods.gibbs import GibbsSampling as GibbsSampling
     from latentgp.extensions.chains.methods.hmc import HMC as HMC
+    from latentgp.extensions.chains.methods.hmc import NUTS as NUTS
     from latentgp.extensions.chains.methods.mcmc import MCMC as MCMC
-    from latentgp.extensions.chains.methods.nuts import NUTS as NUTS
     from latentgp.extensions.chains.methods.sampling import SamplingMethod as SamplingMethod
     from latentgp.extensions.chains.posterior import SampledPosterior as SampledPosterior
     from latentgp.extensions.chains.testing import check_sampler as check_sampler
@@ -46,7 +46,7 @@ _METHODS = {
         _FOR_SAMPLERS,
     ),
     "nuts": Entry(
-        f"{__name__}.methods.nuts:NUTS",
+        f"{__name__}.methods.hmc:NUTS",
         "gradient of that log density",
         "all that are differentiable",
         _FOR_SAMPLERS,
@@ -57,9 +57,8 @@ EXTENSION = Extension(
     names={
         "methods.elliptical_slice": "EllipticalSlice",
         "methods.gibbs": "GibbsSampling",
-        "methods.hmc": "HMC",
+        "methods.hmc": "HMC NUTS",
         "methods.mcmc": "MCMC",
-        "methods.nuts": "NUTS",
         "methods.sampling": "SamplingMethod",
         "posterior": "SampledPosterior",
         "measures": "Ranking r_hat_at rank_samplers",

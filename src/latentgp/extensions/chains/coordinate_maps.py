@@ -32,8 +32,7 @@ class Coordinates(eqx.Module):
     # nats that another Newton step would gain at the centre; the certificate of the sites, zero
     # where none are sought
     decrement: Scalar
-    # of matrices of N or M rows that were made for them, of each latent function
-    factorisations: Scalar
+    factorisations: Scalar  # of matrices of N or M rows made for them, of each latent function
 
     @abstractmethod
     def shift(self, eps: Coefs) -> RowLatents:

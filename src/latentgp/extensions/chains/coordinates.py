@@ -67,7 +67,6 @@ _SHORTER, _SHORTEST = 0.25, 1e-13  # shares of a Newton step, tried in turn
 _ARRIVED = 1e-3  # nats that another step would gain, where a mode was met
 _GAIN = 0.1  # share of the decrement that a share of a step must gain of its own
 
-
 _Sites = tuple[RowLatents, RowLatents]  # linear terms and precisions
 
 
@@ -78,8 +77,7 @@ class ModelAtRows(NamedTuple):
     model: LatentGP  # with the hyper-parameters
     whitening: Any  # under them
     offset: RowLatents  # prior mean of f
-    # variances that the likelihood is expected over, if it has kinks
-    blur: RowLatents | None = None
+    blur: RowLatents | None = None  # variances that a likelihood with kinks is expected over
 
     @classmethod
     def of(cls, target: WhiteTarget, model: LatentGP) -> ModelAtRows:
@@ -107,10 +105,7 @@ class ModelAtRows(NamedTuple):
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     def sites(self, f: RowLatents) -> _Sites:
-        """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset.
-
-        With a `blur` those of its expectation over f of these variances.
-        """
+        """Sites of the likelihood's, with a `blur` its expectation's, slope and curvature at f."""
         if self.blur is not None:
             slope, precision = self.expected_slopes(Marginals(f, self.blur))
             return slope + precision * (f - self.offset), precision
@@ -147,15 +142,10 @@ def coordinates_at(
     was before. So a chain that holds them while hyper-parameters move is exact however far Newton's
     method came; how far is in the certificate.
 
-    Args:
-        target: rows and representation.
-        model: with the hyper-parameters.
-        coupling: "sites" of one variational update from Laplace's approximation; "partial" of one
-            from the anchor, whatever the mode is; "whitened" for none.
-        anchor: where Newton's method starts, f at the rows.
-        differentiable: whether derivatives in the model are taken, through one more Newton step:
-            at the mode they are those of the implicit function theorem, exactly so for one latent
-            function, as sites leave out what ties those of a row.
+    "sites" are those of one variational update from Laplace's approximation, "partial" of one from
+    the anchor, whatever the mode is; "whitened" is for none. Derivatives in the model go through
+    one more Newton step: at the mode they are those of the implicit function theorem, exactly so
+    for one latent function, as sites leave out what ties those of a row.
     """
     at = ModelAtRows.of(target, model)
     if coupling == "whitened":
@@ -187,13 +177,12 @@ class _Mode(NamedTuple):
 
 def _around(about: _Mode) -> Coordinates:
     """Coordinates by the sites that are made at a mode."""
-    at, sites = about.at, about.sites
+    at, sites, left = about.at, about.sites, about.decrement
     if isinstance(at.whitening, WhiteningBySolves):
-        found = _sparse_coordinates(at, *sites)
-        return dataclasses.replace(found, decrement=about.decrement)
+        return dataclasses.replace(_sparse_coordinates(at, *sites), decrement=left)
     found = coordinates_of_sites(at, *_expected_sites(at, *sites))
     made = found.factorisations + about.steps + 1
-    return dataclasses.replace(found, decrement=about.decrement, factorisations=made)
+    return dataclasses.replace(found, decrement=left, factorisations=made)
 
 
 def _prior_coordinates(at: ModelAtRows) -> Coordinates:
@@ -240,8 +229,7 @@ def _sparse_coordinates(
     whitening: WhiteningBySolves = at.whitening
     root, g = whitening.posterior(linear, precision, _ROUGHLY)
     centre, zero = at.offset + g, jnp.zeros((), g.dtype)
-    white, latents = whitening.white_of(g), g.shape[1]
-    at_centre = at.log_likelihood(centre)
+    white, latents, at_centre = whitening.white_of(g), g.shape[1], at.log_likelihood(centre)
     value = at_centre - 0.5 * jnp.sum(white**2)
     value = value + root.log_determinant(latents) - whitening.log_determinant(latents)
     return SparseCoordinates(
@@ -372,10 +360,9 @@ def _mode(at: ModelAtRows, anchor: RowLatents) -> _Mode:
 
 
 def _newton(at: ModelAtRows, start: tuple[RowLatents, Scalar]) -> tuple[RowLatents, Scalar, Any]:
-    """Newton's method, of whose step the first share that gains enough is taken.
+    """Newton's method from g and the squared norm of its white coefficients.
 
-    From g and the squared norm of its white coefficients; gives g at the mode, the decrement there
-    and the number of steps.
+    Of a step the first share that gains enough is taken. Gives g, the decrement, number of steps.
     """
     posterior_given = _conditioning(at)
 
@@ -452,9 +439,8 @@ def _start(target: WhiteTarget, start: Position) -> _Mode | None:
         return None
     at = ModelAtRows.of(target, target.space.to_model(start.vector))
     found = _mode(at, likely(target, at.offset))
-    concave = likelihood.is_jointly_log_concave or (
-        likelihood.is_log_concave and likelihood.latent_size == 1
-    )
+    of_one = likelihood.latent_size == 1 and likelihood.is_log_concave
+    concave = of_one or likelihood.is_jointly_log_concave
     if concave or found.at.blur is not None:
         return found
     first = at.whitening.conditional(start.white).mean, jnp.sum(start.white**2)

@@ -48,9 +48,7 @@ class ChainDiagnostics(FitDiagnostics):
     @property
     def effective_an_operation(self) -> float:
         """The smallest effective sample size by the number of factorisations; NaN if unknown."""
-        if not self.operations:
-            return float("nan")
-        return self.summary.least / self.operations
+        return self.summary.least / self.operations if self.operations else float("nan")
 
     @property
     def effective_a_second(self) -> float:
@@ -76,13 +74,9 @@ def diagnose_chains(
     prior_variance: float,
     *notes: str,
 ) -> ChainDiagnostics:
-    """Diagnose Markov chains: convergence, effective sample sizes, divergences.
-
-    The prior variance is that of f, or of what else has the chains' jitter; its mean over rows.
-    """
+    """Convergence, effective sample sizes, divergences; the prior variance is a mean over rows."""
     number = len(chains.f)
-    needed = _EFFECTIVE_A_CHAIN * number
-    warnings = []
+    needed, least, warnings = _EFFECTIVE_A_CHAIN * number, summary.least, []
     if number == 1:
         warnings.append("One chain cannot show whether it has converged; run at least four.")
     if not summary.r_hat <= _R_HAT and number > 1:
@@ -90,7 +84,6 @@ def diagnose_chains(
             f"R-hat is {summary.r_hat:.3f}, above {_R_HAT}: the chains have not mixed; raise "
             "warmup and draws."
         )
-    least = summary.least
     if not least >= needed:
         warnings.append(
             f"The smallest effective sample size is {least:.0f}, below {needed} "
@@ -103,8 +96,7 @@ def diagnose_chains(
             f"diverged{_where_diverged(chains)}, so parts of the posterior may be missing; raise "
             "target_acceptance of NUTS, or choose other moves of MCMC."
         )
-    warnings += _refusals(chains)
-    warnings += [*chains.complaints, *about_jitter(chains.jitter, prior_variance)]
+    said = *_refusals(chains), *chains.complaints, *about_jitter(chains.jitter, prior_variance)
     trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed
     return ChainDiagnostics(
         converged=bool(trusted and diverged <= _DIVERGED * draws and not chains.complaints)
@@ -112,11 +104,11 @@ def diagnose_chains(
         method=method,
         reason=problem.reason,
         summary=summary,
-        acceptance=float(np.mean(chains.acceptance)),
-        divergences=chains.divergences,
+        acceptance=float(np.mean(chains.statistics["acceptance_rate"].mean(axis=1))),
+        divergences=diverged,
         jitter=chains.jitter,
         seconds=problem.seconds,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *said),
         operations=_counted(chains),
         notes=(*chains.notes, *notes),
     )

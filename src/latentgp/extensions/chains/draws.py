@@ -24,26 +24,17 @@ class Chains(eqx.Module):
     """Draws of C chains, S each, after the warm-up."""
 
     vector: Float[np.ndarray, "C S H"]  # unconstrained hyper-parameters; H = 0 if they are fixed
-    # white coefficients, Q functions but in deep models
-    white: Float[np.ndarray, "C S functions M"]
+    white: Float[np.ndarray, "C S functions M"]  # coefficients, Q functions but in deep models
     # latent functions at the watched rows; W = 0 of chains of hyper-parameters alone
     f: Float[np.ndarray, "C S W Q"]
     centres: Centres  # what the coefficients belong to, such as points of shape (M, D)
-    # of the sampler at every draw, by ArviZ's names, shape (C, S); among them "acceptance_rate", of
-    # accept-reject steps, one where every step is exact, and "diverging", whether a trajectory on
-    # the way to the draw diverged
+    # by ArviZ's names: "acceptance_rate", one where every step is exact, "diverging", whether a
+    # trajectory on the way to the draw did, and others of the sampler
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
     # added to the diagonal of the prior covariance at the last draw; units of f squared
     jitter: float = eqx.field(static=True)
-    seconds: float = eqx.field(static=True)  # that the sampling took, compilation included
     notes: tuple[str, ...] = eqx.field(static=True, default=())  # on how the draws were made
-    # sentences on why they are not to be trusted
-    complaints: tuple[str, ...] = eqx.field(static=True, default=())
-
-    @property
-    def acceptance(self) -> Float[np.ndarray, "C"]:
-        """Mean acceptance rate of each chain."""
-        return self.statistics["acceptance_rate"].mean(axis=1)
+    complaints: tuple[str, ...] = eqx.field(static=True, default=())  # why they cannot be trusted
 
     @property
     def divergences(self) -> int:

@@ -74,13 +74,10 @@ class GibbsSampler(Transition):
     copies: Copies  # the rows repeated by their weights
     centre: HyperVector  # unconstrained hyper-parameters that chains start around
     update: HyperUpdate = eqx.field(static=True, default="slice")  # how they are updated
-    # of the prior variance given the inducing variables: 0 is variational, 1 is FITC
-    power: float = eqx.field(static=True, default=0.0)
-    # of the draws of latents, where they are not collapsed out before
-    over_relaxation: float = eqx.field(static=True, default=0.0)
+    power: float = eqx.field(static=True, default=0.0)  # 0 is variational, 1 is FITC
+    over_relaxation: float = eqx.field(static=True, default=0.0)  # where latents are not collapsed
     known: SiteSampler | None = None  # sampler of the latents, if the hyper-parameters are fixed
-    # rows of one copy that are updated more often, until the chains say which; None for none
-    slow: Int[Array, "slow"] | None = None
+    slow: Int[Array, "slow"] | None = None  # rows that are updated more often, each of one copy
     adapt: float = 0.0  # how much the random walk's step size may change, 0 after the warm-up
     counts: bool = False  # whether moments are summed
 
@@ -138,32 +135,26 @@ class GibbsSampler(Transition):
         key, key_likelihood, key_white = jax.random.split(key, 3)
         accepted: list[Any] = []
         vector, f, coefficients, log_scale = state
+        move = partial(self._move, log_scale, accepted)
         if in_likelihood.any():
-            density, number = partial(self._given_f, f), _CHEAP_MOVES
-            vector = self._move(
-                density, vector, in_likelihood, number, log_scale, key_likelihood, accepted
-            )
+            density = partial(self._given_f, f)
+            vector = move(density, vector, in_likelihood, _CHEAP_MOVES, key_likelihood)
         if elsewhere.any() and self._holds_white(blocks):
             white = self._white(vector, coefficients)
             density = partial(self._given_white, white)
-            vector = self._move(
-                density, vector, elsewhere, _DEAR_MOVES, log_scale, key_white, accepted
-            )
+            vector = move(density, vector, elsewhere, _DEAR_MOVES, key_white)
             f, g = self._at_rows(white, vector)
             coefficients = g.T
         for index, block in enumerate(blocks):
-            key_w, key_hyper, key_draw, key_rows, key_slow = jax.random.split(
-                jax.random.fold_in(key, index), 5
-            )
+            keys = jax.random.split(jax.random.fold_in(key, index), 5)
+            key_w, key_hyper, key_draw, key_rows, key_slow = keys
             model = self.space.to_model(vector)
             augmented, spread = augmentation.bind(model.likelihood, copies.rows), copies.spread(f)
             w = augmented.draw(spread, key_w, block)
             sites = copies.gather(augmented.conditional_sites(w, spread, block), len(f))
             if collapsed:
                 density = partial(self._given_sites, sites)
-                vector = self._move(
-                    density, vector, elsewhere, _DEAR_MOVES, log_scale, key_hyper, accepted
-                )
+                vector = move(density, vector, elsewhere, _DEAR_MOVES, key_hyper)
                 model = self.space.to_model(vector)
             own = self._sampler(model)
             offset = prior_mean(model, data)
@@ -218,10 +209,7 @@ class GibbsSampler(Transition):
         return len(blocks) > 1 or not self.representation.traits.dense_factors
 
     def _first_slow_rows(self, most: int) -> Int[Array, "slow"] | None:
-        """Rows to begin with as those updated more often; None where this does not pay.
-
-        It does where rows may be outliers: scale mixtures, with one coefficient a row.
-        """
+        """Rows to begin with where rows may be outliers: dense scale mixtures; else None."""
         automatic = isinstance(self.rule.chosen(self.space.model.likelihood), Automatic)
         copied = np.bincount(np.asarray(self.copies.origin), minlength=self.data.size)
         single = np.flatnonzero(copied == 1)
@@ -238,22 +226,20 @@ class GibbsSampler(Transition):
 
     def _move(
         self,
+        log_scale: Scalar,
+        accepted: list[Any],
         density: Any,
         vector: HyperVector,
         mask: np.ndarray,
         number: int,
-        log_scale: Scalar,
         key: RandomKey,
-        accepted: list[Any],
     ) -> HyperVector:
         def move(index: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-            vector, count = carry
-            own = jax.random.fold_in(key, index)
-            if self.update == "slice":
-                result = slice_update(density, vector, _SLICE_WIDTH * mask, own)
-            else:
-                result = metropolis_update(density, vector, jnp.exp(log_scale) * mask, own)
-            return result.vector, count + result.accepted
+            by_slices = self.update == "slice"
+            update = slice_update if by_slices else metropolis_update
+            width = _SLICE_WIDTH if by_slices else jnp.exp(log_scale)
+            result = update(density, carry[0], width * mask, jax.random.fold_in(key, index))
+            return result.vector, carry[1] + result.accepted
 
         vector, count = jax.lax.fori_loop(0, number, move, (vector, 0))
         if self.update == "metropolis":

@@ -1,11 +1,13 @@
-"""Hamiltonian Monte Carlo with trajectories of a random number of steps.
+"""Hamiltonian trajectories, of a random number of steps or until they turn back.
 
-Steps are BlackJAX's. The warm-up either adapts step size and masses in windows, at half the longest
-trajectory, or finds step size and longest trajectory by Bayesian optimisation.
+Steps are BlackJAX's, and the adaptation of step size and masses in windows, which with a random
+number is at half the longest trajectory. Bayesian optimisation finds step size and longest
+trajectory instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -29,8 +31,7 @@ _LENGTHSCALE, _NOISE, _OPTIMISM = 0.25, 0.1, 2.0  # of the box; relative varianc
 class HMCSampler(JointSampler):
     """Trajectories of 1 to `steps` leapfrogs, drawn evenly; see `JointSampler`."""
 
-    # of the longest trajectory, or the most that tuning may take
-    steps: int = eqx.field(static=True)
+    steps: int = eqx.field(static=True)  # of the longest trajectory; the most that tuning may take
     tuning: Tuning = eqx.field(static=True)  # "windows" or "jumps"
 
     def adapted(self, start: JointPosition, key: RandomKey) -> JointState:
@@ -41,27 +42,15 @@ class HMCSampler(JointSampler):
 
         if self.tuning == "jumps":
             return self._tuned_by_jumps(blackjax.hmc.init(start, log_density), key)
-        adaptation: Any = blackjax.window_adaptation(
-            blackjax.hmc,
-            log_density,
-            target_acceptance_rate=self.target_acceptance,
-            num_integration_steps=(self.steps + 1) // 2,
-        )
-        (state, settings), _ = adaptation.run(key, start, self.warmup)
+        own, half = (self.warmup, self.target_acceptance), (self.steps + 1) // 2
+        state, settings = warmed_up(log_density, start, key, *own, num_integration_steps=half)
         known = {name: settings[name] for name in ("step_size", "inverse_mass_matrix")}
         return JointState(state, known | {"longest": jnp.asarray(self.steps)})
 
     def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
         hmc, info = self._moved(state.hmc, state.settings, key)
-        statistics = {
-            "acceptance_rate": info.acceptance_rate,
-            "diverging": info.is_divergent,
-            "n_steps": jnp.asarray(info.num_integration_steps),
-            "lp": hmc.logdensity,
-            "step_size": jnp.asarray(state.settings["step_size"]),
-            "longest": state.settings["longest"],
-        }
-        return JointState(hmc, state.settings), statistics
+        statistics = statistics_of(hmc, info, state.settings)
+        return JointState(hmc, state.settings), statistics | {"longest": state.settings["longest"]}
 
     def _moved(self, hmc: Any, settings: dict[str, Any], key: RandomKey) -> tuple[Any, Any]:
         """One trajectory, accepted or not."""
@@ -70,14 +59,8 @@ class HMCSampler(JointSampler):
         key_number, key_step = jax.random.split(key)
         number = jax.random.randint(key_number, (), 1, settings["longest"] + 1)
         kernel: Any = blackjax.hmc.build_kernel()
-        return kernel(
-            key_step,
-            hmc,
-            lambda at: self.log_density(at),
-            settings["step_size"],
-            settings["inverse_mass_matrix"],
-            number,
-        )
+        size, mass = settings["step_size"], settings["inverse_mass_matrix"]
+        return kernel(key_step, hmc, lambda at: self.log_density(at), size, mass, number)
 
     def _tuned_by_jumps(self, hmc: Any, key: RandomKey) -> JointState:
         """Step size and longest trajectory with the largest squared jump for their cost.
@@ -109,12 +92,8 @@ class HMCSampler(JointSampler):
 
             keys = jax.random.split(jax.random.fold_in(key, index), _DRAWS_A_TRIAL)
             hmc, jumps = jax.lax.scan(jump, hmc, keys)
-            figure = jnp.mean(jumps) / jnp.sqrt(settings["longest"])
-            return (
-                hmc,
-                places.at[index].set(place.astype(places.dtype)),
-                figures.at[index].set(figure),
-            ), None
+            figures = figures.at[index].set(jnp.mean(jumps) / jnp.sqrt(settings["longest"]))
+            return (hmc, places.at[index].set(place.astype(places.dtype)), figures), None
 
         nowhere = jnp.zeros(number, jnp.int32), jnp.zeros(number, dtype)
         (hmc, places, figures), _ = jax.lax.scan(trial, (hmc, *nowhere), jnp.arange(number))
@@ -144,10 +123,7 @@ class Trials(NamedTuple):
     def believed(
         self, tried: Int[Array, "T"], figures: Float[Array, "T"], number: Int[Array, ""]
     ) -> tuple[Float[Array, "trials"], Float[Array, "trials"]]:
-        """Mean and standard deviation of every setting's figure, standardised, after some trials.
-
-        By a Gaussian process with a squared exponential kernel and noise.
-        """
+        """Mean and deviation of every setting's standardised figure, by a Gaussian process."""
         known = jnp.arange(len(tried)) < number
         count = jnp.maximum(jnp.sum(known), 1)
         centre = jnp.sum(jnp.where(known, figures, 0.0)) / count
@@ -165,3 +141,57 @@ class Trials(NamedTuple):
         half = solve_lower(root, cross.T)
         mean = half.T @ solve_lower(root, away)
         return mean, jnp.sqrt(jnp.maximum(1.0 - jnp.sum(half**2, axis=0), 0.0))
+
+
+class NUTSSampler(JointSampler):
+    """Trajectories that end where they would turn back (Hoffman & Gelman 2014)."""
+
+    def adapted(self, start: JointPosition, key: RandomKey) -> JointState:
+        own = self.warmup, self.target_acceptance
+        return warmed_up(lambda at: self.log_density(at), start, key, *own)
+
+    def step(self, state: JointState, key: RandomKey) -> tuple[JointState, dict[str, Array]]:
+        return no_u_turn(lambda at: self.log_density(at), state, key)
+
+
+def warmed_up(
+    log_density: Callable[[Any], Array],
+    start: Any,
+    key: RandomKey,
+    warmup: int,
+    target_acceptance: float,
+    **steps: Any,
+) -> JointState:
+    """A chain's state after adapting step size and masses, of HMC if steps are given."""
+    import blackjax
+
+    adaptation: Any = blackjax.window_adaptation(
+        blackjax.hmc if steps else blackjax.nuts,
+        log_density,
+        target_acceptance_rate=target_acceptance,
+        **steps,
+    )
+    return JointState(*adaptation.run(key, start, warmup)[0])
+
+
+def no_u_turn(
+    log_density: Callable[[Any], Array], state: JointState, key: RandomKey
+) -> tuple[JointState, dict[str, Array]]:
+    """The state after a trajectory, and its statistics."""
+    import blackjax
+
+    kernel: Any = blackjax.nuts(log_density, **state.settings)
+    hmc, info = kernel.step(key, state.hmc)
+    more = {"tree_depth": info.num_trajectory_expansions, "energy": info.energy}
+    return JointState(hmc, state.settings), statistics_of(hmc, info, state.settings) | more
+
+
+def statistics_of(hmc: Any, info: Any, settings: dict[str, Any]) -> dict[str, Array]:
+    """Statistics of a trajectory, from BlackJAX's."""
+    return {
+        "acceptance_rate": info.acceptance_rate,
+        "diverging": info.is_divergent,
+        "n_steps": jnp.asarray(info.num_integration_steps),
+        "lp": hmc.logdensity,
+        "step_size": jnp.asarray(settings["step_size"]),
+    }

@@ -48,11 +48,7 @@ def with_prior(target: WhiteTarget, vector: HyperVector, fisher: HyperMatrix) ->
 def information_of_targets(
     target: WhiteTarget, vector: HyperVector, precision: RowLatents
 ) -> HyperMatrix:
-    """That of Gaussian targets of given precisions, whose means are the latent functions.
-
-    Girolami & Calderhead (2011, eq. 33); for the covariance of f alone Filippone, Zhong & Girolami
-    (2013, A.1).
-    """
+    """That of Gaussian targets of given precisions about f (Girolami & Calderhead 2011, eq. 33)."""
     (features, _), slopes = _slopes(target, vector)
 
     def halves(features, precision, slopes, mean_slopes):

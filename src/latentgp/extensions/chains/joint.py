@@ -78,29 +78,24 @@ class JointDensity(eqx.Module):
         """The coordinates of the latent functions under hyper-parameters."""
         if self.fixed is not None:
             return self.fixed
-        model = self.target.space.to_model(vector)
-        target = self.target
-        return coordinates_at(
-            target, model, self.coupling, target.anchor, differentiable=differentiable
-        )
+        target, kind = self.target, self.coupling
+        model = target.space.to_model(vector)
+        return coordinates_at(target, model, kind, target.anchor, differentiable=differentiable)
 
     def log_density(self, position: JointPosition) -> Scalar:
         """Log density of coordinates, hyper-parameters and auxiliary variables."""
-        vector, eps, _ = position
+        vector, eps, log_w = position
         if self.coupling != "whitened":
             coordinates = self.coordinates(vector, differentiable=True)
             place = Place(vector, eps, coordinates, no_others(eps))
             return log_joint(self.target, place) - 0.5 * jnp.sum(eps**2)
-        at = Position(vector, eps)
-        total = self.target(at)
+        total = self.target(Position(vector, eps))
         if self.copies is None:
             return total
         # p(y, w | f) = p(y | f) p(w | y, f), and the change of variables to log w.
-        model = self.target.space.to_model(at.vector)
-        f, _ = self.target.conditional(model, at.white)
-        augmented = Automatic().bind(model.likelihood, self.copies.rows)
-        law = augmented.law(self.copies.spread(f))
-        log_w = position.log_auxiliary
+        model = self.target.space.to_model(vector)
+        f, _ = self.target.conditional(model, eps)
+        law = Automatic().bind(model.likelihood, self.copies.rows).law(self.copies.spread(f))
         return total + jnp.sum(law.log_prob(jnp.exp(log_w)) + log_w)
 
 

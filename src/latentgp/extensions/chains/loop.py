@@ -3,7 +3,6 @@
 
 import dataclasses
 import operator
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,16 +40,12 @@ class Draw(NamedTuple):
     """The part of a state that is kept as a draw."""
 
     vector: Float[Array, "*C S H"]  # unconstrained hyper-parameters
-    # white coefficients, M of each of Q latent functions; of deep models those of their layers
-    white: Float[Array, "*C S functions M"]
+    white: Float[Array, "*C S functions M"]  # of Q latent functions, of deep models of their layers
     f: Float[Array, "*C S W Q"]  # latent functions at the rows that are watched
 
 
 def groups_of(chains: int) -> int:
-    """Number of equal groups of chains: at most one a core, one on a GPU.
-
-    A group is one compiled call; what is sequential in it leaves the other cores to the others.
-    """
+    """Number of equal groups of chains, each one call: at most one a core, one on a GPU."""
     return max(d for d in range(1, chains + 1) if chains % d == 0 and d <= cores())
 
 
@@ -74,12 +69,10 @@ class ChainLoop(Algorithm[ChainRecord]):
 
     phase: ClassVar[str] = "sampling"
 
-    # makes `piece_size` sweeps of all chains from a state, with what is random by its number; gives
-    # the new state, draws (None in the warm-up) and statistics of each
+    # of all chains from a state, by its number: new state, draws (None in the warm-up), statistics
     piece: Callable[[Any, int], tuple[Any, Draw | None, dict[str, Any]]]
     start: Callable[[], Any]  # gives the state where the chains start
-    # makes the draws and statistics of a piece; traced for their shapes, where draws are read from
-    # a checkpoint, and never run
+    # draws and statistics of a piece, traced for shapes of a checkpoint, and never run
     drawn: Callable[[], tuple[Draw, dict[str, Any]]]
     pieces: tuple[int, int]  # how many, those of the warm-up and those after it
     piece_size: int  # sweeps a piece
@@ -100,17 +93,19 @@ class ChainLoop(Algorithm[ChainRecord]):
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
             state = ChainRecord(chains, index + 1, draws, statistics)
-            sweeps = (index + 1) * self.piece_size
-            step = RunProgress(
-                self.phase,
-                sweeps,
-                sum(self.pieces) * self.piece_size,
-                unit="sweep",
-                has_result=bool(draws),
-                values=partial(_values, draws, told),
-                details={"sweeps": sweeps, "draws": draws},
+            sweeps, total = (index + 1) * self.piece_size, sum(self.pieces) * self.piece_size
+            yield (
+                state,
+                RunProgress(
+                    self.phase,
+                    sweeps,
+                    total,
+                    unit="sweep",
+                    has_result=bool(draws),
+                    values=partial(_values, draws, told),
+                    details={"sweeps": sweeps, "draws": draws},
+                ),
             )
-            yield state, step
 
     def to_tensors(self, state: ChainRecord) -> dict[str, np.ndarray]:
         tensors = {**tensors_of(state.state), "pieces": np.array([state.pieces])}
@@ -147,8 +142,9 @@ def _r_hat(draws: Sequence[Draw]) -> float:
 
 def _values(draws: Sequence[Draw], told: dict[str, Any]) -> dict[str, float]:
     """Reported values of a piece; R-hat, which takes time, only if wanted."""
-    values = {"R-hat": _r_hat(draws)}
-    return values | {name: float(np.mean(told[name])) for name in _REPORTED if name in told}
+    return {"R-hat": _r_hat(draws)} | {
+        name: float(np.mean(told[name])) for name in _REPORTED if name in told
+    }
 
 
 def _of_pieces(
@@ -172,8 +168,7 @@ class Transition(eqx.Module):
 
     adapts_in_init: ClassVar[bool] = False  # the whole warm-up is made by `init`
     draws_a_piece: ClassVar[int] = 50  # of each chain in a compiled call
-    # whether a call has one chain, so that of branches only one is taken
-    one_by_one: ClassVar[bool] = False
+    one_by_one: ClassVar[bool] = False  # a call has one chain: of branches one is taken
 
     @property
     def shares_work(self) -> bool:
@@ -197,10 +192,7 @@ class Transition(eqx.Module):
         """Coefficients' context for one chain."""
 
     def within_piece(self, states: Any, piece: int, warmup: int, sweeps: int) -> "Transition":
-        """The transition in a piece, after so many others of so many sweeps, by what all have seen.
-
-        `warmup` counts the pieces of the warm-up.
-        """
+        """The transition in a piece, by what all chains have seen; `warmup` counts pieces."""
         return self
 
     def keys(self, key: RandomKey, thin: int) -> tuple[Key[Array, "T"], RandomKey]:
@@ -257,36 +249,30 @@ def run_chains(
     key: RandomKey,
     control: RunControl,
 ) -> Chains:
-    """Run chains of a sampler side by side.
+    """Run chains of a sampler side by side, as many and as long as the method says.
 
-    The method has the numbers of `chains` and `draws`. Steps of the `warmup`, after `init` and at
-    least so many, are thrown away; then every `thin`-th state is kept, with the latents at the
-    watched rows.
+    Steps of the warm-up are thrown away; then every `thin`-th state is kept, with the latents at
+    the watched rows.
     """
-    started = time.perf_counter()
     chains, draws, thin = method.chains, method.draws, method.thin
     warmup = 0 if sampler.adapts_in_init else method.warmup
     key_init, key_run = jax.random.split(key)
     keys = jax.random.split(key_init, chains)
     number = min(sampler.draws_a_piece, draws)
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
-    groups = 1 if sampler.shares_work else groups_of(chains)
-    groups = chains if sampler.one_by_one else groups
-    calls = count()
+    together = 1 if sampler.shares_work else groups_of(chains)
+    groups, calls = chains if sampler.one_by_one else together, count()
 
     def piece(states: Any, index: int) -> tuple[Any, Draw | None, dict[str, Any]]:
         own = sampler.within_piece(states, index, cold, number * thin)
 
         def run(group: tuple[Any, Key[Array, "C"]]) -> Any:
-            result = _piece(own, group[0], watched, group[1], (number, thin))
-            return jax.block_until_ready(result)
+            return jax.block_until_ready(_piece(own, group[0], watched, group[1], (number, thin)))
 
         members = divide_chains(states, jax.random.fold_in(key_run, index), groups)
         results = list(on_all_cores(run, members, alone=int(next(calls) == 0)))
         after, kept, told = join_chains(results)
-        if index < cold:
-            return sampler.tuned(after), None, told
-        return after, kept, told
+        return (sampler.tuned(after), None, told) if index < cold else (after, kept, told)
 
     start = partial(_start, sampler, keys)
 
@@ -306,7 +292,6 @@ def run_chains(
         centres=jax.tree.map(np.asarray, coefficients.centres),
         statistics=statistics,
         jitter=float(coefficients.jitter),
-        seconds=time.perf_counter() - started,
         notes=notes,
     )
 
@@ -317,8 +302,7 @@ def divide_chains(states: Any, key: RandomKey, groups: int) -> list[tuple[Any, K
     chains = len(jax.tree.leaves(states)[0])
     parts = states, jax.random.split(key, chains)
     bounds = [number * chains // groups for number in range(groups + 1)]
-    places = [slice(*ends) for ends in pairwise(bounds)]
-    return [jax.tree.map(operator.itemgetter(place), parts) for place in places]
+    return [jax.tree.map(operator.itemgetter(slice(*ends)), parts) for ends in pairwise(bounds)]
 
 
 @Program
@@ -357,17 +341,10 @@ def _piece(
         state, (records, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
         return state, records, told
 
-    alone = sampler.one_by_one and len(keys) == 1
-    states, records, told = (_only if alone else jax.vmap)(chain)(states, keys)
+    if sampler.one_by_one and len(keys) == 1:
+        only = chain(*jax.tree.map(lambda leaf: leaf[0], (states, keys)))
+        states, records, told = jax.tree.map(lambda leaf: leaf[None], only)
+    else:
+        states, records, told = jax.vmap(chain)(states, keys)
     of_chain = jax.vmap(lambda record: sampler.draw(record, watched))
     return states, jax.vmap(of_chain)(records), told
-
-
-def _only(chain: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for one chain, as `jax.vmap` has it for several."""
-
-    def call(*arguments: Any) -> Any:
-        own = jax.tree.map(lambda leaf: leaf[0], arguments)
-        return jax.tree.map(lambda leaf: leaf[None], chain(*own))
-
-    return call

@@ -6,8 +6,8 @@ from typing import Any
 
 from latentgp.choosing.choice import Choice
 from latentgp.extensions.chains.methods.gibbs import GibbsSampling
+from latentgp.extensions.chains.methods.hmc import NUTS
 from latentgp.extensions.chains.methods.mcmc import MCMC
-from latentgp.extensions.chains.methods.nuts import NUTS
 from latentgp.models import LatentGP
 from latentgp.representations.needs import Needs
 from latentgp.sites.augmentations import augmentation_of
@@ -24,10 +24,8 @@ def sampler(choice: Choice, model: LatentGP) -> Choice:
     elif not representation.traits.coordinates_of_sites and augmentation_of(likelihood) is not None:
         method, why = GibbsSampling(representation), "Gibbs sampling, given sites f integrated out"
     elif not representation.traits.coordinates_of_sites and likelihood.has_gradient:
-        method, why = (
-            NUTS(representation=representation),
-            "NUTS, as Markov has no coordinates of sites",
-        )
+        method = NUTS(representation=representation)
+        why = "NUTS, as Markov has no coordinates of sites"
     elif likelihood.is_continuous and likelihood.has_gradient:
         method, why = MCMC(representation), "MCMC in coordinates of sites"
     else:

@@ -92,20 +92,15 @@ class SampledPosterior(Posterior):
             InputError: fewer than one, or more than predictions average over now.
         """
         most = self.components.size
-        sentence = (
-            f"thinned takes 1 to {most} draws, as many as predictions average over, got {draws}."
-        )
-        refuse({sentence: not 1 <= draws <= most})
+        allowed = f"1 to {most} draws, as many as predictions average over"
+        refuse({f"thinned takes {allowed}, got {draws}.": not 1 <= draws <= most})
         kept = cast(DrawnComponents | Gaussians, self.components)
         return eqx.tree_at(lambda p: p.components, self, kept.thinned(draws))
 
     def shifted(self, centre: float) -> SampledPosterior:
-        first = np.arange(self.f.shape[-1]) == 0
-        return eqx.tree_at(
-            lambda p: (p.components, p.f, p.rows.y),
-            self,
-            (self.components.shifted(centre), self.f + centre * first, self.rows.y + centre),
-        )
+        f = self.f + centre * (np.arange(self.f.shape[-1]) == 0)
+        shifted = self.components.shifted(centre), f, self.rows.y + centre
+        return eqx.tree_at(lambda p: (p.components, p.f, p.rows.y), self, shifted)
 
     @double_precision
     def log_likelihood(self) -> Float[np.ndarray, "C S W"]:
@@ -149,13 +144,8 @@ class SampledPosterior(Posterior):
         if not len(self.watched):
             if data is not None:
                 return super().to_arviz(data, key=key, draws=draws)
-            return from_groups(
-                {
-                    "posterior": self.hyperparameters,
-                    "sample_stats": self.statistics,
-                    "prior": before,
-                }
-            )
+            groups = {"posterior": self.hyperparameters, "sample_stats": self.statistics}
+            return from_groups(groups | {"prior": before})
         key = jax.random.key(0) if key is None else key
         return inference_data(
             self.rows,
@@ -180,10 +170,7 @@ def sampled_posterior(
     rows: Data,
     representation: Representation,
 ) -> SampledPosterior:
-    """The posterior that chains make, everything in NumPy.
-
-    Watched rows are places in the data as they were given.
-    """
+    """The posterior that chains make; watched rows are places in the data as they were given."""
     model, models, _ = models_of(space, chains)
     count = chains.vector.shape[0] * chains.vector.shape[1]
     white = chains.white.reshape(count, *chains.white.shape[2:])
@@ -203,10 +190,7 @@ def posterior_of_chains(
     watched: Int[np.ndarray, "W"],
     rows: Data,
 ) -> SampledPosterior:
-    """The posterior of chains whose components are known.
-
-    Predictions average over the components. Watched rows are places in the data as they were given.
-    """
+    """The posterior of chains whose components, over which predictions average, are known."""
     return SampledPosterior(
         components,
         hyperparameters=models_of(space, chains)[2],
@@ -225,9 +209,9 @@ def models_of(
     """Model of the mean draw, of every draw, and draws by path."""
     if not space.size:
         return space.model, space.model, {}
-    flat = chains.vector.reshape(-1, space.size)
+    shape, flat = chains.vector.shape[:2], chains.vector.reshape(-1, space.size)
     models = stacked_models(space, flat)
     known = parameters(models)
     named = {path: np.asarray(known[path].value) for path in space.paths}
-    named = {path: v.reshape(*chains.vector.shape[:2], *v.shape[1:]) for path, v in named.items()}
+    named = {path: v.reshape(*shape, *v.shape[1:]) for path, v in named.items()}
     return space.to_model(jnp.asarray(flat.mean(axis=0))), models, named

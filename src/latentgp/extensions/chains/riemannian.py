@@ -37,9 +37,7 @@ class Proposal(NamedTuple):
     """End of a trajectory."""
 
     place: Float[Array, "size"]  # coordinates
-    # of the densities of end and start, momenta included; minus infinity where the trajectory is
-    # refused
-    log_ratio: Scalar
+    log_ratio: Scalar  # of densities of end and start with momenta; -inf where it is refused
     failed: Bool[Array, ""]  # whether an iteration did not converge, or the way back led elsewhere
     evaluations: Scalar  # of the gradient or the metric
 
@@ -106,9 +104,8 @@ def implicit_trajectory(
     def step(carry: tuple) -> tuple:
         count, q, p, failed, evaluations = carry
         here = at(q)
-        half, first, solved_p = _solved(
-            lambda half: p - 0.5 * scale * force(here, half), p - 0.5 * scale * here.slope
-        )
+        start = p - 0.5 * scale * here.slope
+        half, first, solved_p = _solved(lambda half: p - 0.5 * scale * force(here, half), start)
         leaving = _velocity(here.root, half)
 
         def arrived(end: Float[Array, "size"]) -> Float[Array, "size"]:
@@ -122,10 +119,8 @@ def implicit_trajectory(
 
     def run(carry: tuple, turn: None) -> tuple[tuple, tuple]:
         """All steps, then the momentum is turned."""
-        q, p, failed, evaluations = carry
-        _, q, p, failed, evaluations = jax.lax.while_loop(
-            lambda c: (c[0] < steps) & ~c[3], step, (0, q, p, failed, evaluations)
-        )
+        end = jax.lax.while_loop(lambda c: (c[0] < steps) & ~c[3], step, (0, *carry))
+        _, q, p, failed, evaluations = end
         return (q, -p, failed, evaluations), (q, p)
 
     first = at(start)

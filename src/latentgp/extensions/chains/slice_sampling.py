@@ -13,13 +13,14 @@ from latentgp.typing import Array, RandomKey, Scalar
 
 _SHRINKS = 50
 
-LogDensity = Callable[[Float[Array, "size"]], Scalar]
+Vector = Float[Array, "size"]
+LogDensity = Callable[[Vector], Scalar]
 
 
 class Update(NamedTuple):
     """A new vector, and whether it differs from the old one."""
 
-    vector: Float[Array, "size"]
+    vector: Vector
     accepted: Bool[Array, ""]
 
 
@@ -34,19 +35,14 @@ class _Slice(NamedTuple):
 
 
 def slice_update(
-    log_density: LogDensity,
-    vector: Float[Array, "size"],
-    scale: Float[Array, "size"] | float,
-    key: RandomKey,
+    log_density: LogDensity, vector: Vector, scale: Vector | float, key: RandomKey
 ) -> Update:
     """Slice sampling along a random direction, by shrinking alone (Neal 2003, 4 and 5.1).
 
     A bracket of random place and of the length of the direction holds the present point; points
     drawn in it are tried, each that is outside the slice cutting the bracket, until one is
-    inside. No step is ever rejected, and nothing has to be tuned but for speed.
-
-    The density is known up to a constant; not finite counts as zero. The scale has lengths of a
-    typical step; zero holds an entry fixed.
+    inside. The density is known up to a constant; not finite counts as zero. The scale has lengths
+    of a typical step; zero holds an entry fixed.
     """
     key_direction, key_place, key_level, key_loop = jax.random.split(key, 4)
     direction = scale * jax.random.normal(key_direction, vector.shape, vector.dtype)
@@ -79,15 +75,9 @@ def slice_update(
 
 
 def metropolis_update(
-    log_density: LogDensity,
-    vector: Float[Array, "size"],
-    scale: Float[Array, "size"] | float,
-    key: RandomKey,
+    log_density: LogDensity, vector: Vector, scale: Vector | float, key: RandomKey
 ) -> Update:
-    """A Gaussian random-walk step, accepted or not (Metropolis et al. 1953).
-
-    Arguments are those of `slice_update`, the scale standard deviations of the step.
-    """
+    """A Gaussian random-walk step of some standard deviations (Metropolis et al. 1953)."""
     key_step, key_accept = jax.random.split(key)
     proposal = vector + scale * jax.random.normal(key_step, vector.shape, vector.dtype)
     before, after = jax.lax.map(log_density, jnp.stack([vector, proposal]))

@@ -40,8 +40,7 @@ def update_some_rows(
     depend on g_S and its sites; so these may be drawn anew with the rest held. Exact for any
     fixed S.
 
-    The block's g at all rows was drawn with the sites, functions of g; its latents f are not
-    updated yet. The augmentation is that of the rows S, at the present parameters.
+    The block's g was drawn with the sites, its f is not updated yet; the augmentation is that of S.
     """
     columns = jnp.asarray(block)
     assert drawn.covariances is not None
@@ -73,8 +72,7 @@ def update_some_rows(
         key_w, key_g = jax.random.split(jax.random.fold_in(key, index))
         latents = f[some].at[:, columns].set(offset[some][:, columns] + g.T)
         w = augmentation.draw(latents, key_w, block)
-        own = augmentation.conditional_sites(w, latents, block)
-        own = own.about(offset[some])
+        own = augmentation.conditional_sites(w, latents, block).about(offset[some])
 
         def draw(inverse, mean, linear, precision, noise):
             lower = lower_cholesky(inverse + jnp.diag(precision))
@@ -86,9 +84,8 @@ def update_some_rows(
         return vmap_latents(draw, inverse, mean, *parts, noise)
 
     change = jax.lax.fori_loop(0, _ROUNDS, again, before) - before
-    return drawn.coefficients + vmap_latents(
-        lambda cavity, inverse, change: cavity @ (inverse @ change), cavity, inverse, change
-    )
+    known = cavity, inverse, change
+    return drawn.coefficients + vmap_latents(lambda V, inverse, g: V @ (inverse @ g), *known)
 
 
 def rows_at(copies: Copies, some: Int[Array, "slow"]) -> Rows:
@@ -100,10 +97,7 @@ def rows_at(copies: Copies, some: Int[Array, "slow"]) -> Rows:
 def slowest_rows(
     moments: Float[np.ndarray, "C 3 N Q"], sweeps: int, copies: Copies, number: int
 ) -> Int[np.ndarray, "slow"]:
-    """Rows of one copy whose latents have the greatest autocorrelation from sweep to sweep.
-
-    Moments are sums over so many sweeps of f, f^2 and f times f of the sweep before.
-    """
+    """Rows of one copy of the greatest autocorrelation, by sums of f, f^2 and f times f before."""
     first, second, lagged = np.moveaxis(moments / sweeps, 1, 0)
     centre = first.mean(axis=0)
     spread = (second - 2 * centre * first).mean(axis=0) + centre**2

@@ -45,13 +45,11 @@ _FORGETS = 0.1  # the first share of the warm-up, which only leads to the poster
 class Adaptation(NamedTuple):
     """Settings tuned in the warm-up."""
 
-    # of the moves of latent functions, and of those of hyper-parameters
-    log_scale: Float[Array, "2"]
+    log_scale: Float[Array, "2"]  # of moves of latent functions, and of hyper-parameters
     mean: HyperVector  # of the hyper-parameters
     covariance: HyperMatrix  # of the hyper-parameters
     seen: WarmupHistory  # what moves of hyper-parameters use of these
-    # hyper-parameters that were proposed last; T = 0 without an emulator
-    vectors: Float[Array, "T H"]
+    vectors: Float[Array, "T H"]  # that were proposed last; T = 0 without an emulator
     values: Float[Array, "T"]  # their log density by the approximate evidence
     count: Int[Array, ""]  # sweeps so far
 
@@ -73,10 +71,8 @@ class SweepSampler(Sampler):
     hyperparameters: HyperMove  # that of hyper-parameters
     repeats: int = eqx.field(static=True)  # moves of latent functions a sweep
     warmup: Int[Array, ""]  # sweeps that adapt scales and the covariance of hyper-parameters
-    # that are run side by side, and tuned by what all have seen
-    chains: int = eqx.field(static=True)
-    # the coordinates of all chains where hyper-parameters are held; else None
-    fixed: Coordinates | None
+    chains: int = eqx.field(static=True)  # side by side, tuned by what all have seen
+    fixed: Coordinates | None  # those of all chains where hyper-parameters are held
     variances: ConjugateVariances | None = None  # that are drawn exactly, if any are
 
     @classmethod
@@ -111,9 +107,8 @@ class SweepSampler(Sampler):
             jnp.full(kept, -jnp.inf, dtype),
             jnp.zeros((), jnp.int32),
         )
-        coordinates = self.fixed
-        if coordinates is None:
-            coordinates = self._coordinates(start.vector)
+        fixed = self.fixed
+        coordinates = self._coordinates(start.vector) if fixed is None else fixed
         eps = coordinates.of_white(start.white)
         others = self.couplings[-1].others(eps, jax.random.fold_in(key, 1))
         return self._state(Place(start.vector, eps, coordinates, others), own)
@@ -125,7 +120,8 @@ class SweepSampler(Sampler):
         failed = jnp.zeros((), bool)
         if self.target.space.size:
             for number, coupling in enumerate(self.couplings):
-                at, moved = self._move_vector(coupling, at, own, scales[1], number, key)
+                key_vector = jax.random.fold_in(key, number)
+                at, moved = self._move_vector(coupling, at, own, scales[1], key_vector)
                 share = 1 / len(self.couplings)
                 hyper_acceptance = hyper_acceptance * moved.acceptance**share
                 each = moved.proposed.worked_out.coordinates.factorisations
@@ -205,13 +201,6 @@ class SweepSampler(Sampler):
         carried = self.latents.init(self._residual(at), at.eps) if held else None
         return SweepState(self._kept(at), own, carried)
 
-    def _move(self, at: Place) -> LatentMove:
-        """The move of latent functions within the coordinates of a place."""
-        if self.fixed is not None:
-            return self.latents
-        model = self.target.space.to_model(at.vector)
-        return self.latents.within(self.target, model, at.coordinates)
-
     def _residual(self, at: Place) -> Residual:
         model = self.target.space.to_model(at.vector)
         return lambda eps: at.coordinates.residual(self.target, model, eps)
@@ -222,9 +211,7 @@ class SweepSampler(Sampler):
     def _place(self, state: SweepState) -> Place:
         """Where a chain is, with the coordinates that all share."""
         at = state.at
-        if self.fixed is None:
-            return self._attached(at)
-        return at._replace(coordinates=self.fixed)
+        return self._attached(at) if self.fixed is None else at._replace(coordinates=self.fixed)
 
     def _attached(self, at: Place) -> Place:
         """With what all chains share: a copy for each would be worked on as each one's own."""
@@ -235,16 +222,10 @@ class SweepSampler(Sampler):
         return at if self.fixed is None else at._replace(coordinates=None)
 
     def _move_vector(
-        self,
-        coupling: Coupling,
-        at: Place,
-        own: Adaptation,
-        scale: Scalar,
-        number: int,
-        key: RandomKey,
+        self, coupling: Coupling, at: Place, own: Adaptation, scale: Scalar, key: RandomKey
     ) -> tuple[Place, HyperMoved]:
         """Hyper-parameters by one coupling; the place in the coordinates of the last."""
-        key_held, key_move, key_select = jax.random.split(jax.random.fold_in(key, number), 3)
+        key_held, key_move, key_select = jax.random.split(key, 3)
         held = coupling.held(self.target, at, key_held)
         differentiates = self.hyperparameters.differentiates
 
@@ -289,12 +270,13 @@ class SweepSampler(Sampler):
         self, at: Place, carried: Any, scale: Scalar, key: RandomKey
     ) -> tuple[Place, Any, Info]:
         """The place after all moves; their mean acceptance, evaluations, and whether any failed."""
-        residual, move = self._residual(at), self._move(at)
+        residual, move = self._residual(at), self.latents
+        if self.fixed is None:
+            model = self.target.space.to_model(at.vector)
+            move = move.within(self.target, model, at.coordinates)
         keys = jax.random.split(jax.random.fold_in(key, len(self.couplings)), self.repeats)
         start = move.init(residual, at.eps) if carried is None else carried
-        end, info = jax.lax.scan(
-            lambda state, key: move.step(residual, state, scale, key), start, keys
-        )
+        end, info = jax.lax.scan(lambda s, k: move.step(residual, s, scale, k), start, keys)
         evaluated = jnp.sum(info.evaluations) + (carried is None)
         told = Info(jnp.mean(info.acceptance), evaluated, jnp.any(info.failed))
         return at._replace(eps=end.eps), end, told
@@ -351,16 +333,11 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
         vectors = own.vectors.reshape(-1, own.vectors.shape[-1])
         emulator = Emulator.fit(seen, vectors, own.values.ravel())
         ready = emulator.fitted & (own.count[0] >= sampler.warmup // 2)
-        emulator = emulator._replace(
-            coefficients=jnp.where(ready, emulator.coefficients, 0.0), fitted=ready
-        )
-        seen = seen._replace(emulator=emulator)
-    log_scale = jnp.broadcast_to(jnp.mean(own.log_scale, axis=0), own.log_scale.shape)
-    pooled = jax.tree.map(
-        lambda one: jnp.broadcast_to(one, (chains, *one.shape)), (mean, covariance, seen)
-    )
-    mean, covariance, seen = pooled
-    tuned = own._replace(log_scale=log_scale, mean=mean, covariance=covariance, seen=seen)
+        coefficients = jnp.where(ready, emulator.coefficients, 0.0)
+        seen = seen._replace(emulator=emulator._replace(coefficients=coefficients, fitted=ready))
+    pooled = jnp.mean(own.log_scale, axis=0), mean, covariance, seen
+    shared = jax.tree.map(lambda one: jnp.broadcast_to(one, (chains, *one.shape)), pooled)
+    tuned = own._replace(**dict(zip(own._fields, shared, strict=False)))
     return jax.tree.map(lambda new, old: jnp.where(begun, new, old), tuned, own)
 
 

@@ -63,10 +63,8 @@ class WhiteTarget(Target):
     representation: Representation  # made ready for the rows
     data: Data  # the rows, on the device; weights are powers of their likelihoods
     centre: HyperVector  # the unconstrained hyper-parameters of the space's model
-    # the map to the rows where no hyper-parameter is free; else None
-    fixed: Whitening | None = None
-    # where Newton's method for coordinates by sites starts, f at the rows
-    anchor: RowLatents | None = None
+    fixed: Whitening | None = None  # the map to the rows where no hyper-parameter is free
+    anchor: RowLatents | None = None  # f at the rows, where Newton's method for sites starts
 
     @classmethod
     def of(cls, space: ParameterSpace, representation: Representation, data: Data) -> WhiteTarget:

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from numpyro.distributions import LogNormal, Normal
 
 from latentgp.extensions.chains.loop import Sampler
-from latentgp.extensions.chains.methods.nuts import NUTS
+from latentgp.extensions.chains.methods.hmc import NUTS
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.extensions.chains.target import Position, WhiteTarget
@@ -56,8 +56,7 @@ def check_sampler(method: SamplingMethod, *, long: bool = False) -> None:
             bits for one key, or after it was interrupted and resumed; compiles anew for other
             numbers.
     """
-    name = type(method).__name__
-    times = 4 if long else 1
+    name, times = type(method).__name__, 4 if long else 1
     method = dataclasses.replace(method, draws=method.draws * times)
     _check_gaussian(method, name)
     if type(method).sampler is not SamplingMethod.sampler:  # else it has states of its own
@@ -111,10 +110,8 @@ def _require_means(
 ) -> None:
     off = (means[0] - expected) / np.sqrt(means[1] + expected_variance + 1e-12)
     worst = int(np.argmax(np.abs(off)))
-    require(
-        np.all(np.abs(off) < _LIMIT),
-        f"{what}: figure {worst} is off by {off[worst]:.1f} standard errors.",
-    )
+    said = f"{what}: figure {worst} is off by {off[worst]:.1f} standard errors."
+    require(np.all(np.abs(off) < _LIMIT), said)
 
 
 def _check_gaussian(method: SamplingMethod, name: str) -> None:
@@ -122,12 +119,11 @@ def _check_gaussian(method: SamplingMethod, name: str) -> None:
     if not method.representation.traits.one_coefficient_a_row:
         return
     model, data = regression()
-    exact = fit(
-        model, data, key=jax.random.key(0), method=ExactGP(), learn_hyperparameters=False
-    ).posterior.predict_f(data.X)
+    known: Any = {"method": ExactGP(), "learn_hyperparameters": False}
+    exact = fit(model, data, key=jax.random.key(0), **known).posterior.predict_f(data.X)
     expected = np.concatenate([exact.mean, exact.mean**2 + exact.variance])
-    means = _means(_fit(method, (model, data), 1))
-    _require_means(means, expected, 0.0, f"{name}: moments of a Gaussian posterior")
+    ours = _means(_fit(method, (model, data), 1))
+    _require_means(ours, expected, 0.0, f"{name}: moments of a Gaussian posterior")
 
 
 @functools.cache
@@ -194,8 +190,7 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
     space = ParameterSpace(model, frozen=frozen, priors=laws)
     representation = method.representation.for_sites(SiteForm(moved=True))
     ready = representation.initialise(X, None, model.kernel, key).for_rows(X, None, model.kernel)
-    rows = Data(X, np.zeros(len(X))).to_device()
-    target = WhiteTarget.of(space, ready, rows)
+    target = WhiteTarget.of(space, ready, Data(X, np.zeros(len(X))).to_device())
     sampler = method.sampler(target)
     centre = jnp.asarray(space.to_vector())
 
@@ -245,8 +240,6 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
         return jax.lax.map(chain, jax.random.split(key_chains, chains), batch_size=16)
 
     found = np.asarray(differences(key))
-    off = found.mean(axis=0) / (found.std(axis=0, ddof=1) / np.sqrt(chains))
-    require(
-        np.all(np.abs(off) < _LIMIT),
-        f"{name}: Geweke's joint test is off by {np.abs(off).max():.1f} standard errors.",
-    )
+    off = np.abs(found.mean(axis=0) / (found.std(axis=0, ddof=1) / np.sqrt(chains)))
+    said = f"{name}: Geweke's joint test is off by {off.max():.1f} standard errors."
+    require(np.all(off < _LIMIT), said)

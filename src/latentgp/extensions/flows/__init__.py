@@ -5,22 +5,20 @@ from typing import TYPE_CHECKING
 from latentgp.extension import Entry, Extension
 
 if TYPE_CHECKING:
-    from latentgp.extensions.flows.at_mode import LaplaceApproximation as LaplaceApproximation
-    from latentgp.extensions.flows.at_mode import Pathfinder as Pathfinder
     from latentgp.extensions.flows.base import Approximation as Approximation
     from latentgp.extensions.flows.base import GaussianApproximation as GaussianApproximation
     from latentgp.extensions.flows.base import Stepwise as Stepwise
-    from latentgp.extensions.flows.batch_and_match import BatchAndMatch as BatchAndMatch
+    from latentgp.extensions.flows.baselines import SWAG as SWAG
+    from latentgp.extensions.flows.baselines import LaplaceApproximation as LaplaceApproximation
+    from latentgp.extensions.flows.baselines import Pathfinder as Pathfinder
+    from latentgp.extensions.flows.baselines import SteinVariational as SteinVariational
     from latentgp.extensions.flows.covariance import Covariance as Covariance
     from latentgp.extensions.flows.front import gaussian_approximation as gaussian_approximation
     from latentgp.extensions.flows.gaussian_flow import GaussianFlow as GaussianFlow
     from latentgp.extensions.flows.method import DensityApproximation as DensityApproximation
-    from latentgp.extensions.flows.natural_gradients import (
-        BayesianLearningRule as BayesianLearningRule,
-    )
-    from latentgp.extensions.flows.natural_gradients import (
-        VariationalOnlineNewton as VariationalOnlineNewton,
-    )
+    from latentgp.extensions.flows.natural import BatchAndMatch as BatchAndMatch
+    from latentgp.extensions.flows.natural import BayesianLearningRule as BayesianLearningRule
+    from latentgp.extensions.flows.natural import VariationalOnlineNewton as VariationalOnlineNewton
     from latentgp.extensions.flows.optimisers import AdaGrad as AdaGrad
     from latentgp.extensions.flows.optimisers import Adam as Adam
     from latentgp.extensions.flows.optimisers import Descent as Descent
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from latentgp.extensions.flows.reparameterised import FactorCovariance as FactorCovariance
     from latentgp.extensions.flows.reparameterised import FullRank as FullRank
     from latentgp.extensions.flows.reparameterised import MeanField as MeanField
-    from latentgp.extensions.flows.stein import SteinVariational as SteinVariational
-    from latentgp.extensions.flows.swag import SWAG as SWAG
 
 _METHODS = {
     "particle-flow": Entry(
@@ -42,32 +38,23 @@ _METHODS = {
         "latentgp.choosing.registry:for_samplers",
     )
 }
+_APART = {
+    "base": "Approximation GaussianApproximation Stepwise",
+    "baselines": "LaplaceApproximation Pathfinder SteinVariational SWAG",
+    "covariance": "Covariance",
+    "front": "gaussian_approximation",
+    "gaussian_flow": "GaussianFlow",
+    "natural": "BatchAndMatch BayesianLearningRule VariationalOnlineNewton",
+    "optimisers": "AdaGrad Adam Descent Optimiser RMSProp",
+    "particle_flow": "GaussianParticleFlow",
+    "reparameterised": "EfficientLowRank FactorCovariance FullRank MeanField",
+}
 EXTENSION = Extension(
     __name__,
-    names={
-        "at_mode": "LaplaceApproximation Pathfinder",
-        "base": "Approximation GaussianApproximation Stepwise",
-        "batch_and_match": "BatchAndMatch",
-        "covariance": "Covariance",
-        "front": "gaussian_approximation",
-        "gaussian_flow": "GaussianFlow",
-        "method": "DensityApproximation",
-        "natural_gradients": "BayesianLearningRule VariationalOnlineNewton",
-        "optimisers": "AdaGrad Adam Descent Optimiser RMSProp",
-        "particle_flow": "GaussianParticleFlow",
-        "reparameterised": "EfficientLowRank FactorCovariance FullRank MeanField",
-        "stein": "SteinVariational",
-        "swag": "SWAG",
-    },
+    names={**_APART, "method": "DensityApproximation"},
     methods=_METHODS,
     offers={"approximation": f"{__name__}.method:DensityApproximation"},
     requires=("chains",),
-    apart=(
-        "LaplaceApproximation Pathfinder Approximation Stepwise BatchAndMatch "
-        "BayesianLearningRule Covariance FullRank EfficientLowRank FactorCovariance "
-        "MeanField VariationalOnlineNewton AdaGrad Adam Descent Optimiser RMSProp "
-        "SteinVariational SWAG gaussian_approximation GaussianFlow GaussianParticleFlow "
-        "GaussianApproximation"
-    ),
+    apart=" ".join(_APART.values()),
 )
 __getattr__ = EXTENSION.attribute

@@ -1,8 +1,10 @@
 # ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Approximation of a log density: target, start, and the loop of steps."""
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -17,7 +19,12 @@ from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
 from latentgp.numerics.finite import all_finite
 from latentgp.rows.arrays import check_shape
+from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
+
+_PIECE = 20  # steps in a compiled call
 
 
 class LogDensity(Module):
@@ -60,8 +67,7 @@ class StepReport(NamedTuple):
     """Report of a step."""
 
     free_energy: Scalar  # F = -log|C| / 2 + E phi before the step, exact or estimated, in nats
-    # how far the step was from standing still, without units; NaN where that is noise
-    change: Scalar
+    change: Scalar  # distance from standing still, without units; NaN where that is noise
 
 
 class Outcome(NamedTuple):
@@ -84,11 +90,6 @@ class Loop(NamedTuple):
     steps: Int[Array, ""]  # that were made
     settled: Bool[Array, ""]  # ended by itself
     finite: Bool[Array, ""]  # no step gave NaN or infinity
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether no step follows, however many there may be."""
-        return bool(self.settled) or not bool(self.finite)
 
 
 class Approximation(Module):
@@ -195,6 +196,12 @@ class Stepwise(Approximation):
         )
 
 
+@eqx.filter_jit
+def approximate(method: Approximation, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
+    """The method's run, compiled."""
+    return method.run(target, start, key)
+
+
 class GaussianApproximation(Module):
     """A Gaussian that approximates a log density, with its diagnostics; arrays are NumPy's.
 
@@ -253,12 +260,60 @@ class GaussianApproximation(Module):
             InputError: the covariance is singular, so that there is no density.
         """
         points = np.asarray(x, self.mean.dtype)
-        size = len(self.mean)
-        check_shape("x", points, (size,) if points.ndim < 2 else ("S", size), "a point or several")
+        size, several = len(self.mean), points.ndim > 1
+        check_shape("x", points, ("S", size) if several else (size,), "a point or several")
         values = np.asarray(self.covariance.log_density(np.atleast_2d(points - self.mean)))
         if not np.isfinite(values).all():
             raise InputError(
                 f"The covariance has a rank below {size}, so there is no density; use "
                 "more particles, or a method with a diagonal such as FactorCovariance."
             )
-        return values if points.ndim == 2 else values[0]
+        return values if several else values[0]
+
+
+def approximate_in_pieces(
+    method: Approximation, target: LogDensity, start: Start, key: RandomKey, control: RunControl
+) -> tuple[Outcome, str | None]:
+    """The outcome of `approximate`, and why a callback or a limit ended it, if one did."""
+    if not isinstance(method, Stepwise):
+        return approximate(method, target, start, key), None
+    loop, reason = run_loop(_ApproximationLoop(method, target, start, key), control)
+    return _outcome(method, loop), None if int(loop.steps) == method.steps else reason
+
+
+@dataclasses.dataclass
+class _ApproximationLoop(Algorithm[Loop]):
+    """Pieces of 20 steps, from a start."""
+
+    phase: ClassVar[str] = "approximating"
+
+    method: Stepwise
+    target: LogDensity
+    start: Start
+    key: RandomKey
+
+    def init(self) -> Loop:
+        return _begun(self.method, self.target, self.start, self.key)
+
+    def steps(self, state: Loop, run: Run) -> Steps[Loop]:
+        loop, total = state, self.method.steps
+        while (made := int(loop.steps)) < total and bool(loop.finite & ~loop.settled):
+            until = jnp.asarray(min(made + _PIECE, total))
+            loop = jax.block_until_ready(_advanced(self.method, self.target, loop, self.key, until))
+            made = int(loop.steps)
+            energy, change = np.asarray(loop.traces)[:, made - 1].tolist()
+            values = partial(dict, {"free energy": energy, "change": change})
+            known: Any = {"at_most": True, "values": values, "details": {"steps": made}}
+            yield loop, RunProgress(self.phase, made, total, **known)
+
+    def to_tensors(self, state: Loop) -> dict[str, np.ndarray]:
+        return tensors_of(state)
+
+    def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> Loop:
+        like = eqx.filter_eval_shape(_begun, self.method, self.target, self.start, self.key)
+        run.went_on_after(float(stored["seconds"][0]))
+        return state_in(stored, like)
+
+
+_begun, _advanced = eqx.filter_jit(Stepwise.begun), eqx.filter_jit(Stepwise.advanced)
+_outcome = eqx.filter_jit(Stepwise.outcome)

@@ -45,10 +45,7 @@ class Moments(NamedTuple):
 def complaints_of(
     target: LogDensity, gaussian: Gaussian, start: Start, key: RandomKey
 ) -> tuple[bool, tuple[str, ...]]:
-    """Whether a Gaussian can be what the density asks for, and sentences on where it is not.
-
-    The Gaussian is in NumPy; the start is what the method began with.
-    """
+    """Whether a Gaussian, in NumPy, can be what the density asks for, and where it is not."""
     variances = np.asarray(gaussian.covariance.variances, float)
     deviations = np.sqrt(np.maximum(variances, 0.0))
     wide = ~(deviations <= _BEYOND * np.asarray(start.scale, float))
@@ -73,10 +70,9 @@ def _by_gradients(
     slope = _clear(found.slope, found.slope_error)
     said, worst = [], float(np.max(slope))
     if worst > _SLIGHTLY:
-        place = int(np.argmax(slope))
         said.append(
-            f"The mean is off by about {worst:.2g} deviations in dimension {place}, by the "
-            "gradients under the Gaussian."
+            f"The mean is off by about {worst:.2g} deviations in dimension {np.argmax(slope)}, by "
+            "the gradients under the Gaussian."
         )
     off = _clear(found.total / rank - 1, found.total_error / rank)
     ratio = found.total / rank
@@ -140,13 +136,8 @@ def _moments(target: LogDensity, gaussian: Gaussian, key: RandomKey) -> Moments:
         return jnp.mean(pairs, axis=0), jnp.std(pairs, axis=0) / np.sqrt(_DRAWS // 2)
 
     products = gradients * draws
-    return Moments(
-        *mean(gradients * deviations),
-        *mean(products),
-        *mean(jnp.sum(products, axis=1)),
-        energies,
-        draws,
-    )
+    slope, total = mean(gradients * deviations), mean(jnp.sum(products, axis=1))
+    return Moments(*slope, *mean(products), *total, energies, draws)
 
 
 def _by_tails(
@@ -170,9 +161,8 @@ def _by_tails(
     lowest = int(np.argmin(rise))
     if rise[lowest] > 3 + _SLACK:
         return True, ()
-    along = int(
-        np.argmax(np.abs(np.asarray(both[lowest])) / np.where(deviations > 0, deviations, 1))
-    )
+    line = np.abs(np.asarray(both[lowest]))
+    along = int(np.argmax(line / np.where(deviations > 0, deviations, 1)))
     if rise[lowest] > 1 + _SLACK:
         return True, (
             f"Far out the density falls as the power -{rise[lowest]:.2g} of the distance (most in "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from latentgp.errors import refuse
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -69,10 +70,8 @@ class Covariance(Module):
             diagonal: d; None for zero.
             sizes: of the blocks, which add up to D; None for one.
         """
-        sizes = sizes or (len(factor),)
-        block = jnp.repeat(
-            jnp.arange(len(sizes)), jnp.array(sizes), total_repeat_length=len(factor)
-        )
+        sizes, size = sizes or (len(factor),), len(factor)
+        block = jnp.repeat(jnp.arange(len(sizes)), jnp.array(sizes), total_repeat_length=size)
         diagonal = jnp.zeros(len(factor), factor.dtype) if diagonal is None else diagonal
         return cls(factor, diagonal, block, len(sizes))
 
@@ -143,3 +142,28 @@ def _log_normal(
     """Log density from squared standard lengths, and half a log-determinant in two parts."""
     half_log_determinant = jnp.sum(jnp.log(jnp.diagonal(lower))) + rest
     return -0.5 * (square + size * jnp.log(2 * jnp.pi)) - half_log_determinant
+
+
+def block_sizes(structure: Any, dimension: int) -> tuple[int, ...]:
+    """Sizes of the blocks, which add up to the dimension.
+
+    Example:
+        >>> block_sizes("full", 3), block_sizes("mean-field", 3), block_sizes((1, 2), 3)
+        ((3,), (1, 1, 1), (1, 2))
+    """
+    if structure == "full":
+        return (dimension,)
+    return (1,) * dimension if structure == "mean-field" else tuple(structure)
+
+
+def check_rank(owner: Any, dimension: int) -> None:
+    """Raise InputError if a rank, if there is one, is above the dimension."""
+    name = type(owner).__name__
+    sentence = f"{name}.rank must be at most the dimension {dimension}, got {owner.rank}."
+    refuse({sentence: (owner.rank or 0) > dimension})
+
+
+def slices_of(sizes: Sequence[int]) -> list[slice]:
+    """The dimensions of each block."""
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]

@@ -21,6 +21,7 @@ from latentgp.extensions.flows.base import (
     LogDensity,
     Outcome,
     Start,
+    approximate,
 )
 from latentgp.extensions.flows.checks import complaints_of
 from latentgp.extensions.flows.covariance import Covariance
@@ -101,11 +102,17 @@ def gaussian_approximation(
     target = LogDensity(log_density, stochastic)
     _check_start(target, begun, key)
     units = _units(target, begun, key)
+    own = begun
+    if units is not None:
+        target = LogDensity(RescaledDensity(log_density, begun.mean, units), stochastic)
+        own = Start(jnp.zeros_like(begun.mean), jnp.ones_like(begun.mean))
+    found = finished(method, approximate(method, target, own, key))
+    gaussian = Gaussian(found.mean, found.covariance, None)
+    sound, said = complaints_of(target, gaussian, own, jax.random.key(0))
+    converged, verdict = found.converged and sound, " ".join([found.verdict, *said])
+    found = dataclasses.replace(found, converged=converged, verdict=verdict)
     if units is None:
-        return _checked(finished(method, approximate(method, target, begun, key)), target, begun)
-    scaled = LogDensity(RescaledDensity(log_density, begun.mean, units), stochastic)
-    own = Start(jnp.zeros_like(begun.mean), jnp.ones_like(begun.mean))
-    found = _checked(finished(method, approximate(method, scaled, own, key)), scaled, own)
+        return found
     return _in_given_units(found, np.asarray(begun.mean), np.asarray(units))
 
 
@@ -156,12 +163,9 @@ def _in_given_units(
     found: GaussianApproximation, centre: Float[np.ndarray, "D"], units: Float[np.ndarray, "D"]
 ) -> GaussianApproximation:
     """A result in the units of the user's density."""
-    covariance = Covariance(
-        units[:, None] * found.covariance.factor,
-        units**2 * found.covariance.diagonal,
-        found.covariance.block,
-        found.covariance.blocks,
-    )
+    own = found.covariance
+    factor, diagonal = units[:, None] * own.factor, units**2 * own.diagonal
+    covariance = Covariance(factor, diagonal, own.block, own.blocks)
     particles = None if found.particles is None else centre + units * found.particles
     return dataclasses.replace(
         found,
@@ -172,23 +176,6 @@ def _in_given_units(
         verdict=f"{found.verdict} Steps were in units of the curvature at the start, from "
         f"{units.min():.1e} to {units.max():.1e}.",
     )
-
-
-def _checked(
-    found: GaussianApproximation, target: LogDensity, start: Start
-) -> GaussianApproximation:
-    """The result with what the density's gradients under it, and its tails, say."""
-    gaussian = Gaussian(found.mean, found.covariance, None)
-    sound, said = complaints_of(target, gaussian, start, jax.random.key(0))
-    return dataclasses.replace(
-        found, converged=found.converged and sound, verdict=" ".join([found.verdict, *said])
-    )
-
-
-@eqx.filter_jit
-def approximate(method: Approximation, target: LogDensity, start: Start, key: RandomKey) -> Outcome:
-    """The method's run, compiled."""
-    return method.run(target, start, key)
 
 
 def finished(
@@ -213,7 +200,8 @@ def finished(
     }
     refuse(sentences)
     energies, change = outcome.free_energy[:steps], outcome.change[:steps]
-    converged, verdict = _verdict(name, outcome, energies, change, ended)
+    outcome = outcome._replace(free_energy=energies, change=change)
+    converged, verdict = _verdict(name, outcome, ended)
     return GaussianApproximation(
         *outcome.gaussian[:2],
         particles=outcome.gaussian.particles,
@@ -226,15 +214,9 @@ def finished(
     )
 
 
-def _verdict(
-    name: str,
-    outcome: Outcome,
-    energies: Float[np.ndarray, "T"],
-    change: Float[np.ndarray, "T"],
-    ended: str | None,
-) -> tuple[bool, str]:
+def _verdict(name: str, outcome: Outcome, ended: str | None) -> tuple[bool, str]:
     """Whether it has converged, and what happened in words."""
-    mean, covariance, particles = outcome.gaussian
+    (mean, covariance, particles), energies, change, *_ = outcome
     work = f"{name} made {len(energies):,} steps and {int(outcome.evaluations):,} gradients"
     columns = covariance.factor.shape[1] - (particles is not None)  # particles have a mean
     rank, low = columns * covariance.blocks, ""
@@ -267,19 +249,15 @@ def _verdict(
 
 
 def _trend(energies: Float[np.ndarray, "T"]) -> tuple[float, float]:
-    """Fall of the free energy from the third to the last quarter, and its standard error.
-
-    The error is that of ten batches a quarter, as steps near each other are alike.
-    """
+    """Fall of the free energy over the last two quarters, and its error by ten batches of each."""
     if len(energies) < _FEWEST:
         return float("nan"), float("nan")
     size = len(energies) // 4
     quarters = energies[-2 * size : -size], energies[-size:]
-    batches = [
-        np.array([part.mean() for part in np.array_split(q, min(10, size))]) for q in quarters
-    ]
-    error = np.sqrt(sum(b.var(ddof=1) / len(b) for b in batches))
-    return float(batches[0].mean() - batches[1].mean()), float(error)
+    parts = (np.array_split(quarter, min(10, size)) for quarter in quarters)
+    before, after = (np.array([part.mean() for part in own]) for own in parts)
+    error = np.sqrt(sum(own.var(ddof=1) / len(own) for own in (before, after)))
+    return float(before.mean() - after.mean()), float(error)
 
 
 def _start(dimension: int, start: Any, start_std: Any) -> Start:

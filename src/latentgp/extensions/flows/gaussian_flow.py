@@ -11,8 +11,7 @@ from jaxtyping import Float
 
 from latentgp.errors import check_choices, check_ranges, refuse
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
-from latentgp.extensions.flows.blocks import check_rank
-from latentgp.extensions.flows.covariance import Covariance
+from latentgp.extensions.flows.covariance import Covariance, check_rank
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.typing import Array, Point, RandomKey

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -21,9 +20,8 @@ from latentgp.extensions.chains.loop import Draw
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.target import WhiteTarget, whitening_at_rows
 from latentgp.extensions.flows import Approximation, GaussianApproximation, GaussianParticleFlow
-from latentgp.extensions.flows.base import LogDensity, Start
+from latentgp.extensions.flows.base import LogDensity, Start, approximate_in_pieces
 from latentgp.extensions.flows.front import finished
-from latentgp.extensions.flows.pieces import approximate_in_pieces
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.posteriors.arviz_versions import smoothed_log_weights
 from latentgp.representations import Dense, Representation
@@ -83,8 +81,7 @@ class DensityApproximation(SamplingMethod):
     coupling: str = eqx.field(static=True, default="sites")
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=500)
-    # Draws are independent from the first.
-    warmup: int = eqx.field(static=True, default=0, init=False)
+    warmup: int = eqx.field(static=True, default=0, init=False)  # draws are independent
     thin: int = eqx.field(static=True, default=1, init=False)
 
     def __check_init__(self) -> None:
@@ -104,7 +101,6 @@ class DensityApproximation(SamplingMethod):
         key: RandomKey,
         control: RunControl,
     ) -> Chains:
-        started = time.perf_counter()
         target = WhiteTarget.of(space, representation, data)
         density = JointDensity.of(target, None, coupling=cast(Kind, self.coupling))
         key_start, key_fit, key_draws, key_f = jax.random.split(key, 4)
@@ -112,30 +108,26 @@ class DensityApproximation(SamplingMethod):
         own = dataclasses.replace(self.starting_method(), representation=representation)
         density, centre = _from_best_end(target, density, own.algorithm(space.model), white.shape)
         flat = FlatDensity(density, space.size, white.shape)
-        std = 1.0 if self.coupling != "whitened" else _WHITE_STD
-        size = int(np.prod(white.shape))
+        whitened = self.coupling == "whitened"
         if centre is None:
-            centre = white if self.coupling == "whitened" else jnp.zeros_like(white)
-        start = Start(
-            jnp.concatenate([target.centre, centre.ravel()]),
-            jnp.concatenate([jnp.full(space.size, _HYPER_STD), jnp.full(size, std)]),
-        )
-        method = self.approximation or _usual(space.size, size)
+            centre = white if whitened else jnp.zeros_like(white)
+        std = _WHITE_STD if whitened else 1.0
+        stds = jnp.full(space.size, _HYPER_STD), jnp.full(white.size, std)
+        start = Start(jnp.concatenate([target.centre, centre.ravel()]), jnp.concatenate(stds))
+        method = self.approximation or _usual(space.size, white.size)
         method.check(len(start.mean), False)
         outcome, ended = approximate_in_pieces(method, LogDensity(flat), start, key_fit, control)
         found = finished(method, outcome, ended)
         sizes = self.chains, self.draws
-        made = _draws(found, flat, sizes, watched, key_draws, key_f)
+        draw, points, lp, outside = _draws(found, flat, sizes, watched, key_draws, key_f)
         whitening = whitening_at_rows(target)
-        shape = _pareto_shape(found, made.points, made.log_density)
-        notes, complaints = _told(found, shape, made.outside)
+        notes, complaints = _told(found, _pareto_shape(found, points, lp), outside)
         ones = np.ones(sizes)
         return Chains(
-            *made.draw,
+            *draw,
             centres=jax.tree.map(np.asarray, whitening.centres),
-            statistics={"acceptance_rate": ones, "diverging": ones < 0, "lp": made.log_density},
+            statistics={"acceptance_rate": ones, "diverging": ones < 0, "lp": lp},
             jitter=float(whitening.jitter),
-            seconds=time.perf_counter() - started,
             notes=notes,
             complaints=complaints,
         )
@@ -144,11 +136,7 @@ class DensityApproximation(SamplingMethod):
 def _from_best_end(
     target: WhiteTarget, density: JointDensity, by_sites: SiteInference, shape: tuple[int, ...]
 ) -> tuple[JointDensity, Array | None]:
-    """The density, and coordinates of some shape to start at; None for zero.
-
-    Where log p(y | f) is not concave, and site updates from the modes of rows end above those from
-    the prior mean, coordinates are those around that end.
-    """
+    """The density about the best end of site updates, and a start there; None for zero."""
     latents = best_latents(by_sites, target.space.model, target.data)
     if latents is None:
         return density, None
@@ -198,15 +186,6 @@ def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:
     return GaussianParticleFlow(particles=_PARTICLES, structure=structure, tolerance=_CLOSE)
 
 
-class GaussianDraws(NamedTuple):
-    """Draws of a Gaussian."""
-
-    draw: Draw  # what is kept of each
-    points: Float[np.ndarray, "C S D"]  # the vectors
-    log_density: Float[np.ndarray, "C S"]  # there
-    outside: float  # the share of them that were made again
-
-
 def _draws(
     found: GaussianApproximation,
     flat: FlatDensity,
@@ -214,8 +193,8 @@ def _draws(
     watched: Int[np.ndarray, "W"],
     key_points: RandomKey,
     key_f: RandomKey,
-) -> GaussianDraws:
-    """Draws, again and again until the log density is finite at each, as it is not far out."""
+) -> tuple[Draw, Float[np.ndarray, "C S D"], Float[np.ndarray, "C S"], float]:
+    """Draws, where they are, and log densities; the share that were made again until finite."""
 
     def made(keys: tuple[Any, Any]) -> tuple[Draw, Any, Any]:
         points = found.sample(keys[0], sizes[0] * sizes[1]).reshape(*sizes, -1)
@@ -232,7 +211,7 @@ def _draws(
         again = made((jax.random.fold_in(key_points, attempt), jax.random.fold_in(key_f, attempt)))
         for old, new in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
             old[wrong] = new[wrong]
-    return GaussianDraws(*whole, outside)
+    return *whole, outside
 
 
 @Program

@@ -20,10 +20,7 @@ _SMALL = 1e-8  # of a root mean square, which it is added to
 
 
 def falling_share(step: Any, steps: int, final: float) -> Any:
-    """Share of a step size after so many steps of all: from 1 to `final` along half a cosine.
-
-    `step` is in the precision of the result.
-    """
+    """Share of a step size after some of all steps: from 1 to `final` along half a cosine."""
     return final + (1 - final) * 0.5 * (1 + jnp.cos(jnp.pi * step / steps))
 
 
@@ -137,49 +134,31 @@ class Adam(Optimiser):
 
         import optax
 
-        momentum = optax.ema(self.first, debias=True)
-        squares = _second_moments(running, of_particles)
-
-        def init(params: Any) -> Any:
-            return momentum.init(params), squares.init(params)
-
-        def update(updates: Any, state: Any, params: Any = None) -> Any:
-            mean, own = momentum.update(updates, state[0])
-            roots, others = squares.update(updates, state[1])
-            return jax.tree.map(jnp.divide, mean, roots), (own, others)
-
-        return optax.GradientTransformation(init, update)
+        return _by_second_moments(running, of_particles, optax.ema(self.first, debias=True))
 
 
-def _by_second_moments(running: Any, of_particles: bool) -> Any:
-    """Gradients over the roots of their second moments."""
+def _by_second_moments(running: Any, of_particles: bool, first: Any = None) -> Any:
+    """Gradients, or what is first made of them, over the roots of their running second moments."""
     import optax
 
-    squares = _second_moments(running, of_particles)
-
-    def update(updates: Any, state: Any, params: Any = None) -> Any:
-        roots, state = squares.update(updates, state)
-        return jax.tree.map(jnp.divide, updates, roots), state
-
-    return optax.GradientTransformation(squares.init, update)
-
-
-def _second_moments(running: Any, of_particles: bool) -> Any:
-    """The root of a running second moment, and a little, in the place of each gradient."""
-    import optax
+    first = first or optax.identity()
 
     def squared(gradient: Array) -> Array:
         square = gradient**2
         return jnp.mean(square, axis=0, keepdims=True) if of_particles else square
 
     def init(params: Any) -> Any:
-        return jnp.zeros((), int), jax.tree.map(lambda p: jnp.zeros_like(squared(p)), params)
+        moments = jax.tree.map(lambda p: jnp.zeros_like(squared(p)), params)
+        return first.init(params), (jnp.zeros((), int), moments)
 
     def update(updates: Any, state: Any, params: Any = None) -> Any:
-        count = state[0] + 1
+        own, (number, before) = state
+        count = number + 1
         moments = jax.tree.map(
-            lambda old, g: running(old, squared(g), count.astype(g.dtype)), state[1], updates
+            lambda old, g: running(old, squared(g), count.astype(g.dtype)), before, updates
         )
-        return jax.tree.map(lambda v: jnp.sqrt(v) + _SMALL, moments), (count, moments)
+        updates, own = first.update(updates, own)
+        scaled = jax.tree.map(lambda g, v: g / (jnp.sqrt(v) + _SMALL), updates, moments)
+        return scaled, (own, (count, moments))
 
     return optax.GradientTransformation(init, update)

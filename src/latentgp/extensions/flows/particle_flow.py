@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import check_choices, check_ranges, refuse
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
-from latentgp.extensions.flows.blocks import block_sizes, slices_of
-from latentgp.extensions.flows.covariance import Covariance
+from latentgp.extensions.flows.covariance import Covariance, block_sizes, slices_of
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -95,24 +94,20 @@ class GaussianParticleFlow(Stepwise):
         return self._number(dimension)
 
     def init(self, target: LogDensity, start: Start, key: RandomKey) -> FlowState:
-        number = self._number(len(start.mean))
-        particles = start.mean + start.scale * standard_particles(
-            key, number, block_sizes(self.structure, len(start.mean)), start.mean.dtype
-        )
-        return self.at(target, particles, key)
+        size = len(start.mean)
+        known = self._number(size), block_sizes(self.structure, size), start.mean.dtype
+        particles = standard_particles(key, *known)
+        return self.at(target, start.mean + start.scale * particles, key)
 
     def at(self, target: LogDensity, particles: Samples, key: RandomKey) -> FlowState:
         """The state of given particles."""
         energies, gradients = target.gradients(particles, key)
-        one = jnp.ones((), particles.dtype)
-        memory = Memory(
-            _LARGEST * one, one, particles, gradients, jnp.inf * one, jnp.zeros((), int)
-        )
-        optimiser = self._chosen(target)
-        steps = None if optimiser is None else optimiser.transformation(self.steps, True)
-        return FlowState(
-            particles, energies, gradients, memory if steps is None else steps.init(particles)
-        )
+        if (optimiser := self._chosen(target)) is not None:
+            memory = optimiser.transformation(self.steps, True).init(particles)
+            return FlowState(particles, energies, gradients, memory)
+        one, none = jnp.ones((), particles.dtype), jnp.zeros((), int)
+        memory = Memory(_LARGEST * one, one, particles, gradients, jnp.inf * one, none)
+        return FlowState(particles, energies, gradients, memory)
 
     def step(
         self, target: LogDensity, state: FlowState, key: RandomKey
@@ -123,9 +118,8 @@ class GaussianParticleFlow(Stepwise):
         energies, gradients = target.gradients(state.particles, key)
         flow = self.flow(state.particles, gradients, self.metric or "none")
         update, memory = optimiser.transformation(self.steps, True).update(flow.total, state.memory)
-        change = jnp.full((), jnp.nan, energies.dtype)
-        if not target.stochastic:
-            change = self.change(flow, state.particles)
+        noise = jnp.full((), jnp.nan, energies.dtype)
+        change = noise if target.stochastic else self.change(flow, state.particles)
         after = FlowState(state.particles + update, energies, gradients, memory)
         return after, StepReport(self.free_energy(state.particles, energies), change)
 
@@ -134,26 +128,21 @@ class GaussianParticleFlow(Stepwise):
 
     def gaussian(self, state: FlowState) -> Gaussian:
         mean, centred = _moments(state.particles)
-        sizes = block_sizes(self.structure, len(mean))
         if self.structure == "mean-field":
             covariance = Covariance.of_variances(jnp.mean(centred**2, axis=0))
         else:
+            sizes = block_sizes(self.structure, len(mean))
             covariance = Covariance.of(centred.T / jnp.sqrt(len(centred)), sizes=sizes)
         return Gaussian(mean, covariance, state.particles)
 
     def flow(self, particles: Samples, gradients: Samples, metric: str) -> Flow:
         """Where particles flow to, turned round, for gradients of phi at them."""
         mean, centred = _moments(particles)
-        sizes = block_sizes(self.structure, len(mean))
         if self.structure == "mean-field":
-            flow = _flow_of_each(centred, gradients, metric)
-        else:
-            parts = [
-                _flow_of_block(centred[:, own], gradients[:, own], metric)
-                for own in slices_of(sizes)
-            ]
-            flow = Flow(*(jnp.concatenate(fields, axis=-1) for fields in zip(*parts, strict=True)))
-        return flow
+            return _flow_of_each(centred, gradients, metric)
+        blocks = slices_of(block_sizes(self.structure, len(mean)))
+        parts = [_flow_of_block(centred[:, own], gradients[:, own], metric) for own in blocks]
+        return jax.tree.map(lambda *fields: jnp.concatenate(fields, axis=-1), *parts)
 
     def change(self, flow: Flow, particles: Samples) -> Scalar:
         """Root mean square of a flow in standard deviations, so that units do not matter."""
@@ -172,10 +161,8 @@ class GaussianParticleFlow(Stepwise):
         if self.structure == "mean-field":
             half = 0.5 * jnp.sum(jnp.log(jnp.mean(centred**2, axis=0)))
         else:
-            sizes = block_sizes(self.structure, centred.shape[1])
-            half = sum(
-                (_half_log_determinant(centred[:, own]) for own in slices_of(sizes)), jnp.zeros(())
-            )
+            blocks = slices_of(block_sizes(self.structure, centred.shape[1]))
+            half = sum((_half_log_determinant(centred[:, own]) for own in blocks), jnp.zeros(()))
         return jnp.mean(energies) - half
 
     def _number(self, dimension: int) -> int:
@@ -191,9 +178,8 @@ class GaussianParticleFlow(Stepwise):
         size, rest_size, last, last_gradients, lowest, idle = state.memory
         flow = self.flow(state.particles, state.gradients, self.metric or "full")
         before = self.free_energy(state.particles, state.energies)
-        rest_size = _secant_size(
-            state.particles - last, state.gradients - last_gradients, rest_size
-        )
+        moved, bent = state.particles - last, state.gradients - last_gradients
+        rest_size = _secant_size(moved, bent, rest_size)
         down = flow.spread + 2 * (flow.covered + rest_size * flow.rest)
         proposed = state.particles - size * down
         energies, gradients = target.gradients(proposed, key)
@@ -218,8 +204,7 @@ class Flow(NamedTuple):
 
     spread: Samples  # of every particle from the mean
     covered: Point  # of the mean, within the span of the particles if a metric is
-    # gradients outside of the span, where the metric has no size for them
-    rest: Samples
+    rest: Samples  # gradients outside of the span, where the metric has no size
 
     @property
     def total(self) -> Samples:
@@ -293,9 +278,8 @@ def _flow_of_block(centred: Samples, gradients: Samples, metric: str) -> Flow:
     """The flow where all dimensions are coupled."""
     number, size = centred.shape
     slope = jnp.mean(gradients, axis=0)
-    covered, rest = slope, jnp.zeros_like(centred)
-    if metric != "none":
-        covered = centred.T @ (centred @ slope) / number
+    rest = jnp.zeros_like(centred)
+    covered = slope if metric == "none" else centred.T @ (centred @ slope) / number
     if metric == "full":
         turned = gradients - slope
         if number > size + 1:
@@ -305,14 +289,11 @@ def _flow_of_block(centred: Samples, gradients: Samples, metric: str) -> Flow:
             turned = centred @ solve_lower(lower, inner, transposed=True)
         # What turns the particles without a change of C is left out.
         one = _times_moments(turned, centred, centred)
-        other = _times_moments(centred, turned, centred)
-        spread = 0.5 * (one + other) - centred
-        if number <= size:
-            rest = _outside(centred, gradients)
-        return Flow(spread, covered, rest)
-    spread = _times_moments(centred, centred, gradients) - centred
-    if metric == "mean" and number <= size:
-        rest = rest + _outside(centred, slope[None])
+        spread = 0.5 * (one + _times_moments(centred, turned, centred)) - centred
+    else:
+        spread = _times_moments(centred, centred, gradients) - centred
+    if metric != "none" and number <= size:
+        rest = rest + _outside(centred, gradients if metric == "full" else slope[None])
     return Flow(spread, covered, rest)
 
 
@@ -352,9 +333,6 @@ def _half_log_determinant(centred: Samples) -> Scalar:
 
 
 def _secant_size(moved: Samples, bent: Samples, last: Scalar) -> Scalar:
-    """The step size of Barzilai & Borwein (1988) by the change of gradients; the last one if none.
-
-    The lesser of their two: s'y / y'y.
-    """
+    """The lesser step size of Barzilai & Borwein (1988), s'y / y'y; without one the last."""
     found = jnp.sum(moved * bent) / jnp.sum(bent**2)
     return jnp.where(jnp.isfinite(found) & (found > 0), found, last)

@@ -14,8 +14,7 @@ from jaxtyping import Float
 
 from latentgp.errors import check_ranges
 from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepReport, Stepwise
-from latentgp.extensions.flows.blocks import check_rank
-from latentgp.extensions.flows.covariance import Covariance
+from latentgp.extensions.flows.covariance import Covariance, check_rank
 from latentgp.extensions.flows.optimisers import Adam, Optimiser
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
@@ -174,7 +173,10 @@ def _lower(parameters: Any) -> Float[Array, "D D"]:
 class LowRankPlusDiagonal(Reparameterised):
     """C = w B B' + diag(s^2), with a weight w that a leaf states."""
 
-    rank: eqx.AbstractVar[int]  # columns of B
+    rank: int = eqx.field(static=True, default=1)  # columns of B
+    samples: int = eqx.field(static=True, default=10)
+    optimiser: Optimiser = Adam()
+    steps: int = eqx.field(static=True, default=5000)
 
     def __check_init__(self) -> None:
         check_ranges(self, rank="at least 1")
@@ -199,15 +201,14 @@ class LowRankPlusDiagonal(Reparameterised):
 
     def half_log_determinant(self, parameters: Any) -> Scalar:
         """By the matrix determinant lemma."""
-        _, log_std, _ = parameters
-        _, _, lower = self._inner(parameters)
-        return jnp.sum(log_std) + jnp.sum(jnp.log(jnp.diagonal(lower)))
+        _, lower = self._inner(parameters)
+        return jnp.sum(parameters[1]) + jnp.sum(jnp.log(jnp.diagonal(lower)))
 
     def half_square(self, parameters: Any, points: Samples) -> Float[Array, "S"]:
         """By the matrix inversion lemma."""
         mean, log_std, _ = parameters
         centred = (points - mean) * jnp.exp(-log_std)
-        scaled, _, lower = self._inner(parameters)
+        scaled, lower = self._inner(parameters)
         explained = solve_lower(lower, scaled.T @ centred.T)
         return 0.5 * (jnp.sum(centred**2, axis=1) - jnp.sum(explained**2, axis=0))
 
@@ -218,12 +219,12 @@ class LowRankPlusDiagonal(Reparameterised):
         _, log_std, factor = parameters
         return Covariance.of(jnp.sqrt(self.weight) * factor, jnp.exp(2 * log_std))
 
-    def _inner(self, parameters: Any) -> tuple[Array, Array, Array]:
-        """B over the deviations, I + B'B, and the lower factor of that."""
+    def _inner(self, parameters: Any) -> tuple[Array, Array]:
+        """B over the deviations, and the lower factor of I + B'B."""
         _, log_std, factor = parameters
         scaled = jnp.sqrt(self.weight) * factor * jnp.exp(-log_std)[:, None]
         inner = jnp.eye(self.rank, dtype=scaled.dtype) + scaled.T @ scaled
-        return scaled, inner, lower_cholesky(inner)
+        return scaled, lower_cholesky(inner)
 
 
 class FactorCovariance(LowRankPlusDiagonal):
@@ -244,11 +245,6 @@ class FactorCovariance(LowRankPlusDiagonal):
 
     by_the_path: ClassVar[bool] = True
 
-    rank: int = eqx.field(static=True, default=1)
-    samples: int = eqx.field(static=True, default=10)
-    optimiser: Optimiser = Adam()
-    steps: int = eqx.field(static=True, default=5000)
-
     @property
     def weight(self) -> float:
         return 1.0
@@ -268,11 +264,6 @@ class EfficientLowRank(LowRankPlusDiagonal):
     Raises:
         InputError: settings outside their range.
     """
-
-    rank: int = eqx.field(static=True, default=1)
-    samples: int = eqx.field(static=True, default=10)
-    optimiser: Optimiser = Adam()
-    steps: int = eqx.field(static=True, default=5000)
 
     @property
     def weight(self) -> float:

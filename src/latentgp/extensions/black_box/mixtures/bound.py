@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentgp.extensions.black_box.mixtures.expectations import Expectations, ExpectedLogLikelihoods
 from latentgp.extensions.black_box.mixtures.family import (
@@ -68,13 +68,11 @@ class MixtureBound(Module):
     """The bound for a model and rows."""
 
     space: ParameterSpace  # the hyper-parameters; none are free if they are fixed
-    # made ready for the rows, or the points of each latent function
-    representation: Representation | OwnPoints
+    representation: Representation | OwnPoints  # ready for the rows, or points a latent
     data: Data  # the rows, on the device
     expectations: Expectations  # how expected log likelihoods are found
     coordinates: Coordinates = eqx.field(static=True)  # of the coefficients
-    # whether a parameter of the likelihood is free
-    learns_likelihood: bool = eqx.field(static=True)
+    learns_likelihood: bool = eqx.field(static=True)  # a parameter of it is free
 
     @property
     def rows(self) -> Rows:
@@ -92,6 +90,15 @@ class MixtureBound(Module):
         if points is None:
             return self
         return eqx.tree_at(lambda bound: bound.representation.points, self, points)
+
+    def of_rows(self, places: Int[Array, "B"] | None) -> MixtureBound:
+        """The bound of some rows, each counted for as many as makes them all; itself for None."""
+        if places is None:
+            return self
+        part = jax.tree.map(lambda a: a[places], self.data)
+        weights = len(self.data.X) / len(places) * self.counts[places]
+        part = eqx.tree_at(lambda d: d.weights, part, weights, is_leaf=lambda leaf: leaf is None)
+        return eqx.tree_at(lambda bound: bound.data, self, part)
 
     def basis(self, model: LatentGP) -> Basis:
         """The coefficients' map to the rows."""
@@ -124,25 +131,17 @@ class MixtureBound(Module):
     ) -> tuple[Terms, Slopes]:
         """The bound from expected log likelihoods."""
         mixture, weights = known.mixture, known.mixture.weights
-        own = mixture.log_weights, mixture.mean, known.covariance
-
-        def entropy_of(log_weights: Array, mean: Array, covariance: Array) -> Scalar:
-            half = known.half_log_determinant
-            return entropy(log_weights, mean, covariance, half)
-
+        own = mixture.log_weights, mixture.mean, known.covariance, known.half_log_determinant
         if len(weights) == 1:  # its derivative in the covariance is half the precision
-            value = entropy_of(*own)
-            by_weights = jnp.zeros_like(weights)
+            value, by_weights = entropy(*own), jnp.zeros_like(weights)
             by_mean, by_covariance = jnp.zeros_like(mixture.mean), 0.5 * mixture.precision
         else:
-            value, slopes = jax.value_and_grad(entropy_of, argnums=(0, 1, 2))(*own)
-            by_weights, by_mean, by_covariance = slopes
-            by_weights = by_weights / weights
+            value, slopes = jax.value_and_grad(entropy, argnums=(0, 1, 2))(*own)
+            by_weights, by_mean, by_covariance = slopes[0] / weights, *slopes[1:]
         cross, likely = known.cross_entropies(basis), expected.value @ self.counts
         in_mean, in_covariance = self._by_rows(mixture, basis, expected)
-        slopes = Slopes(
-            by_weights + cross + likely, by_mean + in_mean, by_covariance + in_covariance
-        )
+        in_weights = by_weights + cross + likely
+        slopes = Slopes(in_weights, by_mean + in_mean, by_covariance + in_covariance)
         return self._terms(value, cross, weights, expected), slopes
 
     def terms(self, model: LatentGP, mixture: GaussianMixture, key: RandomKey) -> Terms:
@@ -194,22 +193,16 @@ class MixtureBound(Module):
             latents = self.counts * in_mean.T, self.counts * in_variance.T
             return vmap_latents(of_latent, basis.features, basis.precision, mean, *latents)
 
-        parts = mixture.mean, expected.in_mean, expected.in_variance
-        slopes = jax.vmap(one)(*parts)
+        slopes = jax.vmap(one)(mixture.mean, expected.in_mean, expected.in_variance)
         weights = mixture.weights
         return jax.tree.map(lambda a: a * weights.reshape(-1, *[1] * (a.ndim - 1)), slopes)
 
     def curvatures(self, basis: Basis, expected: ExpectedLogLikelihoods) -> Float[Array, "K Q M M"]:
-        """Minus second derivatives of each component's bound in its means, rows that bend up as 0.
-
-        The second derivative of E log p(y | f) in the mean of f is twice that in its variance.
-        """
+        """Minus second derivatives in means, twice those in variances; rows that bend up as 0."""
 
         def one(in_variance: RowLatents) -> Float[Array, "Q M M"]:
-            bend = self.counts * jnp.maximum(-2 * in_variance, 0.0).T
-            return vmap_latents(
-                lambda A, P, w: P + (A * w) @ A.T, basis.features, basis.precision, bend
-            )
+            parts = basis.features, basis.precision, jnp.maximum(-2 * in_variance, 0.0).T
+            return vmap_latents(lambda A, P, w: P + (A * (self.counts * w)) @ A.T, *parts)
 
         return jax.vmap(one)(expected.in_variance)
 

@@ -43,8 +43,7 @@ class Expectations(Module):
     # "quadrature", by fixed nodes; "score", by draws and values of log p alone; "reparameterised",
     # by draws and gradients of log p
     estimator: Estimator = eqx.field(static=True, default="quadrature")
-    # draws a row, an even number: every one comes with its opposite
-    samples: int = eqx.field(static=True, default=100)
+    samples: int = eqx.field(static=True, default=100)  # even: every draw has its opposite
     # whether the score function is a control variate (Ranganath et al. 2014), with a coefficient
     # for each derivative; it is found from the other draws, so that nothing is biased
     control: bool = eqx.field(static=True, default=True)
@@ -58,13 +57,12 @@ class Expectations(Module):
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: RandomKey
     ) -> ExpectedLogLikelihoods:
         """Expectations of all rows, some rows at a time."""
-        size, latents = marginals.mean.shape
-        noise = self._noise(key, size, latents, marginals.mean.dtype)
+        noise, latents = self._noise(key, marginals.mean), marginals.mean.shape[1]
 
         def chunk(
             carry: None, part: Any, real: Bool[Array, "B"]
         ) -> tuple[None, ExpectedLogLikelihoods]:
-            return carry, self._of_chunk(likelihood, *part)
+            return carry, self._of_chunk(likelihood, part)
 
         numbers = latents * (self.samples if self.is_random else len(training_nodes(latents)[0]))
         parts = rows, marginals, noise
@@ -74,30 +72,24 @@ class Expectations(Module):
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: RandomKey
     ) -> PerRow:
         """The values alone, differentiable in the likelihood's parameters."""
-        size, latents = marginals.mean.shape
-        noise = self._noise(key, size, latents, marginals.mean.dtype)
+        noise = self._noise(key, marginals.mean)
         if noise is None:
             return likelihood.expected_log_prob(rows.y, marginals, rows.side)
         mean, variance = marginals
         f = mean[:, None] + jnp.sqrt(variance)[:, None] * noise
         return jnp.mean(likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)(f), axis=1)
 
-    def _noise(
-        self, key: RandomKey, size: int, latents: int, dtype: Any
-    ) -> Float[Array, "N S Q"] | None:
+    def _noise(self, key: RandomKey, mean: RowLatents) -> Float[Array, "N S Q"] | None:
         """Standard normal draws, and then their opposites in the same order."""
         if not self.is_random:
             return None
-        half = jax.random.normal(key, (size, self.samples // 2, latents), dtype)
+        half = jax.random.normal(key, (len(mean), self.samples // 2, mean.shape[1]), mean.dtype)
         return jnp.concatenate([half, -half], axis=1)
 
     def _of_chunk(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        marginals: Marginals,
-        noise: Float[Array, "B S Q"] | None,
+        self, likelihood: Likelihood, part: tuple[Rows, Marginals, Float[Array, "B S Q"] | None]
     ) -> ExpectedLogLikelihoods:
+        rows, marginals, noise = part
         if noise is None:
             return by_quadrature(likelihood, rows, marginals)
         spread = spread_of(*marginals)[:, None]
@@ -105,7 +97,12 @@ class Expectations(Module):
         if self.estimator == "score":
             along = likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)
             return by_score(along(f), noise, spread, self.control)
-        return _by_gradients(likelihood, rows, f, noise, spread)
+        with_slopes = jax.value_and_grad(likelihood.log_prob, argnums=1)
+        values, slopes = likelihood._along_nodes(with_slopes, rows.y, rows.side)(f)
+        in_variance = jnp.mean(slopes * noise, axis=1) / (2 * spread[:, 0])
+        failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
+        value, in_mean = jnp.mean(values, axis=1), jnp.mean(slopes, axis=1)
+        return ExpectedLogLikelihoods(value, in_mean, in_variance, _error(values), failed)
 
 
 def by_quadrature(
@@ -141,9 +138,8 @@ def by_score(
 
     in_mean = slope(noise) / spread[:, 0]
     in_variance = slope(noise**2 - 1) / (2 * spread[:, 0] ** 2)
-    return ExpectedLogLikelihoods(
-        jnp.mean(values, axis=1), in_mean, in_variance, _error(values), failed
-    )
+    value = jnp.mean(values, axis=1)
+    return ExpectedLogLikelihoods(value, in_mean, in_variance, _error(values), failed)
 
 
 def _of_others(parts: Float[Array, "N S Q"]) -> Float[Array, "N S Q"]:
@@ -156,20 +152,3 @@ def _error(values: Float[Array, "N S"]) -> PerRow:
     """Variance of a mean over draws and their opposites."""
     pairs = values.reshape(len(values), 2, -1).mean(axis=1)
     return jnp.var(pairs, axis=1) / max(pairs.shape[1] - 1, 1)
-
-
-def _by_gradients(
-    likelihood: Likelihood,
-    rows: Rows,
-    f: Float[Array, "N S Q"],
-    noise: Float[Array, "N S Q"],
-    spread: Float[Array, "N 1 Q"],
-) -> ExpectedLogLikelihoods:
-    along = likelihood._along_nodes(
-        jax.value_and_grad(likelihood.log_prob, argnums=1), rows.y, rows.side
-    )
-    values, slopes = along(f)
-    in_variance = jnp.mean(slopes * noise, axis=1) / (2 * spread[:, 0])
-    failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
-    value, in_mean = jnp.mean(values, axis=1), jnp.mean(slopes, axis=1)
-    return ExpectedLogLikelihoods(value, in_mean, in_variance, _error(values), failed)

@@ -68,8 +68,7 @@ class GaussianMixture(NamedTuple):
 
     log_weights: Float[Array, "K"]  # log pi
     mean: Float[Array, "K Q M"]  # m
-    # S^-1, shape (K, Q, M, M), or its diagonal, shape (K, Q, M)
-    precision: Float[Array, "K Q M *M"]
+    precision: Float[Array, "K Q M *M"]  # S^-1, or its diagonal, shape (K, Q, M)
 
     @property
     def is_diagonal(self) -> bool:
@@ -148,12 +147,11 @@ class FactorisedMixture(NamedTuple):
         constant = jnp.sum(self.half_log_determinant, axis=1)
         size = mean.shape[1] * mean.shape[2]
 
+        product = "qi,ksqi->ksqi" if self.root is None else "qij,ksqj->ksqi"
+
         def under(mean: Array, precision: Array, constant: Array) -> Float[Array, "K S"]:
             apart = draws - mean
-            if self.root is None:
-                turned = precision * apart
-            else:
-                turned = jnp.einsum("qij,ksqj->ksqi", precision, apart)
+            turned = jnp.einsum(product, precision, apart)
             return -0.5 * (jnp.sum(apart * turned, axis=(2, 3)) + size * _LOG_TWO_PI) - constant
 
         found = jax.lax.map(lambda part: under(*part), (mean, precision, constant))
@@ -162,10 +160,8 @@ class FactorisedMixture(NamedTuple):
     @property
     def entropy(self) -> Scalar:
         """The entropy of one component, or its lower bound of several, in nats."""
-        mixture = self.mixture
-        return entropy(
-            mixture.log_weights, mixture.mean, self.covariance, self.half_log_determinant
-        )
+        logs, mean, _ = self.mixture
+        return entropy(logs, mean, self.covariance, self.half_log_determinant)
 
 
 def entropy(
@@ -198,10 +194,8 @@ def entropy(
 
         return jnp.sum(jax.vmap(of_latent)(apart, both))
 
-    overlaps = [[None] * number for _ in range(number)]
-    for k in range(number):
-        for other in range(k + 1):
-            overlaps[k][other] = overlaps[other][k] = overlap(k, other)  # pyright: ignore
-    logs = jnp.stack([jnp.stack(row) for row in overlaps])  # pyright: ignore
+    pairs = {(k, other): overlap(k, other) for k in range(number) for other in range(k + 1)}
+    rows = [[pairs[max(k, m), min(k, m)] for m in range(number)] for k in range(number)]
+    logs = jnp.stack([jnp.stack(row) for row in rows])
     mixed = jax.scipy.special.logsumexp(logs + log_weights, axis=1)
     return -jnp.sum(jnp.exp(log_weights) * mixed)

@@ -5,9 +5,9 @@ Natural-gradient steps are faster; these are here for what the source did.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,11 +23,12 @@ from latentgp.extensions.black_box.mixtures.family import (
     GaussianMixture,
 )
 from latentgp.extensions.black_box.mixtures.search import (
+    MixtureStep,
     SearchState,
     SlopeSearch,
+    StepSearch,
     search_along_slopes,
 )
-from latentgp.extensions.black_box.mixtures.walk import batch_of, batches
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.finite import all_finite
 from latentgp.numerics.triangular import solve_lower
@@ -37,7 +38,7 @@ from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Run, RunControl
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
-_PIECE, _ITERATIONS, _ROUNDS = 20, 20, 200
+_ITERATIONS, _ROUNDS = 20, 200
 _ADADELTA: Any = optax.adadelta(learning_rate=1.0, rho=0.95, eps=1e-6)  # Hensman et al. 2013
 
 
@@ -50,8 +51,7 @@ class Free(NamedTuple):
     # diagonal ones; of "linear" ones a number a row and latent
     spread: Float[Array, "K Q *M"]
     vector: HyperVector
-    # inducing points, shape (M, D), or (Q, M, D) of each latent function; None if they are held
-    points: Float[Array, "*Q M D"] | None
+    points: Float[Array, "*Q M D"] | None  # inducing ones, (M, D) or (Q, M, D); None if held
 
 
 class Ascent(NamedTuple):
@@ -61,11 +61,7 @@ class Ascent(NamedTuple):
     memory: Any
 
 
-GROUPS = {
-    "mixture": ("logits", "mean", "spread"),
-    "hyper-parameters": ("vector",),
-    "points": ("points",),
-}
+GROUPS = ("logits", "mean", "spread"), ("vector",), ("points",)
 
 
 def freed(
@@ -77,8 +73,8 @@ def freed(
     """The present mixture, hyper-parameters and points without constraints."""
     mixture = found.mixture
     if covariance == "linear":
-        rows = len(bound.data.X)
-        spread = jnp.zeros((*mixture.mean.shape[:2], rows), mixture.mean.dtype)
+        shape = *mixture.mean.shape[:2], len(bound.data.X)
+        spread = jnp.zeros(shape, mixture.mean.dtype)
     elif mixture.is_diagonal:
         spread = -jnp.log(mixture.precision)
     else:
@@ -146,19 +142,17 @@ def _value_and_gradient(
 @Program
 def _adadelta(
     bound: MixtureBound, state: Ascent, places: Int[Array, "T B"] | None, keys: Key[Array, "T"]
-) -> tuple[Ascent, Float[Array, "T"]]:
+) -> tuple[Ascent, MixtureStep]:
     """Steps of Adadelta (Zeiler 2012)."""
 
-    def step(state: Ascent, part: tuple[Any, Any]) -> tuple[Ascent, Array]:
+    def step(state: Ascent, part: tuple[Any, Any]) -> tuple[Ascent, MixtureStep]:
         free, (rows, key) = state.free, part
-        own = bound
-        if rows is not None:
-            own = eqx.tree_at(lambda b: b.data, bound, batch_of(bound.data, rows))
-        value, slope = jax.value_and_grad(objective, argnums=1)(own, free, key)
+        value, slope = jax.value_and_grad(objective, argnums=1)(bound.of_rows(rows), free, key)
         sound = all_finite(slope)
         downhill = jax.tree.map(lambda a: jnp.where(sound, -a, 0.0), slope)
         move, memory = _ADADELTA.update(downhill, state.memory, free)
-        return Ascent(jax.tree.map(jnp.add, free, move), memory), value
+        told = MixtureStep(value, jnp.zeros_like(value), jnp.zeros_like(value))
+        return Ascent(jax.tree.map(jnp.add, free, move), memory), told
 
     return jax.lax.scan(step, state, (places, keys))
 
@@ -199,12 +193,12 @@ def ascend(
         search = _AscentByGroups(found, Ascent(free, None), bound, tolerance, key)
     else:
         first = Ascent(free, _ADADELTA.init(free))
-        search = _AscentAtOnce(found, first, bound, steps, method.batch_size, key)
+        taken, rows = partial(_adadelta, bound), len(bound.data.X)
+        search = StepSearch(found, first, taken, rows, steps, method.batch_size, key)
     found.converged = False
     state = search_along_slopes(search, None if by_groups else steps, control)
     bound = bound.with_points(state.free.points)
-    found.vector = np.asarray(state.free.vector)
-    found.mixture = mixture_of(bound, state.free)
+    found.vector, found.mixture = np.asarray(state.free.vector), mixture_of(bound, state.free)
     return bound
 
 
@@ -215,7 +209,7 @@ class _AscentByGroups(SlopeSearch):
         from scipy.optimize import minimize  # takes long to import
 
         found, free, (bound, tolerance, key) = self.found, state.free, self.settings
-        groups = [names for names in GROUPS.values() if _has(free, names)]
+        groups = [names for names in GROUPS if ravel_pytree(_part(free, names))[0].size]
         while len(values := [record.value for record in found.records]) < _ROUNDS:
             if len(values) > 1 and values[-1] - values[-2] < tolerance:
                 found.converged = True
@@ -223,8 +217,7 @@ class _AscentByGroups(SlopeSearch):
                 return
             value = -np.inf
             for names in groups:
-                part = {name: getattr(free, name) for name in names}
-                start, whole = ravel_pytree(part)
+                start, whole = ravel_pytree(_part(free, names))
 
                 def slope(
                     vector: np.ndarray, free: Free = free, whole: Any = whole
@@ -232,37 +225,17 @@ class _AscentByGroups(SlopeSearch):
                     part = whole(jnp.asarray(vector))
                     value, gradient = _value_and_gradient(bound, free, part, key)
                     found.steps += 1
-                    own = ravel_pytree(gradient)[0]
                     if not np.isfinite(value):
                         return 1e300, np.zeros_like(vector)
-                    return -float(value), -np.asarray(own)
+                    return -float(value), -np.asarray(ravel_pytree(gradient)[0])
 
-                options = {"maxiter": _ITERATIONS}
-                end = minimize(
-                    slope, np.asarray(start), jac=True, method="L-BFGS-B", options=options
-                )
+                known: Any = {"method": "L-BFGS-B", "options": {"maxiter": _ITERATIONS}}
+                end = minimize(slope, np.asarray(start), jac=True, **known)
                 free, value = free._replace(**whole(jnp.asarray(end.x))), -float(end.fun)
             made = len(values) + 1
             yield Ascent(free, None), self.reported(value, "round", made, _ROUNDS, run)
         found.reason = f"{_ROUNDS} rounds were made"
 
 
-class _AscentAtOnce(SlopeSearch):
-    """Pieces of 20 steps of Adadelta."""
-
-    def steps(self, state: Ascent, run: Run) -> Steps[Ascent]:
-        found, (bound, steps, batch_size, key) = self.found, self.settings
-        draw = batches(len(bound.data.X), batch_size, key, found.steps)
-        while (made := found.steps) < steps:
-            number = min(_PIECE, steps - made)
-            keys = jax.random.split(jax.random.fold_in(key, made), number)
-            places = None if draw is None else jnp.asarray(draw(number))
-            state, values = _adadelta(bound, state, places, keys)
-            found.steps += number
-            value = float(np.mean(values))
-            yield state, self.reported(value, "step", found.steps, steps, run)
-
-
-def _has(free: Free, names: tuple[str, ...]) -> bool:
-    parts = [getattr(free, name) for name in names]
-    return any(part is not None and part.size for part in parts)
+def _part(free: Free, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(free, name) for name in names}

@@ -22,8 +22,7 @@ class Climb(NamedTuple):
 
     at: MixtureEvaluation  # the mixture with its bound
     share: Scalar  # the length of the next step, in (0, 1]
-    # nats gained by the last step that was taken, over its length; infinite before any
-    rise: Scalar
+    rise: Scalar  # nats gained by the last step taken, over its length; at first infinite
     steps: Int[Array, ""]  # how many were tried
 
 
@@ -40,13 +39,9 @@ def stepped(
     the mean, log weights by that in the weight. With Gaussian noise one component's full step
     ends at the posterior.
 
-    Args:
-        at: the mixture, and the bound's derivatives.
-        share: length of the step.
-        safely: precisions move on a curve that stays among positive definite ones (Lin, Schmidt &
-            Khan 2020), for slopes that are estimates.
-        curvature: that means move by instead of S^-1. Along a diagonal one they would creep where
-            coefficients are correlated.
+    Safely, for slopes that are estimates, precisions move on a curve that stays among positive
+    definite ones (Lin, Schmidt & Khan 2020). Means move by a curvature instead of S^-1 if one is
+    given: along a diagonal one they would creep where coefficients are correlated.
     """
     mixture, slopes = at.mixture, at.slopes
 
@@ -56,18 +51,12 @@ def stepped(
     change = -2 * share * scaled(slopes.covariance)
     precision = mixture.precision + change
     if safely:
-        inverse = mixture.factorised().covariance
-        bend = (
-            change**2 * inverse
-            if mixture.is_diagonal
-            else jnp.einsum("kqij,kqjl,kqlm->kqim", change, inverse, change)
-        )
-        precision = precision + 0.5 * bend
+        inverse, full = mixture.factorised().covariance, "kqij,kqjl,kqlm->kqim"
+        terms = "kqi,kqi,kqi->kqi" if mixture.is_diagonal else full
+        precision = precision + 0.5 * jnp.einsum(terms, change, inverse, change)
     if not mixture.is_diagonal:
         precision = 0.5 * (precision + jnp.swapaxes(precision, 2, 3))
-    by = GaussianMixture(
-        mixture.log_weights, mixture.mean, precision if curvature is None else curvature
-    )
+    by = mixture._replace(precision=precision if curvature is None else curvature)
     covariance = by.factorised().covariance
     slope = share * scaled(slopes.mean)
     along = covariance * slope if by.is_diagonal else jnp.einsum("kqij,kqj->kqi", covariance, slope)
@@ -84,23 +73,17 @@ def climb(
     at_most: Int[Array, ""],
     key: RandomKey,
 ) -> Climb:
-    """Steps that raise the bound until one gains next to nothing; for expectations without noise.
-
-    A step that does not raise the bound, or leaves the proper mixtures, is not taken, and the next
-    is half as long.
-    """
+    """Steps, without noise, until one gains next to nothing; one that does not gain is halved."""
 
     def goes_on(state: Climb) -> Bool[Array, ""]:
-        open_ = (state.rise > enough) & (state.share > _SHORTEST)
-        return open_ & (state.steps < at_most)
+        return (state.rise > enough) & (state.share > _SHORTEST) & (state.steps < at_most)
 
     def one(state: Climb) -> Climb:
         curvature = bound.curvatures(basis, state.at.expected) if start.is_diagonal else None
         moved = stepped(state.at, state.share, safely=False, curvature=curvature)
         there = bound.evaluated(likelihood, basis, moved, key)
         rise = there.terms.bound - state.at.terms.bound
-        taken = rise >= -1e-9 * jnp.abs(state.at.terms.bound)
-        taken = taken & jnp.isfinite(there.terms.bound)
+        taken = jnp.isfinite(there.terms.bound) & (rise >= -1e-9 * jnp.abs(state.at.terms.bound))
         at = jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state.at)
         share = jnp.where(taken, jnp.minimum(1.0, _LONGER * state.share), 0.5 * state.share)
         gained = jnp.where(taken, jnp.maximum(rise, 0.0) / state.share, state.rise)
@@ -108,8 +91,7 @@ def climb(
 
     first = bound.evaluated(likelihood, basis, start, key)
     unit = jnp.ones((), start.mean.dtype)
-    infinite = jnp.full((), jnp.inf, start.mean.dtype)
-    return jax.lax.while_loop(goes_on, one, Climb(first, unit, infinite, jnp.zeros((), int)))
+    return jax.lax.while_loop(goes_on, one, Climb(first, unit, jnp.inf * unit, jnp.zeros((), int)))
 
 
 class ProfiledMixture(NamedTuple):

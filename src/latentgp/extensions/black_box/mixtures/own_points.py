@@ -52,13 +52,10 @@ class OwnPoints(Module):
         kernels = distinct_kernels(kernel)
         kernels = kernels * (len(self.points) // len(kernels))
         parts = [whitening_from(own, Z, X) for own, Z in zip(kernels, self.points, strict=True)]
-
-        lower, features, residual = (
-            jnp.concatenate([getattr(part, name) for part in parts])
-            for name in ("lower", "features", "residual")
-        )
+        names = "lower", "features", "residual"
+        joined = {name: jnp.concatenate([getattr(part, name) for part in parts]) for name in names}
         jitter = jnp.max(jnp.stack([part.jitter for part in parts]))
-        return OwnWhitening(jnp.asarray(self.points), lower, features, residual, jitter)
+        return OwnWhitening(jnp.asarray(self.points), **joined, jitter=jitter)
 
     def united(self) -> tuple[Float[np.ndarray, "points D"], Int[np.ndarray, "Q M"]]:
         """The points of all latent functions, and where those of each are among them."""
@@ -72,10 +69,9 @@ def whitening_of(
     representation: Representation | OwnPoints, kernel: LatentKernel, X: Inputs
 ) -> Any:
     """The map from white coefficients to f at some rows."""
-    own = (
-        representation if isinstance(representation, OwnPoints) else coefficients_of(representation)
-    )
-    return own.whitening(kernel, X)
+    if isinstance(representation, OwnPoints):
+        return representation.whitening(kernel, X)
+    return coefficients_of(representation).whitening(kernel, X)
 
 
 def among_all(
@@ -87,10 +83,8 @@ def among_all(
 ) -> tuple[Float[Array, "Q points"], Float[Array, "Q points points"]]:
     """Natural parameters of white coefficients at all points: v' S^-1, and S^-1.
 
-    Those at other points than a latent function's own follow the prior given these, so that
-    neither the posterior nor its divergence from the prior is another.
-
-    Factors of K are those at the own points and at all, places those of the own points among all.
+    Those at other points than a latent function's own, whose places among all are given, follow the
+    prior given these, so that neither the posterior nor its divergence from the prior is another.
     """
 
     def one(own: Array, lower: Array, places: Array, mean: Array, precision: Array) -> Any:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain, count, islice
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -14,11 +17,12 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import profiled
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.loop import Algorithm, run_loop
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
-from latentgp.typing import RandomKey
+from latentgp.typing import Array, RandomKey
 
+_PIECE = 20  # steps in a compiled call
 _MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
 
 
@@ -47,10 +51,7 @@ class SearchState:
 
 
 class SlopeSearch(Algorithm[Any]):
-    """Steps along slopes.
-
-    From a first state; what was found is brought up to date.
-    """
+    """Steps along slopes from a first state; what was found is brought up to date."""
 
     phase: ClassVar[str] = "learning"
 
@@ -101,23 +102,55 @@ def search_along_slopes(search: SlopeSearch, steps: int | None, control: RunCont
     return state
 
 
+class MixtureStep(NamedTuple):
+    """Report of steps along slopes."""
+
+    bound: Float[Array, "T"]  # estimates, in nats
+    failed: Float[Array, "T"]  # values of log p that were not finite
+    passed_over: Array  # steps so far that changed nothing
+
+
+class StepSearch(SlopeSearch):
+    """Pieces of 20 steps, of batches of rows or of all."""
+
+    def steps(self, state: Any, run: Run) -> Steps[Any]:
+        found, (taken, rows, steps, batch_size, key) = self.found, self.settings
+        places = batches(rows, batch_size, key, found.steps)
+        while (made := found.steps) < steps:
+            number = min(_PIECE, steps - made)
+            keys = jax.random.split(jax.random.fold_in(key, made), number)
+            own = None if places is None else jnp.asarray(np.stack(list(islice(places, number))))
+            state, told = taken(state, own, keys)
+            found.steps += number
+            found.failed += int(np.sum(told.failed))
+            found.passed_over = int(told.passed_over[-1])
+            yield state, self.reported(float(np.mean(told.bound)), "step", found.steps, steps, run)
+
+
+def batches(rows: int, size: int | None, key: RandomKey, drawn: int) -> Iterator[np.ndarray] | None:
+    """Places of each batch's rows after those drawn, shuffled every pass; None for all rows."""
+    if size is None or size >= rows:
+        return None
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    orders = (random.permutation(rows)[: rows // size * size] for _ in count())
+    return islice(chain.from_iterable(order.reshape(-1, size) for order in orders), drawn, None)
+
+
 class CheckpointState(NamedTuple):
     """State in the checkpoint of a search, beside its evaluations."""
 
     log_weights: Float[Any, "K"]  # of the mixture that the next evaluation starts from
     mean: Float[Any, "K Q M"]  # of it
     precision: Float[Any, "K Q M *M"]  # of it
-    # steps, values that were not finite, the last rise, and whether the best ascent ended
-    told: Float[np.ndarray, "4"]
+    told: Float[np.ndarray, "4"]  # steps, failed values, last rise, if the best ascent ended
 
 
 class ProfiledSearch:
     """L-BFGS-B in the hyper-parameters, the bound at its best over mixtures everywhere.
 
-    Evaluations are kept, so that a resumed search is answered from them until their end.
-
-    Expectations have no noise. What was found, where the search starts, is brought up to date. An
-    iteration that gains less than the tolerance, in nats, ends a run, as do so many evaluations.
+    A resumed search is answered from the evaluations that were kept. Expectations have no noise;
+    what was found is brought up to date. An iteration that gains less than the tolerance, in nats,
+    ends a run, as do so many evaluations.
     """
 
     def __init__(
@@ -146,10 +179,7 @@ class ProfiledSearch:
         return self._search.has_reached(run)
 
     def run(self, number: int) -> bool:
-        """One run from where things are; gives whether another may follow.
-
-        The last one has the number 0.
-        """
+        """One run from where things are, the last number 0; whether another may follow."""
         found, search = self.found, self._search
         found.converged, found.reason, goes_on = False, "", True
         try:

@@ -92,8 +92,7 @@ def _opened(
     """After a whole step from where the latents of every row are likely to be.
 
     From elsewhere, where log p(y | f) is exponentially steep, steps would be tiny or go astray.
-
-    `likely` is the first latent, the others as the component has them; `modes` are laws of all.
+    `likely` is the first latent, `modes` are laws of all.
     """
     basis = bound.basis(model)
     means, variances = start.factorised().marginals(basis)
@@ -126,11 +125,9 @@ def _white_of(
     given = np.asarray(method.start_means, float)
     check_shape("BlackBoxVI.start_means", given, shape, "components, centres and latents")
     centres = whitening_of(bound.representation, model.kernel, bound.data.X).centres
-    if centres.ndim == 2:
-        offset = jnp.broadcast_to(model.mean(centres), shape[1:])
-    else:
-        means = [jnp.broadcast_to(model.mean(own), shape[1:]) for own in centres]
-        offset = jnp.stack([own[:, latent] for latent, own in enumerate(means)], axis=1)
+    each = [centres] * shape[2] if centres.ndim == 2 else centres
+    means = [jnp.broadcast_to(model.mean(own), shape[1:]) for own in each]
+    offset = jnp.stack([own[:, latent] for latent, own in enumerate(means)], axis=1)
     return jnp.stack([vmap_latents(solve_lower, lower, (f - offset).T) for f in given])
 
 
@@ -218,7 +215,5 @@ def _apart(one: GaussianMixture, other: GaussianMixture) -> float:
 
 
 def _moved(one: GaussianMixture, key: RandomKey) -> GaussianMixture:
-    known = one.factorised()
-    draw = known.draws(key, 1)[:, 0]
-    size = draw[0].size
-    return one._replace(mean=one.mean + _NEAR * (draw - one.mean) / np.sqrt(size))
+    draw = one.factorised().draws(key, 1)[:, 0]
+    return one._replace(mean=one.mean + _NEAR * (draw - one.mean) / np.sqrt(draw[0].size))

@@ -89,9 +89,8 @@ def terms_of(
 ) -> MixtureTerms:
     """The bound's terms on all rows; expectations by draws with four times as many of them."""
     own = bound.expectations
-    finer = dataclasses.replace(
-        bound, expectations=dataclasses.replace(own, samples=_FINER * own.samples)
-    )
+    own = dataclasses.replace(own, samples=_FINER * own.samples)
+    finer = dataclasses.replace(bound, expectations=own)
     terms, entropies = jax.tree.map(np.asarray, _terms(finer, vector, mixture, key))
     weights = np.exp(np.asarray(mixture.log_weights))
     by_draws, error = float(terms.entropy), 0.0
@@ -132,10 +131,8 @@ def posteriors_of(
     """Posteriors of the components."""
     given = bound.representation
     united = given.united() if isinstance(given, OwnPoints) else None
-    return [
-        _posterior(bound, model, mixture.mean[k], mixture.precision[k], united)
-        for k in range(len(mixture.mean))
-    ]
+    parts = zip(mixture.mean, mixture.precision, strict=True)
+    return [_posterior(bound, model, mean, precision, united) for mean, precision in parts]
 
 
 @Program

@@ -35,8 +35,7 @@ class Place(NamedTuple):
 class Coupling(eqx.Module):
     """Parameterisation: what of the latent functions is held while hyper-parameters move."""
 
-    # of the coordinates in which the latent functions move, see `coordinates_at`
-    kind: ClassVar[Kind] = "whitened"
+    kind: ClassVar[Kind] = "whitened"  # of coordinates that latent functions move in
 
     def others(self, eps: Coefs, key: RandomKey) -> Float[Array, "S Q M"]:
         """Further coordinates that a chain starts with."""
@@ -63,10 +62,7 @@ class Coupling(eqx.Module):
         """Log density of hyper-parameters given what is held, in nats, and the place there."""
 
     def information(self, target: WhiteTarget, at: Place, held: Any) -> HyperMatrix:
-        """Expected Fisher information about hyper-parameters, the metric of manifold moves.
-
-        That of Gaussian stand-ins of the targets, by the sites.
-        """
+        """Expected Fisher information of hyper-parameters by the sites, the metric of moves."""
         return information_of_targets(target, at.vector, at.coordinates.precision)
 
     def coordinates(
@@ -74,9 +70,8 @@ class Coupling(eqx.Module):
     ) -> Coordinates:
         """The coordinates in which the latent functions move."""
         model = target.space.to_model(vector)
-        return coordinates_at(
-            target, model, self.kind, target.anchor, differentiable=differentiable
-        )
+        kind, anchor = self.kind, target.anchor
+        return coordinates_at(target, model, kind, anchor, differentiable=differentiable)
 
 
 def no_others(eps: Coefs) -> Float[Array, "0 Q M"]:
@@ -85,14 +80,10 @@ def no_others(eps: Coefs) -> Float[Array, "0 Q M"]:
 
 
 def log_joint(target: WhiteTarget, at: Place) -> Scalar:
-    """Log density of hyper-parameters and coordinates, with respect to N(eps | 0, I), in nats.
-
-    With further coordinates the average of their densities.
-    """
+    """Log density of hyper-parameters and all coordinates, relative to N(eps | 0, I), in nats."""
     model = target.space.to_model(at.vector)
-    residual = jax.scipy.special.logsumexp(residuals(target, model, at)) - math.log(
-        1 + len(at.others)
-    )
+    residual = jax.scipy.special.logsumexp(residuals(target, model, at))
+    residual = residual - math.log(1 + len(at.others))
     value = target.space.log_prior(at.vector) + at.coordinates.log_evidence + residual
     return jnp.where(jnp.isnan(value), -jnp.inf, value)
 

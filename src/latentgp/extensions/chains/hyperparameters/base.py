@@ -38,10 +38,8 @@ class Theta(NamedTuple):
 class HyperLaw(NamedTuple):
     """Law of unconstrained hyper-parameters given what a coupling holds."""
 
-    # log density at some, in nats, and what was worked out for it
-    density: Callable[[Array], tuple[Array, Any]]
-    # that the held tells about them, given them and what was worked out
-    information: Callable[[Array, Any], Information]
+    density: Callable[[Array], tuple[Array, Any]]  # log density in nats, and what was worked out
+    information: Callable[[Array, Any], Information]  # from some, and what was worked out
     seen: WarmupHistory  # those visited in the warm-up
 
     def at(self, vector: HyperVector) -> Theta:
@@ -56,28 +54,20 @@ class HyperMoved(NamedTuple):
     acceptance: Scalar  # probability that the proposal was accepted, in [0, 1]
     evaluations: Scalar  # of the density
     proposed: Theta  # hyper-parameters that were proposed last
-    # whether a trajectory diverged, or its implicit steps could not be solved
-    failed: Bool[Array, ""] | bool = False
+    failed: Bool[Array, ""] | bool = False  # a trajectory that diverged or was not solved
 
 
 class HyperMove(eqx.Module):
-    """Markov transition that leaves a density of hyper-parameters as it is.
+    """Markov transition that leaves a density of hyper-parameters as it is."""
 
-    Attributes:
-        target_acceptance: that the scale is adapted to in the warm-up; None where nothing is tuned.
-        largest_scale: where the adaptation ends, beyond which a greater one would change little.
-        differentiates: whether the density's gradient is taken.
-        emulates: whether it uses an emulator of the approximate log density.
-        proposes_once: whether a move is one proposal, so that draws can be proposed with it.
-    """
-
-    target_acceptance: ClassVar[float | None] = None
-    largest_scale: ClassVar[float] = math.inf
-    differentiates: ClassVar[bool] = False
-    emulates: ClassVar[bool] = False
+    target_acceptance: ClassVar[float | None] = None  # of the warm-up; None where nothing is tuned
+    largest_scale: ClassVar[float] = math.inf  # beyond which a greater one changes little
+    differentiates: ClassVar[bool] = False  # the density's gradient is taken
+    emulates: ClassVar[bool] = False  # it uses an emulator of the approximate log density
 
     @property
     def proposes_once(self) -> bool:
+        """Whether a move is one proposal, so that draws can be proposed with it."""
         return self.target_acceptance is not None and not self.differentiates
 
     @abstractmethod

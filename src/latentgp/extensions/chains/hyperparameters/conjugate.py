@@ -79,10 +79,6 @@ def _scaled_by(target: WhiteTarget, path: str) -> tuple[int, ...]:
     before, after = (np.asarray(latent_grams(m.kernel, X)) for m in (model, doubled))
     shape = (model.likelihood.latent_size, *before.shape[1:])
     before, after = np.broadcast_to(before, shape), np.broadcast_to(after, shape)
-    scaled = tuple(
-        number
-        for number, (one, two) in enumerate(zip(before, after, strict=True))
-        if np.allclose(two, 2 * one, rtol=1e-9, atol=0)
-    )
-    rest = [number for number in range(len(before)) if number not in scaled]
-    return scaled if np.array_equal(before[rest], after[rest]) else ()
+    doubles = np.isclose(after, 2 * before, rtol=1e-9, atol=0).all(axis=(1, 2))
+    same = np.array_equal(before[~doubles], after[~doubles])
+    return tuple(np.flatnonzero(doubles).tolist()) if same else ()

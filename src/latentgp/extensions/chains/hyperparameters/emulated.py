@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
-from latentgp.extensions.chains.hyperparameters.crank_nicolson import log_student
-from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
+from latentgp.extensions.chains.hyperparameters.random_walk import log_student, metropolis
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
@@ -26,11 +25,7 @@ _DEPTH = 12.0  # nats below the highest value, and one more a hyper-parameter, t
 
 
 class Emulator(NamedTuple):
-    """Log density of hyper-parameters by Gaussian-process regression on what was evaluated.
-
-    The prior mean is the log density of a Student-t law, which is what is left far from all
-    evaluations.
-    """
+    """Log density by regression on what was evaluated, from a Student-t law that holds far away."""
 
     points: Float[Array, "T H"]  # where it was evaluated, standardised
     coefficients: Float[Array, "T"]  # of the kernel at the points; zero before the fit
@@ -54,10 +49,7 @@ class Emulator(NamedTuple):
     def fit(
         cls, seen: WarmupHistory, vectors: Float[Array, "T H"], values: Float[Array, "T"]
     ) -> Emulator:
-        """Regression of values, of which those that are not finite or far below are left out.
-
-        The length-scale of highest evidence is taken, its variance profiled out.
-        """
+        """Regression of finite and probable values by the length-scale of highest evidence."""
         points = jax.vmap(seen.standardised)(vectors)
         size = points.shape[1]
         finite = jnp.isfinite(values)
@@ -101,8 +93,7 @@ class HyperEmulated(HyperMove):
     target_acceptance: ClassVar[float | None] = 0.25
     emulates: ClassVar[bool] = True
 
-    # at most so many under the emulator, drawn evenly from 1 on
-    trajectories: int = eqx.field(static=True, default=6)
+    trajectories: int = eqx.field(static=True, default=6)  # at most, drawn evenly from 1 on
 
     def step(self, law: HyperLaw, here: Theta, scale: Scalar, key: RandomKey) -> HyperMoved:
         seen, vector = law.seen, here.vector

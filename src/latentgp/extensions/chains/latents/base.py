@@ -25,22 +25,16 @@ class Info(NamedTuple):
 
     acceptance: Scalar  # probability that the proposal was accepted, in [0, 1]
     evaluations: Scalar  # of the residual
-    # whether a trajectory diverged, or its implicit steps could not be solved
-    failed: Bool[Array, ""] | bool = False
+    failed: Bool[Array, ""] | bool = False  # a trajectory that diverged or was not solved
 
 
 class LatentMove(eqx.Module):
-    """Markov transition that leaves N(eps | 0, I) exp(residual(eps)) as it is.
+    """Markov transition of states with `eps` and `value` that keeps N(eps | 0, I) exp(residual)."""
 
-    A state is a named tuple with `eps`, the coordinates, and `value`, the residual there.
-    """
-
-    # that the scale is adapted to in the warm-up, unless `wanted_acceptance` says otherwise; None
-    # where nothing is tuned
+    # of the warm-up, unless `wanted_acceptance` says otherwise; None where nothing is tuned
     target_acceptance: ClassVar[float | None] = None
     first_scale: ClassVar[float] = 1.0  # where the adaptation starts
-    # where it ends, beyond which a greater one would change little
-    largest_scale: ClassVar[float] = math.inf
+    largest_scale: ClassVar[float] = math.inf  # beyond which a greater one changes little
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         """The move as it is made within some coordinates; the same in all unless overridden."""
@@ -50,9 +44,9 @@ class LatentMove(eqx.Module):
         """Acceptance rate that the warm-up aims at; None if nothing is tuned."""
         return self.target_acceptance
 
-    @abstractmethod
     def init(self, residual: Residual, eps: Coefs) -> Any:
-        """State at some coordinates."""
+        """State at some coordinates: a `ResidualValue` unless overridden."""
+        return ResidualValue.at(residual, eps)
 
     @abstractmethod
     def step(
@@ -73,8 +67,11 @@ class ResidualValue(NamedTuple):
         return cls(eps, residual(eps))
 
 
-def accepted(state: Any, there: Any, log_ratio: Scalar, key: RandomKey) -> tuple[Any, Scalar]:
-    """The proposal or the present state by a log ratio, and the chance of the proposal."""
+def accepted(
+    state: Any, there: Any, log_ratio: Scalar, key: RandomKey, *about: Any
+) -> tuple[Any, Info]:
+    """The proposal or the present state by a log ratio; `about` is what else `Info` has."""
     chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(1.0, jnp.exp(log_ratio)), 0.0)
     taken = jax.random.uniform(key, dtype=chance.dtype) < chance
-    return jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state), chance
+    after = jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state)
+    return after, Info(chance, *(about or (jnp.ones_like(chance),)))

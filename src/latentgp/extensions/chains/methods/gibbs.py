@@ -69,9 +69,8 @@ class GibbsSampling(SamplingMethod):
         if self.augmentation is None:
             usual = usual_method(model.likelihood)
             instead = f"NUTS for draws, or {usual}" if model.likelihood.is_continuous else usual
-            Needs(augmentation=True).check(
-                "GibbsSampling", likelihood=model.likelihood, instead=instead
-            )
+            needs = Needs(augmentation=True)
+            needs.check("GibbsSampling", likelihood=model.likelihood, instead=instead)
         rule = AugmentationRule(augmentation=self.augmentation)
         rule.check(model.likelihood)
         through_points = not self.representation.traits.one_coefficient_a_row
@@ -86,9 +85,10 @@ class GibbsSampling(SamplingMethod):
     def transition(
         self, representation: Representation, space: ParameterSpace, data: Data
     ) -> GibbsSampler:
+        rule = AugmentationRule(augmentation=self.augmentation)
         return GibbsSampler.of(
             representation,
-            AugmentationRule(augmentation=self.augmentation),
+            rule,
             space,
             data,
             slow_rows=self.slow_rows,

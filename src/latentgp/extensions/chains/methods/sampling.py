@@ -99,8 +99,8 @@ class SamplingMethod(Method):
             key: random key.
             control: callback, limit, progress line, checkpoint.
         """
-        sampler = self.transition(representation, space, data)
-        return run_chains(sampler, self, watched, key, control)
+        transition = self.transition(representation, space, data)
+        return run_chains(transition, self, watched, key, control)
 
     def starting_method(self) -> SiteMethod:
         """The method that finds where chains start, by natural gradients unless overridden."""
@@ -114,8 +114,7 @@ class SamplingMethod(Method):
         """
         if problem.options.learn_hyperparameters and not self.samples_hyperparameters:
             return self._at_learned(problem)
-        model, data, key = problem.model, problem.data, problem.key
-        space = problem.space
+        model, data, key, space = problem.model, problem.data, problem.key, problem.space
         self.check(model, space.size > 0)
         form = SiteForm(moved=True)
         Needs(all_rows=True).check(type(self).__name__, representation=self.representation)
@@ -127,21 +126,18 @@ class SamplingMethod(Method):
         if space.size:
             start = dataclasses.replace(self.starting_method(), representation=ready)
             rows = data.padded(number_of_shards()).to_device()
-            learned = start_of_search(
-                problem, start.algorithm(model), space, problem.bounds(), rows
-            )
+            algorithm = start.algorithm(model)
+            learned = start_of_search(problem, algorithm, space, problem.bounds(), rows)
             space = eqx.tree_at(lambda s: s.model, space, learned_model(space, learned))
         ready = ready.for_rows(data.X, data.weights, space.model.kernel)
         watched = watched_of(problem, self.chains * self.draws)
-        chains = self.sample(
-            ready, space, data.to_device(), problem.rows.origin[watched], key, control
-        )
+        places = problem.rows.origin[watched]
+        chains = self.sample(ready, space, data.to_device(), places, key, control)
         seen = problem.rows.given.select(watched)
         posterior = sampled_posterior(space, chains, watched, seen, ready)
+        summary, notes = posterior.summary, ready.traits.notes
         prior = float(np.max(mean_prior_variances(posterior.model.kernel, data)))
-        diagnostics = diagnose_chains(
-            self, problem, chains, posterior.summary, prior, *ready.traits.notes
-        )
+        diagnostics = diagnose_chains(self, problem, chains, summary, prior, *notes)
         return Fit(posterior.model, posterior, History.of(), diagnostics)
 
     def _at_learned(self, problem: Problem) -> Fit:
@@ -153,9 +149,9 @@ class SamplingMethod(Method):
         start = self.starting_method()
         learned = start.run(problem.with_options(checkpoint=None))
         why = f"hyper-parameters learned by {type(start).__name__}, then held"
-        held = dataclasses.replace(
-            problem, model=learned.model, reason=f"{problem.reason}; {why}"
-        ).with_options(learn_hyperparameters=False)
+        reason = f"{problem.reason}; {why}"
+        held = dataclasses.replace(problem, model=learned.model, reason=reason)
+        held = held.with_options(learn_hyperparameters=False)
         try:
             result = dataclasses.replace(self.run(held), history=learned.history)
         except RunAborted:

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
+from latentgp.extensions.chains.hmc import no_u_turn, warmed_up
 from latentgp.extensions.chains.joint import JointState
-from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
+from latentgp.extensions.chains.latents.by_values import EllipticalSampler
 from latentgp.extensions.chains.loop import Draw, Sampler
-from latentgp.extensions.chains.nuts import no_u_turn, warmed_up
 from latentgp.extensions.chains.target import Position, around
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
 from latentgp.modules import forwarded
