@@ -148,7 +148,7 @@ class ProcessComponents(LayeredComponents):
         hidden, data = parts
         layers = ProcessLayers(self.layout, self.X, self.sites)
         elsewhere = layers.hidden_elsewhere(model, hidden, jax.random.wrap_key_data(data), X)
-        return ProcessAt(layers.last_given(model, hidden), layers.seen(elsewhere, X))
+        return ProcessAt(layers.last_given(model, hidden), self.layout.seen(elsewhere, X))
 
 
 class ProcessAt(NamedTuple):

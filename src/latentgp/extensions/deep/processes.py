@@ -29,14 +29,10 @@ class ProcessLayers(eqx.Module):
         """Prior mean of the hidden functions."""
         return self.layout.standardised(X) @ self.layout.skips[0]
 
-    def seen(self, hidden: Float[Array, "B width"], X: Float[Array, "B D"]) -> Float[Array, "B E"]:
-        """Inputs of the last layer at points with these hidden functions."""
-        return self.layout.seen(hidden, X)
-
     def last_given(self, model: DeepGP, hidden: Float[Array, "N width"]) -> DensePosterior:
         """Posterior of g in what the last layer sees, given the hidden functions at the rows."""
-        posterior = Dense().condition(model.kernel, self.seen(hidden, self.X), self.sites)
-        return cast(DensePosterior, posterior)
+        seen = self.layout.seen(hidden, self.X)
+        return cast(DensePosterior, Dense().condition(model.kernel, seen, self.sites))
 
     def hidden_elsewhere(
         self, model: DeepGP, hidden: Float[Array, "N width"], key: RandomKey, X: Float[Array, "B D"]
@@ -47,14 +43,8 @@ class ProcessLayers(eqx.Module):
         et al. 2020, eq. 13).
         """
         kernel = model.layers[0].kernel
-        path = prior_paths(
-            kernel,
-            key,
-            inputs=self.X.shape[1],
-            latents=hidden.shape[1],
-            features=PATH_FEATURES,
-            number=1,
-        )
+        sizes = {"inputs": self.X.shape[1], "latents": hidden.shape[1]}
+        path = prior_paths(kernel, key, **sizes, features=PATH_FEATURES, number=1)
         inverse = jittered_cholesky(latent_grams(kernel, self.X)[0]).factor.inverse
         missed = hidden - self.hidden_mean(self.X) - path(self.X)[0]
         update = inverse.T @ (inverse @ missed)

@@ -74,6 +74,7 @@ def _traced(
 ) -> TracedPredictions:
     components = jax.tree.map(jnp.asarray, fresh(posterior.components.prepared()))
     law = components.law
+    classes = law.likelihood.targets == "class"
 
     def of_rows(*shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((size.rows, *shape), jnp.float64)
@@ -84,14 +85,14 @@ def _traced(
     arguments: dict[str, tuple[str, ...]] = {"marginals": ("X",)}
     for sides in side_choices(law.likelihood):
         for name, question in QUESTIONS.items():
-            left_out = name == "quantiles" and not quantiles
-            if left_out or not _is_asked(name, law.likelihood):
+            fits = name == "latent" or (name == "probabilities") == classes
+            if not fits or (name == "quantiles" and not quantiles):
                 continue
             side = {known: of_rows() for known in sides}
             levels = [jax.ShapeDtypeStruct((LEVELS,), jnp.float64)] * (name == "quantiles")
-            ask = _as_function(question, law, bool(levels))
+            ask = jax.make_jaxpr(_as_function(question, law))
             try:
-                programs[program_for(name, sides)] = jax.make_jaxpr(ask)(*found, side, *levels)
+                programs[program_for(name, sides)] = ask(*found, side, *levels)
             except InputError:  # the likelihood has no such moments or quantiles
                 continue
             order = ("mean", "spread", *sorted(sides), *(["levels"] if levels else []))
@@ -105,15 +106,8 @@ def _traced(
     return TracedPredictions(programs, arguments, size.most or fitting, size.fixed)
 
 
-def _is_asked(question: str, likelihood: Likelihood) -> bool:
-    classes = likelihood.targets == "class"
-    return question == "latent" or (question == "probabilities") == classes
-
-
-def _as_function(question: Callable[..., Any], law: Any, with_levels: bool) -> Callable[..., Any]:
-    if with_levels:
-        return lambda mean, spread, side, levels: question(law, levels, mean, spread, side)
-    return lambda mean, spread, side: question(law, (), mean, spread, side)
+def _as_function(question: Callable[..., Any], law: Any) -> Callable[..., Any]:
+    return lambda mean, spread, side, levels=(): question(law, levels, mean, spread, side)
 
 
 def side_choices(likelihood: Likelihood) -> list[tuple[str, ...]]:

@@ -112,13 +112,9 @@ class DeepMCMC(Method):
     @property
     def _settled(self) -> Any:
         """With the warm-up and the thinning that are usual for the sampler."""
-        if self.warmup is not None and self.thin is not None:
-            return self
-        warmup, thin = _USUAL[self.sampler]
-        warmup = warmup if self.warmup is None else self.warmup
-        return dataclasses.replace(
-            self, warmup=warmup, thin=thin if self.thin is None else self.thin
-        )
+        usual = dict(zip(("warmup", "thin"), _USUAL[self.sampler], strict=True))
+        missing = {name: own for name, own in usual.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **missing) if missing else self
 
     @property
     def needs(self) -> Needs:

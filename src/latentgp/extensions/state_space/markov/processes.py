@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,9 +56,7 @@ def spaces_of(kernel: LatentKernel, inputs: int, truncation: Truncation) -> list
     if not isinstance(kernel, OwnKernels):
         return [state_space(own[0], truncation)]
     groups = kernel_groups(PerLatent(*own), len(own))
-    stacked = [
-        jax.vmap(lambda kernel: state_space(kernel, truncation))(group.kernels) for group in groups
-    ]
+    stacked = [jax.vmap(lambda k: state_space(k, truncation))(group.kernels) for group in groups]
     return [jax.tree.map(lambda leaf: leaf[:, None], space) for space in stacked]
 
 
@@ -85,14 +83,12 @@ def readings_of(
 ) -> list[Matrix]:
     """Columns of states that read sums of parts, for each process."""
     like = coefficients[0]
-    found = []
-    for parts in measurements:
-        entries = []
-        for own in zip(*parts, strict=True):
-            terms = [a * share for a, share in zip(coefficients, own, strict=True) if share]
-            entries.append([sum(terms) if terms else 0.0])
-        found.append(small.full(small.matrix(entries, like), like))
-    return found
+
+    def entry(own: tuple[float, ...]) -> Any:
+        return sum((a * h for a, h in zip(coefficients, own, strict=True) if h), start=0.0)
+
+    columns = ([[entry(own)] for own in zip(*parts, strict=True)] for parts in measurements)
+    return [small.full(small.matrix(column, like), like) for column in columns]
 
 
 def means_given(
@@ -107,11 +103,11 @@ def means_given(
 
     They are means of the readings of each process, if not of f.
     """
-    each = [in_groups(series.to_lanes(values), groups) for values in (linear, precision)]
+    each = (in_groups(series.to_lanes(values), groups) for values in (linear, precision))
     found = []
-    read = [None] * len(filters) if readings is None else readings
-    for process, told, known, own in zip(filters, *each, read, strict=True):
-        forward = filtered(process, series, told, known)
-        mean = smoothed(process, series, known, forward, False, own)[0].mean
+    for process, told, w, own in zip(
+        filters, *each, readings or [None] * len(filters), strict=True
+    ):
+        mean = smoothed(process, series, w, filtered(process, series, told, w), False, own)[0].mean
         found.append(series.to_rows(mean))
     return together(found, groups)

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number
-from latentgp.extensions.state_space.markov.beliefs import Filter
-from latentgp.extensions.state_space.markov.processes import means_given, together
+from latentgp.extensions.state_space.markov.beliefs import Filter, zeros
+from latentgp.extensions.state_space.markov.processes import together
 from latentgp.extensions.state_space.markov.series import Series
 from latentgp.typing import Array, RandomKey, RowLatents
 
@@ -53,9 +53,8 @@ def prior_draw(
         read = h if reading is None else reading
         return moved, (number(h.mT @ moved), number(read.mT @ moved))
 
-    zero = small.full(small.matrix([[0.0]] * size, like), like)
+    begin = zero = zeros(size, 1, like)
     unit = small.full(small.matrix(small.identity(size).rows, like), like)
-    begin = zero
     if lanes > 1:
         (ends, Phi), _ = jax.lax.scan(onward, (zero, unit), (series.lanes, keys))
         axis = -1 if isinstance(ends, UnrolledMatrix) else -3
@@ -83,28 +82,12 @@ def perturbation(
     give is a draw of the posterior less its mean.
     """
     keys = jax.random.split(key, len(filters) + 1)
-    reading = [None] * len(filters) if readings is None else readings
+    each = zip(filters, groups, keys[1:], readings or [None] * len(filters), strict=True)
     drawn = [
-        prior_draw(process, series, own, (number, len(group)), what)
-        for process, group, own, what in zip(filters, groups, keys[1:], reading, strict=True)
+        prior_draw(process, series, own, (number, len(group)), reading)
+        for process, group, own, reading in each
     ]
     prior, read = (together([pair[i] for pair in drawn], groups) for i in range(2))
     noise = jax.random.normal(keys[0], prior.shape, prior.dtype)
     held = jnp.maximum(precision, 0.0)[:, None]
     return read, -held * prior - jnp.sqrt(held) * noise
-
-
-def posterior_draws(
-    filters: list[Filter],
-    groups: list[tuple[int, ...]],
-    series: Series,
-    linear: RowLatents,
-    precision: RowLatents,
-    key: RandomKey,
-    number: int,
-    readings: list[Matrix] | None = None,
-) -> Float[Array, "N S Q"]:
-    """Joint draws of f, or what is read, at the rows given sites of no negative precision."""
-    prior, more = perturbation(filters, groups, series, precision, key, number, readings)
-    told = linear[:, None] + more
-    return prior + means_given(filters, groups, series, told, precision, readings)
