@@ -121,17 +121,11 @@ def series_kernel(
 
     The level is rough unless a smoother one is two nats ahead. Calendar periods are expected: they
     have a season unless the evidence is two nats less. Usual numbers of steps and peaks of the
-    periodogram have to be two and five nats ahead.
+    periodogram have to be two and five nats ahead. There is none of constant targets, of few rows,
+    or where no evidence can be had.
 
-    Args:
-        t: times, shape (N,).
-        y: targets, or what stands for the latent function, shape (N,).
-        series: number of the series of each row; None for one series.
-        weights: of the rows.
-        calendar: periods by name, in the unit of t.
-
-    Returns:
-        The choice; None of constant targets, few rows, or where no evidence can be had.
+    Targets are those of the latent function, or what stands for it; `series` numbers the series of
+    each row, and `calendar` has periods by name, in the unit of the times.
     """
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         weights = np.ones(len(t)) if weights is None else weights

@@ -111,17 +111,12 @@ def file_text(
 
 def _programs(traced: TracedPredictions, constants: Constants) -> tuple[str, dict[str, str]]:
     """Source of all programs, and the function of each; equal ones are written once."""
-    texts: dict[str, str] = {}
+    own: dict[str, str] = {}  # names of functions by what follows these
     names: dict[str, str] = {}
     for name, closed in traced.programs.items():
-        text = program(f"program_{len(texts)}", closed, traced.arguments[name], constants)
-        body = text.partition("(")[2]
-        own = next((known for known, of in texts.items() if of.partition("(")[2] == body), None)
-        if own is None:
-            own = f"program_{len(texts)}"
-            texts[own] = text
-        names[name] = own
-    return "\n\n\n".join(texts.values()), names
+        text = program("", closed, traced.arguments[name], constants).removeprefix("def ")
+        names[name] = own.setdefault(text, f"program_{len(own)}")
+    return "\n\n\n".join(f"def {name}{text}" for text, name in own.items()), names
 
 
 def _heading(about: dict[str, Any], of_tables: bool) -> str:

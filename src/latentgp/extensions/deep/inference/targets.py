@@ -15,7 +15,7 @@ from latentgp.extensions.chains.loop import Draw
 from latentgp.extensions.chains.target import Coefficients, Position, Target, log_likelihood_of_rows
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
-from latentgp.extensions.deep.processes import ProcessLayers
+from latentgp.extensions.deep.posterior import ProcessLayers
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky

@@ -21,8 +21,12 @@ from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.inference.samplers import HiddenSlices, ScaledSGHMC, WeightNUTS
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
 from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
-from latentgp.extensions.deep.posterior import DeepComponents, LayeredComponents, ProcessComponents
-from latentgp.extensions.deep.processes import PATH_FEATURES
+from latentgp.extensions.deep.posterior import (
+    PATH_FEATURES,
+    DeepComponents,
+    LayeredComponents,
+    ProcessComponents,
+)
 from latentgp.extensions.deep.random_features import RandomFeatures
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels.directions import DirectionKind

@@ -57,13 +57,10 @@ def from_shallow(
 
     A last layer that starts smooth may explain short-range variation as noise, and hidden functions
     then have nothing to say: the search ends below the shallow model. One that starts rough may
-    leave them nothing to say either, so that both are starts.
-
-    Where nothing is free, or hidden functions have no prior mean of use (`skip=False`), or the
-    prior mean is a function of the inputs, there is no such start. Of the sample 600 rows are
-    looked at, and what the last layer sees there where hidden functions are their prior means. The
-    search is through the features of the last layer: what they cannot represent, such as short
-    length-scales of many inputs, it does not prefer.
+    leave them nothing to say either, so that both are starts. There is none where nothing is free,
+    hidden functions have no prior mean of use (`skip=False`), or the prior mean is a function of
+    the inputs. The search is through the features of the last layer: what they cannot represent,
+    such as short length-scales of many inputs, it does not prefer.
     """
     plain = isinstance(model.mean, ZeroMean | ConstantMean)
     if not (problem.options.learn_hyperparameters and model.skip and plain):
@@ -125,7 +122,10 @@ def last_layer_at_modes(
 def _last_alone(
     model: DeepGP, sample: Data, architecture: Architecture
 ) -> tuple[LatentGP, Data, SiteInference]:
-    """The last layer as a model, some rows with what it sees there, and the algorithm for it."""
+    """The last layer as a model, 600 rows, and the algorithm for it.
+
+    Inputs are what it sees there where hidden functions are their prior means.
+    """
     seen, features = np.asarray(_seen(architecture.layout, sample.X)), architecture.features[-1]
     rows = Data(seen, sample.y, weights=sample.weights, **sample.side_information).evenly(_ROWS)
     shallow = LatentGP(model.kernel, model.likelihood, model.mean)

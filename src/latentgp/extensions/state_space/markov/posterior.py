@@ -28,6 +28,7 @@ from latentgp.extensions.state_space.markov.processes import (
     ProcessPosterior,
     latents_of_groups,
     means_given,
+    perturbation,
     readings_of,
     together,
 )
@@ -37,7 +38,6 @@ from latentgp.extensions.state_space.markov.remembered import (
     known_in,
 )
 from latentgp.extensions.state_space.markov.series import Lanes, Series, order_of
-from latentgp.extensions.state_space.markov.simulation import perturbation
 from latentgp.extensions.state_space.markov.window import window_of
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts

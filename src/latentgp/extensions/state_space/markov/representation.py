@@ -102,9 +102,8 @@ class Markov(Representation):
             return dataclasses.replace(self, order=None, in_order=False)
         columns, _ = time_columns(kernel, X.shape[1])
         order = order_of(np.asarray(self._with_earlier(X)), columns, np)
-        if np.array_equal(order.rows, np.arange(len(order.rows))):
-            return dataclasses.replace(self, order=None, in_order=True)
-        return dataclasses.replace(self, order=order, in_order=False)
+        in_order = np.array_equal(order.rows, np.arange(len(order.rows)))
+        return dataclasses.replace(self, order=None if in_order else order, in_order=in_order)
 
     @property
     def truncation(self) -> Truncation:

@@ -13,9 +13,13 @@ from jaxtyping import Float
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.lanes import number, scaled
 from latentgp.extensions.state_space.markov.beliefs import Filter, zeros
-from latentgp.extensions.state_space.markov.processes import in_groups, means_given, together
+from latentgp.extensions.state_space.markov.processes import (
+    in_groups,
+    means_given,
+    perturbation,
+    together,
+)
 from latentgp.extensions.state_space.markov.series import Series
-from latentgp.extensions.state_space.markov.simulation import perturbation
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.samplers import BlockUpdate, CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import Whitening
