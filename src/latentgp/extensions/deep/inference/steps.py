@@ -201,7 +201,10 @@ class DeepInference(TwoPartInference):
                 precision = jnp.maximum(about.precision, 0.0)
                 # Where a precision is negative none is taken; the slope in the mean stays.
                 linear = about.linear + (precision - about.precision) * marginals.mean
-                white = _white(blocks, linear.T, precision.T)
+                white = vmap_latents(
+                    lambda block, b, w: WhiteSites(block @ b, (block * w) @ block.T),
+                    *(blocks, linear.T, precision.T),
+                )
             return terms, slopes, jax.tree.map(jnp.add, in_model, through_mean), white
 
         keys = jax.random.split(key, draws)
@@ -260,12 +263,3 @@ class DeepInference(TwoPartInference):
         of_f = WeightsAt(state.last, blocks).marginals().shifted(prior_mean(model, block))
         sites = self.algorithm.new_sites(model, rows_of(block), of_f, GaussianSites.none(of_f.mean))
         return jnp.sum(sites.expected(of_f))
-
-
-def _white(
-    blocks: Float[Array, "#Q R B"], linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
-) -> WhiteSites:
-    def sums(block: Array, linear: Array, precision: Array) -> WhiteSites:
-        return WhiteSites(block @ linear, (block * precision) @ block.T)
-
-    return vmap_latents(sums, blocks, linear, precision)

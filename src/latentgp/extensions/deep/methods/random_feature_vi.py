@@ -215,7 +215,7 @@ class RandomFeatureVI(Method):
         )
         steps = plan.batches * plan.epochs
         numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
-        rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
+        late, held = (jnp.asarray(at, jnp.int32) for at in (steps // 2, int(self.warmup * steps)))
         kind = DeepInference
         if self.importance > 1:
             if plan.batches > 1:
@@ -226,19 +226,9 @@ class RandomFeatureVI(Method):
                 )
             kind = partial(ImportanceWeighted, number=self.importance)
         inference = kind(
-            architecture,
-            algorithm,
-            space,
-            self.schedule or RobbinsMonro(),
-            rate,
-            decay,
-            total,
-            batches,
-            self.draws_by_half,
-            jnp.asarray(steps // 2, jnp.int32),
-            jnp.asarray(int(self.warmup * steps), jnp.int32),
-            _of_kernels(space),
-            key_run,
+            *(architecture, algorithm, space, self.schedule or RobbinsMonro()),
+            *map(jnp.asarray, numbers),
+            *(self.draws_by_half, late, held, _of_kernels(space), key_run),
             search_bounds(space, scale),
         )
         control = problem.control_with(

@@ -84,7 +84,10 @@ def joined(process: Filter, elements: Element) -> tuple[Belief, Adjoint, Float[A
     """Beliefs where lanes begin, the adjoint where they end, and the log evidence."""
     lanes, axis = elements.value.shape[-1], _axis_of_lanes(elements.J)
     if not join_in_groups(lanes):
-        each, size = _lanes_first(elements), process.space.size
+        moved = jax.tree.map(
+            lambda leaf: jnp.moveaxis(leaf, axis, 0), elements._replace(value=None)
+        )
+        each, size = moved._replace(value=jnp.moveaxis(elements.value, -1, 0)), process.space.size
         start = Belief(zeros(size, 1, each.value[0]), zeros(size, size, number(each.J)[0]))
         starts, values = _onward(process, start, each)
         ends = _back(process, Adjoint(*start), starts, each)
@@ -176,13 +179,6 @@ def _full_element(element: Element, like_mean: Any, like_spread: Any) -> Element
 def _axis_of_lanes(M: Matrix) -> int:
     """Where the lanes' axis is in the leaves of a matrix, from the end."""
     return -1 if isinstance(M, UnrolledMatrix) else -3
-
-
-def _lanes_first(element: Element) -> Element:
-    """The lanes' axis in front."""
-    axis = _axis_of_lanes(element.J)
-    moved = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), element._replace(value=None))
-    return moved._replace(value=jnp.moveaxis(element.value, -1, 0))
 
 
 def _in_groups(process: Filter, elements: Element, size: int) -> Element:

@@ -174,8 +174,8 @@ def perturbation(
 ) -> tuple[Float[Array, "N S Q"], Float[Array, "N S Q"]]:
     """Draws of the prior, and linear terms whose posterior mean makes deviations of them.
 
-    Source: Durbin & Koopman (2002). With prior draws f and noise e the linear terms are -W f - W^1/2 e: f plus the mean that these
-    give is a draw of the posterior less its mean.
+    With prior draws f and noise e the linear terms are -W f - W^1/2 e: f plus the mean that these
+    give is a draw of the posterior less its mean (Durbin & Koopman 2002).
     """
     keys = jax.random.split(key, len(filters) + 1)
     each = zip(filters, groups, keys[1:], readings or [None] * len(filters), strict=True)
