@@ -30,8 +30,9 @@ class ConditionedDraws(DrawsAtRows):
     @classmethod
     def of(cls, draws: Draws, representation: Representation) -> "ConditionedDraws":
         """Draws of white coefficients of the rows, which the representation makes g of there."""
-        g, X = np.asarray(at_rows(draws, representation)), np.asarray(draws.centres)
-        return cls(draws.mean_model, draws.models, draws.own, representation, X, g)
+        X, g = np.asarray(draws.centres), np.asarray(at_rows(draws, representation))
+        shared = draws.mean_model, draws.models, draws.own
+        return cls(*shared, representation=representation, X=X, g=g)
 
     @property
     def inputs(self) -> int:

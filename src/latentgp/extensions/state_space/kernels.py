@@ -501,8 +501,8 @@ def _series_of(kernel: Kernel, inputs: int) -> tuple[int | None, Kernel]:
         return None, kernel
     apart, others = [], []
     for part in kernel.parts:
-        white = isinstance(part, ActiveDimensions) and isinstance(part.kernel, White)
-        (apart if white and len(part.dimensions) == 1 else others).append(part)
+        inner = isinstance(part, ActiveDimensions) and len(part.dimensions) == 1 and part.kernel
+        (apart if isinstance(inner, White) else others).append(part)
     if len(apart) != 1 or not others or apart[0].dimensions[0] in _seen_by_all(others, inputs):
         return None, kernel
     rest = others[0] if len(others) == 1 else Product(tuple(others))

@@ -120,7 +120,8 @@ class DeepInference(TwoPartInference):
         if few == many:
             return DeepRead(*self.read(seen, whole, key, few), part)
         by_draws = (partial(self.read, seen, whole, key, draws) for draws in (few, many))
-        return DeepRead(*jax.lax.cond(seen.steps < self.late, *by_draws), part)
+        bound, slopes, white = jax.lax.cond(seen.steps < self.late, *by_draws)
+        return DeepRead(bound, slopes, white, part)
 
     def moved(self, state: DeepState, read: DeepRead) -> tuple[DeepState, BatchInfo]:
         bound, slopes, white, part = read

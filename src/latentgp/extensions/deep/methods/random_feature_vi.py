@@ -215,6 +215,7 @@ class RandomFeatureVI(Method):
         )
         steps = plan.batches * plan.epochs
         numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
+        rate, decay, total, batches = map(jnp.asarray, numbers)
         late, held = (jnp.asarray(at, jnp.int32) for at in (steps // 2, int(self.warmup * steps)))
         kind = DeepInference
         if self.importance > 1:
@@ -227,7 +228,7 @@ class RandomFeatureVI(Method):
             kind = partial(ImportanceWeighted, number=self.importance)
         inference = kind(
             *(architecture, algorithm, space, self.schedule or RobbinsMonro()),
-            *map(jnp.asarray, numbers),
+            *(rate, decay, total, batches),
             *(self.draws_by_half, late, held, _of_kernels(space), key_run),
             search_bounds(space, scale),
         )
