@@ -37,7 +37,7 @@ EXTENSION = Extension(
     },
     methods=_METHODS,
     offers={
-        "layers": f"{__name__}.offers:of_layers",
+        "layers": f"{__name__}.initial_model:of_layers",
         "hidden layers": f"{__name__}.initial_model:deepened",
     },
     requires=("batches", "chains", "iterative"),

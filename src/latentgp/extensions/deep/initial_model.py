@@ -1,10 +1,12 @@
-"""A deep model to start from."""
+"""A deep model to start from, and the method that "auto" takes for it."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from latentgp.choosing.choice import Choice
 from latentgp.errors import InputError
+from latentgp.extensions.deep.methods.random_feature_vi import RandomFeatureVI
 from latentgp.extensions.deep.models import DeepGP, Layer
 from latentgp.kernels import RBF, Kernel, PerLatent
 from latentgp.models import LatentGP
@@ -41,3 +43,9 @@ def deepened(model: LatentGP, depth: int, data: Data) -> LatentGP:
     alike = bool(np.all(latent == latent[0]))
     kernel = last[0] if alike else PerLatent(*last)
     return DeepGP(kernel, model.likelihood, model.mean, layers=hidden)
+
+
+def of_layers(model: LatentGP) -> Choice:
+    """The method for a model with hidden layers."""
+    why = f"{model.depth} layers of functions, the hidden ones by random features"
+    return Choice(RandomFeatureVI(), why)

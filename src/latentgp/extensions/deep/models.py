@@ -264,11 +264,3 @@ def _are_alike(layers: Sequence[Any]) -> bool:
 def features_at(kernel: Any, features: FeatureWeights, seen: Float[Array, "N E"]) -> Array:
     """Features that all functions of a layer share, shape (N, R)."""
     return features.cross_covariance(kernel, seen)[0].T
-
-
-def drawn_features(
-    features: FeatureWeights, mean: Any, log_spread: Any, noise: Any
-) -> FeatureWeights:
-    """Features whose directions are Gaussian, given standard normal noise in their places."""
-    directions = jax.tree.map(lambda m, s, e: m + jnp.exp(s) * e, mean, log_spread, noise)
-    return eqx.tree_at(lambda f: f.directions, features, directions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -13,15 +13,20 @@ import numpy as np
 from jaxtyping import Float, Int, Key, UInt32
 
 from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout, WeightsAt
-from latentgp.extensions.deep.processes import ProcessLayers
 from latentgp.extensions.deep.random_features import FeatureWeights
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.modules import stored
+from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.posteriors.components import DrawnComponents, Spread, over_draws, taken
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.dense import Dense, DensePosterior
+from latentgp.representations.latent_axis import block_means, latent_grams
+from latentgp.representations.prior_paths import prior_paths
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, RandomKey, RowLatents
+
+PATH_FEATURES = 1024
 
 
 class LayeredComponents(DrawnComponents):
@@ -118,6 +123,40 @@ class DeepComponents(LayeredComponents):
         return WeightsAt(last, features.cross_covariance(model.kernel, seen))
 
 
+class ProcessLayers(eqx.Module):
+    """Both layers of a deep model at its rows, Gaussian noise on top."""
+
+    layout: Layout  # between the layers
+    X: Inputs  # inputs of the rows
+    sites: GaussianSites  # of the rows, as functions of g = f - prior mean
+
+    def hidden_mean(self, X: Float[Array, "B D"]) -> Float[Array, "B width"]:
+        """Prior mean of the hidden functions."""
+        return self.layout.standardised(X) @ self.layout.skips[0]
+
+    def last_given(self, model: DeepGP, hidden: Float[Array, "N width"]) -> DensePosterior:
+        """Posterior of g in what the last layer sees, given the hidden functions at the rows."""
+        seen = self.layout.seen(hidden, self.X)
+        return cast(DensePosterior, Dense().condition(model.kernel, seen, self.sites))
+
+    def hidden_elsewhere(
+        self, model: DeepGP, hidden: Float[Array, "N width"], key: RandomKey, X: Float[Array, "B D"]
+    ) -> Float[Array, "B width"]:
+        """A draw of the hidden functions given those at the rows, the same function for one key.
+
+        A draw of the prior plus an update by what it misses at the rows (Matheron's rule; Wilson
+        et al. 2020, eq. 13).
+        """
+        kernel = model.layers[0].kernel
+        sizes = {"inputs": self.X.shape[1], "latents": hidden.shape[1]}
+        path = prior_paths(kernel, key, **sizes, features=PATH_FEATURES, number=1)
+        inverse = jittered_cholesky(latent_grams(kernel, self.X)[0]).factor.inverse
+        missed = hidden - self.hidden_mean(self.X) - path(self.X)[0]
+        update = inverse.T @ (inverse @ missed)
+        of_rows = block_means(latent_grams(kernel, self.X, X), update.T)
+        return self.hidden_mean(X) + path(X)[0] + of_rows
+
+
 @stored
 class ProcessComponents(LayeredComponents):
     """Draws of the hidden functions of two layers of processes at the rows."""
@@ -148,7 +187,7 @@ class ProcessComponents(LayeredComponents):
         hidden, data = parts
         layers = ProcessLayers(self.layout, self.X, self.sites)
         elsewhere = layers.hidden_elsewhere(model, hidden, jax.random.wrap_key_data(data), X)
-        return ProcessAt(layers.last_given(model, hidden), layers.seen(elsewhere, X))
+        return ProcessAt(layers.last_given(model, hidden), self.layout.seen(elsewhere, X))
 
 
 class ProcessAt(NamedTuple):

@@ -27,6 +27,13 @@ class ConditionedDraws(DrawsAtRows):
     X: Inputs  # inputs of the rows
     g: Float[Array, "S N Q"]  # f at the rows less the prior mean
 
+    @classmethod
+    def of(cls, draws: Draws, representation: Representation) -> "ConditionedDraws":
+        """Draws of white coefficients of the rows, which the representation makes g of there."""
+        X, g = np.asarray(draws.centres), np.asarray(at_rows(draws, representation))
+        shared = draws.mean_model, draws.models, draws.own
+        return cls(*shared, representation=representation, X=X, g=g)
+
     @property
     def inputs(self) -> int:
         return self.X.shape[1]
@@ -62,20 +69,3 @@ class ConditionedDraws(DrawsAtRows):
         precision = 1 / (_CLOSE * jnp.maximum(prior, jnp.mean(prior)))
         sites = GaussianSites(precision * g, precision, jnp.zeros(len(g), g.dtype))
         return self.representation.condition(model.kernel, self.X, sites)
-
-
-def conditioned_draws(draws: Draws, representation: Representation) -> ConditionedDraws:
-    """Draws of white coefficients of the rows as draws of g there.
-
-    The representation gives g by the coefficients, and conditions on it.
-    """
-    g = np.asarray(at_rows(draws, representation))
-    centres = np.asarray(draws.centres)
-    return ConditionedDraws(
-        mean_model=draws.mean_model,
-        models=draws.models,
-        own=draws.own,
-        representation=representation,
-        X=centres,
-        g=g,
-    )

@@ -7,9 +7,11 @@ latent function: derivatives are multiplied by powers of the length-scale.
 """
 
 import math
+import operator
 from abc import abstractmethod
-from collections.abc import Sequence
-from functools import lru_cache, singledispatch
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, reduce, singledispatch
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -102,11 +104,8 @@ class MaternSpace(StateSpace):
 
     def transition(self, t: Values, gap: Values) -> Transition:
         known, s = _matern_constants(self.degree), self.rate * gap
-        powers = [jnp.ones_like(s)]
-        for _ in range(self.degree):
-            powers.append(powers[-1] * s)
-        decay = jnp.exp(-s)
-        size = self.degree + 1
+        powers = list(accumulate([s] * self.degree, operator.mul, initial=jnp.ones_like(s)))
+        decay, size = jnp.exp(-s), range(self.degree + 1)
 
         def move(i: int, j: int) -> Any:
             total = 0.0
@@ -116,17 +115,13 @@ class MaternSpace(StateSpace):
             return total if isinstance(total, float) else total * decay
 
         gammas = lower_gammas(2 * s, 2 * self.degree + 1)
-        noise = [
-            [
-                self.variance
-                * sum(float(c) * g for c, g in zip(known.noise[i, j], gammas, strict=True) if c)
-                for j in range(size)
-            ]
-            for i in range(size)
-        ]
-        return UnrolledMatrix(
-            [[move(i, j) for j in range(size)] for i in range(size)]
-        ), UnrolledMatrix(noise)
+
+        def noise(i: int, j: int) -> Any:
+            terms = zip(known.noise[i, j], gammas, strict=True)
+            return self.variance * sum(float(c) * gamma for c, gamma in terms if c)
+
+        A, Q = (UnrolledMatrix([[of(i, j) for j in size] for i in size]) for of in (move, noise))
+        return A, Q
 
 
 class _MaternConstants(NamedTuple):
@@ -142,10 +137,10 @@ def _matern_constants(degree: int) -> _MaternConstants:
     size = degree + 1
     drift = np.diag(np.ones(degree), 1)
     drift[-1] = [-math.comb(size, i) for i in range(size)]
-    nilpotent, powers = drift + np.eye(size), []
-    for k in range(size):
-        powers.append(np.round(np.linalg.matrix_power(nilpotent, k)) / math.factorial(k))
-    powers = np.stack(powers)
+    nilpotent = drift + np.eye(size)
+    powers = np.stack(
+        [np.round(np.linalg.matrix_power(nilpotent, k)) / math.factorial(k) for k in range(size)]
+    )
     driven = powers[:, :, -1]  # state after s of a unit push to the last one, over exp(-s)
     noise = np.zeros((size, size, 2 * degree + 1))
     for k in range(size):
@@ -228,26 +223,17 @@ class Oscillations(StateSpace):
 
     @property
     def measurement(self) -> tuple[float, ...]:
-        turns = len(self.variances) - (self.first == 0)
-        return (*[1.0] * (self.first == 0), *(1.0, 0.0) * turns)
-
-    def _blocks(self, make: Any) -> UnrolledMatrix:
-        numbered = enumerate(self.variances, self.first)
-        return block_diagonal([make(number, variance) for number, variance in numbered])
+        constant = self.first == 0
+        return (*[1.0] * constant, *(1.0, 0.0) * (len(self.variances) - constant))
 
     def covariance(self, t: Values) -> UnrolledMatrix:
-        def block(number: int, variance: Any) -> UnrolledMatrix:
-            return scaled(identity(2 if number else 1), variance)
-
-        return self._blocks(block)
+        each = enumerate(self.variances, self.first)
+        return block_diagonal([scaled(identity(2 if j else 1), v) for j, v in each])
 
     def transition(self, t: Values, gap: Values) -> Transition:
-        one = jnp.ones_like(gap)
-
-        def block(number: int, variance: Any) -> UnrolledMatrix:
-            return _turn(number * self.frequency * gap, one) if number else identity(1)
-
-        return self._blocks(block), _zeros(self.size)
+        one, numbers = jnp.ones_like(gap), range(self.first, self.first + len(self.variances))
+        turns = [_turn(j * self.frequency * gap, one) if j else identity(1) for j in numbers]
+        return block_diagonal(turns), _zeros(self.size)
 
 
 @stored
@@ -372,29 +358,19 @@ def _one(value: Any) -> Any:
     return jnp.reshape(jnp.asarray(value), ())
 
 
-@state_space.register
-def _(kernel: Matern12, truncation: Truncation) -> StateSpace:
-    return _matern(kernel, 0)
-
-
-@state_space.register
-def _(kernel: Matern32, truncation: Truncation) -> StateSpace:
-    return _matern(kernel, 1)
-
-
-@state_space.register
-def _(kernel: Matern52, truncation: Truncation) -> StateSpace:
-    return _matern(kernel, 2)
-
-
-@state_space.register
-def _(kernel: MaternHalfInteger, truncation: Truncation) -> StateSpace:
-    return _matern(kernel, kernel.degree)
-
-
 def _matern(kernel: Any, degree: int) -> StateSpace:
     rate = math.sqrt(2 * degree + 1) / _one(kernel.lengthscale)
     return MaternSpace(rate, kernel.variance, degree)
+
+
+state_space.register(Matern12, lambda kernel, _: _matern(kernel, 0))
+state_space.register(Matern32, lambda kernel, _: _matern(kernel, 1))
+state_space.register(Matern52, lambda kernel, _: _matern(kernel, 2))
+state_space.register(MaternHalfInteger, lambda kernel, _: _matern(kernel, kernel.degree))
+state_space.register(Linear, lambda kernel, _: LinearSpace(_one(kernel.variance)))
+state_space.register(Constant, lambda kernel, _: ConstantSpace(kernel.variance))
+state_space.register(White, lambda kernel, _: WhiteSpace(kernel.variance))
+state_space.register(ActiveDimensions, lambda kernel, cut: state_space(kernel.kernel, cut))
 
 
 @state_space.register
@@ -424,28 +400,8 @@ def _shares(lengthscale: Any, harmonics: int) -> list[Any]:
 
 
 @state_space.register
-def _(kernel: Linear, truncation: Truncation) -> StateSpace:
-    return LinearSpace(_one(kernel.variance))
-
-
-@state_space.register
-def _(kernel: Constant, truncation: Truncation) -> StateSpace:
-    return ConstantSpace(kernel.variance)
-
-
-@state_space.register
-def _(kernel: White, truncation: Truncation) -> StateSpace:
-    return WhiteSpace(kernel.variance)
-
-
-@state_space.register
 def _(kernel: Scaled, truncation: Truncation) -> StateSpace:
     return ScaledSpace(state_space(kernel.kernel, truncation), kernel.scale)
-
-
-@state_space.register
-def _(kernel: ActiveDimensions, truncation: Truncation) -> StateSpace:
-    return state_space(kernel.kernel, truncation)
 
 
 @state_space.register
@@ -463,11 +419,7 @@ def _(kernel: WeightedSum, truncation: Truncation) -> StateSpace:
 
 @state_space.register
 def _(kernel: Product, truncation: Truncation) -> StateSpace:
-    factors = [state_space(part, truncation) for part in kernel.parts]
-    product = factors[0]
-    for factor in factors[1:]:
-        product = ProductSpace(product, factor)
-    return product
+    return reduce(ProductSpace, [state_space(part, truncation) for part in kernel.parts])
 
 
 def measurements_of_parts(kernel: Kernel, truncation: Truncation) -> list[tuple[float, ...]]:
@@ -534,10 +486,10 @@ def has_small_state_space(kernel: LatentKernel, inputs: int, most: int) -> bool:
     """
     try:
         each = time_columns(kernel, inputs)[1]
-        sizes = [state_space(own, Truncation()).size for own in each]
+        small = all(state_space(own, Truncation()).size <= most for own in each)
     except InputError:
         return False
-    return max(sizes) <= most and not any(is_approximate(own) for own in each)
+    return small and not any(isinstance(k, RBF | Periodic) for own in each for k in _leaves(own))
 
 
 def _series_of(kernel: Kernel, inputs: int) -> tuple[int | None, Kernel]:
@@ -547,19 +499,14 @@ def _series_of(kernel: Kernel, inputs: int) -> tuple[int | None, Kernel]:
         return series, kernel if series is None else Scaled(rest, kernel.scale)
     if not isinstance(kernel, Product):
         return None, kernel
-    apart = [
-        part
-        for part in kernel.parts
-        if isinstance(part, ActiveDimensions)
-        and isinstance(part.kernel, White)
-        and len(part.dimensions) == 1
-    ]
-    others = [part for part in kernel.parts if all(part is not one for one in apart)]
+    apart, others = [], []
+    for part in kernel.parts:
+        inner = isinstance(part, ActiveDimensions) and len(part.dimensions) == 1 and part.kernel
+        (apart if isinstance(inner, White) else others).append(part)
     if len(apart) != 1 or not others or apart[0].dimensions[0] in _seen_by_all(others, inputs):
         return None, kernel
-    white: Any = apart[0].kernel
     rest = others[0] if len(others) == 1 else Product(tuple(others))
-    return apart[0].dimensions[0], Scaled(rest, white.variance)
+    return apart[0].dimensions[0], Scaled(rest, apart[0].kernel.variance)
 
 
 def _seen_by_all(kernels: Sequence[Kernel], inputs: int) -> set[int]:
@@ -578,35 +525,35 @@ def columns_seen(kernel: Kernel, inputs: int) -> set[int]:
     return set() if isinstance(kernel, Constant) else set(range(inputs))
 
 
-def is_approximate(kernel: Kernel) -> bool:
-    """Whether the state-space form of a kernel that has one is not exact."""
+def _leaves(kernel: Kernel) -> Iterator[Kernel]:
+    """The kernels that sums, products, scales and columns are of."""
     if isinstance(kernel, Sum | Product | WeightedSum):
-        return any(map(is_approximate, kernel.parts))
-    if isinstance(kernel, Scaled | ActiveDimensions):
-        return is_approximate(kernel.kernel)
-    return isinstance(kernel, RBF | Periodic)
+        for part in kernel.parts:
+            yield from _leaves(part)
+    elif isinstance(kernel, Scaled | ActiveDimensions):
+        yield from _leaves(kernel.kernel)
+    else:
+        yield kernel
 
 
 def left_out(kernel: Kernel, truncation: Truncation) -> list[str]:
     """Errors of state-space forms, a sentence for each approximated part. In NumPy."""
-    if isinstance(kernel, Sum | Product | WeightedSum):
-        return [note for part in kernel.parts for note in left_out(part, truncation)]
-    if isinstance(kernel, Scaled | ActiveDimensions):
-        return left_out(kernel.kernel, truncation)
-    if isinstance(kernel, RBF):
-        error = _rbf_constants(truncation.rbf).error
-        return [
-            f"RBF has {truncation.rbf} states, whose covariance is off by at most {error:.1e} of "
-            "the variance."
-        ]
-    if isinstance(kernel, Periodic):
-        size = float(np.ravel(np.asarray(kernel.lengthscale))[0])
-        rest = 1 - float(sum(np.asarray(share) for share in _shares(size, truncation.harmonics)))
-        return [
-            f"Periodic has {truncation.harmonics} harmonics, which leave out a share of "
-            f"{max(rest, 0.0):.1e} of the variance."
-        ]
-    return []
+    found = []
+    for leaf in _leaves(kernel):
+        if isinstance(leaf, RBF):
+            error = _rbf_constants(truncation.rbf).error
+            found.append(
+                f"RBF has {truncation.rbf} states, whose covariance is off by at most {error:.1e} "
+                "of the variance."
+            )
+        elif isinstance(leaf, Periodic):
+            size = float(np.ravel(np.asarray(leaf.lengthscale))[0])
+            rest = 1 - float(sum(map(np.asarray, _shares(size, truncation.harmonics))))
+            found.append(
+                f"Periodic has {truncation.harmonics} harmonics, which leave out a share of "
+                f"{max(rest, 0.0):.1e} of the variance."
+            )
+    return found
 
 
 def _turn(angle: Any, size: Any) -> UnrolledMatrix:

@@ -54,6 +54,10 @@ class UnrolledMatrix(eqx.Module):
     def __sub__(self, other: "UnrolledMatrix") -> "UnrolledMatrix":
         return self._with(other, lambda a, b: a if _is_zero(b) else a - b)
 
+    def each(self, function: Any) -> "UnrolledMatrix":
+        """A function of every entry."""
+        return UnrolledMatrix([map(function, row) for row in self.rows])
+
     def _with(self, other: "UnrolledMatrix", operation: Any) -> "UnrolledMatrix":
         pairs = zip(self.rows, other.rows, strict=True)
         return UnrolledMatrix(
@@ -82,12 +86,7 @@ def full(M: Matrix, lanes: Any) -> Matrix:
     """The same with every entry an array over all lanes, as a loop's carry has to be."""
     if not isinstance(M, UnrolledMatrix):
         return jnp.broadcast_to(M, (*lanes.shape, *M.shape[-2:]))
-    return UnrolledMatrix(
-        [
-            [jnp.broadcast_to(jnp.asarray(entry, lanes.dtype), lanes.shape) for entry in row]
-            for row in M.rows
-        ]
-    )
+    return M.each(lambda entry: jnp.broadcast_to(jnp.asarray(entry, lanes.dtype), lanes.shape))
 
 
 def kron(A: UnrolledMatrix, B: UnrolledMatrix) -> UnrolledMatrix:
@@ -115,9 +114,7 @@ def identity(size: int) -> UnrolledMatrix:
 def scaled(M: Matrix, factor: Any) -> Matrix:
     """M times a number a lane."""
     if isinstance(M, UnrolledMatrix):
-        return UnrolledMatrix(
-            [[entry if _is_zero(entry) else entry * factor for entry in row] for row in M.rows]
-        )
+        return M.each(lambda entry: _times(entry, factor))
     return M * jnp.asarray(factor)[..., None, None]
 
 
@@ -147,9 +144,8 @@ def beside(left: Matrix, right: Matrix) -> Matrix:
 def symmetric(M: Matrix) -> Matrix:
     """A symmetric matrix from its lower half."""
     if isinstance(M, UnrolledMatrix):
-        return UnrolledMatrix(
-            [[M.rows[max(i, j)][min(i, j)] for j in range(len(M.rows))] for i in range(len(M.rows))]
-        )
+        size = range(len(M.rows))
+        return UnrolledMatrix([[M.rows[max(i, j)][min(i, j)] for j in size] for i in size])
     return 0.5 * (M + M.mT)
 
 
@@ -162,7 +158,7 @@ def lower_of_rows(M: Matrix) -> Matrix:
     """
     if not isinstance(M, UnrolledMatrix):
         return _lower_of_rows(M)
-    rest, lower = [list(row) for row in M.rows], []
+    rest = [list(row) for row in M.rows]
     columns: list[list[Any]] = []
     for i, row in enumerate(rest):
         square = _dot(row, row)
@@ -176,12 +172,11 @@ def lower_of_rows(M: Matrix) -> Matrix:
         for j in range(i + 1, len(rest)):
             along = _dot(rest[j], unit)
             rest[j] = [
-                _minus_times(entry, along, u) for entry, u in zip(rest[j], unit, strict=True)
+                _minus(entry, _times(along, u)) for entry, u in zip(rest[j], unit, strict=True)
             ]
             column.append(along)
         columns.append(column)
-    lower = [[column[i] for column in columns] for i in range(len(rest))]
-    return UnrolledMatrix(lower)
+    return UnrolledMatrix(columns).mT
 
 
 def _lower_of_rows(M: Any) -> Any:
@@ -202,7 +197,7 @@ def _lower_of_rows(M: Any) -> Any:
 def semidefinite_root(P: Matrix) -> Matrix:
     """Lower triangular L with L L' = P for a P whose pivots may be zero, or less by rounding."""
     if isinstance(P, UnrolledMatrix):
-        return UnrolledMatrix(_root_of_entries([list(row) for row in P.rows]))
+        return UnrolledMatrix(_root_of_entries(P.rows))
 
     def step(rest: Any, j: Any) -> tuple[Any, Any]:
         column = jax.lax.dynamic_index_in_dim(rest, j, rest.ndim - 1, keepdims=False)
@@ -215,7 +210,7 @@ def semidefinite_root(P: Matrix) -> Matrix:
     return jnp.tril(jnp.moveaxis(columns, 0, -1))
 
 
-def _root_of_entries(P: list[list[Any]]) -> list[list[Any]]:
+def _root_of_entries(P: Sequence[Sequence[Any]]) -> list[list[Any]]:
     size = len(P)
     L: list[list[Any]] = [[0.0] * size for _ in range(size)]
     for j in range(size):
@@ -237,17 +232,7 @@ def unit_factors(J: Matrix, right: Matrix) -> tuple[list[Matrix], list[Any], lis
     J is symmetric and need not be definite; right is one column. What follows a pivot of zero is
     zero, as in a semi-definite matrix.
     """
-    size = J.shape[-1]
-    rows = (
-        [list(row) for row in J.rows]
-        if isinstance(J, UnrolledMatrix)
-        else [[J[..., i, j] for j in range(size)] for i in range(size)]
-    )
-    rest = (
-        [row[0] for row in right.rows]
-        if isinstance(right, UnrolledMatrix)
-        else [right[..., i, 0] for i in range(size)]
-    )
+    size, rows, rest = J.shape[-1], _entries(J), [row[0] for row in _entries(right)]
     columns, pivots, values = [], [], []
     for k in range(size):
         pivot, value = rows[k][k], rest[k]
@@ -265,6 +250,13 @@ def unit_factors(J: Matrix, right: Matrix) -> tuple[list[Matrix], list[Any], lis
     return columns, pivots, values
 
 
+def _entries(M: Matrix) -> list[list[Any]]:
+    if isinstance(M, UnrolledMatrix):
+        return [list(row) for row in M.rows]
+    rows, columns = M.shape[-2:]
+    return [[M[..., i, j] for j in range(columns)] for i in range(rows)]
+
+
 def _is_zero(entry: Any) -> bool:
     return type(entry) is float and entry == 0.0
 
@@ -277,10 +269,6 @@ def _minus(a: Any, b: Any) -> Any:
     return a if _is_zero(b) else a - b
 
 
-def _minus_times(a: Any, b: Any, c: Any) -> Any:
-    return a if _is_zero(b) or _is_zero(c) else a - b * c
-
-
 def _times(a: Any, b: Any) -> Any:
     return 0.0 if _is_zero(a) or _is_zero(b) else a * b
 
@@ -288,6 +276,5 @@ def _times(a: Any, b: Any) -> Any:
 def _dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
     total: Any = 0.0
     for left, right in zip(a, b, strict=True):
-        if not (_is_zero(left) or _is_zero(right)):
-            total = _plus(total, left * right)
+        total = _plus(total, _times(left, right))
     return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 from latentgp.errors import InputError
@@ -43,10 +43,10 @@ def separable_terms(kernel: Kernel, inputs: int, time: int) -> list[SeparableTer
             f"The column of time must be one of the {inputs} input columns, got time={time}; "
             "columns are counted from 0."
         )
-    found = []
-    for own in _terms(kernel, tuple(range(inputs)), time):
-        found.append(SeparableTerm(_of_time(own), _multiplied(own.space) if own.space else None))
-    return found
+    return [
+        SeparableTerm(_of_time(own), _multiplied(own.space) if own.space else None)
+        for own in _terms(kernel, tuple(range(inputs)), time)
+    ]
 
 
 def _multiplied(factors: tuple[Kernel, ...]) -> Kernel:
@@ -97,7 +97,7 @@ def _(kernel: Sum, columns: tuple[int, ...], time: int) -> list[_Factors]:
 
 @_of_both.register
 def _(kernel: WeightedSum, columns: tuple[int, ...], time: int) -> list[_Factors]:
-    scaled = (Scaled(part, w) for part, w in zip(kernel.parts, kernel.weights, strict=True))
+    scaled = map(Scaled, kernel.parts, kernel.weights)
     return [own for part in scaled for own in _terms(part, columns, time)]
 
 
@@ -105,9 +105,6 @@ def _(kernel: WeightedSum, columns: tuple[int, ...], time: int) -> list[_Factors
 def _(kernel: Product, columns: tuple[int, ...], time: int) -> list[_Factors]:
     each = [_terms(part, columns, time) for part in kernel.parts]
     return [
-        _Factors(
-            tuple(factor for own in chosen for factor in own.time),
-            tuple(factor for own in chosen for factor in own.space),
-        )
+        _Factors(*(tuple(chain(*own)) for own in zip(*chosen, strict=True)))
         for chosen in product(*each)
     ]

@@ -7,7 +7,7 @@ and seasons that change slowly, with priors that few rows need (Corani, Benavoli
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import add, attrgetter
 from typing import Any, NamedTuple
 
@@ -42,21 +42,13 @@ Vector = Float[np.ndarray, "N"]
 
 
 class SeriesChoice(NamedTuple):
-    """The kernel of a series.
+    """The kernel of a series."""
 
-    Attributes:
-        kernel: of time, and of the column that tells series apart if there is one.
-        priors: of its hyper-parameters, by path.
-        frozen: paths of those that are not learned.
-        noise: variance of Gaussian noise, in the units of the targets.
-        reason: why, in a sentence.
-    """
-
-    kernel: Kernel
-    priors: dict[str, Distribution]
-    frozen: tuple[str, ...]
-    noise: float
-    reason: str
+    kernel: Kernel  # of time, and of the column that tells series apart if there is one
+    priors: dict[str, Distribution]  # of its hyper-parameters, by path
+    frozen: tuple[str, ...]  # paths of those that are not learned
+    noise: float  # variance of Gaussian noise, in the units of the targets
+    reason: str  # why, in a sentence
 
 
 class _Series(NamedTuple):
@@ -75,26 +67,21 @@ class _Parts(NamedTuple):
 
 
 class _Optimum(NamedTuple):
-    """The maximum of a candidate's evidence.
+    """The maximum of a candidate's evidence."""
 
-    Attributes:
-        parts: whose it is.
-        log_evidence: with the log priors.
-        logarithms: length-scale and variance of the level, variance of the trend, of each season
-            variance, length-scale on the circle and of its change, and the noise variance.
-    """
-
-    parts: _Parts
-    log_evidence: float
+    parts: _Parts  # whose it is
+    log_evidence: float  # with the log priors
+    # length-scale and variance of the level, variance of the trend, of each season variance,
+    # length-scale on the circle and of its change, and the noise variance
     logarithms: Float[np.ndarray, "H"]
 
 
 class _Period(NamedTuple):
-    """A period that a season may have: in spans, its name, and nats that it has to be ahead."""
+    """A period that a season may have."""
 
-    length: float
-    words: str
-    margin: float
+    length: float  # in spans
+    words: str  # its name
+    margin: float  # nats that it has to be ahead
 
 
 class _Season(NamedTuple):
@@ -115,19 +102,12 @@ class _Season(NamedTuple):
 
 
 class _Structure(NamedTuple):
-    """What was found.
+    """Level, trend and seasons."""
 
-    Attributes:
-        level: the optimum that has it, and the noise.
-        seasons: the shorter ones first.
-        trend: logarithm of its variance.
-        words: names of the seasons.
-    """
-
-    level: _Optimum
-    seasons: list[_Season]
-    trend: float
-    words: list[str]
+    level: _Optimum  # that has it, and the noise
+    seasons: list[_Season]  # the shorter ones first
+    trend: float  # logarithm of its variance
+    words: list[str]  # names of the seasons
 
 
 def series_kernel(
@@ -141,17 +121,11 @@ def series_kernel(
 
     The level is rough unless a smoother one is two nats ahead. Calendar periods are expected: they
     have a season unless the evidence is two nats less. Usual numbers of steps and peaks of the
-    periodogram have to be two and five nats ahead.
+    periodogram have to be two and five nats ahead. There is none of constant targets, of few rows,
+    or where no evidence can be had.
 
-    Args:
-        t: times, shape (N,).
-        y: targets, or what stands for the latent function, shape (N,).
-        series: number of the series of each row; None for one series.
-        weights: of the rows.
-        calendar: periods by name, in the unit of t.
-
-    Returns:
-        The choice; None of constant targets, few rows, or where no evidence can be had.
+    Targets are those of the latent function, or what stands for it; `series` numbers the series of
+    each row, and `calendar` has periods by name, in the unit of the times.
     """
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         weights = np.ones(len(t)) if weights is None else weights
@@ -267,12 +241,8 @@ def _with_level(
 
     That of one level may be known.
     """
-    each = [
-        known
-        if known is not None and known.parts.level == level
-        else _optimum(blocks, before, level, added)
-        for level in _LEVELS
-    ]
+    optima = {} if known is None else {known.parts.level: known}
+    each = [optima.get(level) or _optimum(blocks, before, level, added) for level in _LEVELS]
     found = [own for own in each if own is not None]
     if not found:
         return None
@@ -285,8 +255,7 @@ def _optimum(
 ) -> _Optimum | None:
     """The maximum of a level and seasons, those before and one more; None without an evidence."""
     periods = () if before is None else before.parts.periods
-    periods += () if added is None else (added,)
-    parts = _Parts(level, periods)
+    parts = _Parts(level, periods if added is None else (*periods, added))
     middle, deviation = _priors(parts)
     start = middle.copy()
     if before is not None:
@@ -295,10 +264,8 @@ def _optimum(
         if before.parts.level != level:
             start[0] = middle[0]
     rows = sum(len(block.t) for block in blocks)
-
-    def negative(logarithms: Float[np.ndarray, "H"]) -> tuple[float, Float[np.ndarray, "H"]]:
-        return _negative_log_evidence(logarithms, parts, blocks, middle, deviation)
-
+    fixed = {"parts": parts, "blocks": blocks, "middle": middle, "deviation": deviation}
+    negative = partial(_negative_log_evidence, **fixed)
     value, best = maximum(negative, start, [_BOUNDS] * len(start), rows, 40)
     return _Optimum(parts, value, best) if value > -np.inf else None
 

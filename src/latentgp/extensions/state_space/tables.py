@@ -37,15 +37,8 @@ def with_series(
 ) -> tuple[dict[str, Any], list[str]]:
     """Settings with a kernel and a representation of series where none are given, and why.
 
-    Args:
-        settings: of the estimator.
-        X: times, and numbers of series in a second column.
-        y: targets, shape (N,).
-        weights: of the rows.
-        side: side information by the likelihood's names.
-        task: what the targets are.
-        calendar: periods of dates by name; empty for numbers.
-        plain: whether they are numbers without another likelihood or side information.
+    X has times, and numbers of series in a second column; `calendar` periods of dates by name.
+    Targets are `plain` if they are numbers without another likelihood or side information.
     """
     found, chosen, notes = dict(settings), None, []
     series = X[:, 1] if X.shape[1] > 1 else None

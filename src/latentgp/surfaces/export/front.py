@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, get_args
@@ -117,10 +118,8 @@ def write(
     """
     unknown = set(formats) - set(get_args(Format))
     if unknown or not formats:
-        raise InputError(
-            f"formats must be some of {', '.join(map(repr, get_args(Format)))}, got "
-            f"{tuple(formats)}."
-        )
+        known = ", ".join(map(repr, get_args(Format)))
+        raise InputError(f"formats must be some of {known}, got {tuple(formats)}.")
     folder = Path(folder)
     second_class = bool((more or {}).get("second_class"))
     traced = trace(posterior, second_class=second_class, quantiles=quantiles)
@@ -184,9 +183,7 @@ def _told(
         "columns": posterior.latent_inputs(),
         "latents": likelihood.latent_size,
         "classes": None,
-        "side_information": sorted(
-            {name for choice in side_choices(likelihood) for name in choice}
-        ),
+        "side_information": sorted(set(chain(*side_choices(likelihood)))),
         "rows_at_once": traced.rows_at_once,
         "fixed": traced.fixed,
         "test_sides": sorted(side),

@@ -13,58 +13,38 @@ Rule = Callable[..., str]  # of the equation and of the arguments' texts
 
 IDENTITIES = {"optimization_barrier", "stop_gradient", "copy", "device_put"}
 
+# Functions of one array that NumPy has by the same name, and of two arrays by its own names.
+ANGLES = "sin cos tan sinh cosh tanh"
+SAME = f"sign abs floor ceil sqrt cbrt exp exp2 expm1 log log1p real imag conj {ANGLES}"
+OF_TWO = {
+    **{"max": "maximum", "min": "minimum", "rem": "fmod", "pow": "power", "atan2": "arctan2"},
+    **{"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater"},
+    **{"ge": "greater_equal", "lt_to": "less", "le_to": "less_equal", "nextafter": "nextafter"},
+    **{"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"},
+}
+JOINING = {"max": "maximum", "min": "minimum", "prod": "multiply", "sum": "add"}
 _TEMPLATES = {
     "add": "{0} + {1}",
     "add_any": "{0} + {1}",
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
-    "max": "np.maximum({0}, {1})",
-    "min": "np.minimum({0}, {1})",
-    "rem": "np.fmod({0}, {1})",
-    "pow": "np.power({0}, {1})",
-    "atan2": "np.arctan2({0}, {1})",
-    "nextafter": "np.nextafter({0}, {1})",
     "neg": "-{0}",
-    "sign": "np.sign({0})",
-    "abs": "np.abs({0})",
-    "floor": "np.floor({0})",
-    "ceil": "np.ceil({0})",
-    "sqrt": "np.sqrt({0})",
     "rsqrt": "1 / np.sqrt({0})",
-    "cbrt": "np.cbrt({0})",
     "square": "{0} * {0}",
-    "exp": "np.exp({0})",
-    "exp2": "np.exp2({0})",
-    "expm1": "np.expm1({0})",
-    "log": "np.log({0})",
-    "log1p": "np.log1p({0})",
     "logistic": "stable_logistic({0})",
-    **{name: f"np.{name}({{0}})" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{
-        f"a{name}": f"np.arc{name}({{0}})" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")
-    },
-    **{name: f"{name}({{0}})" for name in ("erf", "erfc", "erf_inv", "lgamma", "digamma")},
-    **{name: f"{name}({{0}}, {{1}})" for name in ("igamma", "igammac", "polygamma", "zeta")},
     "regularized_incomplete_beta": "betainc({0}, {1}, {2})",
-    "real": "np.real({0})",
-    "imag": "np.imag({0})",
-    "conj": "np.conj({0})",
+    "igamma": "incomplete_gamma({0}, {1})[0]",
+    "igammac": "incomplete_gamma({0}, {1})[1]",
     "complex": "{0} + 1j * {1}",
     "is_finite": "np.isfinite({0})",
-    "eq": "np.equal({0}, {1})",
-    "ne": "np.not_equal({0}, {1})",
-    "lt": "np.less({0}, {1})",
-    "le": "np.less_equal({0}, {1})",
-    "gt": "np.greater({0}, {1})",
-    "ge": "np.greater_equal({0}, {1})",
-    "lt_to": "np.less({0}, {1})",
-    "le_to": "np.less_equal({0}, {1})",
-    "and": "np.bitwise_and({0}, {1})",
-    "or": "np.bitwise_or({0}, {1})",
-    "xor": "np.bitwise_xor({0}, {1})",
     "not": "np.invert({0})",
-    "clamp": "np.clip({1}, {0}, {2})",
     "cholesky": "cholesky({0})",
+    "clamp": "np.clip({1}, {0}, {2})",
+    **{name: f"np.{name}({{0}})" for name in SAME.split()},
+    **{f"a{name}": f"np.arc{name}({{0}})" for name in ANGLES.split()},
+    **{name: f"np.{own}({{0}}, {{1}})" for name, own in OF_TWO.items()},
+    **{name: f"{name}({{0}})" for name in ("erf", "erfc", "erf_inv", "lgamma", "digamma")},
+    **{name: f"{name}({{0}}, {{1}})" for name in ("polygamma", "zeta")},
 }
 
 
@@ -110,8 +90,8 @@ def _reduced(function: str, typed: bool = False) -> Rule:
 
 
 def _placed(function: str) -> Rule:
-    kind = "np.{0}({1}, axis={2}).astype({3})"
-    return lambda e, x: kind.format(function, x, *e.params["axes"], numpy_type(_out(e).dtype))
+    kind = f"np.{function}({{0}}, axis={{1}}).astype({{2}})"
+    return lambda e, x: kind.format(x, *e.params["axes"], numpy_type(_out(e).dtype))
 
 
 def _cumulated(function: str) -> Rule:
@@ -196,12 +176,11 @@ def window(equation: Any, start: np.ndarray) -> str:
 def _gather(equation: Any, x: str, indices: str) -> str:
     if indices.startswith("["):
         return f"np.asarray({x}){indices}"
-    numbers, mode = equation.params["dimension_numbers"], equation.params["mode"]
-    fill: Any = None
-    if mode == GatherScatterMode.FILL_OR_DROP:
-        fill = equation.params["fill_value"]
-        if fill is None:
-            fill = _filled(_in(equation).dtype)
+    numbers, fill = equation.params["dimension_numbers"], equation.params["fill_value"]
+    if equation.params["mode"] != GatherScatterMode.FILL_OR_DROP:
+        fill = None
+    elif fill is None:
+        fill = _filled(_in(equation).dtype)
     text = "np.nan" if isinstance(fill, float) and np.isnan(fill) else repr(fill)
     batched = tuple(numbers.operand_batching_dims), tuple(numbers.start_indices_batching_dims)
     return (
@@ -217,8 +196,7 @@ def _filled(dtype: Any) -> Any:
         return float("nan")
     if np.issubdtype(dtype, np.bool_):
         return True
-    limits = np.iinfo(dtype)
-    return int(limits.min if limits.min < 0 else limits.max)
+    return np.iinfo(dtype).min or np.iinfo(dtype).max  # of unsigned ones the largest
 
 
 def _scatter(combine: str | None) -> Rule:
@@ -273,10 +251,7 @@ RULES: dict[str, Rule] = {
     "div": lambda e, a, b: f"{a} / {b}" if _out(e).dtype.kind in "fc" else f"quotient({a}, {b})",
     "convert_element_type": (lambda e, x: f"np.asarray({x}).astype({numpy_type(_out(e).dtype)})"),
     "cumlogsumexp": _cumulated("logaddexp"),
-    "cummax": _cumulated("maximum"),
-    "cummin": _cumulated("minimum"),
-    "cumprod": _cumulated("multiply"),
-    "cumsum": _cumulated("add"),
+    **{f"cum{name}": _cumulated(own) for name, own in JOINING.items()},
     "dim_as_value": lambda e, *_: str(e.params["dim"]),
     "dot_general": _dot_general,
     "dynamic_slice": (
@@ -296,19 +271,15 @@ RULES: dict[str, Rule] = {
     "pad": _pad,
     "qr": _qr,
     "reduce_and": _reduced("all"),
-    "reduce_max": _reduced("max"),
-    "reduce_min": _reduced("min"),
     "reduce_or": _reduced("any"),
-    "reduce_prod": _reduced("prod", typed=True),
-    "reduce_sum": _reduced("sum", typed=True),
+    **{f"reduce_{name}": _reduced(name, name in ("prod", "sum")) for name in JOINING},
     "reshape": _reshape,
     "rev": lambda e, x: f"np.flip({x}, {tuple(e.params['dimensions'])})",
     "round": _round,
     "scatter": _scatter(None),
     "scatter_add": _scatter("np.add"),
-    "scatter_max": _scatter("np.maximum"),
-    "scatter_min": _scatter("np.minimum"),
     "scatter_mul": _scatter("np.multiply"),
+    **{f"scatter_{name}": _scatter(f"np.{JOINING[name]}") for name in ("max", "min")},
     "select_n": _select,
     "shift_left": _shifted("left_shift"),
     "shift_right_arithmetic": _shifted("right_shift"),

@@ -42,12 +42,7 @@ import numpy as np
 # What the reading of tables takes over from the library as it is there.
 _TAKEN = {
     "latentgp.surfaces.files.csv": (
-        "MISSING_MARKERS",
-        "CODE",
-        "KEPT_AS_TEXT",
-        "Header",
-        "header_of",
-        "_fields",
+        *("MISSING_MARKERS", "CODE", "KEPT_AS_TEXT", "Header", "header_of", "_fields"),
     ),
     "latentgp.surfaces.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
     "latentgp.surfaces.tables.values": ("rows_listed", "listed", "text_of", "label_of"),
@@ -95,14 +90,15 @@ def file_text(
     constants = Constants()
     programs, names = _programs(traced, constants)
     arrays = constants.used_by(programs)
-    runtime = _copied("predictor") + (_of_tables() if of_tables else _MAIN)
+    taken = [_taken(module, set(names)) for module, names in _TAKEN.items()] if of_tables else []
+    more = _copied("tables") if of_tables else _MAIN
     pairs = "".join(f'    "{name}": {own},\n' for name, own in names.items())
     used = needed_helpers(programs)
     blocks = [
         _heading(about, of_tables),
         _IMPORTS.strip(),
         f"ABOUT = json.loads(\n{_quoted(json.dumps(about, indent=1))}\n)",
-        runtime.strip(),
+        *map(str.strip, (_copied("predictor"), *taken, more)),
         f"# Operations of the programs below.\n\n\n{used}" if used else "",
         f"# The model's predictions, as JAX computes them.\n\n\n{programs}",
         f"PROGRAMS = {{\n{pairs}}}",
@@ -115,17 +111,12 @@ def file_text(
 
 def _programs(traced: TracedPredictions, constants: Constants) -> tuple[str, dict[str, str]]:
     """Source of all programs, and the function of each; equal ones are written once."""
-    texts: dict[str, str] = {}
+    own: dict[str, str] = {}  # names of functions by what follows these
     names: dict[str, str] = {}
     for name, closed in traced.programs.items():
-        text = program(f"program_{len(texts)}", closed, traced.arguments[name], constants)
-        body = text.partition("(")[2]
-        own = next((known for known, of in texts.items() if of.partition("(")[2] == body), None)
-        if own is None:
-            own = f"program_{len(texts)}"
-            texts[own] = text
-        names[name] = own
-    return "\n\n\n".join(texts.values()), names
+        text = program("", closed, traced.arguments[name], constants).removeprefix("def ")
+        names[name] = own.setdefault(text, f"program_{len(own)}")
+    return "\n\n\n".join(f"def {name}{text}" for text, name in own.items()), names
 
 
 def _heading(about: dict[str, Any], of_tables: bool) -> str:
@@ -146,12 +137,7 @@ def _copied(module: str) -> str:
     """Text of a module of the runtime, from its mark on."""
     text = resources.files("latentgp.surfaces.export.runtime").joinpath(f"{module}.py").read_text()
     lines = text.partition(_COPIED)[2].splitlines()
-    return "\n".join(line.partition("  # noqa")[0] for line in lines).strip() + "\n\n\n"
-
-
-def _of_tables() -> str:
-    taken = "\n\n\n".join(_taken(module, set(names)) for module, names in _TAKEN.items())
-    return f"{taken}\n\n\n{_copied('tables')}"
+    return "\n".join(line.partition("  # noqa")[0] for line in lines).strip()
 
 
 def _taken(module: str, names: set[str]) -> str:

@@ -44,11 +44,11 @@ def export_table_model(
     estimator = model.estimator
     classes = estimator.classes_.tolist() if isinstance(estimator, LabelEstimator) else None
     one_latent = estimator.model_.likelihood.latent_size == 1
-    two = model.task == "classification" and len(classes or ()) == 2
+    two_classes = model.task == "classification" and len(classes or ()) == 2
     more = {
         "target": model.target,
         "classes": classes,
-        "second_class": two and one_latent,
+        "second_class": two_classes and one_latent,
         "encoder": [told(column) for column in _columns(model)],
         "formula": _formula(model),
         "read_as_text": model.encoder.read_as_text,
@@ -58,7 +58,7 @@ def export_table_model(
         "test_columns": columns,
         "test_answers": list(map(str, answers.columns)),
     }
-    tests = {f"table_{i}": _array(answers.iloc[:, i]) for i in range(answers.shape[1])}
+    tests = {f"table_{i}": np.asarray(answers.iloc[:, i].tolist()) for i in range(answers.shape[1])}
     known = {name: own for name, own in model.side_columns.items() if own in columns}
     side = {name: np.asarray(columns[own], dtype=np.float64) for name, own in known.items()}
     own = {"tolerance": tolerance, "more": more, "tests": tests, "of_tables": True}
@@ -89,11 +89,10 @@ def _formula(model: TableModel) -> dict[str, Any] | None:
 def told(column: _Column) -> dict[str, Any]:
     """Encoding of a column, of JSON's types."""
     if isinstance(column, NumberColumn):
-        own, notation = asdict(column), column.notation
-        values = None
+        notation = values = column.notation
         if notation is not None:
             values = [_NOTATIONS[type(notation)], list(asdict(notation).values())]
-        return own | {"kind": "number", "notation": values}
+        return asdict(column) | {"kind": "number", "notation": values}
     return asdict(column) | {"kind": _KINDS[type(column)]}
 
 
@@ -161,10 +160,6 @@ def _numbers(column: NumberColumn, spread: float) -> list[Any]:
         ends = [pd.Timedelta(round(n), "D" if column.unit == "days" else "s") for n in numbers]
         return [(pd.Timestamp(column.origin) + end).isoformat() for end in ends]
     return [repr(n) for n in numbers.tolist()] if column.source == "text" else numbers.tolist()
-
-
-def _array(values: Any) -> np.ndarray:
-    return np.asarray(values.tolist())
 
 
 def _silent(what: str, more: str) -> None:

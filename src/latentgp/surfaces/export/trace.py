@@ -25,14 +25,6 @@ LEVELS = 2  # quantiles that are found together
 _FEW_SIDES = 2  # names of side information, of which every choice is traced
 
 
-class Size(NamedTuple):
-    """Number of rows of a trace: a symbol, one with a bound, or a number."""
-
-    rows: Any
-    most: int | None
-    fixed: bool
-
-
 class TracedPredictions(NamedTuple):
     """Predictions of a posterior as functions of arrays."""
 
@@ -49,9 +41,9 @@ def trace(
 ) -> TracedPredictions:
     """Trace predictions, and the second class's probability given f if asked, or InputError."""
     problem: Exception | None = None
-    for size in _sizes():
+    for rows, most in _sizes():
         try:
-            return _traced(posterior, size, second_class, quantiles)
+            return _traced(posterior, rows, most, second_class, quantiles)
         except InputError:
             raise
         except Exception as error:  # JAX has many for a number of rows that it must know
@@ -62,21 +54,22 @@ def trace(
     )
 
 
-def _sizes() -> list[Size]:
-    """Numbers of rows to try: any, any up to some, some."""
+def _sizes() -> list[tuple[Any, int | None]]:
+    """Numbers of rows to try, and their bounds: any, any up to some, some."""
     (every,) = export.symbolic_shape("n")
     (few,) = export.symbolic_shape("n", constraints=[f"n <= {_PIECE}"])
-    return [Size(every, None, False), Size(few, _PIECE, False), Size(_PIECE, _PIECE, True)]
+    return [(every, None), (few, _PIECE), (_PIECE, _PIECE)]
 
 
 def _traced(
-    posterior: Posterior, size: Size, second_class: bool, quantiles: bool
+    posterior: Posterior, rows: Any, most: int | None, second_class: bool, quantiles: bool
 ) -> TracedPredictions:
     components = jax.tree.map(jnp.asarray, fresh(posterior.components.prepared()))
     law = components.law
+    classes = law.likelihood.targets == "class"
 
     def of_rows(*shape: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((size.rows, *shape), jnp.float64)
+        return jax.ShapeDtypeStruct((rows, *shape), jnp.float64)
 
     traced = jax.make_jaxpr(components.marginals, return_shape=True)
     marginals, found = traced(of_rows(components.inputs))
@@ -84,14 +77,14 @@ def _traced(
     arguments: dict[str, tuple[str, ...]] = {"marginals": ("X",)}
     for sides in side_choices(law.likelihood):
         for name, question in QUESTIONS.items():
-            left_out = name == "quantiles" and not quantiles
-            if left_out or not _is_asked(name, law.likelihood):
+            fits = name == "latent" or (name == "probabilities") == classes
+            if not fits or (name == "quantiles" and not quantiles):
                 continue
             side = {known: of_rows() for known in sides}
             levels = [jax.ShapeDtypeStruct((LEVELS,), jnp.float64)] * (name == "quantiles")
-            ask = _as_function(question, law, bool(levels))
+            ask = jax.make_jaxpr(_as_function(question, law))
             try:
-                programs[program_for(name, sides)] = jax.make_jaxpr(ask)(*found, side, *levels)
+                programs[program_for(name, sides)] = ask(*found, side, *levels)
             except InputError:  # the likelihood has no such moments or quantiles
                 continue
             order = ("mean", "spread", *sorted(sides), *(["levels"] if levels else []))
@@ -102,18 +95,11 @@ def _traced(
         arguments["second_class"] = ("f",)
     numbers = max(components.columns, _NODES * components.size)
     fitting = 1 << max(5, min(10, (_NUMBERS // numbers).bit_length() - 1))
-    return TracedPredictions(programs, arguments, size.most or fitting, size.fixed)
+    return TracedPredictions(programs, arguments, most or fitting, isinstance(rows, int))
 
 
-def _is_asked(question: str, likelihood: Likelihood) -> bool:
-    classes = likelihood.targets == "class"
-    return question == "latent" or (question == "probabilities") == classes
-
-
-def _as_function(question: Callable[..., Any], law: Any, with_levels: bool) -> Callable[..., Any]:
-    if with_levels:
-        return lambda mean, spread, side, levels: question(law, levels, mean, spread, side)
-    return lambda mean, spread, side: question(law, (), mean, spread, side)
+def _as_function(question: Callable[..., Any], law: Any) -> Callable[..., Any]:
+    return lambda mean, spread, side, levels=(): question(law, levels, mean, spread, side)
 
 
 def side_choices(likelihood: Likelihood) -> list[tuple[str, ...]]:

@@ -122,16 +122,21 @@ class Writer:
         name = equation.primitive.name.replace("-", "_")
         if name in _CALLS:
             inner = next(equation.params[key] for key in _INLINED if key in equation.params)
-            jaxpr, consts = (inner.jaxpr, inner.consts) if _is_closed(inner) else (inner, ())
+            closed = isinstance(inner, ClosedJaxpr)
+            jaxpr, consts = (inner.jaxpr, inner.consts) if closed else (inner, ())
             return self.run(jaxpr, consts, values)
         if name == "platform_index":
-            return [ConstantValue(np.int32(_of_processors(equation.params["platforms"])))]
+            platforms = enumerate(equation.params["platforms"])
+            own = next(i for i, names in platforms if names is None or "cpu" in names)
+            return [ConstantValue(np.int32(own))]
         if name == "cond" and isinstance(values[0], ConstantValue):
             branches = equation.params["branches"]
             chosen = branches[int(np.clip(values[0].array, 0, len(branches) - 1))]
             return self.run(chosen.jaxpr, chosen.consts, values[1:])
-        sizes_known = all(_is_sized(var.aval) for var in equation.outvars)
-        if sizes_known and all(isinstance(value, ConstantValue) for value in values):
+        shapes = (size for var in equation.outvars for size in var.aval.shape)
+        if all(isinstance(size, int) for size in shapes) and all(
+            isinstance(value, ConstantValue) for value in values
+        ):
             return [ConstantValue(a) for a in _worked_out(equation, [v.array for v in values])]  # pyright: ignore[reportAttributeAccessIssue]
         if name in IDENTITIES or _changes_nothing(equation):
             return values
@@ -232,12 +237,12 @@ def _scan(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
     for name, whole in zip(rows, values[consts + carried :], strict=True):
         body.add([name], f"{name} = {writer.text(whole)}[{index}]")
     found = body.run(closed.jaxpr, closed.consts, [*values[:consts], *named])
-    texts = [body.text(value) for value in found]
+    texts = list(map(body.text, found))
     pairs = zip(kept, texts[carried:], strict=True)
     last = [*(f"{name}.append({text})" for name, text in pairs), *_moved(carry, texts[:carried])]
     order = f"range({given['length']})"
     lines = [
-        *_moved(carry, [writer.text(value) for value in values[consts : consts + carried]]),
+        *_moved(carry, list(map(writer.text, values[consts : consts + carried]))),
         *(f"{name} = []" for name in kept),
         f"for {index} in {f'reversed({order})' if given['reverse'] else order}:",
         *_indented(body.lines(*last) or ["pass"]),
@@ -260,21 +265,20 @@ def _while(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
     (goes_on,) = asking.run(cond.jaxpr, cond.consts, [*values[:of_cond], *named])
     consts = values[of_cond : of_cond + of_body]
     found = body.run(loop.jaxpr, loop.consts, [*consts, *named])
-    asked, last = asking.text(goes_on), _moved(carry, [body.text(value) for value in found])
+    asked, last = asking.text(goes_on), _moved(carry, list(map(body.text, found)))
     ask = [f"if not {asked}:", "    break"]
     (several,) = cond.out_avals
     if several.shape:  # loops side by side, each with its own end
         (open_,) = writer.new(1, "w")
         ask = [f"{open_} = {asked}", f"if not np.any({open_}):", "    break"]
+        triples = zip(carry, map(body.text, found), equation.outvars, strict=True)
         texts = [
             f"np.where({open_}[(...,) + (None,) * {var.aval.ndim - several.ndim}], {text}, {name})"
-            for name, text, var in zip(
-                carry, [body.text(value) for value in found], equation.outvars, strict=True
-            )
+            for name, text, var in triples
         ]
         last = _moved(carry, texts)
     lines = [
-        *_moved(carry, [writer.text(value) for value in values[of_cond + of_body :]]),
+        *_moved(carry, list(map(writer.text, values[of_cond + of_body :]))),
         "while True:",
         *_indented(asking.lines(*ask)),
         *_indented(body.lines(*last)),
@@ -289,7 +293,7 @@ def _cond(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
     for place, branch in enumerate(equation.params["branches"]):
         body = writer.nested()
         found = body.run(branch.jaxpr, branch.consts, values[1:])
-        own = body.lines(*_moved(targets, [body.text(value) for value in found]))
+        own = body.lines(*_moved(targets, list(map(body.text, found))))
         lines += [f"{'elif' if place else 'if'} {writer.text(values[0])} == {place}:"]
         lines += _indented(own or ["pass"])
     writer.add(targets, *lines)
@@ -333,19 +337,5 @@ def _changes_nothing(equation: Any) -> bool:
     )
 
 
-def _is_closed(inner: Any) -> bool:
-    return isinstance(inner, ClosedJaxpr)
-
-
 def _is_key(array: Any) -> bool:
     return jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
-
-
-def _is_sized(aval: Any) -> bool:
-    return all(isinstance(dimension, int) for dimension in aval.shape)
-
-
-def _of_processors(platforms: Any) -> int:
-    """Place of the program for processors among those of platforms."""
-    own = [i for i, names in enumerate(platforms) if names is None or "cpu" in names]
-    return own[0]

@@ -122,10 +122,8 @@ class HierarchicalDirichlet(Distribution):
         """Independent draws of weights, each with a concentration of its own."""
         key_concentration, key_weights = jax.random.split(key)
         concentration = jax.random.exponential(key_concentration, sample_shape) / self.rate
-        alpha = jnp.broadcast_to(
-            concentration.reshape(*sample_shape, *(1 for _ in self.event_shape)),
-            (*sample_shape, *self.event_shape),
-        )
+        alone = concentration.reshape(*sample_shape, *(1 for _ in self.event_shape))
+        alpha = jnp.broadcast_to(alone, (*sample_shape, *self.event_shape))
         logarithms = jax.random.loggamma(key_weights, alpha)  # small concentrations underflow
         return jax.nn.softmax(logarithms, axis=-1)
 

@@ -26,7 +26,6 @@ from latentgp.extensions.deep.models import (
     DeepGP,
     LayerDraw,
     Layout,
-    drawn_features,
     features_at,
     through_layers,
 )
@@ -56,10 +55,8 @@ class DeepParameters(NamedTuple):
 
     def kl(self) -> Scalar:
         """KL divergence of weights and directions from their prior, in nats."""
-        parts = (*self.hidden, *(self.directions or ()))
-        if self.last is not None:
-            parts = (*parts, self.last)
-        return total([part.kl() for part in parts])
+        parts = (*self.hidden, *(self.directions or ()), self.last)
+        return total([part.kl() for part in parts if part is not None])
 
 
 class Architecture(eqx.Module):
@@ -83,10 +80,8 @@ class Architecture(eqx.Module):
         """With directions drawn for a model of some rows' inputs."""
         layout = Layout.of(model, X)
         kernels: list[LatentKernel] = [layer.kernel for layer in model.layers]
-        features = []
-        for place, (kernel, columns) in enumerate(
-            zip([*kernels, model.kernel], model.columns(X.shape[1]), strict=True)
-        ):
+        features, seen = [], zip([*kernels, model.kernel], model.columns(X.shape[1]), strict=True)
+        for place, (kernel, columns) in enumerate(seen):
             origin = layout.middle(columns, place)
             kernel.check_inputs(columns)
             own = RandomFeatures(number, kind=kind)
@@ -135,14 +130,12 @@ class Architecture(eqx.Module):
         """Features of every layer: directions by the fixed noise, or by fresh noise."""
         if learned.directions is None:
             return self.features
-        drawn = []
-        for place, (features, own) in enumerate(
-            zip(self.features, learned.directions, strict=True)
-        ):
+        drawn, pairs = [], zip(self.features, learned.directions, strict=True)
+        for place, (features, own) in enumerate(pairs):
             noise = features.directions
             if self.frequencies == "resampled":
                 noise = standard_noise(jax.random.fold_in(key, place), noise)
-            drawn.append(drawn_features(features, own.mean, own.log_deviation, noise))
+            drawn.append(eqx.tree_at(lambda f: f.directions, features, own.drawn(noise)))
         return tuple(drawn)
 
     def under_last(

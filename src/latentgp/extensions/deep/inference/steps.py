@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -118,11 +119,8 @@ class DeepInference(TwoPartInference):
         few, many = self.draws
         if few == many:
             return DeepRead(*self.read(seen, whole, key, few), part)
-        bound, slopes, white = jax.lax.cond(
-            seen.steps < self.late,
-            lambda: self.read(seen, whole, key, few),
-            lambda: self.read(seen, whole, key, many),
-        )
+        by_draws = (partial(self.read, seen, whole, key, draws) for draws in (few, many))
+        bound, slopes, white = jax.lax.cond(seen.steps < self.late, *by_draws)
         return DeepRead(bound, slopes, white, part)
 
     def moved(self, state: DeepState, read: DeepRead) -> tuple[DeepState, BatchInfo]:
@@ -204,12 +202,18 @@ class DeepInference(TwoPartInference):
                 precision = jnp.maximum(about.precision, 0.0)
                 # Where a precision is negative none is taken; the slope in the mean stays.
                 linear = about.linear + (precision - about.precision) * marginals.mean
-                white = _white(blocks, linear.T, precision.T)
+                white = vmap_latents(
+                    lambda block, b, w: WhiteSites(block @ b, (block * w) @ block.T),
+                    *(blocks, linear.T, precision.T),
+                )
             return terms, slopes, jax.tree.map(jnp.add, in_model, through_mean), white
 
         keys = jax.random.split(key, draws)
-        found = of_draw(keys[0]) if draws == 1 else _mean_of(jax.lax.map(of_draw, keys))
-        terms, slopes, in_model, white = found
+        if draws == 1:
+            terms, slopes, in_model, white = of_draw(keys[0])
+        else:
+            mean = partial(jnp.mean, axis=0)
+            terms, slopes, in_model, white = jax.tree.map(mean, jax.lax.map(of_draw, keys))
         (gradient,) = pull_model(in_model)
         gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
         divergence, in_divergence = jax.value_and_grad(DeepParameters.kl)(state.learned)
@@ -232,9 +236,8 @@ class DeepInference(TwoPartInference):
         found, spread = self.kl_of_weights(state), state.learned.spread
         if spread is None:
             return found
-        return (
-            found - entropy(spread) - self.space.log_prior(self.at_draw(state.learned, key).vector)
-        )
+        vector = self.at_draw(state.learned, key).vector
+        return found - entropy(spread) - self.space.log_prior(vector)
 
     def kl_of_weights(self, state: DeepState) -> Scalar:
         """KL divergence of weights and directions, in nats."""
@@ -261,16 +264,3 @@ class DeepInference(TwoPartInference):
         of_f = WeightsAt(state.last, blocks).marginals().shifted(prior_mean(model, block))
         sites = self.algorithm.new_sites(model, rows_of(block), of_f, GaussianSites.none(of_f.mean))
         return jnp.sum(sites.expected(of_f))
-
-
-def _white(
-    blocks: Float[Array, "#Q R B"], linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
-) -> WhiteSites:
-    def sums(block: Array, linear: Array, precision: Array) -> WhiteSites:
-        return WhiteSites(block @ linear, (block * precision) @ block.T)
-
-    return vmap_latents(sums, blocks, linear, precision)
-
-
-def _mean_of(found: Any) -> Any:
-    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +15,7 @@ from latentgp.extensions.chains.loop import Draw
 from latentgp.extensions.chains.target import Coefficients, Position, Target, log_likelihood_of_rows
 from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
-from latentgp.extensions.deep.processes import ProcessLayers
+from latentgp.extensions.deep.posterior import ProcessLayers
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
@@ -61,9 +62,8 @@ class WeightTarget(LayerTarget):
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """Shapes of the moved weights, layer by layer."""
         model, features = self.space.model, self.architecture.features
-        hidden = [
-            (len(own), layer.width) for own, layer in zip(features, model.layers, strict=False)
-        ]
+        pairs = zip(features, model.layers, strict=False)
+        hidden = [(len(own), layer.width) for own, layer in pairs]
         last = [] if self.integrates else [(model.likelihood.latent_size, len(features[-1]))]
         return (*hidden, *last)
 
@@ -94,9 +94,7 @@ class WeightTarget(LayerTarget):
 
     def layers(self, white: Float[Array, "1 M"]) -> list[Float[Array, "_ _"]]:
         """Weights of each layer."""
-        ends = [0]
-        for rows, columns in self.shapes:
-            ends.append(ends[-1] + rows * columns)
+        ends = list(accumulate((rows * columns for rows, columns in self.shapes), initial=0))
         spans = zip(ends, ends[1:], self.shapes, strict=False)
         return [white[0, start:stop].reshape(shape) for start, stop, shape in spans]
 
@@ -167,7 +165,7 @@ class ProcessTarget(LayerTarget):
 
     def latents(self, position: Position, key: RandomKey) -> RowLatents:
         model, hidden = self.space.model, self.hidden(position.white)
-        seen = self.layers.seen(hidden, self.data.X)
+        seen = self.layers.layout.seen(hidden, self.data.X)
         drawn = self.layers.last_given(model, hidden).draws(key, seen, 1)[0]
         return drawn + prior_mean(model, self.data)
 

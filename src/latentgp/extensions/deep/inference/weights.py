@@ -30,7 +30,10 @@ class Factors(NamedTuple):
 
     def draw(self, key: RandomKey) -> Any:
         """One draw of each."""
-        noise = standard_noise(key, self.mean)
+        return self.drawn(standard_noise(key, self.mean))
+
+    def drawn(self, noise: Any) -> Any:
+        """The same given standard normal noise."""
         return jax.tree.map(
             lambda m, log, e: m + jnp.exp(log) * e, self.mean, self.log_deviation, noise
         )
@@ -101,10 +104,8 @@ def standard_noise(key: RandomKey, like: Any) -> Any:
     """Standard normal noise in the shape of a tree."""
     leaves, structure = jax.tree.flatten(like)
     keys = jax.random.split(key, max(len(leaves), 1))
-    noise = [
-        jax.random.normal(own, leaf.shape, leaf.dtype)
-        for own, leaf in zip(keys, leaves, strict=False)
-    ]
+    pairs = zip(keys, leaves, strict=False)
+    noise = [jax.random.normal(own, leaf.shape, leaf.dtype) for own, leaf in pairs]
     return jax.tree.unflatten(structure, noise)
 
 

@@ -21,8 +21,12 @@ from latentgp.extensions.deep.inference.family import Architecture
 from latentgp.extensions.deep.inference.samplers import HiddenSlices, ScaledSGHMC, WeightNUTS
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget
 from latentgp.extensions.deep.models import DeepGP, LastLayer, LayerDraw, Layout
-from latentgp.extensions.deep.posterior import DeepComponents, LayeredComponents, ProcessComponents
-from latentgp.extensions.deep.processes import PATH_FEATURES
+from latentgp.extensions.deep.posterior import (
+    PATH_FEATURES,
+    DeepComponents,
+    LayeredComponents,
+    ProcessComponents,
+)
 from latentgp.extensions.deep.random_features import RandomFeatures
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels.directions import DirectionKind
@@ -112,13 +116,9 @@ class DeepMCMC(Method):
     @property
     def _settled(self) -> Any:
         """With the warm-up and the thinning that are usual for the sampler."""
-        if self.warmup is not None and self.thin is not None:
-            return self
-        warmup, thin = _USUAL[self.sampler]
-        warmup = warmup if self.warmup is None else self.warmup
-        return dataclasses.replace(
-            self, warmup=warmup, thin=thin if self.thin is None else self.thin
-        )
+        usual = dict(zip(("warmup", "thin"), _USUAL[self.sampler], strict=True))
+        missing = {name: own for name, own in usual.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **missing) if missing else self
 
     @property
     def needs(self) -> Needs:

@@ -20,7 +20,7 @@ from latentgp.extensions.batches.method import check_processes, mean_log_density
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
 from latentgp.extensions.deep.methods.start import best_start, from_shallow, last_layer_at_modes
-from latentgp.extensions.deep.models import DeepGP, Layout
+from latentgp.extensions.deep.models import DeepGP
 from latentgp.extensions.deep.posterior import DeepComponents
 from latentgp.extensions.deep.random_features import RandomFeatures
 from latentgp.hyperparameters.base import parameters
@@ -190,14 +190,9 @@ class RandomFeatureVI(Method):
             source, held_out = source.split(self.held_out)
         sample = source.sample(_SAMPLED_ROWS)
         key_features, key_start, key_run, key_end = jax.random.split(problem.key, 4)
-        architecture, scale = broadcast_from_first(
-            (
-                Architecture.of(
-                    model, sample.X, self.features, self.kind, self.frequencies, key_features
-                ),
-                problem.scales_of(sample),
-            )
-        )
+        drawn = self.features, self.kind, self.frequencies, key_features
+        own = Architecture.of(model, sample.X, *drawn), problem.scales_of(sample)
+        architecture, scale = broadcast_from_first(own)
         source = source.part(jax.process_index(), jax.process_count())
         rule = VariationalRule(coupled=False)
         algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
@@ -208,8 +203,7 @@ class RandomFeatureVI(Method):
             if typical is not None:
                 first = jax.tree.map(np.asarray, space.to_model(typical))
                 starts.append(first)
-            seen = np.asarray(_seen(architecture.layout, sample.X))
-            starts += from_shallow(problem, first, sample, seen, architecture.features[-1])
+            starts += from_shallow(problem, first, sample, architecture)
         batches = math.ceil(source.size / self.batch_size)
         plan = Plan.of(
             source.size,
@@ -221,7 +215,8 @@ class RandomFeatureVI(Method):
         )
         steps = plan.batches * plan.epochs
         numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
-        rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
+        rate, decay, total, batches = map(jnp.asarray, numbers)
+        late, held = (jnp.asarray(at, jnp.int32) for at in (steps // 2, int(self.warmup * steps)))
         kind = DeepInference
         if self.importance > 1:
             if plan.batches > 1:
@@ -232,19 +227,9 @@ class RandomFeatureVI(Method):
                 )
             kind = partial(ImportanceWeighted, number=self.importance)
         inference = kind(
-            architecture,
-            algorithm,
-            space,
-            self.schedule or RobbinsMonro(),
-            rate,
-            decay,
-            total,
-            batches,
-            self.draws_by_half,
-            jnp.asarray(steps // 2, jnp.int32),
-            jnp.asarray(int(self.warmup * steps), jnp.int32),
-            _of_kernels(space),
-            key_run,
+            *(architecture, algorithm, space, self.schedule or RobbinsMonro()),
+            *(rate, decay, total, batches),
+            *(self.draws_by_half, late, held, _of_kernels(space), key_run),
             search_bounds(space, scale),
         )
         control = problem.control_with(
@@ -284,9 +269,7 @@ class RandomFeatureVI(Method):
         states = list(map(begun, starts))
         if not is_concave(model.likelihood):  # the prior mean may be where nothing leads away from
             for own in starts:
-                seen = np.asarray(_seen(architecture.layout, sample.X))
-                features = architecture.features[-1]
-                last = last_layer_at_modes(own, sample, seen, features, source.total_weight)
+                last = last_layer_at_modes(own, sample, architecture, source.total_weight)
                 states += [] if last is None else [begun(own, last)]
         if len(states) > 1:
             states = [best_start(inference, states, source, plan, key_start, problem.control)]
@@ -374,10 +357,9 @@ def _bound_at_the_end(
 
 def _of_kernels(space: Any) -> Array:
     """Mask of the vector's entries that belong to kernels."""
-    flags = [
-        np.full(np.size(parameters(space.model)[path].value), not path.startswith("likelihood"))
-        for path in space.paths
-    ]
+    known = parameters(space.model)
+    pairs = ((known[path].value, not path.startswith("likelihood")) for path in space.paths)
+    flags = [np.full(np.size(value), of_kernel) for value, of_kernel in pairs]
     return jnp.asarray(np.concatenate([np.zeros(0, bool), *flags]))
 
 
@@ -402,6 +384,5 @@ def _components(
     return DeepComponents(model, models, own, *drawn)
 
 
-_seen = eqx.filter_jit(Layout.at_prior_mean)
 _bound_of = eqx.filter_jit(lambda inference, *given: inference.bound_of(*given))
 _kl = eqx.filter_jit(lambda inference, *given: inference.kl(*given))

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.extensions.deep.models import DeepGP
-from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
+from latentgp.extensions.deep.inference.family import Architecture
+from latentgp.extensions.deep.models import DeepGP, Layout
+from latentgp.extensions.deep.random_features import RandomFeatures
 from latentgp.hyperparameters.base import _is_under, parameters, replace_unchecked
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.means import ConstantMean, ZeroMean
@@ -50,26 +51,21 @@ def from_shallow(
     problem: Problem,
     model: DeepGP,
     sample: Data,
-    seen: Float[np.ndarray, "N E"],
-    features: FeatureWeights,
+    architecture: Architecture,
 ) -> list[DeepGP]:
     """The model with what a short search of the last layer alone, on a few rows, has learned.
 
     A last layer that starts smooth may explain short-range variation as noise, and hidden functions
     then have nothing to say: the search ends below the shallow model. One that starts rough may
-    leave them nothing to say either, so that both are starts.
-
-    Where nothing is free, or hidden functions have no prior mean of use (`skip=False`), or the
-    prior mean is a function of the inputs, there is no such start. Of the sample 600 rows are
-    looked at, and what the last layer sees there where hidden functions are their prior means. The
-    search is through the features of the last layer: what they cannot represent, such as short
-    length-scales of many inputs, it does not prefer.
+    leave them nothing to say either, so that both are starts. There is none where nothing is free,
+    hidden functions have no prior mean of use (`skip=False`), or the prior mean is a function of
+    the inputs. The search is through the features of the last layer: what they cannot represent,
+    such as short length-scales of many inputs, it does not prefer.
     """
     plain = isinstance(model.mean, ZeroMean | ConstantMean)
     if not (problem.options.learn_hyperparameters and model.skip and plain):
         return []
-    rows = Data(seen, sample.y, weights=sample.weights, **sample.side_information).evenly(_ROWS)
-    shallow = LatentGP(model.kernel, model.likelihood, model.mean)
+    shallow, rows, algorithm = _last_alone(model, sample, architecture)
     own = dataclasses.replace(problem, model=shallow).with_options(
         priors=_of_last(problem.options.priors),
         frozen=[path for path in problem.options.frozen if _names_any(path, shallow)],
@@ -78,8 +74,7 @@ def from_shallow(
     space = own.space_at(scale)
     if not space.size:
         return []
-    through = RandomFeatures(len(features), weights=features)
-    algorithm = SiteInference.of(shallow, through, VariationalRule(coupled=False)).rough()
+    quiet = problem.control._replace(callback=None)
     learned = learn(
         algorithm,
         space,
@@ -88,9 +83,7 @@ def from_shallow(
         second=_shorter(space),
         restarts=0,
         tolerance=_TOLERANCE,
-        search=Search(
-            max_evaluations=_EVALUATIONS, control=problem.control._replace(callback=None)
-        ),
+        search=Search(max_evaluations=_EVALUATIONS, control=quiet),
         key=problem.key,
     )
     if current_interrupts().happened:
@@ -103,33 +96,44 @@ def from_shallow(
 def last_layer_at_modes(
     model: DeepGP,
     sample: Data,
-    seen: Float[np.ndarray, "N E"],
-    features: FeatureWeights,
+    architecture: Architecture,
     total: float,
 ) -> WhiteSites | None:
     """Natural parameters of the last layer, where log p(y | f) has modes off the prior mean.
 
-    None if site updates from the prior mean end no lower, or there is no such start, as
-    `from_shallow` has none.
-
-    Of the sample 600 rows are looked at, counted as all rows, and what the last layer sees there
-    where hidden functions are their prior means.
+    Of the sample 600 rows count as all rows. None if site updates from the prior mean end no lower,
+    or there is no such start, as `from_shallow` has none.
     """
     if not (model.skip and isinstance(model.mean, ZeroMean | ConstantMean)):
         return None
-    rows = Data(seen, sample.y, weights=sample.weights, **sample.side_information).evenly(_ROWS)
-    shallow = LatentGP(model.kernel, model.likelihood, model.mean)
-    through = RandomFeatures(len(features), weights=features)
-    algorithm = SiteInference.of(shallow, through, VariationalRule(coupled=False)).rough()
+    shallow, rows, algorithm = _last_alone(model, sample, architecture)
     rows = counting_as(rows, total).padded(number_of_shards()).to_device()
     usual = converge(algorithm, shallow, rows, initial_sites(algorithm, shallow, rows))
     higher = raised(algorithm, shallow, rows, usual)
     if higher is usual:
         return None
-    blocks, sites = features.cross_covariance(model.kernel, rows.X), higher.sites
+    features, sites = architecture.features[-1], higher.sites
+    blocks = features.cross_covariance(model.kernel, rows.X)
     identity = features.covariance(model.kernel)
     prior = Factor(identity, identity)
     return WhiteSites.of_rows(blocks, sites.linear.T, sites.precision.T, prior)
+
+
+def _last_alone(
+    model: DeepGP, sample: Data, architecture: Architecture
+) -> tuple[LatentGP, Data, SiteInference]:
+    """The last layer as a model, 600 rows, and the algorithm for it.
+
+    Inputs are what it sees there where hidden functions are their prior means.
+    """
+    seen, features = np.asarray(_seen(architecture.layout, sample.X)), architecture.features[-1]
+    rows = Data(seen, sample.y, weights=sample.weights, **sample.side_information).evenly(_ROWS)
+    shallow = LatentGP(model.kernel, model.likelihood, model.mean)
+    through = RandomFeatures(len(features), weights=features)
+    return shallow, rows, SiteInference.of(shallow, through, VariationalRule(coupled=False)).rough()
+
+
+_seen = eqx.filter_jit(Layout.at_prior_mean)
 
 
 def best_start(

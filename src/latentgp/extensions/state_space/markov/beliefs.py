@@ -7,7 +7,7 @@ they are kept as they are.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -160,11 +160,9 @@ def zeros(rows: int, columns: int, like: Any) -> Matrix:
     return small.full(small.matrix([[0.0] * columns] * rows, like), like)
 
 
-def full_belief(belief: Belief, like_mean: Any, like_spread: Any) -> Belief:
-    """The same with every entry an array over all lanes."""
-    return Belief(small.full(belief.mean, like_mean), small.full(belief.spread, like_spread))
+Pair = TypeVar("Pair", Belief, Adjoint)
 
 
-def full_adjoint(adjoint: Adjoint, like_mean: Any, like_spread: Any) -> Adjoint:
+def full_pair(pair: Pair, like_mean: Any, like_spread: Any) -> Pair:
     """The same with every entry an array over all lanes."""
-    return Adjoint(small.full(adjoint.r, like_mean), small.full(adjoint.N, like_spread))
+    return type(pair)(small.full(pair[0], like_mean), small.full(pair[1], like_spread))

@@ -20,8 +20,7 @@ from latentgp.extensions.state_space.markov.beliefs import (
     Adjoint,
     Belief,
     Filter,
-    full_adjoint,
-    full_belief,
+    full_pair,
     updated_back,
     zeros,
 )
@@ -85,7 +84,15 @@ def joined(process: Filter, elements: Element) -> tuple[Belief, Adjoint, Float[A
     """Beliefs where lanes begin, the adjoint where they end, and the log evidence."""
     lanes, axis = elements.value.shape[-1], _axis_of_lanes(elements.J)
     if not join_in_groups(lanes):
-        return _joined_in_turn(process, _lanes_first(elements), axis)
+        moved = jax.tree.map(
+            lambda leaf: jnp.moveaxis(leaf, axis, 0), elements._replace(value=None)
+        )
+        each, size = moved._replace(value=jnp.moveaxis(elements.value, -1, 0)), process.space.size
+        start = Belief(zeros(size, 1, each.value[0]), zeros(size, size, number(each.J)[0]))
+        starts, values = _onward(process, start, each)
+        ends = _back(process, Adjoint(*start), starts, each)
+        back = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), (starts, ends))
+        return *back, jnp.sum(values, axis=0)
     each = _in_groups(process, elements, -(-lanes // round(lanes**0.5)))
     begin = _no_rows(process, each.value[0], number(each.J)[0])
     composed, _ = jax.lax.scan(partial(_composed, process), begin, each)
@@ -93,18 +100,6 @@ def joined(process: Filter, elements: Element) -> tuple[Belief, Adjoint, Float[A
     starts, _ = _onward(process, first, each)
     ends = _back(process, last, starts, each)
     return *_from_groups((starts, ends), axis, lanes), evidence
-
-
-def _joined_in_turn(
-    process: Filter, each: Element, axis: int
-) -> tuple[Belief, Adjoint, Float[Array, "*Q"]]:
-    """The same of elements with the lanes' axis in front, by loops over them."""
-    size = process.space.size
-    start = Belief(zeros(size, 1, each.value[0]), zeros(size, size, number(each.J)[0]))
-    starts, values = _onward(process, start, each)
-    ends = _back(process, Adjoint(*start), starts, each)
-    back = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), (starts, ends))
-    return *back, jnp.sum(values, axis=0)
 
 
 def _told(process: Filter, element: Element, h: Matrix, linear: Any, precision: Any) -> Element:
@@ -134,9 +129,8 @@ def _composed(process: Filter, element: Element, later: Element) -> tuple[Elemen
 
 def _given(process: Filter, belief: Belief, element: Element) -> tuple[list[Any], Any]:
     """Updates of a belief by what an element says of it, and its log evidence."""
-    columns, pivots, values = small.unit_factors(element.J, element.eta)
     total, found = element.value, []
-    for u, D, y in zip(columns, pivots, values, strict=True):
+    for u, D, y in zip(*small.unit_factors(element.J, element.eta), strict=True):
         after = process.update(belief, u, y, D)
         found.append((u, D, after))
         belief, total = after.belief, total + after.value
@@ -152,7 +146,7 @@ def _onward(process: Filter, start: Belief, each: Element) -> tuple[Belief, Any]
         known, Phi, own = found[-1][2].belief, element.Phi, element.belief
         spread = process.moved(known.spread, Phi, own.spread, own.spread)
         after = Belief(Phi @ known.mean + own.mean, spread)
-        return full_belief(after, like_mean, like_spread), (belief, total)
+        return full_pair(after, like_mean, like_spread), (belief, total)
 
     return jax.lax.scan(forward, start, each)[1]
 
@@ -163,37 +157,28 @@ def _back(process: Filter, end: Adjoint, starts: Belief, each: Element) -> Adjoi
 
     def backward(later: Adjoint, at: Any) -> tuple[Adjoint, Adjoint]:
         belief, element = at
-        found, _ = _given(process, belief, element)
-        Phi = element.Phi
+        (found, _), Phi = _given(process, belief, element), element.Phi
         now = Adjoint(Phi.mT @ later.r, small.symmetric(Phi.mT @ later.N @ Phi))
         for u, D, after in reversed(found):
             gain = process.known(after.belief).spread @ u
             now = updated_back(now, u, gain, D, after.error, after.weight)
-        return full_adjoint(now, like_mean, like_spread), later
+        return full_pair(now, like_mean, like_spread), later
 
     return jax.lax.scan(backward, end, (starts, each), reverse=True)[1]
 
 
 def _full_element(element: Element, like_mean: Any, like_spread: Any) -> Element:
-    return Element(
-        full_belief(element.belief, like_mean, like_spread),
-        small.full(element.Phi, like_spread),
-        small.full(element.eta, like_mean),
-        small.full(element.J, like_spread),
-        element.value,
+    return element._replace(
+        belief=full_pair(element.belief, like_mean, like_spread),
+        Phi=small.full(element.Phi, like_spread),
+        eta=small.full(element.eta, like_mean),
+        J=small.full(element.J, like_spread),
     )
 
 
 def _axis_of_lanes(M: Matrix) -> int:
     """Where the lanes' axis is in the leaves of a matrix, from the end."""
     return -1 if isinstance(M, UnrolledMatrix) else -3
-
-
-def _lanes_first(element: Element) -> Element:
-    """The lanes' axis in front."""
-    axis = _axis_of_lanes(element.J)
-    moved = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), element._replace(value=None))
-    return moved._replace(value=jnp.moveaxis(element.value, -1, 0))
 
 
 def _in_groups(process: Filter, elements: Element, size: int) -> Element:
@@ -203,8 +188,8 @@ def _in_groups(process: Filter, elements: Element, size: int) -> Element:
     axis = _axis_of_lanes(elements.J)
 
     def cut(leaf: Any, filling: Any, axis: int) -> Any:
-        parts = leaf, jax.lax.slice_in_dim(filling, 0, groups * size - lanes, axis=axis)
-        whole = jnp.concatenate(parts, axis)
+        more = jax.lax.slice_in_dim(filling, 0, groups * size - lanes, axis=axis)
+        whole = jnp.concatenate([leaf, more], axis)
         axis += whole.ndim
         shape = *whole.shape[:axis], groups, size, *whole.shape[axis + 1 :]
         return jnp.moveaxis(whole.reshape(shape), axis + 1, 0)

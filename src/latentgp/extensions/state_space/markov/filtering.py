@@ -25,8 +25,7 @@ from latentgp.extensions.state_space.markov.beliefs import (
     Adjoint,
     Belief,
     Filter,
-    full_adjoint,
-    full_belief,
+    full_pair,
     updated_back,
     zeros,
 )
@@ -80,14 +79,15 @@ def filtered(
         mean = process.begun(A @ belief.mean, where)
         predicted = Belief(mean, process.moved(belief.spread, A, Q))
         after = process.update(predicted, h, linear, precision)
-        out = _packed(process.known(belief)), after.error, after.weight, after.value
-        return full_belief(after.belief, like_mean, like_spread), out
+        mean, P = process.known(belief)
+        out = (mean, _lower(P)), after.error, after.weight, after.value
+        return full_pair(after.belief, like_mean, like_spread), out
 
     last, (before, error, weight, values) = jax.lax.scan(
         step, starts, (series.lanes, linear, precision)
     )
     evidence = jnp.sum(values, axis=(0, -1)) if found is None else found
-    last = full_belief(process.known(last), like_mean, like_spread)
+    last = full_pair(process.known(last), like_mean, like_spread)
     return FilterResult(before, error, weight, last, ends, evidence)
 
 
@@ -115,14 +115,14 @@ def smoothed(
 
     def step(carry: Any, at: Any) -> tuple[Any, Any]:
         later, (mean, P), total = carry
-        where, w, error, weight, packed, reading = at
+        where, w, error, weight, (former, lower), reading = at
         u = P @ h
         read = h if reading is None else reading
         v = u if reading is None else P @ reading
         values = number(read.mT @ mean) + number(v.mT @ later.r)
         variances = number(read.mT @ v) - number(v.mT @ later.N @ v)
         now = updated_back(later, h, u, w, error, weight)
-        former = _unpacked(packed)
+        before = Belief(former, from_lower(lower))
 
         def move(space: StateSpace) -> tuple[Matrix, Matrix]:
             A, Q = process.transition(where, space)
@@ -131,15 +131,15 @@ def smoothed(
         if slopes:
             (A, _), pull = jax.vjp(move, space)
             in_P = now.r @ now.r.mT - now.N
-            in_A = now.r @ former.mean.mT + in_P @ (A @ former.spread)
+            in_A = now.r @ former.mT + in_P @ (A @ before.spread)
             found_slopes = small.full(in_A, like_spread), small.full(scaled(in_P, 0.5), like_spread)
             cotangents = _over_latents(found_slopes, like_spread, like_move)
             total = jax.tree.map(jnp.add, total, pull(cotangents)[0])
         else:
             A, _ = process.transition(where)
         earlier = Adjoint(A.mT @ now.r, small.symmetric(A.mT @ now.N @ A))
-        now = full_adjoint(now, like_mean, like_spread)
-        carry = full_adjoint(earlier, like_mean, like_spread), former, total
+        now = full_pair(now, like_mean, like_spread)
+        carry = full_pair(earlier, like_mean, like_spread), before, total
         return carry, (values, variances, (now.r, _lower(now.N)))
 
     none = jax.tree.map(jnp.zeros_like, space)
@@ -169,26 +169,13 @@ def _sum_to(values: Any, like: Any) -> Any:
     return jnp.sum(values, axis=narrow, keepdims=True) if narrow else values
 
 
-def _packed(belief: Belief) -> Any:
-    """A mean and a covariance without its upper half."""
-    return belief.mean, _lower(belief.spread)
-
-
-def _unpacked(packed: Any) -> Belief:
-    mean, lower = packed
-    return Belief(mean, from_lower(lower))
-
-
 def _lower(M: Matrix) -> Any:
     """The lower half of a symmetric matrix."""
     if not isinstance(M, UnrolledMatrix):
         return M
-    return tuple(M.rows[i][: i + 1] for i in range(len(M.rows)))
+    return tuple(row[: i + 1] for i, row in enumerate(M.rows))
 
 
 def from_lower(lower: Any) -> Matrix:
     """A symmetric matrix of its lower half."""
-    if not isinstance(lower, tuple):
-        return lower
-    size = range(len(lower))
-    return UnrolledMatrix([[lower[max(i, j)][min(i, j)] for j in size] for i in size])
+    return small.symmetric(UnrolledMatrix(lower)) if isinstance(lower, tuple) else lower

@@ -28,6 +28,7 @@ from latentgp.extensions.state_space.markov.processes import (
     ProcessPosterior,
     latents_of_groups,
     means_given,
+    perturbation,
     readings_of,
     together,
 )
@@ -37,7 +38,6 @@ from latentgp.extensions.state_space.markov.remembered import (
     known_in,
 )
 from latentgp.extensions.state_space.markov.series import Lanes, Series, order_of
-from latentgp.extensions.state_space.markov.simulation import posterior_draws
 from latentgp.extensions.state_space.markov.window import window_of
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
@@ -183,28 +183,17 @@ class MarkovPosterior(LatentPosterior):
 
     def draws(self, key: RandomKey, X: Inputs, number: int) -> Float[Array, "S N Q"]:
         """Joint draws at new inputs by simulation; by their covariance where sites are signed."""
-        if any(part.process.signed for part in self.parts):
+        if not self.draws_copies:
             return super().draws(key, X, number)
-        count, latents = len(X), self.sites.linear.shape[1]
-        none = jnp.zeros((count, latents))
-        linear = jnp.concatenate([self.sites.linear, none])
-        precision = jnp.concatenate([self.sites.precision, none])
-        series = self._with_rows(X)
-        drawn = posterior_draws(
-            self.filters,
-            self._groups,
-            series,
-            linear,
-            precision,
-            key,
-            number,
-            self._readings_in(series, X),
-        )
-        return jnp.moveaxis(drawn[-count:], 1, 0)
+        series, none = self._with_rows(X), jnp.zeros((len(X), self.sites.linear.shape[1]))
+        linear, precision = (jnp.concatenate([told, none]) for told in self.sites[:2])
+        of_rows, readings = (self.filters, self._groups, series), self._readings_in(series, X)
+        prior, more = perturbation(*of_rows, precision, key, number, readings)
+        drawn = prior + means_given(*of_rows, linear[:, None] + more, precision, readings)
+        return jnp.moveaxis(drawn[-len(X) :], 1, 0)
 
     def _with_rows(self, X: Inputs) -> Series:
-        both = jnp.concatenate([self.X, X[:, : self.X.shape[1]]])
-        columns = self._columns
+        both, columns = jnp.concatenate([self.X, X[:, : self.X.shape[1]]]), self._columns
         lanes = self.series.lanes.gap.shape[1]
         return Series.of(both, columns, order_of(both, columns), lanes, self.known)
 
@@ -269,7 +258,7 @@ class MarkovPosterior(LatentPosterior):
             linear=np.pad(linear[kept] * told, ((0, more), (0, 0))),
             precision=np.pad(precision[kept] * told, ((0, more), (0, 0))),
             constant=jnp.asarray(constant),
-            signed=any(part.process.signed for part in self.parts),
+            signed=not self.draws_copies,
             truncation=self.truncation,
             starts=starts,
         )
@@ -316,15 +305,13 @@ class _Near(eqx.Module):
             label = X[:, columns.series]
             preceded = preceded & (series.label[last] == label)
             followed = followed & (series.label[following] == label)
-        slot = place + 1
-        at_end = slot >= steps * lanes
-        slot = jnp.minimum(slot, steps * lanes - 1)
+        slot = jnp.minimum(place + 1, steps * lanes - 1)
         none = jnp.zeros_like(followed)
         gap = jnp.where(preceded, t - series.times[last], 0.0)
         rest = jnp.where(followed, series.times[following] - t, 0.0)
         return cls(
             (slot % steps, slot // steps),
-            at_end,
+            place + 1 >= steps * lanes,
             Lanes(t, gap, ~preceded),
             Lanes(jnp.where(followed, series.times[following], t), rest, none),
             followed,

@@ -1,8 +1,8 @@
-"""Processes of the latent functions, those of one structure side by side."""
+"""Processes of the latent functions, those of one structure side by side, and draws of them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,8 @@ from latentgp.extensions.state_space.kernels import (
     state_space,
     time_columns,
 )
-from latentgp.extensions.state_space.lanes import Matrix
-from latentgp.extensions.state_space.markov.beliefs import Filter
+from latentgp.extensions.state_space.lanes import Matrix, UnrolledMatrix, number
+from latentgp.extensions.state_space.markov.beliefs import Filter, zeros
 from latentgp.extensions.state_space.markov.filtering import (
     FilterResult,
     SmoothedMarginals,
@@ -27,7 +27,7 @@ from latentgp.extensions.state_space.markov.series import Series
 from latentgp.kernels import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.modules import stored_as
-from latentgp.typing import Array, RowLatents
+from latentgp.typing import Array, RandomKey, RowLatents
 
 
 @stored_as("Conditioned")
@@ -56,9 +56,7 @@ def spaces_of(kernel: LatentKernel, inputs: int, truncation: Truncation) -> list
     if not isinstance(kernel, OwnKernels):
         return [state_space(own[0], truncation)]
     groups = kernel_groups(PerLatent(*own), len(own))
-    stacked = [
-        jax.vmap(lambda kernel: state_space(kernel, truncation))(group.kernels) for group in groups
-    ]
+    stacked = [jax.vmap(lambda k: state_space(k, truncation))(group.kernels) for group in groups]
     return [jax.tree.map(lambda leaf: leaf[:, None], space) for space in stacked]
 
 
@@ -85,14 +83,12 @@ def readings_of(
 ) -> list[Matrix]:
     """Columns of states that read sums of parts, for each process."""
     like = coefficients[0]
-    found = []
-    for parts in measurements:
-        entries = []
-        for own in zip(*parts, strict=True):
-            terms = [a * share for a, share in zip(coefficients, own, strict=True) if share]
-            entries.append([sum(terms) if terms else 0.0])
-        found.append(small.full(small.matrix(entries, like), like))
-    return found
+
+    def entry(own: tuple[float, ...]) -> Any:
+        return sum((a * h for a, h in zip(coefficients, own, strict=True) if h), start=0.0)
+
+    columns = ([[entry(own)] for own in zip(*parts, strict=True)] for parts in measurements)
+    return [small.full(small.matrix(column, like), like) for column in columns]
 
 
 def means_given(
@@ -107,11 +103,87 @@ def means_given(
 
     They are means of the readings of each process, if not of f.
     """
-    each = [in_groups(series.to_lanes(values), groups) for values in (linear, precision)]
+    each = (in_groups(series.to_lanes(values), groups) for values in (linear, precision))
     found = []
-    read = [None] * len(filters) if readings is None else readings
-    for process, told, known, own in zip(filters, *each, read, strict=True):
-        forward = filtered(process, series, told, known)
-        mean = smoothed(process, series, known, forward, False, own)[0].mean
+    for process, told, w, own in zip(
+        filters, *each, readings or [None] * len(filters), strict=True
+    ):
+        mean = smoothed(process, series, w, filtered(process, series, told, w), False, own)[0].mean
         found.append(series.to_rows(mean))
     return together(found, groups)
+
+
+def prior_draw(
+    process: Filter,
+    series: Series,
+    key: RandomKey,
+    shape: tuple[int, ...],
+    readings: Matrix | None = None,
+) -> tuple[Float[Array, "N *S"], Float[Array, "N *S"]]:
+    """Draws of f at the rows from the prior, and of what is read of the states if not f.
+
+    Further axes are behind, such as one for latent functions. Each lane is drawn from a state of
+    zero, and moved by where the lane before it ends.
+    """
+    gap = series.lanes.gap
+    steps, lanes = gap.shape
+    size = process.space.size
+    like = jnp.zeros((*shape, lanes), gap.dtype)
+    keys = jax.random.split(key, steps)
+    h = process.measurement(gap[0])
+
+    def drawn(x: Any, where: Any, key: Any) -> tuple[Any, Any]:
+        A, Q = process.transition(where)
+        noise = jax.random.normal(key, (size, *like.shape), like.dtype)
+        white = small.matrix([[entry] for entry in noise], like)
+        return A, small.full(A @ x + small.semidefinite_root(Q) @ white, like)
+
+    def onward(carry: Any, at: Any) -> tuple[Any, None]:
+        x, Phi = carry
+        A, moved = drawn(x, *at)
+        return (moved, small.full(A @ Phi, like)), None
+
+    def final(x: Any, at: Any) -> tuple[Any, Any]:
+        where, key, reading = at
+        _, moved = drawn(x, where, key)
+        read = h if reading is None else reading
+        return moved, (number(h.mT @ moved), number(read.mT @ moved))
+
+    begin = zero = zeros(size, 1, like)
+    unit = small.full(small.matrix(small.identity(size).rows, like), like)
+    if lanes > 1:
+        (ends, Phi), _ = jax.lax.scan(onward, (zero, unit), (series.lanes, keys))
+        axis = -1 if isinstance(ends, UnrolledMatrix) else -3
+        each = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), (ends, Phi))
+        first = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), each[0])
+        _, starts = jax.lax.scan(lambda x, at: (at[1] @ x + at[0], x), first, each)
+        begin = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), starts)
+    _, values = jax.lax.scan(final, begin, (series.lanes, keys, readings))
+    f, read = map(series.to_rows, values)
+    return f, read
+
+
+def perturbation(
+    filters: list[Filter],
+    groups: list[tuple[int, ...]],
+    series: Series,
+    precision: RowLatents,
+    key: RandomKey,
+    number: int,
+    readings: list[Matrix] | None = None,
+) -> tuple[Float[Array, "N S Q"], Float[Array, "N S Q"]]:
+    """Draws of the prior, and linear terms whose posterior mean makes deviations of them.
+
+    With prior draws f and noise e the linear terms are -W f - W^1/2 e: f plus the mean that these
+    give is a draw of the posterior less its mean (Durbin & Koopman 2002).
+    """
+    keys = jax.random.split(key, len(filters) + 1)
+    each = zip(filters, groups, keys[1:], readings or [None] * len(filters), strict=True)
+    drawn = [
+        prior_draw(process, series, own, (number, len(group)), reading)
+        for process, group, own, reading in each
+    ]
+    prior, read = (together([pair[i] for pair in drawn], groups) for i in range(2))
+    noise = jax.random.normal(keys[0], prior.shape, prior.dtype)
+    held = jnp.maximum(precision, 0.0)[:, None]
+    return read, -held * prior - jnp.sqrt(held) * noise

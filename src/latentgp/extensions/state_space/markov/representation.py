@@ -13,10 +13,10 @@ from jax.core import Tracer
 from jaxtyping import Int
 
 from latentgp.errors import check_whole
-from latentgp.extensions.state_space.conditioned_draws import ConditionedDraws, conditioned_draws
+from latentgp.extensions.state_space.conditioned_draws import ConditionedDraws
 from latentgp.extensions.state_space.kernels import Truncation, time_columns
 from latentgp.extensions.state_space.markov.beliefs import Filter
-from latentgp.extensions.state_space.markov.filtering import filtered, smoothed
+from latentgp.extensions.state_space.markov.filtering import SmoothedMarginals, filtered, smoothed
 from latentgp.extensions.state_space.markov.posterior import MarkovPosterior
 from latentgp.extensions.state_space.markov.processes import (
     ProcessPosterior,
@@ -102,9 +102,8 @@ class Markov(Representation):
             return dataclasses.replace(self, order=None, in_order=False)
         columns, _ = time_columns(kernel, X.shape[1])
         order = order_of(np.asarray(self._with_earlier(X)), columns, np)
-        if np.array_equal(order.rows, np.arange(len(order.rows))):
-            return dataclasses.replace(self, order=None, in_order=True)
-        return dataclasses.replace(self, order=order, in_order=False)
+        in_order = np.array_equal(order.rows, np.arange(len(order.rows)))
+        return dataclasses.replace(self, order=None if in_order else order, in_order=in_order)
 
     @property
     def truncation(self) -> Truncation:
@@ -187,7 +186,7 @@ class Markov(Representation):
         X, sites = self._with_earlier(X), self._sites_with_earlier(sites)
         series = self.series(kernel, X)
         linear, precision = series.to_lanes(sites.linear), series.to_lanes(sites.precision)
-        parts, means, variances, evidence = [], [], [], jnp.zeros((), X.dtype)
+        parts = []
         for process, told, known in zip(
             self.filters(kernel, X.shape[1]),
             in_groups(linear, groups),
@@ -197,11 +196,8 @@ class Markov(Representation):
             found = filtered(process, series, told, known)
             smooth, _ = smoothed(process, series, known, found, slopes=False)
             parts.append(ProcessPosterior(process, found, smooth))
-            means.append(series.to_rows(smooth.mean))
-            variances.append(series.to_rows(smooth.variance))
-            evidence = evidence + jnp.sum(found.log_evidence)
         zero = jnp.zeros((), X.dtype)
-        mean, variance = together(means, groups), together(variances, groups)
+        mean, variance = _at_rows(series, [part.smoothed for part in parts], groups)
         prior = jnp.broadcast_to(latent_diagonals(kernel, X).T, variance.shape)
         make: Any = MarkovPosterior  # whose KL is found when asked for
         return make(
@@ -211,7 +207,7 @@ class Markov(Representation):
             sites=sites,
             parts=tuple(parts),
             at_all_rows=Marginals(mean, jnp.clip(variance, 0.0, prior)),
-            log_evidence_of_sites=evidence,
+            log_evidence_of_sites=sum((jnp.sum(p.filtered.log_evidence) for p in parts), zero),
             constant=zero if self.remembered is None else self.remembered.constant,
             earlier=len(X) - rows,
             jitter=zero,
@@ -229,30 +225,27 @@ class Markov(Representation):
         groups = latents_of_groups(posterior.kernel, X.shape[1], sites.linear.shape[1])
         series, first = posterior.series, posterior.earlier
         precision = in_groups(series.to_lanes(posterior.sites.precision), groups)
-        slopes, means, variances = [], [], []
-        for part, w in zip(posterior.parts, precision, strict=True):
-            smooth, slope = smoothed(part.process, series, w, part.filtered, slopes=True)
-            slopes.append(slope)
-            means.append(series.to_rows(smooth.mean))
-            variances.append(series.to_rows(smooth.variance))
+        found = [
+            smoothed(part.process, series, w, part.filtered, slopes=True)
+            for part, w in zip(posterior.parts, precision, strict=True)
+        ]
+        smooth, slopes = map(list, zip(*found, strict=True))
         _, pull = jax.vjp(lambda k: spaces_of(k, X.shape[1], self.truncation), posterior.kernel)
-        marginals = Marginals(together(means, groups)[first:], together(variances, groups)[first:])
+        marginals = Marginals(*(a[first:] for a in _at_rows(series, smooth, groups)))
         return Pullback(pull(slopes)[0], None, marginals)
 
     def whitening(self, kernel: LatentKernel, X: Inputs) -> MarkovWhitening:
         """One coefficient a row: what is new of f there, given f at the rows before it."""
         process = [Filter(space, True) for space in spaces_of(kernel, X.shape[1], self.truncation)]
         prior = latent_diagonals(kernel, X)
-        jitter = _JITTER * jax.lax.stop_gradient(jnp.max(prior))
+        groups = latents_of_groups(kernel, X.shape[1], len(prior))
         return MarkovWhitening(
             centres=jnp.asarray(X),
             residual=jnp.zeros_like(prior),
-            jitter=jitter,
+            jitter=_JITTER * jax.lax.stop_gradient(jnp.max(prior)),
             filters=process,
             series=self._in_lanes(kernel, X, 1),
-            groups=tuple(latents_of_groups(kernel, X.shape[1], len(prior)))
-            if len(prior) > 1
-            else None,
+            groups=tuple(groups) if len(prior) > 1 else None,
         )
 
     def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> MarkovSampler:
@@ -266,7 +259,7 @@ class Markov(Representation):
 
     def draws_at_rows(self, draws: Any) -> ConditionedDraws:
         """Draws of the coefficients as draws of g at the rows."""
-        return conditioned_draws(draws, self)
+        return ConditionedDraws.of(draws, self)
 
     def continues(self, remembered: Any) -> bool:
         """Whether a summary is of its kind, so that further rows can be added to it."""
@@ -280,3 +273,12 @@ class Markov(Representation):
         return dataclasses.replace(
             self, remembered=remembered, rbf_states=states, harmonics=harmonics
         )
+
+
+def _at_rows(
+    series: Series, found: list[SmoothedMarginals], groups: list[tuple[int, ...]]
+) -> Marginals:
+    """Marginals at the rows from those of each group in lanes."""
+    each = zip(*(own[:2] for own in found), strict=True)
+    mean, variance = (together(list(map(series.to_rows, own)), groups) for own in each)
+    return Marginals(mean, variance)

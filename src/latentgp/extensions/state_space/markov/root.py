@@ -12,10 +12,14 @@ from jaxtyping import Float
 
 from latentgp.extensions.state_space import lanes as small
 from latentgp.extensions.state_space.lanes import number, scaled
-from latentgp.extensions.state_space.markov.beliefs import Filter
-from latentgp.extensions.state_space.markov.processes import in_groups, means_given, together
+from latentgp.extensions.state_space.markov.beliefs import Filter, zeros
+from latentgp.extensions.state_space.markov.processes import (
+    in_groups,
+    means_given,
+    perturbation,
+    together,
+)
 from latentgp.extensions.state_space.markov.series import Series
-from latentgp.extensions.state_space.markov.simulation import perturbation
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.samplers import BlockUpdate, CoefficientDraw, SiteSampler
 from latentgp.representations.whitening import Whitening
@@ -46,9 +50,13 @@ class MarkovWhitening(Whitening):
         nothing = jnp.zeros((len(self.centres), latents), self.centres.dtype)
         return self._through(nothing, inverse=False)[1]
 
+    def groups_of(self, latents: int) -> list[tuple[int, ...]]:
+        """Numbers of the latent functions of each process."""
+        return [tuple(range(latents))] if self.groups is None else list(self.groups)
+
     def _through(self, values: RowLatents, inverse: bool) -> tuple[RowLatents, Scalar]:
         """G of white coefficients, or the reverse, and the log-determinant of the map."""
-        groups = [tuple(range(values.shape[1]))] if self.groups is None else list(self.groups)
+        groups = self.groups_of(values.shape[1])
         each = in_groups(self.series.to_lanes(values), groups)
         found, logs = [], jnp.zeros((), values.dtype)
         for process, own in zip(self.filters, each, strict=True):
@@ -79,10 +87,8 @@ class MarkovWhitening(Whitening):
             after = small.full(mean, like), small.full(P, like)
             return after, (out, jnp.broadcast_to(deviation, like.shape))
 
-        none = [
-            small.full(small.matrix([[0.0] * columns] * size, like), like) for columns in (1, size)
-        ]
-        return jax.lax.scan(step, tuple(none), (self.series.lanes, values))[1]
+        none = zeros(size, 1, like), zeros(size, size, like)
+        return jax.lax.scan(step, none, (self.series.lanes, values))[1]
 
 
 class MarkovSampler(SiteSampler):
@@ -104,7 +110,7 @@ class MarkovSampler(SiteSampler):
         there = np.isin(np.arange(latents), np.asarray(block))
         precision = jnp.where(there, sites.precision, 0.0)
         linear = jnp.where(there, sites.linear, 0.0)
-        groups = self._groups(latents)
+        groups = self.whitening.groups_of(latents)
         prior, more = perturbation(self.filters, groups, self.series, precision, key, 1)
         # The mean and a deviation together, of (1 + a) l + sqrt(1 - a^2) z.
         fresh = float(np.sqrt(1 - over_relaxation**2))
@@ -112,10 +118,6 @@ class MarkovSampler(SiteSampler):
         found = means_given(self.filters, groups, self.series, told, precision)
         drawn = found + fresh * prior[:, 0]
         return CoefficientDraw(drawn.T[jnp.asarray(block)] - over_relaxation * start, None)
-
-    def _groups(self, latents: int) -> list[tuple[int, ...]]:
-        groups = self.whitening.groups
-        return [tuple(range(latents))] if groups is None else list(groups)
 
     def white(self, coefficients: Float[Array, "Q *S M"]) -> Float[Array, "Q *S M"]:
         flat = coefficients.reshape(coefficients.shape[0], -1, coefficients.shape[-1])

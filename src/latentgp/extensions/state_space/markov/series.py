@@ -38,12 +38,9 @@ class RowOrder(NamedTuple):
 
 def order_of(X: Any, columns: Columns, numpy: Any = jnp) -> RowOrder:
     """The order of rows, in NumPy or in JAX."""
-    keys = (X[:, columns.time],)
-    if columns.series is not None:
-        keys = (*keys, X[:, columns.series])
-    rows = numpy.lexsort(keys)
-    ranks = numpy.argsort(rows)
-    return RowOrder(rows, ranks)
+    keys = (X[:, column] for column in columns if column is not None)
+    rows = numpy.lexsort(tuple(keys))
+    return RowOrder(rows, numpy.argsort(rows))
 
 
 @stored
@@ -99,8 +96,7 @@ class Series(eqx.Module):
         if known:
             numbers = jnp.arange(rows) if order is None else order.rows
             start = jnp.where(fresh, cut(jnp.where(numbers < known, numbers, -1)), -1)
-        cut_lanes = Lanes(in_lanes, gap, fresh, start)
-        return cls(order, cut_lanes, time, label, rows)
+        return cls(order, Lanes(in_lanes, gap, fresh, start), time, label, rows)
 
     def to_lanes(self, values: Float[Array, "N *Q"]) -> Float[Array, "T *Q lanes"]:
         """Values of the rows, zero in lanes' ends that are no rows."""
@@ -135,9 +131,8 @@ class Series(eqx.Module):
             low, high = bounds
             middle = (low + high) // 2
             before = (self.times[jnp.minimum(middle, self.rows - 1)] <= t) & (low < high)
-            return jnp.where(before, middle + 1, low), jnp.where(
-                before | (low >= high), high, middle
-            )
+            high = jnp.where(before | (low >= high), high, middle)
+            return jnp.where(before, middle + 1, low), high
 
         first, _ = jax.lax.fori_loop(0, max(self.rows, 2).bit_length() + 1, halve, (low, high))
         return first - 1

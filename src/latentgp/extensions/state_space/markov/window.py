@@ -53,14 +53,14 @@ def window_of(posterior: Any, lag: float, new: Inputs, log_evidence: float) -> W
     first = places if order is None else np.asarray(order.rows)[places]
     starts = tuple(_states_after(part, posterior.series, places) for part in posterior.parts)
     starts = starts if len(first) else ()
-    again = ~gone & _have_targets(posterior)
+    again = np.zeros(len(X), bool)  # rows kept with their targets, that count
+    if posterior.rows is not None:
+        weights = posterior.rows.weights
+        again[posterior.earlier :] = True if weights is None else np.asarray(weights) > 0
+    again &= ~gone
     all_in = posterior.keeping(numbers[~gone], first, starts, 0.0)
-    filters = [
-        Filter(process.space, process.signed, own)
-        for process, own in zip(
-            posterior.filters, starts or [None] * len(posterior.parts), strict=True
-        )
-    ]
+    pairs = zip(posterior.filters, starts or [None] * len(posterior.parts), strict=True)
+    filters = [Filter(process.space, process.signed, own) for process, own in pairs]
     constants = np.asarray(posterior.sites.log_constant)[again]
     in_window = float(_log_evidence(posterior.kernel, filters, all_in)) + float(constants.sum())
     held = posterior.keeping(numbers[~gone & ~again], first, starts, log_evidence - in_window)
@@ -68,15 +68,6 @@ def window_of(posterior: Any, lag: float, new: Inputs, log_evidence: float) -> W
         return Window(held, None)
     rows = jax.tree.map(np.asarray, posterior.rows)
     return Window(held, rows.select(again[posterior.earlier :]))
-
-
-def _have_targets(posterior: Any) -> Any:
-    """Mask of rows kept with their targets that count."""
-    have = np.zeros(len(posterior.X), bool)
-    if posterior.rows is not None:
-        weights = posterior.rows.weights
-        have[posterior.earlier :] = True if weights is None else np.asarray(weights) > 0
-    return have
 
 
 def _last_places(

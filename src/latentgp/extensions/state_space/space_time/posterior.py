@@ -18,9 +18,7 @@ from latentgp.extensions.state_space.space_time.prior import (
     SpaceTimePrior,
     StatePrior,
     latent_groups,
-    left_at_slots,
     of_all,
-    steps_of,
 )
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.stacked import (
@@ -60,9 +58,11 @@ class RowArrays(NamedTuple):
     ) -> "RowArrays":
         """Posterior of so many latent functions."""
         groups = latent_groups(kernel, latents)
-        priors = [prior.of_group(group, slots.places, steps_of(slots)) for group in groups]
-        left = of_all(groups, [left_at_slots(own, slots) for own in priors])
-        return cls(groups, priors, slots.at_rows(left))
+        priors = [prior.of_group(group, slots.places, Moments.of(slots)) for group in groups]
+        left = [
+            jnp.einsum("qkbj,qkj->qkb", own.left[:, slots.place], own.variances) for own in priors
+        ]
+        return cls(groups, priors, slots.at_rows(of_all(groups, left)))
 
 
 @stored
@@ -153,10 +153,8 @@ class SpaceTimePosterior(LatentPosterior):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        said, prior = [], self.prior
-        for kernel in distinct_kernels(self.kernel):
-            for term in prior.terms(kernel):
-                said += left_out(term.time, self.truncation)
+        terms = (term for k in distinct_kernels(self.kernel) for term in self.prior.terms(k))
+        said = (note for term in terms for note in left_out(term.time, self.truncation))
         return (*dict.fromkeys(said), self._left_open())
 
     @property
@@ -201,7 +199,7 @@ class SpaceTimePosterior(LatentPosterior):
         projected, covariances = self._projected(known), []
         for group in known.groups:
             shares = self._shares(group, X)
-            own = self.prior.of_group(group, slots.places, steps_of(slots))
+            own = self.prior.of_group(group, slots.places, Moments.of(slots))
             of_states = own.table.at[:, -count:].multiply(self._of_states(group, shares))
             own = own._replace(table=of_states)
             _, precision = in_slots(slots, projected, group, more=count)
@@ -288,13 +286,9 @@ class SpaceTimePosterior(LatentPosterior):
         return jnp.repeat(shares, copies, axis=1, total_repeat_length=int(copies.sum()))
 
     def _left_open(self) -> str:
-        known = self.prepared
-        left = np.mean(np.asarray(known.left), axis=0)
-        places = np.asarray(self.slots.places)[np.ravel(self.slots.place)[self.slots.slot]]
-        width = self.slots.place.shape[1]
-        places[:, self.time] = np.asarray(self.slots.times)[np.asarray(self.slots.slot) // width]
-        prior = np.mean(np.asarray(latent_diagonals(self.kernel, jnp.asarray(places))), axis=0)
-        share = left / prior
+        left = np.mean(np.asarray(self.prepared.left), axis=0)
+        inputs = jnp.asarray(self.slots.inputs(self.time))
+        share = left / np.mean(np.asarray(latent_diagonals(self.kernel, inputs)), axis=0)
         return (
             f"{len(self.points)} inducing points in space leave open {np.mean(share):.2g} of the "
             f"prior variance (mean of the rows; at most {np.max(share):.2g})."
@@ -305,11 +299,8 @@ def in_slots(
     slots: Slots, projected: ProjectedSites, group: LatentGroup, more: int = 0
 ) -> tuple[Float[Array, "Q T B"], Float[Array, "Q T B"]]:
     """Sites of a group's latents in slots, with so many further rows that have none."""
-    chosen = np.array(group.latents)
-    linear, precision = (
-        slots.sums(jnp.pad(values[chosen], ((0, 0), (0, more))))
-        for values in (projected.linear, projected.precision)
-    )
+    of_group = (values[np.array(group.latents)] for values in projected[:2])
+    linear, precision = (slots.sums(jnp.pad(own, ((0, 0), (0, more)))) for own in of_group)
     return linear, precision
 
 

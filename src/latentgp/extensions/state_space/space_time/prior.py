@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.state_space.kernels import StateSpace, Truncation, state_space
-from latentgp.extensions.state_space.lanes import UnrolledMatrix
+from latentgp.extensions.state_space.lanes import UnrolledMatrix, full
 from latentgp.extensions.state_space.separable import SeparableTerm, separable_terms
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.stacked import Blocks, Layout
@@ -47,10 +47,10 @@ class Moments(NamedTuple):
     fresh: Bool[Array, "T"]  # whether nothing is before it
 
     @classmethod
-    def of(cls, times: Float[Array, "T"]) -> "Moments":
-        """Times one after another."""
-        gaps = jnp.diff(times, prepend=times[:1])
-        return cls(times, gaps, jnp.arange(len(times)) == 0)
+    def of(cls, slots: Slots) -> "Moments":
+        """The times of steps."""
+        gaps = jnp.diff(slots.times, prepend=slots.times[:1])
+        return cls(slots.times, gaps, jnp.arange(len(gaps)) == 0)
 
 
 class LatentGroup(NamedTuple):
@@ -121,18 +121,17 @@ class SpaceTimePrior(NamedTuple):
 
     def _of_kernel(self, kernel: Kernel, places: Points, at: Moments) -> StatePrior:
         terms = self.terms(kernel)
-        read = [self._read(term, places) for term in terms]
+        table, left, jitter = zip(*(self._read(term, places) for term in terms), strict=True)
         inputs = jnp.zeros((len(at.times), places.shape[1]), places.dtype)
         inputs = inputs.at[:, self.time].set(at.times)
-        variances = [term.time.diagonal(inputs) for term in terms]
         moves, noises = zip(*(self._moves(term, at) for term in terms), strict=True)
         made = StatePrior(
-            table=jnp.concatenate([table for table, _, _ in read], axis=1),
-            left=jnp.stack([left for _, left, _ in read], axis=1),
-            variances=jnp.stack(variances, axis=1),
+            table=jnp.concatenate(table, axis=1),
+            left=jnp.stack(left, axis=1),
+            variances=jnp.stack([term.time.diagonal(inputs) for term in terms], axis=1),
             moves=moves,
             noises=noises,
-            jitter=jnp.max(jnp.stack([jitter for _, _, jitter in read])),
+            jitter=jnp.max(jnp.stack(jitter)),
         )
         return jax.tree.map(lambda leaf: leaf.astype(places.dtype), made)
 
@@ -150,20 +149,8 @@ class SpaceTimePrior(NamedTuple):
         """A and Q of a term's process."""
         space: StateSpace = state_space(term.time, self.truncation)
         A, Q = (_stacked(M, at.times) for M in space.transition(at.times, at.gaps))
-        fresh = at.fresh[:, None, None]
-        return jnp.where(fresh, 0.0, A), jnp.where(
-            fresh, _stacked(space.covariance(at.times), at.times), Q
-        )
-
-
-def steps_of(slots: Slots) -> Moments:
-    """The times of steps."""
-    return Moments.of(slots.times)
-
-
-def left_at_slots(prior: StatePrior, slots: Slots) -> Float[Array, "#Q T B"]:
-    """Prior variance that the states leave open at each slot."""
-    return jnp.einsum("qkbj,qkj->qkb", prior.left[:, slots.place], prior.variances)
+        fresh, P = at.fresh[:, None, None], _stacked(space.covariance(at.times), at.times)
+        return jnp.where(fresh, 0.0, A), jnp.where(fresh, P, Q)
 
 
 def of_all(groups: list[LatentGroup], values: list[Float[Array, "_ *S"]]) -> Float[Array, "Q *S"]:
@@ -176,8 +163,4 @@ def of_all(groups: list[LatentGroup], values: list[Float[Array, "_ *S"]]) -> Flo
 
 
 def _stacked(M: UnrolledMatrix, like: Float[Array, "T"]) -> Float[Array, "T states states"]:
-    rows = [
-        jnp.stack([jnp.broadcast_to(jnp.asarray(e, like.dtype), like.shape) for e in row], -1)
-        for row in M.rows
-    ]
-    return jnp.stack(rows, -2)
+    return jnp.stack([jnp.stack(row, -1) for row in full(M, like).rows], -2)

@@ -97,8 +97,8 @@ class SpaceTime(Representation):
             times = copies.astype(X.dtype)
             points = select_points(places, times, kernel, self.number, "k-means++", key)
         points = np.asarray(points, X.dtype)
-        shape = "M", len(elsewhere)
-        check_shape("SpaceTime.points", points, shape, "the inputs without their column of time")
+        words = "the inputs without their column of time"
+        check_shape("SpaceTime.points", points, ("M", len(elsewhere)), words)
         return dataclasses.replace(self, number=len(points), points=points)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "SpaceTime":
@@ -168,17 +168,10 @@ class SpaceTime(Representation):
         in_sites = ProjectedSites(mean, -0.5 * (mean**2 + variance), jnp.full_like(mean, -0.5))
         in_priors = []
         for own, found in zip(priors, smooth, strict=True):
-            none = jax.tree.map(jnp.zeros_like, own)
             assert found.slopes is not None
-            moves, noises, table = found.slopes
-            flat = own._replace(
-                table=table,
-                moves=jax.tree.map(_in_steps, moves),
-                noises=jax.tree.map(_in_steps, noises),
-                left=none.left,
-                variances=none.variances,
-                jitter=none.jitter,
-            )
+            moves, noises = jax.tree.map(_in_steps, found.slopes[:2])
+            none = jax.tree.map(jnp.zeros_like, own)
+            flat = none._replace(table=found.slopes.table, moves=moves, noises=noises)
             in_priors.append(jax.tree.map(over_sharing, flat, own))
         in_kernel, in_numbers = pull((in_priors, pull_left(in_sites)[0]))
         return Pullback(in_kernel, in_numbers, posterior.with_left(known, of_states))

@@ -76,12 +76,13 @@ class Slots(eqx.Module):
 
     def is_of(self, X: Inputs, time: int) -> bool:
         """Whether it is of these rows. In NumPy."""
-        if len(self.slot) != len(X):
-            return False
-        width = self.place.shape[1]
-        own = np.asarray(self.places)[np.ravel(self.place)[self.slot]]
-        own[:, time] = np.asarray(self.times)[self.slot // width]
-        return np.array_equal(own, X)
+        return len(self.slot) == len(X) and np.array_equal(self.inputs(time), X)
+
+    def inputs(self, time: int) -> Points:
+        """Inputs of the rows. In NumPy."""
+        found = np.asarray(self.places)[np.ravel(self.place)[self.slot]]
+        found[:, time] = np.asarray(self.times)[np.asarray(self.slot) // self.place.shape[1]]
+        return found
 
     def at_rows(self, values: Float[Array, "*Q T B"]) -> Float[Array, "*Q N"]:
         """Values of slots as those of the rows."""

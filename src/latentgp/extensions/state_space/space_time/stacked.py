@@ -12,6 +12,7 @@ covariance are r and (r r' - N) / 2.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -39,21 +40,23 @@ class Layout(NamedTuple):
         """Number of states n."""
         return sum(len(h) * M for h, M in zip(self.measurements, self.copies, strict=True))
 
-    def _each(self, X: Float[Array, "_ *S"]) -> list[Float[Array, "_ _ *S"]]:
-        """The rows of each process, shape (states, M, ...)."""
+    @property
+    def _spans(self) -> list[tuple[int, int, slice]]:
+        """Number of states and of copies, and the rows, of each process."""
         found, before = [], 0
         for h, M in zip(self.measurements, self.copies, strict=True):
             after = before + len(h) * M
-            found.append(X[before:after].reshape(len(h), M, *X.shape[1:]))
+            found.append((len(h), M, slice(before, after)))
             before = after
         return found
 
+    def _each(self, X: Float[Array, "_ *S"]) -> list[Float[Array, "_ _ *S"]]:
+        """The rows of each process, shape (states, M, ...)."""
+        return [X[own].reshape(states, M, *X.shape[1:]) for states, M, own in self._spans]
+
     def moved(self, A: Blocks, X: Float[Array, "M *S"]) -> Float[Array, "M *S"]:
         """(A x I) X."""
-        parts = [
-            jnp.einsum("ab,bm...->am...", own, part)
-            for own, part in zip(A, self._each(X), strict=True)
-        ]
+        parts = map(partial(jnp.einsum, "ab,bm...->am..."), A, self._each(X))
         return jnp.concatenate([part.reshape(-1, *X.shape[1:]) for part in parts])
 
     def moved_both(self, A: Blocks, P: Float[Array, "M M"]) -> Float[Array, "M M"]:
@@ -78,11 +81,10 @@ class Layout(NamedTuple):
 
     def covariance(self, Q: Blocks) -> Float[Array, "M M"]:
         """Q x I."""
-        own = [
-            jnp.kron(block, jnp.eye(M, dtype=block.dtype))
-            for block, M in zip(Q, self.copies, strict=True)
-        ]
-        return jax.scipy.linalg.block_diag(*own)
+        pairs = zip(Q, self.copies, strict=True)
+        return jax.scipy.linalg.block_diag(
+            *(jnp.kron(q, jnp.eye(M, dtype=q.dtype)) for q, M in pairs)
+        )
 
     def blocks(self, X: Float[Array, "M columns"], Y: Float[Array, "M columns"]) -> Blocks:
         """Sums over copies of X Y' between the states of each."""
@@ -91,13 +93,8 @@ class Layout(NamedTuple):
 
     def diagonal_blocks(self, P: Float[Array, "M M"]) -> Blocks:
         """Sums over copies of the blocks of P between the states of each."""
-        found, before = [], 0
-        for h, M in zip(self.measurements, self.copies, strict=True):
-            after = before + len(h) * M
-            own = P[before:after, before:after].reshape(len(h), M, len(h), M)
-            found.append(jnp.einsum("ambm->ab", own))
-            before = after
-        return tuple(found)
+        own = (P[rows, rows].reshape(d, M, d, M) for d, M, rows in self._spans)
+        return tuple(jnp.einsum("ambm->ab", block) for block in own)
 
 
 @stored
@@ -347,14 +344,10 @@ def _shifted_back(values: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(flat[:1]), flat[:-1]]).reshape(values.shape)
 
 
+@one_after_another
 def _inverse(A: Float[Array, "B B"]) -> tuple[Float[Array, "B B"], Scalar]:
     """A^-1 and log |det A| of a matrix that need not be symmetric."""
-
-    @one_after_another
-    def found(A: Float[Array, "B B"]) -> tuple[Float[Array, "B B"], Scalar]:
-        return jnp.linalg.inv(A), jnp.linalg.slogdet(A)[1]
-
-    return found(A)
+    return jnp.linalg.inv(A), jnp.linalg.slogdet(A)[1]
 
 
 def segmented(values: Any, number: int) -> Any:

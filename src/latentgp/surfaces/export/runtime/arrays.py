@@ -108,20 +108,21 @@ def scatter(x, indices, updates, windows, dropped, starts, batched, clip, combin
 
 def dynamic_slice(x, starts, sizes):
     """A window of an array, moved inside where it would reach outside."""
-    pairs = zip(starts, sizes, np.shape(x))  # noqa: B905
-    starts = [min(max(int(start), 0), whole - size) for start, size, whole in pairs]
-    window = zip(starts, sizes)  # noqa: B905
-    return np.asarray(x)[tuple(slice(start, start + size) for start, size in window)]
+    return np.asarray(x)[window(starts, sizes, np.shape(x))]
 
 
 def dynamic_update_slice(x, update, starts):
     """An array with a window of it replaced."""
-    x, sizes = np.array(x), np.shape(update)
-    pairs = zip(starts, sizes, x.shape)  # noqa: B905
-    starts = [min(max(int(start), 0), whole - size) for start, size, whole in pairs]
-    window = zip(starts, sizes)  # noqa: B905
-    x[tuple(slice(start, start + size) for start, size in window)] = update
+    x = np.array(x)
+    x[window(starts, np.shape(update), x.shape)] = update
     return x
+
+
+def window(starts, sizes, shape):
+    """Slices of a window, moved inside where it would reach outside."""
+    triples = zip(starts, sizes, shape)  # noqa: B905
+    firsts = [min(max(int(start), 0), whole - size) for start, size, whole in triples]
+    return tuple(slice(first, first + size) for first, size in zip(firsts, sizes))  # noqa: B905
 
 
 def padded(x, value, low, high, inner):

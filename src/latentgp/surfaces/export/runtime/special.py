@@ -87,16 +87,6 @@ def polygamma(n, x):
     return np.where(n == 0, digamma(x), higher)
 
 
-def igamma(a, x):
-    """Regularised lower incomplete gamma function."""
-    return incomplete_gamma(a, x)[0]
-
-
-def igammac(a, x):
-    """Regularised upper incomplete gamma function."""
-    return incomplete_gamma(a, x)[1]
-
-
 def incomplete_gamma(a, x):
     """Both regularised incomplete gamma functions: a series, or a continued fraction (Lentz)."""
     a, x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(x, np.float64))
@@ -132,8 +122,7 @@ def incomplete_gamma(a, x):
 
 def betainc(a, b, x):
     """Regularised incomplete beta function, by a continued fraction (Lentz)."""
-    arrays = (np.asarray(part, np.float64) for part in (a, b, x))
-    a, b, x = np.broadcast_arrays(*arrays)
+    a, b, x = np.broadcast_arrays(*(np.asarray(part, np.float64) for part in (a, b, x)))
     turned = x > (a + 1) / (a + b + 2)
     a, b, x = np.where(turned, b, a), np.where(turned, a, b), np.where(turned, 1 - x, x)
     inside = np.where((x > 0) & (x < 1), x, 0.5)
@@ -142,14 +131,12 @@ def betainc(a, b, x):
     c = np.ones(a.shape)
     d = h = 1 / (1 - (a + b) * inside / (a + 1))
     for m in range(1, 10_000):
-        ratio = m * (b - m) * inside / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1 / (1 + ratio * d)
-        c = 1 + ratio / c
-        h = h * d * c
-        ratio = -(a + m) * (a + b + m) * inside / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1 / (1 + ratio * d)
-        c = 1 + ratio / c
-        h = h * d * c
+        even = m * (b - m) * inside / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * inside / ((a + 2 * m) * (a + 2 * m + 1))
+        for ratio in (even, odd):
+            d = 1 / (1 + ratio * d)
+            c = 1 + ratio / c
+            h = h * d * c
         if not np.any(np.abs(d * c - 1) > 4e-16):
             break
     found = np.where(x <= 0, 0.0, np.where(x >= 1, 1.0, factor * h))

@@ -83,10 +83,9 @@ def of_classes(X, level):
     found = ask(["probabilities", "latent"], X, {})
     (probabilities,) = found["probabilities"]
     labels = np.asarray(ABOUT["classes"])
+    pairs = zip(labels, probabilities.T)  # noqa: B905
     columns = {"prediction": labels[np.argmax(probabilities, axis=1)]}
-    columns.update(
-        {f"probability_{k}": p for k, p in zip(labels, probabilities.T)}  # noqa: B905
-    )
+    columns.update({f"probability_{label}": own for label, own in pairs})
     if ABOUT["second_class"]:
         mean, variance = (part[:, 0] for part in found["latent"])
         reach = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(variance)
@@ -127,11 +126,8 @@ def checked_columns(columns):
 def values_of(values):
     """Values of a column as Python has them; missing ones are None."""
     kind = getattr(getattr(values, "dtype", None), "kind", "")
-    if kind == "m":
-        spans = np.asarray(values).astype("timedelta64[us]")
-        return [None if np.isnat(value) else value.item() for value in spans]
-    if kind == "M":
-        times = np.asarray(values).astype("datetime64[us]")
+    if kind in ("m", "M"):
+        times = np.asarray(values).astype(f"{kind}8[us]")
         return [None if np.isnat(value) else value.item() for value in times]
     plain = values.tolist() if hasattr(values, "tolist") else list(values)
     return [None if is_missing(value) else trimmed(value) for value in plain]
@@ -282,22 +278,16 @@ def in_plain_notation(values, notation):
 def numbers_in(column, values):
     """Numbers, NaN where missing."""
     name = column["name"]
-    known = [value for value in values if value is not None]
-    flags = all(isinstance(value, (bool, np.bool_)) for value in known)
-    only_flags = flags and len(known) == len(values)
-    numbers, wrong = np.full(len(values), np.nan), []
-    for row, value in enumerate(values):
-        if value is None:
-            continue
-        number = as_number(value, column["source"] == "boolean" or only_flags)
-        numbers[row] = np.nan if number is None else number
-        if number is None:
-            wrong.append(row)
+    only_flags = all(isinstance(value, (bool, np.bool_)) for value in values)
+    of_truth = column["source"] == "boolean" or only_flags
+    found = [np.nan if value is None else as_number(value, of_truth) for value in values]
+    wrong = [row for row, number in enumerate(found) if number is None]
     if wrong:
         raise PredictorError(
             f"column {name!r} was numeric in training and holds {str(values[wrong[0]])!r} in "
             f"{rows_listed(wrong)}: give numbers, or leave the value empty"
         )
+    numbers = np.array(found, dtype=np.float64)
     infinite = np.flatnonzero(np.isinf(numbers)).tolist()
     if infinite:
         raise PredictorError(
@@ -358,8 +348,7 @@ def zone_seconds(zone):
 def encode_category(column, values):
     """Zeros and ones; a category that training never saw has only zeros."""
     name, kept, others = column["name"], column["categories"], column["others"]
-    number_of = {category: number for number, category in enumerate(kept)}
-    number_of.update(dict.fromkeys(others, len(kept)))
+    number_of = {c: n for n, c in enumerate(kept)} | dict.fromkeys(others, len(kept))
     marks = column["marks_missing"]
     encoded = np.zeros((len(values), len(kept) + bool(others) + marks))
     missing, unseen = [], set()
