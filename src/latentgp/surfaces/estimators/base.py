@@ -62,7 +62,7 @@ from latentgp.runtime.x64 import interruptible, public
 from latentgp.setup.priors import scales
 from latentgp.site_inference.methods.base import is_exact
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
-from latentgp.surfaces.estimators.additive import AdditiveTerms
+from latentgp.surfaces.estimators.additive import AdditiveTerms, number_of, with_terms
 from latentgp.surfaces.estimators.centred import CentredRows, centred
 from latentgp.surfaces.estimators.fingerprints import fingerprints, sketch
 from latentgp.surfaces.estimators.initial_model import (
@@ -80,7 +80,6 @@ from latentgp.surfaces.estimators.precomputed import (
     is_precomputed,
     with_points,
 )
-from latentgp.surfaces.estimators.terms import number_of, with_terms
 from latentgp.surfaces.options import EstimatorOptions
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.sites.coupled import Sites
-from latentgp.surfaces.evaluation.cavities import cavities
+from latentgp.surfaces.evaluation.cavities import affordable, cavities, without_rows
 from latentgp.surfaces.evaluation.draws import (
     LatentDraws,
     draws_at,
@@ -44,7 +44,6 @@ from latentgp.surfaces.evaluation.draws import (
     smoothed,
 )
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
-from latentgp.surfaces.evaluation.refits import affordable, without_rows
 from latentgp.surfaces.evaluation.row_scores import (
     RowPredictions,
     RowScores,
