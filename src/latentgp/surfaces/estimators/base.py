@@ -15,11 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from latentgp.choosing.choice import (
     Choice,
@@ -251,7 +247,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             result = result.noted([self.kernel_choice_.reason])
         self._keep(result, method, reason, centre, self.verbose)
         if self.certify is not None and not current_interrupts().happened:
-            key = jax.random.key(self._seed())
+            key = jax.random.key(_seed(self.random_state))
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
 
@@ -272,13 +268,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         own: Any = dataclasses.replace(plain.representation, remembered=remembered)
         method = dataclasses.replace(plain, representation=own)
         model, centre = without_constant(self.model_)
-        result = self._run(
-            model,
-            centred(data, centre),
-            method,
-            restarts=0,
-            learn_hyperparameters=learn_hyperparameters,
-        )
+        settings = {"restarts": 0, "learn_hyperparameters": learn_hyperparameters}
+        result = self._run(model, centred(data, centre), method, **settings)
         reason = "went on with further rows"
         if len(remembered.centres) < len(posterior.latent.centres):
             reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
@@ -329,15 +320,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 method = method.through_points(None, number, usual, selection="k-means++")
             batches = answer("batches")(method, batch_size=batch_size or 1000, epochs=epochs or 20)
         model, centre = without_constant(self.model_)
-        result = self._run(
-            model,
-            CentredRows(rows, centre) if centre else rows,
-            batches,
-            restarts=0,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            devices=devices,
-        )
+        source = CentredRows(rows, centre) if centre else rows
+        settings = {"checkpoint": checkpoint, "verbose": verbose, "devices": devices}
+        result = self._run(model, source, batches, restarts=0, **settings)
         self.row_sketch_ = None
         reason = f"{rows.size} rows in batches, begun with {self.method_reason_}"
         self._keep(result, batches, reason, centre, verbose)
@@ -350,11 +335,12 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         terms, frozen = self.kernel, self.frozen
         has_level = isinstance(terms, AdditiveTerms) and not terms.centred
         if has_level and not isinstance(model.mean, ZeroMean):
-            given = (frozen,) if isinstance(frozen, str) else frozen
-            frozen = (*given, "mean")  # about which the intercept is; what is learned is that
+            known = (frozen,) if isinstance(frozen, str) else frozen
+            frozen = (*known, "mean")  # about which the intercept is; what is learned is that
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(SearchOptions)}
         own |= {"hyperparameters": "optimise", "frozen": frozen, "input_names": self._names()}
-        return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
+        key = jax.random.key(_seed(self.random_state))
+        return fit(model, data, key=key, method=method, **own | settings)
 
     def _number_of_points(self) -> int | None:
         """`n_inducing`, which may be written as a whole float.
@@ -363,11 +349,10 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             InputError: it is no positive whole number.
         """
         number = self.n_inducing
-        if number is None:
-            return None
-        if not (isinstance(number, Real) and number >= 1 and float(number).is_integer()):
+        whole = isinstance(number, Real) and number >= 1 and float(number).is_integer()
+        if not (number is None or whole):
             raise InputError(f"n_inducing must be a positive number or None, got {number!r}.")
-        return int(number)
+        return None if number is None else int(number)
 
     def _own_representation(self) -> Representation | None:
         """`representation`, checked.
@@ -388,9 +373,6 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 f"representation and {other} both set the representation; leave one of them out."
             )
         return own
-
-    def _seed(self) -> int:
-        return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _keep(self, result: Fit, method: Method, reason: str, centre: float, verbose: int) -> None:
         """Keep a fit's results as attributes, and issue its warnings."""
@@ -525,9 +507,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         self._need_inputs("leave_one_out")
         side = given(**side_information)
         self._check_sides(side, "leave_one_out")
-        return verb("leave_one_out")(
-            self.posterior_, self._rows(X, y, sample_weight, side, reset=False)
-        )
+        rows = self._rows(X, y, sample_weight, side, reset=False)
+        return verb("leave_one_out")(self.posterior_, rows)
 
     def report(self, X: Any, y: Any, path: str | Path, **side_information: Any) -> Path:
         """Write a page about the fitted model: what it is, whether to trust it, what inputs do.
@@ -606,13 +587,13 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 ) from error
             if "could not convert string" not in str(error):
                 raise
-            culprit = "X" if alone or _holds_text(X) else "y"
-            advice = (
-                "use latentgp.TableModel.fit(frame, target), which encodes the columns of a table, "
-                "or encode it first, with scikit-learn's OneHotEncoder, say"
-            )
-            if culprit == "y":
-                advice = FOR_LABELS
+            culprit, advice = "y", FOR_LABELS
+            if alone or _holds_text(X):
+                culprit = "X"
+                advice = (
+                    "use latentgp.TableModel.fit(frame, target), which encodes the columns of a "
+                    "table, or encode it first, with scikit-learn's OneHotEncoder, say"
+                )
             raise InputError(
                 f"{culprit} holds text where numbers are needed ({error}); {advice}."
             ) from error
@@ -636,11 +617,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         **side_information: Any,
     ) -> Float[np.ndarray, "N *P S"]:
         self._need_inputs("sample_y")
-        X = self._inputs(X)
-        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        key = jax.random.key(seed)
-        side = given(**side_information)
-        draws = self.posterior_.sample_y(X, key=key, number=number, **side)
+        X, key = self._inputs(X), jax.random.key(_seed(random_state))
+        draws = self.posterior_.sample_y(X, key=key, number=number, **given(**side_information))
         return np.moveaxis(draws, 0, -1)
 
 
@@ -673,6 +651,10 @@ class NumberEstimator(RegressorMixin, GPEstimator):
         return self._draws(X, n_samples, random_state, **side_information)
 
 
+def _seed(random_state: Any) -> int:
+    return check_random_state(random_state).randint(np.iinfo(np.int32).max)
+
+
 def given(**values: Any) -> dict[str, Any]:
     """The arguments that are not None."""
     return {name: value for name, value in values.items() if value is not None}
@@ -691,9 +673,8 @@ def check_known(y: Any) -> None:
     if y.dtype.kind == "f":
         check_finite("y", y)
     elif y.dtype.kind == "O":
-        missing = np.array(
-            [not isinstance(v, str) and str(v) in _MISSING for v in y.ravel().tolist()], bool
-        )
+        values = y.ravel().tolist()
+        missing = np.array([not isinstance(v, str) and str(v) in _MISSING for v in values], bool)
         if missing.any():
             raise InputError(f"y is missing in {rows_named(missing)}; drop these rows first.")
 

@@ -65,7 +65,6 @@ def conformal_interval(
     upto = np.cumsum(weights[order]) / (weights.sum() + 1)
     place = np.searchsorted(upto, level - 1e-12)
     q = scores[order][place] if place < len(scores) else np.inf
-    width, least = q * np.sqrt(predictive.variance), -np.inf
-    if predictive.likelihood.targets == "count":
-        least = 0.0
+    width = q * np.sqrt(predictive.variance)
+    least = 0.0 if predictive.likelihood.targets == "count" else -np.inf
     return np.maximum(predictive.mean - width, least), predictive.mean + width

@@ -218,12 +218,11 @@ class _Scores(NamedTuple):
 
 def _about_weights(k: Float[np.ndarray, "N"] | None) -> tuple[str, ...]:
     high = [] if k is None else np.flatnonzero(k > _PARETO_K).tolist()
-    if not high:
-        return ()
-    return (
+    said = (
         f"Pareto k is above {_PARETO_K} in {_listed(high)}, whose importance weights are not "
-        "reliable; fit without each of them, or use cross_validate.",
+        "reliable; fit without each of them, or use cross_validate."
     )
+    return (said,) if high else ()
 
 
 def _listed(rows: Sequence[int]) -> str:
@@ -404,9 +403,9 @@ def _combined(
                 f"Without {_listed(alone)} one set of hyper-parameters has nearly all weight, so "
                 "that these predictions are rough; fit without each of them.",
             )
-    scores_without = mixed(each, without)._replace(log_density=log_density)
+    together = mixed(each, without)._replace(log_density=log_density)
     how = f"{how}, over {len(scores)} sets of hyper-parameters"
-    return _Scores(scores_without, k, nothing, nothing, how, told)
+    return _Scores(together, k, nothing, nothing, how, told)
 
 
 def _mended(found: _Scores, posterior: Posterior, data: Data, rows: Any) -> _Scores:
@@ -474,8 +473,7 @@ class MarginalScores(NamedTuple):
             return cls(log_density, np.full(data.size, np.nan))
         columns = components.columns * components.size
         rows = data.X, y, data.side_information
-        moments = apply_in_buckets(_log_prob_moments, components, rows=rows, columns=columns)
-        first, second = moments
+        first, second = apply_in_buckets(_log_prob_moments, components, rows=rows, columns=columns)
         weights = np.exp(np.asarray(law.log_weights))
         mean = first @ weights
         return cls(log_density, np.maximum(second @ weights - mean**2, 0.0))
