@@ -195,24 +195,25 @@ def fit(
     if out.resolve() == data.resolve():
         raise InputError(f"{out} is the table itself: name another file for the model")
     in_batches = batch_size is not None or data.is_dir() or coordinator is not None
-    if epochs is not None and not in_batches:
-        raise InputError("--epochs is for a fit in batches: add --batch-size 1000")
+    for name, given in {"epochs": epochs, "checkpoint": checkpoint}.items():
+        if given is not None and not in_batches:
+            raise InputError(f"--{name} is for a fit in batches: add --batch-size 1000")
     for name in "max_seconds", "certify":
         if options[name] is not None and options[name] <= 0:
             flag = name.replace("_", "-")
             raise InputError(f"--{flag} must be positive, got {options[name]:g}: try 60")
-    certify, restarts = options["certify"], options["restarts"]
     for asked, said in (
         (time or by, "a time series is fitted in memory: leave --batch-size out"),
-        (certify, "chains have all rows in memory: leave --batch-size out, or --certify"),
+        (
+            options["certify"],
+            "chains have all rows in memory: leave --batch-size out, or --certify",
+        ),
         (formula, "a formula is fitted in memory: leave --batch-size out"),
-        (restarts, "a fit in batches takes no restarts: leave --restarts out"),
+        (options["restarts"], "a fit in batches takes no restarts: leave --restarts out"),
     ):
         if in_batches and asked:
             raise InputError(said)
     if checkpoint is not None:
-        if not in_batches:
-            raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
         try:
             checkpoint.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -296,9 +297,7 @@ def predict(
     else:
         frame = read_table(data, table_model.read_as_text)
         predictions = table_model.predict(frame, level, mean_only=mean_only)
-        if with_inputs:
-            predictions = beside(frame, predictions)
-        write_table(predictions, out)
+        write_table(beside(frame, predictions) if with_inputs else predictions, out)
         rows = len(frame)
     typer.echo(f"{rows} predictions written to {out}.")
 

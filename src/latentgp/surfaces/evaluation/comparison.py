@@ -202,20 +202,18 @@ def compare(
         if unseen := sorted(asked - known):
             said = f"only held-out rows have the class {listed(unseen)}"
             raise InputError(f"{said}: merge rare classes, or take another seed")
-    fits = []
-    contenders = []
+    fits, contenders = [], []
     for depth in depths or [1]:
         of_depth = methods or (_methods_for(chosen) if depth == 1 else ["auto"])
-        each = product(likelihoods, of_depth, tried or ["auto"], [depth])
-        contenders += starmap(_Contender, each)
+        contenders += starmap(
+            _Contender, product(likelihoods, of_depth, tried or ["auto"], [depth])
+        )
     began = time.monotonic()
     for number, contender in enumerate(stepwise(contenders, "comparing", "contender")):
         if progress is not None:
             progress(f"{number + 1} of {len(contenders)}: fitting {contender} ...")
         given = train, test, target, chosen, contender, seed
-        own = settings
-        if contender.depth != 1:
-            own = own | {"depth": contender.depth}
+        own = settings | ({"depth": contender.depth} if contender.depth != 1 else {})
         if tried:
             left = budget - (time.monotonic() - began)
             own = own | {"representation": tried[contender.representation]}
@@ -352,9 +350,7 @@ def verdict(shallow: Sequence[Scored], deep: Sequence[Scored]) -> str:
     if best_shallow is None or best_deep is None:
         return "There is no verdict on depth: it takes a fit without hidden layers, and one with."
     (one, of_one), (many, of_many) = best_shallow, best_deep
-    gain = of_one - of_many
-    mean = float(np.mean(gain))
-    error = _standard_error(gain)
+    mean, error = float(np.mean(of_one - of_many)), _standard_error(of_one - of_many)
     if not np.isfinite(error):
         return "There is no verdict on depth: one held-out row says nothing of the error."
     said = "pays" if mean > 2 * error else "does not pay"

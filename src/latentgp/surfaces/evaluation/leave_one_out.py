@@ -36,7 +36,6 @@ from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.sites.coupled import Sites
 from latentgp.surfaces.evaluation.cavities import affordable, cavities, without_rows
 from latentgp.surfaces.evaluation.draws import (
-    LatentDraws,
     draws_at,
     draws_of_chains,
     efficiency_of,
@@ -325,12 +324,11 @@ def _parts(components: Components) -> list[_Part] | None:
     if isinstance(components, OneGaussian):
         return [_Part(components.own_model, components.latent, 0.0)]
     if isinstance(components, Gaussians):
-        found = []
-        for k, log_weight in enumerate(components.log_weights):
-            pair = components.models, components.latents
-            model, latent = jax.tree.map(lambda a, k=k: np.asarray(a)[k], pair)
-            found.append(_Part(model, latent, float(log_weight)))
-        return found
+        pair, log_weights = (components.models, components.latents), components.log_weights
+        each = (
+            jax.tree.map(lambda a, k=k: np.asarray(a)[k], pair) for k in range(len(log_weights))
+        )
+        return [_Part(*own, float(weight)) for own, weight in zip(each, log_weights, strict=True)]
     if isinstance(components, Mixture):
         found = []
         for part, log_weight in zip(components.parts, components.log_weights, strict=True):
@@ -507,12 +505,8 @@ def _log_prob_moments(components: Components, rows: Any) -> tuple[Array, Array]:
 
 def _by_draws(posterior: Posterior, data: Data) -> _Scores:
     """By importance sampling under the posterior's marginals, which are taken for exact."""
-
-    def drawn(chunk: Any) -> LatentDraws:
-        X = np.asarray(data.X)[chunk]
-        return draws_at(posterior, X, jax.random.key(0), _DRAWS)
-
-    return _reweighted(drawn, data, 1.0)
+    X, key = np.asarray(data.X), jax.random.key(0)
+    return _reweighted(lambda chunk: draws_at(posterior, X[chunk], key, _DRAWS), data, 1.0)
 
 
 def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Scores:
@@ -528,10 +522,9 @@ def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Scores:
     first[origin[::-1]] = np.arange(len(watched))[::-1]
     seen = np.flatnonzero(first >= 0)
 
-    def drawn(chunk: Any) -> LatentDraws:
-        return draws_of_chains(posterior, first[seen[chunk]])
-
-    found = _reweighted(drawn, merged.select(seen), efficiency_of(posterior))
+    own_rows, places = merged.select(seen), first[seen]
+    draws = partial(draws_of_chains, posterior)
+    found = _reweighted(lambda chunk: draws(places[chunk]), own_rows, efficiency_of(posterior))
     if len(seen) == merged.size:
         return found
     spread = partial(scattered, places=seen, size=merged.size)

@@ -93,13 +93,12 @@ def rows_within(budget: float, *, gaussian: bool) -> int:
 
 def sampled(rows: int, most: int) -> list[str]:
     """A note on the part of the rows that a pilot has, if it has not all."""
-    if rows <= most:
-        return []
-    return [
+    said = (
         f"These are {most} of {rows} rows, drawn at random, to keep to the budget. On all, "
         f"inducing points and neighbours take some {rows / most:.2g} times as long, compilation "
         "left out; the more rows, the better neighbours do beside inducing points."
-    ]
+    )
+    return [said] if rows > most else []
 
 
 def cut_short(rows: Sequence["ComparisonRow"]) -> list[str]:
