@@ -151,16 +151,15 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         Raises:
             InputError: a name of nothing inside a module.
         """
-        own = super().get_params(deep=False)
-        direct = {name: value for name, value in params.items() if name.partition("__")[0] == name}
-        super().set_params(**direct)
+        own, direct = super().get_params(deep=False), {}
         deeper: dict[str, dict[str, Any]] = {}
         for name, value in params.items():
             head, _, rest = name.partition("__")
-            if rest and head not in own:
-                super().set_params(**{name: value})  # which says what there is
-            if rest:
+            if rest and head in own:
                 deeper.setdefault(head, {})[rest] = value
+            else:
+                direct[name] = value
+        super().set_params(**direct)  # which says what there is if one is unknown
         for head, further in deeper.items():
             setattr(self, head, changed(head, getattr(self, head), further))
         return self
@@ -395,17 +394,12 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if isinstance(self.likelihood, Likelihood):
             return self.likelihood
         name = default if self.likelihood == "auto" else self.likelihood
-        if not isinstance(name, str) or name not in names:
-            if isinstance(name, str) and name in OWNERS:
-                raise InputError(
-                    f"likelihood {name!r} is for {OWNERS[name]}; here choose one of auto, "
-                    f"{', '.join(names)}, or a likelihood object."
-                )
-            raise InputError(
-                f"likelihood must be one of auto, {', '.join(names)}, or a likelihood object, got "
-                f"{self.likelihood!r}."
-            )
-        return names[name]
+        if isinstance(name, str) and name in names:
+            return names[name]
+        known = f"one of auto, {', '.join(names)}, or a likelihood object"
+        if isinstance(name, str) and name in OWNERS:
+            raise InputError(f"likelihood {name!r} is for {OWNERS[name]}; here choose {known}.")
+        raise InputError(f"likelihood must be {known}, got {self.likelihood!r}.")
 
     def _inputs(self, X: Any) -> Float[np.ndarray, "N D"]:
         check_is_fitted(self)
@@ -516,11 +510,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         Args:
             X: inputs, shape (N, D), or a data frame.
             y: targets; rows the model has learned from are predicted from the others.
-            path: of the page, one file of HTML.
+            path: of the page, one file of HTML, which is returned.
             side_information: what belongs to each row, such as `exposure`.
-
-        Returns:
-            The file written.
 
         Raises:
             InputError: rows that do not fit the model, or a path that cannot be written.

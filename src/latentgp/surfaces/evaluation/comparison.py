@@ -203,11 +203,11 @@ def compare(
             said = f"only held-out rows have the class {listed(unseen)}"
             raise InputError(f"{said}: merge rare classes, or take another seed")
     fits, contenders = [], []
+    of_task = [name for name, entry in METHODS.items() if chosen in entry.compared_for]
     for depth in depths or [1]:
-        of_depth = methods or (_methods_for(chosen) if depth == 1 else ["auto"])
-        contenders += starmap(
-            _Contender, product(likelihoods, of_depth, tried or ["auto"], [depth])
-        )
+        of_depth = methods or (of_task if depth == 1 else []) or ["auto"]
+        each = product(likelihoods, of_depth, tried or ["auto"], [depth])
+        contenders += starmap(_Contender, each)
     began = time.monotonic()
     for number, contender in enumerate(stepwise(contenders, "comparing", "contender")):
         if progress is not None:
@@ -279,21 +279,11 @@ def _one(
     notes = list(model.estimator.diagnostics_.warnings)
     if censored:
         notes.append(f"Of {censored} censored rows only the density is scored.")
-    bound, note = _bound(model, len(train)), " ".join(notes)
-    mean = float(np.mean(nlpd))
-    return ComparisonRow(name, mean, _NAN, seconds=seconds, bound=bound, note=note, **scores), nlpd
-
-
-def _bound(model: TableModel, rows: int) -> float:
     evidence = model.estimator.posterior_.evidence
-    if evidence is None or evidence.kind == "approximation":
-        return _NAN
-    return evidence.value / rows
-
-
-def _methods_for(task: Task) -> list[str]:
-    """The methods that are compared unless others are asked for."""
-    return [name for name, entry in METHODS.items() if task in entry.compared_for] or ["auto"]
+    if evidence is not None and evidence.kind != "approximation":
+        scores["bound"] = evidence.value / len(train)
+    scores |= {"nlpd": float(np.mean(nlpd)), "standard_error": _NAN, "seconds": seconds}
+    return ComparisonRow(name, note=" ".join(notes), **scores), nlpd
 
 
 def _standard_error(values: np.ndarray) -> float:

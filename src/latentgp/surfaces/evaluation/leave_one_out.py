@@ -234,12 +234,11 @@ def _listed(rows: Sequence[int]) -> str:
 
 def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Scores:
     """By cavities where there are sites; by importance sampling elsewhere."""
-    whole = MarginalScores.of(posterior, data)
+    seen, spread = _given_all(posterior, data)
     parts = _parts(posterior.components)
     rule, sites = _rule_and_sites(fitted, posterior, data, len(parts or ()))
     if parts is None or rule is None:
-        found = _by_draws(posterior, data)
-        return found._replace(seen=whole.log_density, spread=whole.spread)
+        return _by_draws(posterior, data)._replace(seen=seen, spread=spread)
     log_weights = np.concatenate([np.atleast_1d(part.log_weight) for part in parts])
     scores, laws, wrong = [], [], np.zeros(data.size, bool)
     for k, part in enumerate(parts):
@@ -254,9 +253,9 @@ def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Scores:
     if not exact and sites is None:
         found = found._replace(how=f"{found.how}, whose error is not known")
     elif not exact and sites is not None:
-        found, done = _anew(fitted, parts, laws, sites, data, log_weights, found, whole)
+        found, done = _anew(fitted, parts, laws, sites, data, log_weights, found, seen)
         wrong[done] = False
-    found = found._replace(seen=whole.log_density, spread=whole.spread)
+    found = found._replace(seen=seen, spread=spread)
     wrong |= ~np.isfinite(found.scores.log_density)
     return _mended(found, posterior, data, np.flatnonzero(wrong)) if wrong.any() else found
 
@@ -269,16 +268,17 @@ def _anew(
     data: Data,
     log_weights: Float[np.ndarray, "K"],
     held: _Scores,
-    whole: "MarginalScores",
+    seen: Float[np.ndarray, "N"],
 ) -> tuple[_Scores, Any]:
     """With the other rows' sites converged anew, first of the rows that tell most; and which.
 
-    `laws` are the cavities under each of the parts, `held` the scores by them.
+    `laws` are the cavities under each of the parts, `held` the scores by them, `seen` the log
+    densities given all rows.
     """
     used: Any = fitted.diagnostics.method
     model, nothing = parts[0].model, np.zeros(0, int)
     settled = used.site_method.settled(model, data.size)
-    told = whole.log_density - held.scores.log_density
+    told = seen - held.scores.log_density
     told = np.where(np.isnan(told), np.inf, told)
     size = affordable(data, model.likelihood.latent_size, len(parts))
     chosen = np.sort(np.argsort(-told, kind="stable")[:size])
@@ -455,26 +455,19 @@ def predictive_at(model: LatentGP, law: AnyMarginals, data: Data) -> Predictive:
     return Predictive(_AtRows(model), packed, data.side_information)
 
 
-class MarginalScores(NamedTuple):
-    """Scores of each row under the posterior of all."""
-
-    log_density: Float[np.ndarray, "N"]  # log p(y | all rows)
-    spread: Float[np.ndarray, "N"]  # posterior variance of log p(y | f)
-
-    @classmethod
-    def of(cls, posterior: Posterior, data: Data) -> "MarginalScores":
-        """At the rows of the data; by quadrature under each of a few components, or by draws."""
-        y = np.asarray(data.y)
-        log_density = posterior.predict(data.X, **data.side_information).log_prob(y)
-        components, law = posterior.components.prepared(), posterior.components.law
-        if not law.by_quadrature:
-            return cls(log_density, np.full(data.size, np.nan))
-        columns = components.columns * components.size
-        rows = data.X, y, data.side_information
-        first, second = apply_in_buckets(_log_prob_moments, components, rows=rows, columns=columns)
-        weights = np.exp(np.asarray(law.log_weights))
-        mean = first @ weights
-        return cls(log_density, np.maximum(second @ weights - mean**2, 0.0))
+def _given_all(
+    posterior: Posterior, data: Data
+) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    """Log p(y | all rows), and posterior variance of log p(y | f), NaN where there are draws."""
+    y = np.asarray(data.y)
+    log_density = posterior.predict(data.X, **data.side_information).log_prob(y)
+    components, law = posterior.components.prepared(), posterior.components.law
+    if not law.by_quadrature:
+        return log_density, np.full(data.size, np.nan)
+    columns, rows = components.columns * components.size, (data.X, y, data.side_information)
+    first, second = apply_in_buckets(_log_prob_moments, components, rows=rows, columns=columns)
+    weights = np.exp(np.asarray(law.log_weights))
+    return log_density, np.maximum(second @ weights - (first @ weights) ** 2, 0.0)
 
 
 def _log_prob_moments(components: Components, rows: Any) -> tuple[Array, Array]:
