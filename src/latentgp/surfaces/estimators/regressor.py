@@ -147,9 +147,8 @@ class GPRegressor(NumberEstimator):
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight, **side)
         data = self._rows(X, y, sample_weight, side, reset=False)
-        self.side_information_ = [
-            *{**dict.fromkeys(self.side_information_), **data.side_information}
-        ]
+        both = [*self.side_information_, *data.side_information]
+        self.side_information_ = list(dict.fromkeys(both))
         return self._update_model(data, learn_hyperparameters)
 
     def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:

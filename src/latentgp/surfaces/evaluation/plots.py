@@ -114,7 +114,7 @@ def prediction_bands(
     inputs = {"x": x, "observed_x": observed_x, "inducing_x": inducing_x}
     has_dates = _have_dates(inputs)
     if has_dates:
-        days = (None if given is None else _in_days(given) for given in inputs.values())
+        days: Any = (None if given is None else _in_days(given) for given in inputs.values())
         x, observed_x, inducing_x = days
     x, mean, lower, upper = equally_long(x=x, mean=mean, lower=lower, upper=upper)
     order = np.argsort(x, kind="stable")
@@ -369,10 +369,8 @@ def learning_curve(
         >>> learning_curve(None, [-9.0, -2.0, -1.0]).get_xlabel()
         'evaluations of the objective'
     """
-    along = {
-        "evaluations": np.arange(1, np.size(bound) + 1) if evaluations is None else evaluations
-    }
-    along = along if seconds is None else {"seconds": seconds}
+    counted = np.arange(1, np.size(bound) + 1) if evaluations is None else evaluations
+    along = {"evaluations": counted} if seconds is None else {"seconds": seconds}
     bound, at = equally_long(allow_infinity=True, bound=bound, **along)
     ax = _axes(ax, (6.4, 3.8))
     color = CURVES[len(ax.get_lines()) % len(CURVES)]
