@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian, GPRegressionNetwork, Likelihood, LinearCoregionalisation
 from latentgp.modules import stored
+from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data, check_side_information
@@ -216,7 +217,6 @@ class GPRegressor(NumberEstimator):
             return predictive.mean, covariance
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
 
-    @double_precision
     def _covariance(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N N"]:
         """Posterior covariance of the first latent function, for likelihoods of y - f_1."""
         self._need_inputs("return_cov")
@@ -226,7 +226,7 @@ class GPRegressor(NumberEstimator):
                 f"without draws, but this is {type(self.model_.likelihood).__name__} by "
                 f"{type(self.method_).__name__}; use sample_y, whose draws are joint."
             )
-        return np.array(_covariances(self.posterior_.latent, X)[0])
+        return _joint_covariance(self.posterior_, X)
 
     def predict_quantiles(
         self, X: Any, probabilities: Any, **side_information: Any
@@ -288,6 +288,14 @@ class GPRegressor(NumberEstimator):
         if sample_weight is not None:
             raise InputError("The concordance index takes no weights; leave out sample_weight.")
         return concordance_index(y, self.predict_quantiles(X, 0.5)[:, 0], censored=censored)
+
+
+@double_precision
+def _joint_covariance(
+    posterior: Posterior, X: Float[np.ndarray, "N D"]
+) -> Float[np.ndarray, "N N"]:
+    """Posterior covariance of the first latent function at some inputs."""
+    return np.array(_covariances(posterior.latent, X)[0])
 
 
 @jax.jit
