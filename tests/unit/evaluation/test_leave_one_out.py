@@ -129,7 +129,7 @@ def test_few_rows_are_refits(monkeypatch):
     right = [density for density, _ in refitted(model, FEW, method, range(10))]
     np.testing.assert_allclose(loo.log_density, right, atol=1e-3)
     assert np.abs(loo.cavity_error).max() > 0.1  # what holding the other rows' sites would cost
-    monkeypatch.setattr("latentgp.surfaces.evaluation.refits._WORK", 2.0 * 15 * 64**3 * 4)
+    monkeypatch.setattr("latentgp.surfaces.evaluation.cavities._WORK", 2.0 * 15 * 64**3 * 4)
     some = fit.leave_one_out()
     done = np.isfinite(some.cavity_error)
     assert done.sum() == 4

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
+from typer import Argument, Option
 
 from latentgp._version import __version__
 from latentgp.choosing.registry import METHODS, names_in_words
@@ -39,21 +40,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.")]
-Tables = Annotated[Path, typer.Argument(help="A CSV or Parquet file, or a folder of them.")]
-Inducing = Annotated[int | None, typer.Option(help="Number of inducing points.")]
+Table = Annotated[Path, Argument(help="A CSV or Parquet file.")]
+Tables = Annotated[Path, Argument(help="A CSV or Parquet file, or a folder of them.")]
+Inducing = Annotated[int | None, Option(help="Number of inducing points.")]
 Order = Annotated[
-    str | None,
-    typer.Option(help="Labels of ordered classes from lowest to highest: low,middle,high."),
+    str | None, Option(help="Labels of ordered classes from lowest to highest: low,middle,high.")
 ]
-LeaveOut = Annotated[
-    list[str] | None, typer.Option(help="A column that is no input; again for more.")
-]
+LeaveOut = Annotated[list[str] | None, Option(help="A column that is no input; again for more.")]
 TaskName = Annotated[
     Literal["auto", "regression", "count", "classification", "ordinal"],
-    typer.Option(help="What kind of target it is; auto looks at the column."),
+    Option(help="What kind of target it is; auto looks at the column."),
 ]
-ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latentgp fit`.")]
+ModelFile = Annotated[Path, Argument(help="A model file written by `latentgp fit`.")]
 
 
 def _say_version(asked: bool) -> None:
@@ -65,8 +63,7 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Say the version.", callback=_say_version, is_eager=True),
+        bool, Option("--version", help="Say the version.", callback=_say_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options of all commands."""
@@ -84,7 +81,7 @@ def _flag(name: str) -> Parameter:
     kind = SearchOptions if hasattr(SearchOptions, name) else EstimatorOptions
     entry = sections(kind.__doc__ or "").get("Args", {}).get(name, name)
     clause = " ".join(entry.split()).removeprefix(f"{name}: ").split(";")[0].replace("`", "")
-    option = typer.Option(help=f"{clause[0].upper()}{clause[1:].rstrip('.')}.")
+    option = Option(help=f"{clause[0].upper()}{clause[1:].rstrip('.')}.")
     typed = Annotated[get_type_hints(kind)[name], option]
     default = getattr(kind, name)
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=typed)
@@ -108,80 +105,74 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
 def fit(
     typed: typer.Context,
     data: Tables,
-    out: Annotated[Path, typer.Option(help="Where to write the model.")],
-    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    out: Annotated[Path, Option(help="Where to write the model.")],
+    target: Annotated[str | None, Option(help="The column to predict.")] = None,
     formula: Annotated[
         str | None,
-        typer.Option(
-            help='In place of a target and all columns: "y ~ x1 + gp(x2, x3) + (1 | clinic)".'
-        ),
+        Option(help='In place of a target and all columns: "y ~ x1 + gp(x2, x3) + (1 | clinic)".'),
     ] = None,
     task: TaskName = "auto",
     likelihood: Annotated[
-        str, typer.Option(help="Law of the target, such as student-t; auto is the usual one.")
+        str, Option(help="Law of the target, such as student-t; auto is the usual one.")
     ] = "auto",
     method: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Inference method; auto says what it chose and why. " + names_in_words(),
             autocompletion=lambda: ["auto", *METHODS],
             callback=_known_method,
         ),
     ] = "auto",
-    exposure: Annotated[str | None, typer.Option(help="A column of counts' exposure.")] = None,
+    exposure: Annotated[str | None, Option(help="A column of counts' exposure.")] = None,
     trials: Annotated[
-        str | None, typer.Option(help="A column of trials, of which the target counts successes.")
+        str | None, Option(help="A column of trials, of which the target counts successes.")
     ] = None,
     censored: Annotated[
         str | None,
-        typer.Option(
-            help="A column of 1 where the target is a lower bound, else 0 (-1, 2: guide)."
-        ),
+        Option(help="A column of 1 where the target is a lower bound, else 0 (-1, 2: guide)."),
     ] = None,
     upper: Annotated[
-        str | None, typer.Option(help="A column of upper bounds where --censored says 2.")
+        str | None, Option(help="A column of upper bounds where --censored says 2.")
     ] = None,
     order: Order = None,
-    weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
+    weights: Annotated[str | None, Option(help="A column of row weights.")] = None,
     leave_out: LeaveOut = None,
     time: Annotated[
-        str | None, typer.Option(help="The one input, a column of numbers or dates: a time series.")
+        str | None, Option(help="The one input, a column of numbers or dates: a time series.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="A column that tells independent series apart; with --time.")
+        str | None, Option(help="A column that tells independent series apart; with --time.")
     ] = None,
     freeze: Annotated[
         list[str] | None,
-        typer.Option(help="A parameter that is not learned, by its path; again for more."),
+        Option(help="A parameter that is not learned, by its path; again for more."),
     ] = None,
     prior: Annotated[
         list[str] | None,
-        typer.Option(help="PATH=LAW, such as kernel.lengthscale=LogNormal(0,1); again for more."),
+        Option(help="PATH=LAW, such as kernel.lengthscale=LogNormal(0,1); again for more."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
+    seed: Annotated[int, Option(help="Seeds inducing points and restarts.")] = 0,
     batch_size: Annotated[
-        int | None,
-        typer.Option(help="Learn from so many rows at a time, read from the files as needed."),
+        int | None, Option(help="Learn from so many rows at a time, read from the files as needed.")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Most passes over the rows, in batches; 20 if not given.")
+        int | None, Option(help="Most passes over the rows, in batches; 20 if not given.")
     ] = None,
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="A folder for what is learned so far; run again, the fit goes on."),
+        Path | None, Option(help="A folder for what is learned so far; run again, the fit goes on.")
     ] = None,
     log: Annotated[
-        Path | None, typer.Option(help="Add a line of JSON about every step to this file.")
+        Path | None, Option(help="Add a line of JSON about every step to this file.")
     ] = None,
     coordinator: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="HOST:PORT of process 0, to fit with several processes; "
             "auto asks Slurm, Open MPI or Kubernetes for all three."
         ),
     ] = None,
-    num_processes: Annotated[int, typer.Option(help="How many processes fit together.")] = 1,
-    process_id: Annotated[int, typer.Option(help="Which of them this is, from 0.")] = 0,
+    num_processes: Annotated[int, Option(help="How many processes fit together.")] = 1,
+    process_id: Annotated[int, Option(help="Which of them this is, from 0.")] = 0,
     **options: Any,
 ) -> None:
     """Fit a model to a table, or to a folder of them in batches, and save it."""
@@ -195,24 +186,25 @@ def fit(
     if out.resolve() == data.resolve():
         raise InputError(f"{out} is the table itself: name another file for the model")
     in_batches = batch_size is not None or data.is_dir() or coordinator is not None
-    if epochs is not None and not in_batches:
-        raise InputError("--epochs is for a fit in batches: add --batch-size 1000")
+    for name, given in {"epochs": epochs, "checkpoint": checkpoint}.items():
+        if given is not None and not in_batches:
+            raise InputError(f"--{name} is for a fit in batches: add --batch-size 1000")
     for name in "max_seconds", "certify":
         if options[name] is not None and options[name] <= 0:
             flag = name.replace("_", "-")
             raise InputError(f"--{flag} must be positive, got {options[name]:g}: try 60")
-    certify, restarts = options["certify"], options["restarts"]
     for asked, said in (
         (time or by, "a time series is fitted in memory: leave --batch-size out"),
-        (certify, "chains have all rows in memory: leave --batch-size out, or --certify"),
+        (
+            options["certify"],
+            "chains have all rows in memory: leave --batch-size out, or --certify",
+        ),
         (formula, "a formula is fitted in memory: leave --batch-size out"),
-        (restarts, "a fit in batches takes no restarts: leave --restarts out"),
+        (options["restarts"], "a fit in batches takes no restarts: leave --restarts out"),
     ):
         if in_batches and asked:
             raise InputError(said)
     if checkpoint is not None:
-        if not in_batches:
-            raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
         try:
             checkpoint.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -274,11 +266,11 @@ def fit(
 def predict(
     model: ModelFile,
     data: Tables,
-    out: Annotated[Path, typer.Option(help="Where to write predictions (.csv or .parquet).")],
-    level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
-    with_inputs: Annotated[bool, typer.Option(help="Keep the table's own columns.")] = False,
+    out: Annotated[Path, Option(help="Where to write predictions (.csv or .parquet).")],
+    level: Annotated[float, Option(help="Probability that an interval holds.")] = 0.95,
+    with_inputs: Annotated[bool, Option(help="Keep the table's own columns.")] = False,
     mean_only: Annotated[
-        bool, typer.Option(help="Of numbers and counts the mean alone, which is faster.")
+        bool, Option(help="Of numbers and counts the mean alone, which is faster.")
     ] = False,
 ) -> None:
     """Predict every row of a table, with intervals; large ones part by part, and restartable."""
@@ -296,9 +288,7 @@ def predict(
     else:
         frame = read_table(data, table_model.read_as_text)
         predictions = table_model.predict(frame, level, mean_only=mean_only)
-        if with_inputs:
-            predictions = beside(frame, predictions)
-        write_table(predictions, out)
+        write_table(beside(frame, predictions) if with_inputs else predictions, out)
         rows = len(frame)
     typer.echo(f"{rows} predictions written to {out}.")
 
@@ -307,7 +297,7 @@ def predict(
 def evaluate(
     model: ModelFile,
     data: Table,
-    plot: Annotated[Path | None, typer.Option(help="Save a calibration picture here.")] = None,
+    plot: Annotated[Path | None, Option(help="Save a calibration picture here.")] = None,
 ) -> None:
     """Score a model on a table whose target is known."""
     from latentgp.surfaces.cli.report import calibration_picture
@@ -327,7 +317,7 @@ def report(
     typed: typer.Context,
     model: ModelFile,
     data: Table,
-    out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("report.html"),
+    out: Annotated[Path, Option(help="Where to write the page.")] = Path("report.html"),
 ) -> None:
     """Write a page in one file: what was fitted, whether to trust it, what the columns do."""
     from latentgp.surfaces.report import write_report
@@ -343,11 +333,11 @@ def report(
 @app.command()
 def coefficients(
     model: ModelFile,
-    out: Annotated[Path | None, typer.Option(help="Write them here (.csv or .parquet).")] = None,
+    out: Annotated[Path | None, Option(help="Write them here (.csv or .parquet).")] = None,
     groups: Annotated[
-        str | None, typer.Option(help="Effects of the groups of this column instead.")
+        str | None, Option(help="Effects of the groups of this column instead.")
     ] = None,
-    level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
+    level: Annotated[float, Option(help="Probability that an interval holds.")] = 0.95,
 ) -> None:
     """Say the fixed effects of a formula, or effects of groups, with standard errors."""
     import pandas as pd
@@ -369,12 +359,12 @@ def coefficients(
 @app.command()
 def export(
     model: ModelFile,
-    folder: Annotated[Path, typer.Argument(help="Where to write; it is made if need be.")],
+    folder: Annotated[Path, Argument(help="Where to write; it is made if need be.")],
     stablehlo: Annotated[
-        bool, typer.Option("--stablehlo", help="Write programs of StableHLO beside it.")
+        bool, Option("--stablehlo", help="Write programs of StableHLO beside it.")
     ] = False,
     tolerance: Annotated[
-        float, typer.Option(help="Most that the file may differ from this library, relatively.")
+        float, Option(help="Most that the file may differ from this library, relatively.")
     ] = 1e-10,
 ) -> None:
     """Write a model as one Python file that predicts with NumPy alone."""
@@ -394,14 +384,14 @@ def effects(
     data: Table,
     column: Annotated[
         list[str] | None,
-        typer.Option(help="A column whose effect is wanted; again for more. All if not given."),
+        Option(help="A column whose effect is wanted; again for more. All if not given."),
     ] = None,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(help="COLUMN=BEFORE..AFTER: the difference that makes; again for more."),
+        Option(help="COLUMN=BEFORE..AFTER: the difference that makes; again for more."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Save a picture here: of the one column, or of all shares.")
+        Path | None, Option(help="Save a picture here: of the one column, or of all shares.")
     ] = None,
 ) -> None:
     """Say which columns matter and how, with intervals from the posterior's joint law."""
@@ -415,32 +405,32 @@ def effects(
 @app.command()
 def compare(
     data: Table,
-    target: Annotated[str, typer.Option(help="The column to predict.")],
+    target: Annotated[str, Option(help="The column to predict.")],
     task: TaskName = "auto",
     likelihood: Annotated[
-        list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
+        list[str] | None, Option(help="One to compare; again for more. The usual ones.")
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
+        list[str] | None, Option(help="One to compare; again for more. The usual ones.")
     ] = None,
     representations: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--representations",
             help="Compare dense, inducing points and neighbours instead, by time and memory too.",
         ),
     ] = False,
     depth: Annotated[
         list[int] | None,
-        typer.Option(help="A number of layers; again for more, such as 1 and 2: does depth pay?"),
+        Option(help="A number of layers; again for more, such as 1 and 2: does depth pay?"),
     ] = None,
-    budget: Annotated[float, typer.Option(help="Seconds for --representations.")] = 120.0,
+    budget: Annotated[float, Option(help="Seconds for --representations.")] = 120.0,
     order: Order = None,
     leave_out: LeaveOut = None,
-    test_share: Annotated[float, typer.Option(help="Share of the rows that is held out.")] = 0.3,
-    seed: Annotated[int, typer.Option(help="Of the split and the fits.")] = 0,
+    test_share: Annotated[float, Option(help="Share of the rows that is held out.")] = 0.3,
+    seed: Annotated[int, Option(help="Of the split and the fits.")] = 0,
     n_inducing: Inducing = None,
-    plot: Annotated[Path | None, typer.Option(help="Save a picture here.")] = None,
+    plot: Annotated[Path | None, Option(help="Save a picture here.")] = None,
 ) -> None:
     """Fit several methods, or representations, to the same rows and score them on the others."""
     from latentgp.surfaces.cli.report import comparison_picture, print_comparison
@@ -493,7 +483,7 @@ def info(model: ModelFile) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the page and its pictures.")] = Path(
+    out: Annotated[Path, Option(help="Folder for the page and its pictures.")] = Path(
         "latentgp-demo"
     ),
 ) -> None:
@@ -507,8 +497,8 @@ def demo(
 
 @app.command()
 def arena(
-    data: Annotated[Path, typer.Argument(help="Folder of SRBench's sets and published scores.")],
-    sets: Annotated[int, typer.Option(min=1, help="How many sets, the smallest first.")] = 12,
+    data: Annotated[Path, Argument(help="Folder of SRBench's sets and published scores.")],
+    sets: Annotated[int, Option(min=1, help="How many sets, the smallest first.")] = 12,
 ) -> None:
     """Fit small sets of SRBench by default settings, beside 21 published systems."""
     from latentgp.surfaces.cli.arena import run_arena

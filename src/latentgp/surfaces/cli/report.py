@@ -150,8 +150,7 @@ def comparison_picture(found: "Comparison", path: Path) -> Path:
     fitted = [row for row in found.rows if not np.isnan(row.nlpd)]
     if not fitted:
         raise InputError("no contender could be fitted, so there is no picture: mend the above")
-    names = [row.name for row in fitted]
-    scores = [row.nlpd for row in fitted]
+    names, scores = [row.name for row in fitted], [row.nlpd for row in fitted]
     errors = [row.standard_error for row in fitted]
     bars = "two standard errors of the difference from the best"
     if found.advice:

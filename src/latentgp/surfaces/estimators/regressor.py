@@ -10,12 +10,7 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import (
-    Gaussian,
-    GPRegressionNetwork,
-    Likelihood,
-    LinearCoregionalisation,
-)
+from latentgp.likelihoods import Gaussian, GPRegressionNetwork, Likelihood, LinearCoregionalisation
 from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.base import LatentPosterior
@@ -143,16 +138,8 @@ class GPRegressor(NumberEstimator):
         """Update the model with further rows; earlier rows are not needed. The first call is `fit`.
 
         The streaming sparse posterior (Bui, Nguyen & Turner 2017) with `n_inducing` inducing
-        points, chosen among those so far and the new rows.
-
-        Args:
-            X: as in `fit`, like the other arrays.
-            y: targets.
-            sample_weight: of the rows.
-            noise_variance: known noise variance a row.
-            censored: whether y is a bound.
-            upper: the other bound.
-            learn_hyperparameters: lets these rows change the hyper-parameters too.
+        points, chosen among those so far and the new rows. Arguments are those of `fit`;
+        `learn_hyperparameters` lets these rows change the hyper-parameters too.
 
         Raises:
             InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.
@@ -187,10 +174,8 @@ class GPRegressor(NumberEstimator):
                 f"{data.y.shape}; choose one of {', '.join(OF_OUTPUTS)}, or fit the columns "
                 "one by one."
             )
-        if several:
-            chosen = self._chosen("coregionalisation", OF_OUTPUTS)
-        else:
-            chosen = self._chosen("gaussian", REGRESSION)
+        usual = ("coregionalisation", OF_OUTPUTS) if several else ("gaussian", REGRESSION)
+        chosen = self._chosen(*usual)
         if isinstance(chosen, Likelihood):
             return chosen
         if not several:
@@ -201,7 +186,7 @@ class GPRegressor(NumberEstimator):
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False, **side_information: Any
     ) -> Any:
-        """Predictive mean of y, and its standard deviation or covariance if asked.
+        """Predictive mean of y, shape (N,) or (N, P), and what else is asked for.
 
         Without either no variance is computed of `Gaussian` noise.
 
@@ -212,9 +197,6 @@ class GPRegressor(NumberEstimator):
             return_cov: also the covariance over rows, noise on its diagonal, shape (N, N); of one
                 output that is a latent function and noise.
             side_information: what the likelihood reads a row.
-
-        Returns:
-            The mean, shape (N,) or (N, P); or it and what was asked for.
 
         Raises:
             InputError: both asked for; a covariance that there is not.
@@ -276,17 +258,16 @@ class GPRegressor(NumberEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, censored: Any = None) -> float:
         """R^2 of the predicted mean; with `censored` the concordance index of predicted medians.
 
+        R^2 is the share of the variance of y that the mean explains; the index the share of the
+        pairs of times whose order is known that are predicted in this order
+        (`latentgp.surfaces.evaluation.metrics.concordance_index`).
+
         Args:
             X: inputs, shape (N, D).
             y: targets, shape (N,) or (N, P).
             sample_weight: shape (N,); the concordance index takes none.
             censored: of survival times, 1 where there was no event until y; shape (N,). Needed if
                 the fit had it.
-
-        Returns:
-            R^2, the share of the variance of y that the mean explains; or the share of the pairs of
-            times whose order is known that are predicted in this order
-            (`latentgp.surfaces.evaluation.metrics.concordance_index`).
 
         Raises:
             InputError: no `censored`, where the fit had it; weights beside it.

@@ -108,10 +108,8 @@ def _gap(
     y, marginals, side = rows
     sites = augmentation.bind(likelihood, Rows(y, None, side)).expected_sites(marginals)
     log_prob = likelihood._along_nodes(likelihood.log_prob, y, side)
-    values = [
-        expectation(log_prob, *marginals, nodes)
-        for nodes in (_nodes(likelihood.latent_size), _nodes(likelihood.latent_size, 2))
-    ]
+    each = (_nodes(likelihood.latent_size, share) for share in (1, 2))
+    values = [expectation(log_prob, *marginals, nodes) for nodes in each]
     return jnp.stack(values, axis=1) - sites.expected(marginals)[:, None]
 
 

@@ -209,12 +209,12 @@ def certify(
         raise InputError(f"{said}; give data=.")
     lower, upper = interval_levels(level)
     names = "learn_hyperparameters", "priors", "frozen"
-    asked: dict[str, Any] = {name: getattr(result.asked, name) for name in names}
-    limits: dict[str, Any] = {"max_seconds": seconds, "callback": callback, "verbose": verbose}
+    settings: dict[str, Any] = {name: getattr(result.asked, name) for name in names}
+    settings |= {"max_seconds": seconds, "callback": callback, "verbose": verbose}
     sampler, why = _sampler_for(result, rows.merged.size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the chains have to say is said by R-hat
-        chains = fit(result.model, rows, key=key, method=sampler, **asked, **limits)
+        chains = fit(result.model, rows, key=key, method=sampler, **settings)
     exact: Any = chains.posterior
     if not isinstance(exact, HoldsDraws) or exact.f.shape[2] == 0:
         raise InputError(f"{sampler!r} keeps no draws of f to compare with; use MCMC.")

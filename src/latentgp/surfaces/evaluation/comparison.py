@@ -202,10 +202,10 @@ def compare(
         if unseen := sorted(asked - known):
             said = f"only held-out rows have the class {listed(unseen)}"
             raise InputError(f"{said}: merge rare classes, or take another seed")
-    fits = []
-    contenders = []
+    fits, contenders = [], []
+    of_task = [name for name, entry in METHODS.items() if chosen in entry.compared_for]
     for depth in depths or [1]:
-        of_depth = methods or (_methods_for(chosen) if depth == 1 else ["auto"])
+        of_depth = methods or (of_task if depth == 1 else []) or ["auto"]
         each = product(likelihoods, of_depth, tried or ["auto"], [depth])
         contenders += starmap(_Contender, each)
     began = time.monotonic()
@@ -213,9 +213,7 @@ def compare(
         if progress is not None:
             progress(f"{number + 1} of {len(contenders)}: fitting {contender} ...")
         given = train, test, target, chosen, contender, seed
-        own = settings
-        if contender.depth != 1:
-            own = own | {"depth": contender.depth}
+        own = settings | ({"depth": contender.depth} if contender.depth != 1 else {})
         if tried:
             left = budget - (time.monotonic() - began)
             own = own | {"representation": tried[contender.representation]}
@@ -281,21 +279,11 @@ def _one(
     notes = list(model.estimator.diagnostics_.warnings)
     if censored:
         notes.append(f"Of {censored} censored rows only the density is scored.")
-    bound, note = _bound(model, len(train)), " ".join(notes)
-    mean = float(np.mean(nlpd))
-    return ComparisonRow(name, mean, _NAN, seconds=seconds, bound=bound, note=note, **scores), nlpd
-
-
-def _bound(model: TableModel, rows: int) -> float:
     evidence = model.estimator.posterior_.evidence
-    if evidence is None or evidence.kind == "approximation":
-        return _NAN
-    return evidence.value / rows
-
-
-def _methods_for(task: Task) -> list[str]:
-    """The methods that are compared unless others are asked for."""
-    return [name for name, entry in METHODS.items() if task in entry.compared_for] or ["auto"]
+    if evidence is not None and evidence.kind != "approximation":
+        scores["bound"] = evidence.value / len(train)
+    scores |= {"nlpd": float(np.mean(nlpd)), "standard_error": _NAN, "seconds": seconds}
+    return ComparisonRow(name, note=" ".join(notes), **scores), nlpd
 
 
 def _standard_error(values: np.ndarray) -> float:
@@ -352,9 +340,7 @@ def verdict(shallow: Sequence[Scored], deep: Sequence[Scored]) -> str:
     if best_shallow is None or best_deep is None:
         return "There is no verdict on depth: it takes a fit without hidden layers, and one with."
     (one, of_one), (many, of_many) = best_shallow, best_deep
-    gain = of_one - of_many
-    mean = float(np.mean(gain))
-    error = _standard_error(gain)
+    mean, error = float(np.mean(of_one - of_many)), _standard_error(of_one - of_many)
     if not np.isfinite(error):
         return "There is no verdict on depth: one held-out row says nothing of the error."
     said = "pays" if mean > 2 * error else "does not pay"

@@ -84,15 +84,14 @@ def cross_validate(
     """
     key_folds, key_fits = jax.random.split(as_key(key))
     parts, how = _parts(data, key_folds, folds, groups, time)
-    whole = None if refit else fit(model, data, key=key_fits, **settings)
-    if whole is not None:
+    if not refit:
+        model = fit(model, data, key=key_fits, **settings).model
         settings = {**settings, "learn_hyperparameters": False}
     fold, pieces = np.full(data.size, -1), []
     shown = stepwise(parts, "cross-validating", "fold", settings.get("verbose", 0))
     for number, (train, test) in enumerate(shown):
         own = jax.random.fold_in(key_fits, number)
-        start = model if whole is None else whole.model
-        posterior = fit(start, data.select(train), key=own, **settings).posterior
+        posterior = fit(model, data.select(train), key=own, **settings).posterior
         rows = data.select(test)
         predictive = posterior.predict(rows.X, **rows.side_information)
         fold[test] = number
@@ -120,20 +119,19 @@ def _parts(
     given = np.arange(data.size) if kind == "rows" else np.asarray(groups if time is None else time)
     if given.shape != (data.size,):
         raise InputError(
-            f"{'time' if time is not None else 'groups'} has shape {given.shape}, but there are "
+            f"{'groups' if time is None else 'time'} has shape {given.shape}, but there are "
             f"{data.size} rows; give one entry a row."
         )
     labels, label, counts = np.unique(given, return_inverse=True, return_counts=True)
-    most = len(labels) - (kind == "times")
-    if not (folds == int(folds) and 2 - (kind == "times") <= folds <= most):
+    least, most = 2 - (kind == "times"), len(labels) - (kind == "times")
+    if not (folds == int(folds) and least <= folds <= most):
         raise InputError(
-            f"folds must be a whole number of at least {2 - (kind == 'times')} and at most {most}, "
+            f"folds must be a whole number of at least {least} and at most {most}, "
             f"for {len(labels)} different {kind}, got {folds}."
         )
     if kind == "times":
-        piece = np.repeat(
-            np.arange(folds + 1), [len(p) for p in np.array_split(labels, folds + 1)]
-        )[label]
+        sizes = [len(piece) for piece in np.array_split(labels, folds + 1)]
+        piece = np.repeat(np.arange(folds + 1), sizes)[label]
         return [(piece < k, piece == k) for k in range(1, folds + 1)], f"{folds} pieces of time"
     # Large groups first, each to the fold that has fewest rows so far; of equal ones at random.
     shuffled = np.asarray(jax.random.permutation(key, len(labels)))
@@ -142,5 +140,5 @@ def _parts(
     for place in order:
         fold[place] = np.argmin(rows)
         rows[fold[place]] += counts[place]
-    of_row = fold[label]
-    return [(of_row != k, of_row == k) for k in range(folds)], f"{folds} folds of {kind}"
+    masks = [fold[label] == k for k in range(folds)]
+    return [(~test, test) for test in masks], f"{folds} folds of {kind}"

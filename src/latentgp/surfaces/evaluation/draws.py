@@ -15,17 +15,12 @@ from scipy.special import logsumexp
 from latentgp.hyperparameters.base import replace_unchecked
 from latentgp.likelihoods.base import JointMarginals, Likelihood, SideInformation
 from latentgp.posteriors.arviz_versions import import_arviz, smoothed_log_weights
-from latentgp.posteriors.components import Components, Law, covariances_of
+from latentgp.posteriors.components import Components, covariances_of
 from latentgp.posteriors.posterior import Posterior
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
-from latentgp.surfaces.evaluation.row_scores import (
-    RowScores,
-    has_order,
-    limits_of_classes,
-    where_defined,
-)
+from latentgp.surfaces.evaluation.row_scores import RowScores, scores_by
 from latentgp.typing import Array
 
 
@@ -45,16 +40,19 @@ def draws_at(posterior: Posterior, X: Any, key: Key[Array, ""], number: int) -> 
     noise = np.asarray(jax.random.normal(jax.random.fold_in(key, 1), shape, np.float64))
     columns = max(components.columns, number * noise.shape[1])
     f = apply_in_buckets(_f_at, components, picked, noise, rows=np.asarray(X), columns=columns)
-    return LatentDraws(np.moveaxis(f, 1, 0), _picked(law, picked), law.own)
+    likelihood = law.likelihood
+    likelihood = jax.tree.map(lambda a: a[picked], likelihood) if law.own else likelihood
+    return LatentDraws(np.moveaxis(f, 1, 0), likelihood, law.own)
 
 
 def draws_of_chains(posterior: HoldsDraws, places: Any) -> LatentDraws:
     """Draws that chains made at some of the rows that they watched, counted among these."""
-    f = posterior.f[:, :, places]
-    known = posterior.hyperparameters.items()
-    named = {path: values for path, values in known if path.startswith("likelihood")}
-    own = {path: values.reshape(-1, *values.shape[2:]) for path, values in named.items()}
-    model = posterior.model
+    f, model = posterior.f[:, :, places], posterior.model
+    own = {
+        path: values.reshape(-1, *values.shape[2:])
+        for path, values in posterior.hyperparameters.items()
+        if path.startswith("likelihood")
+    }
     likelihood = _with_parameters(model, own) if own else model.likelihood
     return LatentDraws(f.reshape(-1, *f.shape[2:]), likelihood, bool(own))
 
@@ -62,10 +60,6 @@ def draws_of_chains(posterior: HoldsDraws, places: Any) -> LatentDraws:
 @jax.jit
 def _with_parameters(model: Any, drawn: dict[str, Array]) -> Likelihood:
     return jax.vmap(lambda own: replace_unchecked(model, own).likelihood)(drawn)
-
-
-def _picked(law: Law, picked: np.ndarray) -> Likelihood:
-    return jax.tree.map(lambda a: a[picked], law.likelihood) if law.own else law.likelihood
 
 
 def _f_at(components: Components, picked: Array, noise: Array, X: Array) -> Float[Array, "N S Q"]:
@@ -84,33 +78,17 @@ def scores_of_draws(
     drawn: LatentDraws, y: Float[np.ndarray, "N *P"], side: SideInformation
 ) -> RowScores:
     """Scores at every draw: all have S first."""
-    likelihood = drawn.likelihood
 
-    def ask(question: str) -> Any:
-        return where_defined(lambda: _asked(question, drawn, y, side))
+    def ask(question: str, of: Any = y) -> Any:
+        return _asked(question, drawn, of, side)
 
-    log_density = _asked("log_prob", drawn, y, side)
-    below = up_to = moments = classes = None
-    if likelihood.targets == "class":
-        classes = probabilities_at_draws(drawn, side)
-    if has_order(likelihood):
-        moments = ask("conditional_moments")
-        if classes is not None:
-            below, up_to = limits_of_classes(classes, np.asarray(y))
-        else:
-            below = up_to = ask("cdf")
-        if up_to is not None and likelihood.targets == "count":
-            before = _asked("cdf", drawn, np.maximum(y - 1, 0), side)
-            below = np.where(y > 0, before, 0.0)
-    mean, variance = moments or (None, None)
-    return RowScores(log_density, below, up_to, mean, variance, classes)
+    return scores_by(ask, drawn.likelihood, np.asarray(y))
 
 
 @double_precision
 def probabilities_at_draws(drawn: LatentDraws, side: SideInformation) -> Float[np.ndarray, "S N K"]:
     """Probabilities of the classes under every draw."""
-    nobody = np.zeros(drawn.f.shape[1])
-    return _asked("class_probabilities", drawn, nobody, side)
+    return _asked("class_probabilities", drawn, np.zeros(drawn.f.shape[1]), side)
 
 
 def _asked(question: str, drawn: LatentDraws, y: Any, side: SideInformation) -> Any:

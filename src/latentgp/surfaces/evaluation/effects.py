@@ -286,9 +286,7 @@ class Effects:
         """
         for column in (*before, *after):
             self._known(column)
-        background = self._few(2)
-        frames = [background.assign(**dict(given)) for given in (before, after)]
-        low, high = np.moveaxis(self._response(frames), 1, 0)
+        low, high = self._pair(before, after)
         said = " -> ".join(
             ", ".join(f"{name} = {value}" for name, value in given.items()) or "as it is"
             for given in (before, after)
@@ -322,9 +320,7 @@ class Effects:
         if known.dtype.kind not in "fiu":
             raise InputError(f"{column!r} holds no numbers; take contrast() of two of its values.")
         step = _STEP * (float(np.std(known.to_numpy(dtype=np.float64))) or 1.0)
-        background = self._few(2)
-        moved = [background.assign(**{column: background[column] + s * step}) for s in (-1.0, 1.0)]
-        low, high = np.moveaxis(self._response(moved), 1, 0)
+        low, high = self._pair(*({column: lambda f, s=s: f[column] + s} for s in (-step, step)))
         return self._estimate(f"slope in {column}", (high - low) / (2 * step))
 
     def variance_shares(self) -> VarianceShares:
@@ -346,21 +342,17 @@ class Effects:
         picked = np.minimum((places * len(self.frame)).astype(int), len(self.frame) - 1)
         here, there = self._independent(picked[:, :D]), self._independent(picked[:, D:])
         mixed = [here.assign(**{name: there[name].to_numpy()}) for name in self.columns]
-        draws = np.moveaxis(self._response([here, there, *mixed]), -1, 0)  # K S J n
-        whole = np.stack([_sobol_indices(of_output) for of_output in draws], axis=-1)
-        halves = [
-            np.stack([_sobol_indices(d[..., half]) for d in draws], axis=-1)[1].mean(axis=0)
-            for half in (slice(size // 2), slice(size // 2, None))
-        ]
-        first, total = whole
+        draws = self._response([here, there, *mixed])
+        first, total = _sobol_indices(draws)
+        each = [_sobol_indices(half)[1].mean(axis=0) for half in np.split(draws, 2, axis=2)]
         return VarianceShares(
             self.columns,
-            self._named(np.moveaxis(draws, 0, -1)),
+            self._named(draws),
             first=first.mean(axis=0),
             first_interval=np.quantile(first, self._ends, axis=0),
             total=total.mean(axis=0),
             total_interval=np.quantile(total, self._ends, axis=0),
-            design_error=np.abs(halves[0] - halves[1]) / 2,
+            design_error=np.abs(each[0] - each[1]) / 2,
             level=self.level,
             rows=size * (D + 2),
             draws=self._draws,
@@ -392,11 +384,15 @@ class Effects:
         """Joint draws at all rows of some tables of N rows."""
         X = np.concatenate([self._encode(frame) for frame in frames])
         distinct, places = np.unique(X, axis=0, return_inverse=True)
-        ask = self._posterior.sample_f
-        if self._scale == "response":
-            ask = self._posterior.sample_expectation
+        posterior, latent = self._posterior, self._scale == "latent"
+        ask = posterior.sample_f if latent else posterior.sample_expectation
         draws = ask(distinct, key=self._key, number=self._draws)[:, places.ravel()]
         return draws.reshape(self._draws, len(frames), len(frames[0]), -1)
+
+    def _pair(self, *changes: Mapping[str, Any]) -> Float[np.ndarray, "2 S N K"]:
+        """Joint draws with some columns set to other values, and to others."""
+        background = self._few(2)
+        return np.moveaxis(self._response([background.assign(**dict(c)) for c in changes]), 1, 0)
 
     def _estimate(self, name: str, draws: Float[np.ndarray, "S N K"]) -> Estimate:
         average = draws.mean(axis=1)
@@ -458,15 +454,17 @@ def _grid(values: "pd.Series", points: int) -> np.ndarray:
     return np.linspace(float(low), float(high), points)
 
 
-def _sobol_indices(draws: Float[np.ndarray, "S sets N"]) -> Float[np.ndarray, "2 S D"]:
-    """First-order and total indices of every draw (Saltelli et al. 2010)."""
+def _sobol_indices(draws: Float[np.ndarray, "S sets N K"]) -> Float[np.ndarray, "2 S D K"]:
+    """First-order and total indices of every draw and output (Saltelli et al. 2010)."""
     from scipy.stats import sobol_indices
 
-    values = np.moveaxis(draws, 1, 0)
-    given = {"f_A": values[0], "f_B": values[1], "f_AB": values[2:]}
-    found = sobol_indices(func=given, n=draws.shape[-1])
-    orders = found.first_order, found.total_order
-    return np.stack([np.reshape(order, (len(draws), -1)) for order in orders])
+    each = []
+    for values in np.moveaxis(draws, (3, 1), (0, 1)):  # sets S N
+        given = {"f_A": values[0], "f_B": values[1], "f_AB": values[2:]}
+        found = sobol_indices(func=given, n=draws.shape[2])
+        orders = found.first_order, found.total_order
+        each.append(np.stack([np.reshape(order, (len(draws), -1)) for order in orders]))
+    return np.stack(each, axis=-1)
 
 
 effects_of_posterior = Effects.of_posterior

@@ -34,9 +34,8 @@ from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.rules.variational import VariationalRule
 from latentgp.sites.coupled import Sites
-from latentgp.surfaces.evaluation.cavities import cavities
+from latentgp.surfaces.evaluation.cavities import affordable, cavities, without_rows
 from latentgp.surfaces.evaluation.draws import (
-    LatentDraws,
     draws_at,
     draws_of_chains,
     efficiency_of,
@@ -44,7 +43,6 @@ from latentgp.surfaces.evaluation.draws import (
     smoothed,
 )
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
-from latentgp.surfaces.evaluation.refits import affordable, without_rows
 from latentgp.surfaces.evaluation.row_scores import (
     RowPredictions,
     RowScores,
@@ -219,12 +217,11 @@ class _Scores(NamedTuple):
 
 def _about_weights(k: Float[np.ndarray, "N"] | None) -> tuple[str, ...]:
     high = [] if k is None else np.flatnonzero(k > _PARETO_K).tolist()
-    if not high:
-        return ()
-    return (
+    said = (
         f"Pareto k is above {_PARETO_K} in {_listed(high)}, whose importance weights are not "
-        "reliable; fit without each of them, or use cross_validate.",
+        "reliable; fit without each of them, or use cross_validate."
     )
+    return (said,) if high else ()
 
 
 def _listed(rows: Sequence[int]) -> str:
@@ -237,12 +234,11 @@ def _listed(rows: Sequence[int]) -> str:
 
 def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Scores:
     """By cavities where there are sites; by importance sampling elsewhere."""
-    whole = MarginalScores.of(posterior, data)
+    seen, spread = _given_all(posterior, data)
     parts = _parts(posterior.components)
     rule, sites = _rule_and_sites(fitted, posterior, data, len(parts or ()))
     if parts is None or rule is None:
-        found = _by_draws(posterior, data)
-        return found._replace(seen=whole.log_density, spread=whole.spread)
+        return _by_draws(posterior, data)._replace(seen=seen, spread=spread)
     log_weights = np.concatenate([np.atleast_1d(part.log_weight) for part in parts])
     scores, laws, wrong = [], [], np.zeros(data.size, bool)
     for k, part in enumerate(parts):
@@ -257,9 +253,9 @@ def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Scores:
     if not exact and sites is None:
         found = found._replace(how=f"{found.how}, whose error is not known")
     elif not exact and sites is not None:
-        found, done = _anew(fitted, parts, laws, sites, data, log_weights, found, whole)
+        found, done = _anew(fitted, parts, laws, sites, data, log_weights, found, seen)
         wrong[done] = False
-    found = found._replace(seen=whole.log_density, spread=whole.spread)
+    found = found._replace(seen=seen, spread=spread)
     wrong |= ~np.isfinite(found.scores.log_density)
     return _mended(found, posterior, data, np.flatnonzero(wrong)) if wrong.any() else found
 
@@ -272,16 +268,17 @@ def _anew(
     data: Data,
     log_weights: Float[np.ndarray, "K"],
     held: _Scores,
-    whole: "MarginalScores",
+    seen: Float[np.ndarray, "N"],
 ) -> tuple[_Scores, Any]:
     """With the other rows' sites converged anew, first of the rows that tell most; and which.
 
-    `laws` are the cavities under each of the parts, `held` the scores by them.
+    `laws` are the cavities under each of the parts, `held` the scores by them, `seen` the log
+    densities given all rows.
     """
     used: Any = fitted.diagnostics.method
     model, nothing = parts[0].model, np.zeros(0, int)
     settled = used.site_method.settled(model, data.size)
-    told = whole.log_density - held.scores.log_density
+    told = seen - held.scores.log_density
     told = np.where(np.isnan(told), np.inf, told)
     size = affordable(data, model.likelihood.latent_size, len(parts))
     chosen = np.sort(np.argsort(-told, kind="stable")[:size])
@@ -327,12 +324,11 @@ def _parts(components: Components) -> list[_Part] | None:
     if isinstance(components, OneGaussian):
         return [_Part(components.own_model, components.latent, 0.0)]
     if isinstance(components, Gaussians):
-        found = []
-        for k, log_weight in enumerate(components.log_weights):
-            pair = components.models, components.latents
-            model, latent = jax.tree.map(lambda a, k=k: np.asarray(a)[k], pair)
-            found.append(_Part(model, latent, float(log_weight)))
-        return found
+        pair, log_weights = (components.models, components.latents), components.log_weights
+        each = (
+            jax.tree.map(lambda a, k=k: np.asarray(a)[k], pair) for k in range(len(log_weights))
+        )
+        return [_Part(*own, float(weight)) for own, weight in zip(each, log_weights, strict=True)]
     if isinstance(components, Mixture):
         found = []
         for part, log_weight in zip(components.parts, components.log_weights, strict=True):
@@ -405,9 +401,9 @@ def _combined(
                 f"Without {_listed(alone)} one set of hyper-parameters has nearly all weight, so "
                 "that these predictions are rough; fit without each of them.",
             )
-    scores_without = mixed(each, without)._replace(log_density=log_density)
+    together = mixed(each, without)._replace(log_density=log_density)
     how = f"{how}, over {len(scores)} sets of hyper-parameters"
-    return _Scores(scores_without, k, nothing, nothing, how, told)
+    return _Scores(together, k, nothing, nothing, how, told)
 
 
 def _mended(found: _Scores, posterior: Posterior, data: Data, rows: Any) -> _Scores:
@@ -459,27 +455,19 @@ def predictive_at(model: LatentGP, law: AnyMarginals, data: Data) -> Predictive:
     return Predictive(_AtRows(model), packed, data.side_information)
 
 
-class MarginalScores(NamedTuple):
-    """Scores of each row under the posterior of all."""
-
-    log_density: Float[np.ndarray, "N"]  # log p(y | all rows)
-    spread: Float[np.ndarray, "N"]  # posterior variance of log p(y | f)
-
-    @classmethod
-    def of(cls, posterior: Posterior, data: Data) -> "MarginalScores":
-        """At the rows of the data; by quadrature under each of a few components, or by draws."""
-        y = np.asarray(data.y)
-        log_density = posterior.predict(data.X, **data.side_information).log_prob(y)
-        components, law = posterior.components.prepared(), posterior.components.law
-        if not law.by_quadrature:
-            return cls(log_density, np.full(data.size, np.nan))
-        columns = components.columns * components.size
-        rows = data.X, y, data.side_information
-        moments = apply_in_buckets(_log_prob_moments, components, rows=rows, columns=columns)
-        first, second = moments
-        weights = np.exp(np.asarray(law.log_weights))
-        mean = first @ weights
-        return cls(log_density, np.maximum(second @ weights - mean**2, 0.0))
+def _given_all(
+    posterior: Posterior, data: Data
+) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    """Log p(y | all rows), and posterior variance of log p(y | f), NaN where there are draws."""
+    y = np.asarray(data.y)
+    log_density = posterior.predict(data.X, **data.side_information).log_prob(y)
+    components, law = posterior.components.prepared(), posterior.components.law
+    if not law.by_quadrature:
+        return log_density, np.full(data.size, np.nan)
+    columns, rows = components.columns * components.size, (data.X, y, data.side_information)
+    first, second = apply_in_buckets(_log_prob_moments, components, rows=rows, columns=columns)
+    weights = np.exp(np.asarray(law.log_weights))
+    return log_density, np.maximum(second @ weights - (first @ weights) ** 2, 0.0)
 
 
 def _log_prob_moments(components: Components, rows: Any) -> tuple[Array, Array]:
@@ -510,12 +498,8 @@ def _log_prob_moments(components: Components, rows: Any) -> tuple[Array, Array]:
 
 def _by_draws(posterior: Posterior, data: Data) -> _Scores:
     """By importance sampling under the posterior's marginals, which are taken for exact."""
-
-    def drawn(chunk: Any) -> LatentDraws:
-        X = np.asarray(data.X)[chunk]
-        return draws_at(posterior, X, jax.random.key(0), _DRAWS)
-
-    return _reweighted(drawn, data, 1.0)
+    X, key = np.asarray(data.X), jax.random.key(0)
+    return _reweighted(lambda chunk: draws_at(posterior, X[chunk], key, _DRAWS), data, 1.0)
 
 
 def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Scores:
@@ -531,10 +515,9 @@ def _of_chains(posterior: HoldsDraws, rows: MergedRows, own: bool) -> _Scores:
     first[origin[::-1]] = np.arange(len(watched))[::-1]
     seen = np.flatnonzero(first >= 0)
 
-    def drawn(chunk: Any) -> LatentDraws:
-        return draws_of_chains(posterior, first[seen[chunk]])
-
-    found = _reweighted(drawn, merged.select(seen), efficiency_of(posterior))
+    own_rows, places = merged.select(seen), first[seen]
+    draws = partial(draws_of_chains, posterior)
+    found = _reweighted(lambda chunk: draws(places[chunk]), own_rows, efficiency_of(posterior))
     if len(seen) == merged.size:
         return found
     spread = partial(scattered, places=seen, size=merged.size)

@@ -94,15 +94,12 @@ class Capacity(NamedTuple):
 def negative_log_predictive_density(
     log_density: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Mean over the rows of -log p(y_n | x_n, data).
+    """Mean over the rows of -log p(y_n | x_n, data), in nats; of a continuous y by its unit.
 
     Args:
         log_density: (N,) log predictive density (or probability) of each observed target, in nats;
             -inf is allowed and makes the score infinite.
         sample_weight: (N,) non-negative weights.
-
-    Returns:
-        The score in nats a row. For a continuous y it depends on y's unit.
 
     Raises:
         InputError: if `log_density` is not one number a row, or holds NaN or +inf.
@@ -184,18 +181,16 @@ def concordance_index(
 ) -> float:
     """Share of the pairs of rows, of those whose order is known, that are predicted in that order.
 
-    A pair is known if the smaller y is not censored, or if of two equal ones exactly one is,
-    which then is the later event. A pair that is predicted equal counts one half. Source:
-    Harrell, Lee & Mark (1996), "Multivariable prognostic models", Statistics in Medicine 15, 5.5.
+    One for a perfect order, one half for chance. A pair is known if the smaller y is not censored,
+    or if of two equal ones exactly one is, which then is the later event. One that is predicted
+    equal counts one half. Source: Harrell, Lee & Mark (1996), "Multivariable prognostic models",
+    Statistics in Medicine 15, 5.5.
 
     Args:
         y: (N,) times until an event, or until which there was none.
         predicted: (N,) predicted times, of which only the order counts; give a predicted risk with
             its sign changed.
         censored: (N,) 1 where there was no event until y; None means an event in every row.
-
-    Returns:
-        One for a perfect order, one half for chance.
 
     Raises:
         InputError: if the shapes differ, a value is not finite, `censored` holds something else
@@ -208,9 +203,8 @@ def concordance_index(
     censored = np.zeros(np.shape(y)) if censored is None else censored
     y, predicted, censored = equally_long(y=y, predicted=predicted, censored=censored)
     _refuse_rows("censored", ~np.isin(censored, (0, 1)), "something else than 0 and 1")
-    events = np.flatnonzero(censored == 0)
     right, known = 0.0, 0
-    for event in events:  # O(N) memory, unlike all pairs at once
+    for event in np.flatnonzero(censored == 0):  # O(N) memory, unlike all pairs at once
         later = predicted[(y > y[event]) | ((y == y[event]) & (censored == 1))]
         known += later.size
         right += np.sum(later > predicted[event]) + 0.5 * np.sum(later == predicted[event])
@@ -258,7 +252,7 @@ def crps_gaussian(
 def crps_quantiles(
     y: ArrayLike, quantiles: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Mean continuous ranked probability score of predictions that are given by their quantiles.
+    """Mean continuous ranked probability score of predictions by quantiles, in the unit of y.
 
     CRPS(F, y) = integral over p from 0 to 1 of 2 (1[y < q_p] - p) (q_p - y), q_p the quantile at p,
     as a sum over the middles of K equal parts. Source: Gneiting & Ranjan (2011), "Comparing density
@@ -268,9 +262,6 @@ def crps_quantiles(
         y: (N,) observed targets.
         quantiles: (N, levels) at the probabilities (k + 1/2) / levels, k from 0 on.
         sample_weight: (N,) non-negative weights.
-
-    Returns:
-        The score, in the unit of y.
 
     Raises:
         InputError: if the shapes do not match, or a value is not finite.
@@ -318,11 +309,10 @@ def energy_score(
         )
     finite = np.isfinite(y) & np.isfinite(draws)
     _refuse_rows("y or draws", np.any(~finite, axis=(0, 2)), "a value that is not finite")
-    count = len(draws)
-    scores = np.linalg.norm(draws - y, axis=2).mean(axis=0)
+    scores, pairs = np.linalg.norm(draws - y, axis=2).mean(axis=0), len(draws) * (len(draws) - 1)
     for row in range(len(y)):  # O(S^2) memory
         away = np.linalg.norm(draws[:, None, row] - draws[None, :, row], axis=2)
-        scores[row] -= away.sum() / (2 * count * (count - 1))
+        scores[row] -= away.sum() / (2 * pairs)
     return _mean(scores, sample_weight)
 
 
@@ -346,23 +336,19 @@ def by_group(score: Callable[..., Any], groups: ArrayLike, *arrays: ArrayLike) -
     sizes = {len(column) for column in columns} | {labels.size}
     if labels.ndim != 1 or len(sizes) > 1:
         raise InputError(f"groups has shape {labels.shape}: pass one label for each row of arrays")
-    names = np.unique(labels)
-    return {name.item(): score(*(c[labels == name] for c in columns)) for name in names}
+    return {n.item(): score(*(c[labels == n] for c in columns)) for n in np.unique(labels)}
 
 
 def interval_coverage(
     y: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Share of the rows whose target lies in [lower, upper].
+    """Share of the rows whose target lies in [lower, upper], the level up to sampling error.
 
     Args:
         y: (N,) observed targets.
         lower: (N,) lower ends, -inf allowed.
         upper: (N,) upper ends, +inf allowed.
         sample_weight: (N,) non-negative weights.
-
-    Returns:
-        The coverage in [0, 1]; a well calibrated 95 % interval has 0.95 up to sampling error.
 
     Raises:
         InputError: if the shapes differ, a value is NaN, or a lower end exceeds its upper end.
@@ -403,10 +389,9 @@ def log_loss(
         0.693147
     """
     dtype = np.asarray(probabilities).dtype
-    tiny = np.finfo(dtype if dtype.kind == "f" else np.float64).tiny
+    tiny = float(np.finfo(dtype if dtype.kind == "f" else np.float64).tiny)
     index, columns = _class_probabilities(labels, probabilities, classes)
-    given = columns[np.arange(index.size), index]
-    return _mean(-np.log(np.maximum(given, float(tiny))), sample_weight)
+    return _mean(-np.log(np.maximum(columns[np.arange(index.size), index], tiny)), sample_weight)
 
 
 def brier_score(
@@ -428,8 +413,7 @@ def brier_score(
         0.5
     """
     index, columns = _class_probabilities(labels, probabilities, classes)
-    observed = np.zeros_like(columns)
-    observed[np.arange(index.size), index] = 1.0
+    observed = np.eye(columns.shape[1])[index]
     return _mean(((columns - observed) ** 2).sum(axis=1), sample_weight)
 
 
@@ -450,9 +434,8 @@ def balanced_accuracy(
     """
     index, columns = _class_probabilities(labels, probabilities, classes)
     weight = _weights(index.size, sample_weight)
-    right = columns.argmax(axis=1) == index
-    total = np.bincount(index, weights=weight)
-    hits = np.bincount(index, weights=weight * right)
+    total = np.bincount(index, weight)
+    hits = np.bincount(index, weight * (columns.argmax(axis=1) == index))
     return float(np.mean(hits[total > 0] / total[total > 0]))
 
 
@@ -473,8 +456,7 @@ def chance_p_value(
     from scipy.stats import chi2_contingency
 
     index, columns = _class_probabilities(labels, probabilities, classes)
-    number = columns.shape[1]
-    table = np.zeros((number, number))
+    table = np.zeros(2 * columns.shape[1:])
     np.add.at(table, (index, columns.argmax(axis=1)), 1)
     table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
     if min(table.shape) < 2:
@@ -564,9 +546,10 @@ def expected_calibration_error(
 ) -> float:
     """Mean absolute gap between confidence and accuracy over equally wide bins of confidence.
 
-    Confidence is the probability of the most probable class, accuracy whether that class came
-    out, also when two classes are given as one probability. Source: Guo, Pleiss, Sun & Weinberger
-    (2017), "On calibration of modern neural networks", equation 3.
+    It is in [0, 1], and biased upwards when bins hold few rows. Confidence is the probability of
+    the most probable class, accuracy whether that class came out, also when two classes are given
+    as one probability. Source: Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern
+    neural networks", equation 3.
 
     Args:
         labels: (N,) classes.
@@ -574,9 +557,6 @@ def expected_calibration_error(
         bins: number of bins, (k/bins, (k+1)/bins].
         classes: (K,) the class of each column; None means 0 .. K-1.
         sample_weight: (N,) non-negative weights.
-
-    Returns:
-        The error in [0, 1]. It is biased upwards when bins hold few rows.
 
     Raises:
         InputError: as `log_loss`, and if `bins` is not a positive whole number.
@@ -669,15 +649,12 @@ def _one_a_row(name: str, values: ArrayLike, *, allow_infinity: bool = False) ->
 
 def equally_long(*, allow_infinity: bool = False, **arrays: ArrayLike) -> list[NDArray[np.float64]]:
     """Convert the named arrays to float64 of one shape (N,), or raise for the one that is not."""
-    checked = {
-        name: _one_a_row(name, values, allow_infinity=allow_infinity)
-        for name, values in arrays.items()
-    }
-    sizes = {name: array.size for name, array in checked.items()}
-    if len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{name} has {size} rows" for name, size in sizes.items())
+    checked = [_one_a_row(*named, allow_infinity=allow_infinity) for named in arrays.items()]
+    if len({array.size for array in checked}) > 1:
+        sizes = zip(arrays, checked, strict=True)
+        listed = ", ".join(f"{name} has {array.size} rows" for name, array in sizes)
         raise InputError(f"{listed}: pass arrays with the same rows")
-    return list(checked.values())
+    return checked
 
 
 def _refuse_rows(name: str, wrong: NDArray[np.bool_], what: str) -> None:
@@ -707,8 +684,8 @@ def _class_probabilities(
             f"labels has shape {labels.shape} and probabilities {stated.shape}: "
             "pass one label a row, and at least one row"
         )
-    out_of_range = ~((columns >= 0) & (columns <= 1))  # true for NaN too
-    _refuse_rows("probabilities", np.any(out_of_range, axis=1), "a value outside [0, 1]")
+    inside = np.all((columns >= 0) & (columns <= 1), axis=1)  # false for NaN too
+    _refuse_rows("probabilities", ~inside, "a value outside [0, 1]")
     excess = np.abs(np.sum(columns, axis=1) - 1)
     _refuse_rows("probabilities", excess > SUM_TOLERANCE, "a sum other than 1")
     known = np.arange(columns.shape[1]) if classes is None else np.asarray(classes)

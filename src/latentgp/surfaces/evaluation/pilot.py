@@ -93,13 +93,12 @@ def rows_within(budget: float, *, gaussian: bool) -> int:
 
 def sampled(rows: int, most: int) -> list[str]:
     """A note on the part of the rows that a pilot has, if it has not all."""
-    if rows <= most:
-        return []
-    return [
+    said = (
         f"These are {most} of {rows} rows, drawn at random, to keep to the budget. On all, "
         f"inducing points and neighbours take some {rows / most:.2g} times as long, compilation "
         "left out; the more rows, the better neighbours do beside inducing points."
-    ]
+    )
+    return [said] if rows > most else []
 
 
 def cut_short(rows: Sequence["ComparisonRow"]) -> list[str]:
@@ -109,19 +108,16 @@ def cut_short(rows: Sequence["ComparisonRow"]) -> list[str]:
     return [f"{said}: a larger --budget can change the order."] if names else []
 
 
-def within_two_errors(rows: Sequence["ComparisonRow"]) -> list["ComparisonRow"]:
-    """Contenders no more than two standard errors behind the best, the fastest fit first."""
-    fitted = [row for row in rows if not np.isnan(row.nlpd)]
-    close = [row for row in fitted if row.nlpd - fitted[0].nlpd <= 2 * row.standard_error]
-    return sorted(close or fitted[:1], key=lambda row: row.seconds)
-
-
 def advice(rows: Sequence["ComparisonRow"], code: dict[str, str]) -> str:
-    """A sentence that says which contender to take, best first, and the line of Python for it."""
-    close = within_two_errors(rows)
-    if not close:
+    """A sentence that says which contender to take, best first, and the line of Python for it.
+
+    It is the fastest fit of those no more than two standard errors behind the best.
+    """
+    fitted, best = [row for row in rows if not np.isnan(row.nlpd)], rows[0]
+    if not fitted:
         return "No representation could be fitted; the notes say why."
-    taken, best = close[0], rows[0]
+    close = [row for row in fitted if row.nlpd - best.nlpd <= 2 * row.standard_error]
+    taken = min(close or fitted[:1], key=lambda row: row.seconds)
     behind = taken.nlpd - best.nlpd
     why = "it has the best score and no other within two standard errors of it is faster"
     if taken != best:

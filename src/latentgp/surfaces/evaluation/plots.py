@@ -114,9 +114,8 @@ def prediction_bands(
     inputs = {"x": x, "observed_x": observed_x, "inducing_x": inducing_x}
     has_dates = _have_dates(inputs)
     if has_dates:
-        x = _in_days(x)
-        observed_x = None if observed_x is None else _in_days(observed_x)
-        inducing_x = None if inducing_x is None else _in_days(inducing_x)
+        days: Any = (None if given is None else _in_days(given) for given in inputs.values())
+        x, observed_x, inducing_x = days
     x, mean, lower, upper = equally_long(x=x, mean=mean, lower=lower, upper=upper)
     order = np.argsort(x, kind="stable")
     ax = _axes(ax, (6.4, 3.8))
@@ -133,10 +132,9 @@ def prediction_bands(
     ax.plot(x[order], mean[order], color=BLUE, linewidth=1.8, label=mean_label, zorder=3)
     if inducing_x is not None:
         (inducing_x,) = equally_long(inducing_x=inducing_x)
-        bottom = np.full(inducing_x.size, 0.02)
         ticks: dict[str, Any] = {"markersize": 9, "markeredgewidth": 1.4, "color": ORANGE}
-        ticks["transform"] = ax.get_xaxis_transform()
-        ax.plot(inducing_x, bottom, "|", label="inducing points", zorder=4, **ticks)
+        ticks |= {"label": "inducing points", "transform": ax.get_xaxis_transform(), "zorder": 4}
+        ax.plot(inducing_x, np.full(inducing_x.size, 0.02), "|", **ticks)
     ax.margins(x=0.01)
     ax.legend(**legend_style())
     return tidy(ax, x_label, y_label)
@@ -179,10 +177,9 @@ def parts(
     figure = Figure(figsize=(6.4, 0.8 + 1.8 * len(parts)), layout="constrained")
     grid: dict[str, Any] = {"height_ratios": heights.tolist()}
     panels = figure.subplots(len(parts), sharex=True, squeeze=False, gridspec_kw=grid)[:, 0]
-    for ax, (name, part), (lower, upper) in zip(panels, parts.items(), ends.values(), strict=True):
-        band = f"{100 * level:g} % interval"
-        labels = {"x_label": "", "y_label": y_label, "band_label": band}
-        prediction_bands(ax, x, part.mean, lower, upper, **labels)
+    labels = {"x_label": "", "y_label": y_label, "band_label": f"{100 * level:g} % interval"}
+    for ax, (name, part), own in zip(panels, parts.items(), ends.values(), strict=True):
+        prediction_bands(ax, x, part.mean, *own, **labels)
         ax.set_title(_written(name, 60), loc="left", fontsize=10, color=INK)
         if ax is not panels[0] and (legend := ax.get_legend()) is not None:
             legend.remove()
@@ -229,18 +226,15 @@ def observed_against_predicted(
     inside = (lower <= observed) & (observed <= upper)
     ax = _axes(ax, (4.8, 4.8))
     alpha = _opacity(observed.size)
-    percent = f"{100 * level:g} % interval"
     for rows, color, label in (
-        (inside, BLUE, f"inside the {percent}: {100 * coverage:.1f} %"),
+        (inside, BLUE, f"inside the {100 * level:g} % interval: {100 * coverage:.1f} %"),
         (~inside, ORANGE, f"outside: {100 * (1 - coverage):.1f} %"),
     ):
-        bars = (observed[rows], lower[rows], upper[rows])
-        ax.hlines(*bars, color=color, alpha=0.4 * alpha**2, linewidth=1.0, zorder=2)
+        style: dict[str, Any] = {"color": color, "linewidth": 1.0, "zorder": 2}
+        ax.hlines(observed[rows], lower[rows], upper[rows], alpha=0.4 * alpha**2, **style)
         _points(ax, mean[rows], observed[rows], color, label, alpha)
     # Limits from the means and targets: one very wide interval must not shrink everything else.
-    low, high = min(observed.min(), mean.min()), max(observed.max(), mean.max())
-    margin = 0.06 * (high - low) if high > low else 1.0
-    limits = (low - margin, high + margin)
+    limits = _with_margin(min(observed.min(), mean.min()), max(observed.max(), mean.max()))
     ax.plot(limits, limits, color=GREY, linewidth=1.0, zorder=1)
     ax.set(xlim=limits, ylim=limits, aspect="equal")
     ax.legend(**legend_style(loc="upper left"))
@@ -281,7 +275,6 @@ def reliability_diagram(
     curve = reliability_curve(labels, probabilities, bins, classes=classes)
     gap = float(curve.weight @ np.abs(curve.probability - curve.frequency))
     lower, upper = wilson_interval(curve.frequency, curve.rows)
-    binary = np.ndim(probabilities) == 1
     ax = _axes(ax, (4.8, 4.8))
     center = (np.clip(np.ceil(curve.probability * bins), 1, bins) - 0.5) / bins
     height = 0.18 * curve.rows / curve.rows.max()
@@ -289,12 +282,12 @@ def reliability_diagram(
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, zorder=2, label="calibrated")
     ax.vlines(curve.probability, lower, upper, color=BLUE, alpha=0.5, linewidth=1.4, zorder=3)
     style: dict[str, Any] = {"color": BLUE, "linewidth": 1.0, "markersize": 5.5, "zorder": 4}
-    label = f"model (mean gap {gap:.3f})"
-    ax.plot(curve.probability, curve.frequency, "o-", label=label, clip_on=False, **style)
+    style |= {"label": f"model (mean gap {gap:.3f})", "clip_on": False}
+    ax.plot(curve.probability, curve.frequency, "o-", **style)
     ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
     handles, names = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], names[::-1], **legend_style(loc="best"))
-    if binary:
+    if np.ndim(probabilities) == 1:
         event = event or f"class {1 if classes is None else np.asarray(classes)[1]}"
         return tidy(ax, f"predicted probability of {event}", f"share of rows with {event}")
     return tidy(ax, "probability of the predicted class", "share of rows with that class")
@@ -322,7 +315,7 @@ def interval_calibration(
         'nominal coverage of the interval'
     """
     nominal, observed = equally_long(nominal=nominal, observed=observed)
-    for name, values in (("nominal", nominal), ("observed", observed)):
+    for name, values in {"nominal": nominal, "observed": observed}.items():
         if not ((values >= 0) & (values <= 1)).all():
             raise InputError(f"{name} leaves [0, 1]: pass coverages as shares, 0.95 for 95 %")
     ax = _axes(ax, (4.8, 4.8))
@@ -376,16 +369,13 @@ def learning_curve(
         >>> learning_curve(None, [-9.0, -2.0, -1.0]).get_xlabel()
         'evaluations of the objective'
     """
-    (bound,) = equally_long(allow_infinity=True, bound=bound)
-    if seconds is not None:
-        along, bound = equally_long(allow_infinity=True, seconds=seconds, bound=bound)
-    else:
-        counted = np.arange(1, bound.size + 1) if evaluations is None else evaluations
-        along, bound = equally_long(allow_infinity=True, evaluations=counted, bound=bound)
+    counted = np.arange(1, np.size(bound) + 1) if evaluations is None else evaluations
+    along = {"evaluations": counted} if seconds is None else {"seconds": seconds}
+    bound, at = equally_long(allow_infinity=True, bound=bound, **along)
     ax = _axes(ax, (6.4, 3.8))
     color = CURVES[len(ax.get_lines()) % len(CURVES)]
     few = "o" if bound.size <= 40 else None
-    ax.plot(along, bound, color=color, linewidth=1.6, marker=few, markersize=3.5, label=label)
+    ax.plot(at, bound, color=color, linewidth=1.6, marker=few, markersize=3.5, label=label)
     _view_the_end(ax)
     if label is not None:
         ax.legend(**legend_style(loc="lower right"))
@@ -480,14 +470,14 @@ def dependence(ax: Axes | None, shown: Dependence, *, y_label: str | None = None
         _date_axis(ax)
         values = _in_days(values)
     for k, name in enumerate(shown.outputs):
-        mean, lower, upper = shown.mean[:, k], shown.lower[:, k], shown.upper[:, k]
         color, dashes = CURVES[k % len(CURVES)], DASHES[k // len(CURVES) % len(DASHES)]
         if outputs == 1:
             for row in shown.each[evenly(len(shown.each), 25), :, k]:
                 ax.plot(values, row, color=GREY, linewidth=0.6, alpha=0.35, zorder=1)
-        ax.fill_between(values, lower, upper, color=color, alpha=0.2, linewidth=0)
+        ends = shown.lower[:, k], shown.upper[:, k]
+        ax.fill_between(values, *ends, color=color, alpha=0.2, linewidth=0)
         style: dict[str, Any] = {"marker": "o", "markersize": 2.6, "linewidth": 1.6}
-        ax.plot(values, mean, dashes, color=color, label=name, **style)
+        ax.plot(values, shown.mean[:, k], dashes, color=color, label=name, **style)
     if outputs > 1:
         _legend_above(ax)
     return tidy(ax, shown.column, response)
@@ -506,9 +496,7 @@ def _dependence_on_categories(ax: Axes | None, shown: Dependence, response: str)
         ax.plot(shown.mean[:, k], at, marker, color=color, markersize=5, label=name)
     if outputs > 1:
         _legend_above(ax)
-    tidy(ax, response, shown.column)
-    _rows(ax, names)
-    return ax
+    return _with_rows(ax, names, response, shown.column)
 
 
 def variance_shares(ax: Axes | None, shares: VarianceShares, *, at_most: int = 20) -> Axes:
@@ -529,11 +517,10 @@ def variance_shares(ax: Axes | None, shares: VarianceShares, *, at_most: int = 2
         >>> [tick.get_text() for tick in variance_shares(None, shares).get_yticklabels()]
         ['dose', 'age']
     """
-    total, first = (a.mean(axis=1) for a in (shares.total, shares.first))
+    total, first = shares.total.mean(axis=1), shares.first.mean(axis=1)
     low, high = shares.total_interval.mean(axis=2)
     order = np.argsort(-total, kind="stable")[:at_most]
-    places = np.arange(order.size)
-    names = [shares.columns[d] for d in order]
+    places, names = np.arange(order.size), [shares.columns[d] for d in order]
     ax = _axes(ax, (6.4, rows_height(names)))
     ax.barh(places, total[order], height=0.66, color=LIGHT, zorder=2, label="in all")
     ax.barh(places, np.maximum(first[order], 0), 0.34, color=BLUE, zorder=3, label="alone")
@@ -541,9 +528,7 @@ def variance_shares(ax: Axes | None, shares: VarianceShares, *, at_most: int = 2
     ax.set_xlim(left=0)
     _legend_above(ax)
     what = "the prediction" if shares.response == "y" else shares.response
-    tidy(ax, f"share in the variance of {what}", "")
-    _rows(ax, names)
-    return ax
+    return _with_rows(ax, names, f"share in the variance of {what}")
 
 
 def relevance(
@@ -578,18 +563,16 @@ def relevance(
     if not (lengthscales > 0).all():
         raise InputError("lengthscales holds a value that is not positive: pass positive ones")
     size = lengthscales.size
-    names = [f"x{number}" for number in range(size)] if feature_names is None else feature_names
+    names = [f"x{d}" for d in range(size)] if feature_names is None else feature_names
     if len(names) != size:
         raise InputError(f"feature_names has {len(names)} names for {size} inputs: pass one each")
     order = np.argsort(lengthscales, kind="stable")[:at_most]
-    shown = [str(names[number]) for number in order]
+    shown = [str(names[d]) for d in order]
     ax = _axes(ax, (6.4, rows_height(shown)))
     ax.barh(np.arange(order.size), 1 / lengthscales[order], height=0.66, color=BLUE, zorder=2)
     ax.set_xlim(left=0)
     left_out = f" ({order.size} most relevant of {size} inputs)" if order.size < size else ""
-    tidy(ax, x_label + left_out, "")
-    _rows(ax, shown)
-    return ax
+    return _with_rows(ax, shown, x_label + left_out)
 
 
 def hyperparameter(
@@ -620,12 +603,10 @@ def hyperparameter(
     margin = 0.15 * (high - low)
     left = max(low - margin, 1e-3 * low) if marginal.positive else low - margin
     x = np.linspace(left, high + margin, 401)
-    ax = _axes(ax, (6.4, 3.8))
-    lower, upper = marginal.interval(level)
-    inside = (x >= lower) & (x <= upper)
-    density = marginal.pdf(x)
-    shade = {"color": BLUE, "alpha": 0.18, "linewidth": 0}
-    ax.fill_between(x[inside], density[inside], label=f"{100 * level:g} % interval", **shade)
+    ax, (lower, upper) = _axes(ax, (6.4, 3.8)), marginal.interval(level)
+    inside, density = x[(x >= lower) & (x <= upper)], marginal.pdf(x)
+    shade = {"label": f"{100 * level:g} % interval", "color": BLUE, "alpha": 0.18, "linewidth": 0}
+    ax.fill_between(inside, marginal.pdf(inside), **shade)
     ax.plot(x, density, color=BLUE, linewidth=1.8, label="posterior", zorder=3)
     if marginal.prior is not None:
         style: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2}
@@ -673,12 +654,9 @@ def hyperparameter_prior(
     def density(x: NDArray) -> NDArray:
         return prior.pdf(x) * (np.log(10) * x if prior.positive else 1.0)
 
-    ax = _axes(ax, (6.4, 3.8))
-    lower, upper = prior.interval(level)
-    inside = (x >= lower) & (x <= upper)
-    shade = {"color": GREY, "alpha": 0.18, "linewidth": 0}
-    label = f"{100 * level:g} % interval of the prior"
-    ax.fill_between(x[inside], density(x[inside]), label=label, **shade)
+    ax, (lower, upper) = _axes(ax, (6.4, 3.8)), prior.interval(level)
+    inside, label = x[(x >= lower) & (x <= upper)], f"{100 * level:g} % interval of the prior"
+    ax.fill_between(inside, density(inside), label=label, color=GREY, alpha=0.18, linewidth=0)
     ax.plot(x, density(x), color=GREY, linestyle="--", linewidth=1.2, label="prior")
     ax.axvline(fitted, color=ORANGE, linewidth=1.2, label="fitted")
     told = np.array([lower, fitted, upper])
@@ -729,14 +707,13 @@ def kernel_weights(
             "pass one for each"
         )
     ax = _axes(ax, (6.4, 1.2 + 0.28 * parts * max(latents, 2) ** 0.7))
-    places = np.arange(parts)
-    spread = 0.7 / latents
+    places, spread = np.arange(parts), 0.7 / latents
     for number, latent in enumerate(weights.latents):
         y = places + spread * (number - 0.5 * (latents - 1))
         color = CURVES[number % len(CURVES)]
-        mean, lower, upper = (a[number] for a in (weights.mean, weights.lower, weights.upper))
-        ax.hlines(y, lower, upper, color=color, linewidth=1.8, zorder=2)
-        ax.plot(mean, y, MARKERS[number % len(MARKERS)], color=color, markersize=5, label=latent)
+        marker = MARKERS[number % len(MARKERS)]
+        ax.hlines(y, weights.lower[number], weights.upper[number], color=color, linewidth=1.8)
+        ax.plot(weights.mean[number], y, marker, color=color, markersize=5, label=latent)
         if known is not None:
             label = "known" if number == latents - 1 else None
             style: dict[str, Any] = {"color": INK, "markersize": 11, "markeredgewidth": 1.6}
@@ -746,9 +723,7 @@ def kernel_weights(
     ax.set_xlim(left=0)
     if latents > 1 or known is not None:
         _legend_above(ax, title=f"mean, {100 * weights.level:g} % interval")
-    tidy(ax, x_label, "")
-    _rows(ax, weights.parts)
-    return ax
+    return _with_rows(ax, weights.parts, x_label)
 
 
 def traces(ax: Axes | None, draws: ArrayLike, *, y_label: str = "hyper-parameter") -> Axes:
@@ -772,8 +747,7 @@ def traces(ax: Axes | None, draws: ArrayLike, *, y_label: str = "hyper-parameter
     for number, chain in enumerate(chains):
         style: dict[str, Any] = {"color": CURVES[number % len(CURVES)], "linewidth": 0.8}
         ax.plot(np.arange(chain.size), chain, alpha=0.75, label=f"chain {number}", **style)
-    ax.margins(x=0.01)
-    _legend_of_chains(ax, len(chains))
+    _with_legend_of_chains(ax, len(chains))
     return tidy(ax, "draw", y_label)
 
 
@@ -814,11 +788,10 @@ def ranks(
         counts = np.histogram(chain, edges)[0]
         style: dict[str, Any] = {"color": CURVES[number % len(CURVES)], "linewidth": 1.6}
         ax.stairs(counts, edges, label=f"chain {number}", **style)
-    uniform = chains.shape[1] / bins
-    ax.axhline(uniform, color=GREY, linestyle="--", linewidth=1.0, label="one law")
+    usual = chains.shape[1] / bins
+    ax.axhline(usual, color=GREY, linestyle="--", linewidth=1.0, label="one law")
     ax.set_ylim(bottom=0.0)
-    ax.margins(x=0.01)
-    _legend_of_chains(ax, len(chains))
+    _with_legend_of_chains(ax, len(chains))
     return tidy(ax, x_label, "draws of the chain")
 
 
@@ -883,9 +856,7 @@ def comparison(
     places = np.arange(scores.size)
     style: dict[str, Any] = {"color": BLUE, "markersize": 5.5, "linewidth": 1.6, "zorder": 3}
     ax.errorbar(scores, places, xerr=2 * errors, fmt="o", **style)
-    tidy(ax, f"{x_label}\nbars: {bars}", "")
-    _rows(ax, names)
-    return ax
+    return _with_rows(ax, names, f"{x_label}\nbars: {bars}")
 
 
 def cost_front(
@@ -949,15 +920,12 @@ def cost_front(
 
 
 def save_figure(drawn: Axes | Figure, path: str | Path, *, dots_per_inch: int = 160) -> Path:
-    """Save the figure of the axes; the suffix gives the format (png, pdf, svg).
+    """Save the figure of the axes, and return the path; its suffix is the format: png, pdf, svg.
 
     Args:
         drawn: axes or figure.
         path: where to; missing folders are made.
         dots_per_inch: resolution of pixel formats.
-
-    Returns:
-        The path written.
 
     Raises:
         InputError: if the ending is not a known format or the file cannot be written.
@@ -1010,7 +978,8 @@ def _chains(draws: ArrayLike) -> NDArray[np.float64]:
     return chains
 
 
-def _legend_of_chains(ax: Axes, chains: int) -> None:
+def _with_legend_of_chains(ax: Axes, chains: int) -> None:
+    ax.margins(x=0.01)
     if chains <= 2 * len(CURVES):
         _legend_above(ax)
 
@@ -1095,8 +1064,12 @@ def _view_the_end(ax: Axes) -> None:
     end = min(run[run.size // 5 :].min() for run in runs)
     if end < top and top - bottom > 5 * (top - end):
         bottom = end
-    margin = 0.06 * (top - bottom) if top > bottom else 1.0
-    ax.set_ylim(bottom - margin, top + margin)
+    ax.set_ylim(*_with_margin(bottom, top))
+
+
+def _with_margin(low: float, high: float) -> tuple[float, float]:
+    margin = 0.06 * (high - low) if high > low else 1.0
+    return low - margin, high + margin
 
 
 def _written(name: str, characters: int = 26) -> str:
@@ -1104,12 +1077,14 @@ def _written(name: str, characters: int = 26) -> str:
     return _in_lines(name, characters).replace("$", r"\$")
 
 
-def _rows(ax: Axes, names: Sequence[str]) -> None:
-    """A row for each name, from top to bottom."""
+def _with_rows(ax: Axes, names: Sequence[str], x_label: str, y_label: str = "") -> Axes:
+    """Tidy axes with a row for each name, from top to bottom."""
+    tidy(ax, x_label, y_label)
     ax.set_yticks(np.arange(len(names)), [_written(name) for name in names])
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
+    return ax
 
 
 def rows_height(names: Sequence[str], curves: int = 1) -> float:

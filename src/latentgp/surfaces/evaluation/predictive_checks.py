@@ -61,8 +61,7 @@ class PredictiveCheck(eqx.Module):
         heads = ["statistic", "observed", "replicated 5 %", "50 %", "95 %", "tail probability"]
         cells = [heads]
         for name, tail in self.tail_probabilities.items():
-            ends = np.quantile(self.replicated[name], [0.05, 0.5, 0.95])
-            numbers = [self.observed[name], *ends]
+            numbers = self.observed[name], *np.quantile(self.replicated[name], [0.05, 0.5, 0.95])
             cells.append([name, *(f"{number:.4g}" for number in numbers), f"{tail:.3f}"])
         return aligned(cells)
 
@@ -114,8 +113,7 @@ def predictive_check(
                 f"The prior's draws are of targets of shape {source.y.shape[1:]}, but those of "
                 f"data have shape {data.y.shape}; draw at these rows."
             )
-        kind = source.targets
-        rows, replicates = np.arange(data.size), source.y
+        kind, rows, replicates = source.targets, np.arange(data.size), source.y
         y = np.asarray(data.y)
     else:
         posterior = source.posterior if isinstance(source, Fit) else source
@@ -125,9 +123,8 @@ def predictive_check(
     asked = _statistics(kind, y) if statistic is None else statistic
     if not isinstance(asked, Mapping):
         asked = {getattr(asked, "__name__", "statistic"): asked}
-    observed = {name: float(function(y)) for name, function in asked.items()}
-    of_each = {name: [float(of(own)) for own in replicates] for name, of in asked.items()}
-    replicated = {name: np.array(values) for name, values in of_each.items()}
+    observed = {name: float(of(y)) for name, of in asked.items()}
+    replicated = {name: np.array([float(of(y)) for y in replicates]) for name, of in asked.items()}
     return PredictiveCheck(observed, replicated, replicates, rows)
 
 
@@ -138,9 +135,8 @@ def _replicated(
     watches = isinstance(posterior, HoldsDraws) and len(posterior.watched)
     if isinstance(posterior, HoldsDraws) and watches and posterior.rows.weights is None:
         drawn = posterior.sample_watched(key=key)
-        drawn = drawn.reshape(-1, *drawn.shape[2:])
-        kept = drawn[evenly(len(drawn), number)]
-        return posterior.watched, np.asarray(posterior.rows.y), kept
+        drawn = drawn.reshape(-1, *drawn.shape[2:])[evenly(drawn.shape[0] * drawn.shape[1], number)]
+        return posterior.watched, np.asarray(posterior.rows.y), drawn
     rows = np.flatnonzero(data.merged_rows().origin >= 0)
     if data.weights is not None:
         weights = np.asarray(data.weights)[rows]

@@ -87,38 +87,51 @@ class RowPredictions(eqx.Module):
         return standard_error(self.log_density, self.weights)
 
 
-def has_order(likelihood: Likelihood) -> bool:
+def _has_order(likelihood: Likelihood) -> bool:
     """Whether targets have an order: not of more than two classes unless these are graded."""
     return likelihood.targets != "class" or likelihood.latent_size == 1
 
 
-def where_defined(question: Callable[[], Any]) -> Any:
+def _where_defined(ask: Callable[..., Any], *question: Any) -> Any:
     """The answer, or None where the likelihood does not define what it needs."""
     try:
-        return question()
+        return ask(*question)
     except (InputError, NotImplementedError):
         return None
 
 
 def scores_of(predictive: Any, y: Float[np.ndarray, "N *P"]) -> RowScores:
     """Scores of a `Predictive` at targets."""
-    likelihood = predictive.likelihood
-    classes = predictive.probabilities if likelihood.targets == "class" else None
-    if not has_order(likelihood):
-        return RowScores(predictive.log_prob(y), None, None, None, None, classes)
-    moments = where_defined(lambda: (predictive.mean, predictive.variance))
-    mean, variance = (None, None) if moments is None else moments
+
+    def ask(question: str, *given: Any) -> Any:
+        if question == "conditional_moments":
+            return predictive.mean, predictive.variance
+        if question == "class_probabilities":
+            return predictive.probabilities
+        return getattr(predictive, question)(*given)
+
+    return scores_by(ask, predictive.likelihood, y)
+
+
+def scores_by(
+    ask: Callable[..., Any], likelihood: Likelihood, y: Float[np.ndarray, "N *P"]
+) -> RowScores:
+    """Scores by the answers to questions, which are named as a likelihood's methods."""
+    log_density = ask("log_prob", y)
+    classes = ask("class_probabilities") if likelihood.targets == "class" else None
+    if not _has_order(likelihood):
+        return RowScores(log_density, None, None, None, None, classes)
+    mean, variance = _where_defined(ask, "conditional_moments") or (None, None)
     if classes is not None:
-        below, up_to = limits_of_classes(classes, y)
+        below, up_to = _limits_of_classes(classes, y)
     else:
-        up_to = where_defined(lambda: predictive.cdf(y))
-        below = up_to
+        below = up_to = _where_defined(ask, "cdf", y)
         if up_to is not None and likelihood.targets == "count":
-            below = np.where(y > 0, predictive.cdf(np.maximum(y - 1, 0)), 0.0)
-    return RowScores(predictive.log_prob(y), below, up_to, mean, variance, classes)
+            below = np.where(y > 0, ask("cdf", np.maximum(y - 1, 0)), 0.0)
+    return RowScores(log_density, below, up_to, mean, variance, classes)
 
 
-def limits_of_classes(
+def _limits_of_classes(
     probabilities: Float[np.ndarray, "*S K"], y: Float[np.ndarray, "N"]
 ) -> tuple[Float[np.ndarray, "*S"], Float[np.ndarray, "*S"]]:
     """Probabilities of a class before that of the row, and of one up to it; N is last but one."""

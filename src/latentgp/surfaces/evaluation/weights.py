@@ -97,8 +97,7 @@ def kernel_weights(
     tail = interval_levels(level)
     if isinstance(posterior, HoldsDraws):
         draws = _draws(posterior)
-        if shares:
-            draws = draws / draws.sum(axis=-1, keepdims=True)
+        draws = draws / draws.sum(axis=-1, keepdims=True) if shares else draws
         mean, std = draws.mean(axis=0), draws.std(axis=0)
         lower, upper = np.quantile(draws, tail, axis=0)
     elif isinstance(posterior, HoldsMarginals) and not shares:
@@ -108,16 +107,15 @@ def kernel_weights(
             "The posterior has no draws of the weights; fit with MCMC, NUTS or GibbsSampling "
             '(hyperparameters="sample"), or integrate and leave shares out.'
         )
-    named = [
-        tuple(map(str, range(size) if names is None else names))
-        for size, names in zip(mean.shape[::-1], (parts, latents), strict=True)
-    ]
-    if (len(named[1]), len(named[0])) != mean.shape:
+    Q, M = mean.shape
+    of_parts = tuple(map(str, range(M) if parts is None else parts))
+    of_latents = tuple(map(str, range(Q) if latents is None else latents))
+    if (len(of_latents), len(of_parts)) != (Q, M):
         raise InputError(
-            f"There are weights of {mean.shape[1]} parts for {mean.shape[0]} latent function(s), "
-            f"but {len(named[0])} and {len(named[1])} names; give one name for each."
+            f"There are weights of {M} parts for {Q} latent function(s), "
+            f"but {len(of_parts)} and {len(of_latents)} names; give one name for each."
         )
-    return KernelWeights(named[0], named[1], mean, std, lower, upper, level)
+    return KernelWeights(of_parts, of_latents, mean, std, lower, upper, level)
 
 
 def _draws(posterior: HoldsDraws) -> Float[np.ndarray, "S Q M"]:
