@@ -6,9 +6,10 @@ import hashlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from latentgp.rows.arrays import unmasked
 from latentgp.runtime.writing import check_writable, written_whole
@@ -25,15 +26,12 @@ from latentgp.surfaces.tables.encoder import TableEncoder
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.values import Tell, warn
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["as_table_model", "write_report"]
 
 
 def write_report(
     model: TableModel,
-    frame: "pd.DataFrame",
+    frame: pd.DataFrame,
     path: str | Path,
     *,
     command: str | None = None,
@@ -100,8 +98,6 @@ def as_table_model(
 
     Side arrays hold what belongs to each row, such as `exposure`.
     """
-    import pandas as pd
-
     names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
     values = np.asarray(unmasked(X), dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values

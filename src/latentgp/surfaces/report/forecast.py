@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.effects import evenly_spaced, in_words
@@ -23,8 +24,6 @@ _DRAWN = 2_000
 
 def forecast(judged: Assessment) -> Section | None:
     """Pictures of the series; None of what is no time series."""
-    import pandas as pd
-
     model, encoder = judged.model, judged.model.encoder
     time, *others = getattr(encoder, "columns", (None,))
     if not isinstance(time, NumberColumn) or not time.required:

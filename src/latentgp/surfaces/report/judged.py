@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
@@ -17,9 +18,6 @@ from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import uncensored
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _MOSTLY = 0.5  # of the rows known to the model: then they are judged as its own
 
 
@@ -28,7 +26,7 @@ class Assessment:
     """Predictions and targets, a row each."""
 
     model: TableModel  # the model
-    frame: "pd.DataFrame"  # the rows whose target is known
+    frame: pd.DataFrame  # the rows whose target is known
     X: Float[np.ndarray, "N D"]  # their inputs
     y: np.ndarray  # their targets; of classes their labels, shape (N,)
     classes: np.ndarray | None  # of labels, in their order; None of numbers
@@ -58,7 +56,7 @@ class Assessment:
         return u[self.uncensored & np.isfinite(u)]
 
 
-def judged(model: TableModel, frame: "pd.DataFrame") -> Assessment:
+def judged(model: TableModel, frame: pd.DataFrame) -> Assessment:
     """Predict every row: from the others where the model has learned from it, else as a new one."""
     estimator, posterior = model.estimator, model.estimator.posterior_
     X, y, side = model.encoded(frame)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+from pandas.api import types
 
 from latentgp.modules import stored
 from latentgp.surfaces.files.csv import CODE
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SYMBOLS = "$€£¥₹₽₩₺₪₫₴₦฿"
 _CURRENCIES = (
@@ -331,9 +331,6 @@ def stays_text(notation: Notation | None) -> bool:
 
 def plain(values: pd.Series, notation: Notation | None) -> pd.Series:
     """The column with dates as ISO 8601 writes them, and numbers as Python does."""
-    import pandas as pd
-    from pandas.api import types
-
     if notation is None:
         return values
     if types.is_timedelta64_dtype(values.dtype):

@@ -6,7 +6,11 @@ import shutil
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from latentgp._version import __version__
 from latentgp.errors import InputError
@@ -18,8 +22,6 @@ from latentgp.surfaces.tables import check_table_path, once, write_table
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.rows import Frames
 
-if TYPE_CHECKING:
-    import pandas as pd
 _MARK = "made-of.txt"
 _LARGE_BYTES, _LARGE_NUMBERS = 50_000_000, 10_000_000
 
@@ -57,8 +59,6 @@ def predict_files(
         InputError: files that cannot be read or predicted, with file and row; an ending that is
             not known, `out` among the rows, parts of other predictions; nothing can be written.
     """
-    import pandas as pd
-
     path = Path(path)
     out = check_table_path(out, path)
     frames = Frames(path, model.read_as_text)
@@ -99,10 +99,8 @@ def is_large(path: Path) -> bool:
     return files.size * len(files.names) > _LARGE_NUMBERS
 
 
-def beside(inputs: "pd.DataFrame", predictions: "pd.DataFrame") -> "pd.DataFrame":
+def beside(inputs: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     """A table's own columns beside its predictions; InputError where their names meet."""
-    import pandas as pd
-
     index = [name for name in inputs.index.names if name is not None]
     inputs = inputs.reset_index(index) if index else inputs  # pandas', a column of the file
     predictions = predictions.add_prefix("predicted_").set_axis(inputs.index)
@@ -161,8 +159,6 @@ def _join(files: list[Path], out: Path) -> None:
                         part.readline()
                     shutil.copyfileobj(part, joined)
         return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     # A column may be empty in one part, and be of no type there.
     schemas = [pq.read_schema(file).remove_metadata() for file in files]

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
 from latentgp.surfaces.tables.values import Tell, in_order, listed, texts_in, warn
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MOST_COLUMNS = 2_000
 
@@ -33,8 +31,6 @@ class LevelColumn:
     @classmethod
     def fit(cls, values: pd.Series) -> LevelColumn:
         """Learn the levels."""
-        import pandas as pd
-
         found = set(texts_in(values))
         if isinstance(values.dtype, pd.CategoricalDtype):
             ordered = texts_in(pd.Series(values.cat.categories))
@@ -78,7 +74,6 @@ def coded(
         InputError: too many columns.
     """
     import formulaic
-    import pandas as pd
 
     if not read.fixed:
         return ()

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
@@ -34,9 +35,6 @@ from latentgp.surfaces.tables.values import (
     texts_in,
     warn,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _DEPENDENT = 1e-12  # of a column's length, what is left of it beside the columns before
 _FAR = 10.0  # deviations from zero at which intercepts of groups say little
@@ -308,8 +306,6 @@ def rows_without_gaps(frame: pd.DataFrame, formula: str) -> tuple[pd.DataFrame, 
 
 def _joined(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
     """The column of groups, or the combinations of several, as "a:b"."""
-    import pandas as pd
-
     columns = [column_of(frame, known_column(frame, name)) for name in names]
     if len(columns) == 1:
         return columns[0]
