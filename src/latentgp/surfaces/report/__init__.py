@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def write_report(
         sections.reproduction(model, digest, command, seconds),
     ]
     lead = f"Made by latentgp of {len(rows.frame):,} rows."
-    text = page_of(f"Report on {model.target}", lead, sections.all_of(found))
+    text = page_of(f"Report on {model.target}", lead, [section for section in found if section])
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
     return path
@@ -102,21 +101,14 @@ def as_table_model(
     values = np.asarray(unmasked(X), dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values
     names = names or [f"x{d}" for d in range(values.shape[1])]
-    encoder = TableEncoder(
-        tuple(
-            NumberColumn(name, "number", float(np.median(column)), marks_missing=False)
-            for name, column in zip(names, values.T, strict=True)
-        ),
-        (),
-    )
-    frame = pd.DataFrame(dict(zip(names, values.T, strict=True)))
+    named = list(zip(names, values.T, strict=True))
+    columns = [NumberColumn(name, "number", float(np.median(own)), False) for name, own in named]
+    encoder, frame = TableEncoder(tuple(columns), ()), pd.DataFrame(dict(named))
     given = {name: values for name, values in side.items() if values is not None}
     frame = frame.assign(**given, **{target: np.asarray(unmasked(y))})
-    spreads: Sequence[float] = np.std(values, axis=0).tolist()
-    sides = {name: name for name in given}
-    given = {"spreads": tuple(spreads), "made_by": f"{estimator!r}.fit(X, y)"}
-    model = TableModel(estimator, encoder, target, (), sides, **given)  # type: ignore
-    return model, frame
+    sides, spreads = {name: name for name in given}, tuple(np.std(values, axis=0).tolist())
+    how = {"spreads": spreads, "made_by": f"{estimator!r}.fit(X, y)"}
+    return TableModel(estimator, encoder, target, (), sides, **how), frame  # type: ignore
 
 
 def report_of_estimator(

@@ -102,7 +102,7 @@ def _block(block: Block) -> str:
             return f"<pre tabindex=0>{escape(lines)}</pre>"
         case Verdict(good, words, remedy):
             kind, head = ("good", "Good") if good else ("look", "Look")
-            remedy = f" {escape(remedy)}" if remedy else ""
+            remedy = f" {escape(remedy)}" if remedy and not good else ""
             return f'<div class="verdict {kind}"><b>{head}:</b> {escape(words)}{remedy}</div>'
         case Figure(svg, caption):
             return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
