@@ -44,9 +44,7 @@ class Header(NamedTuple):
     before: int  # how many lines come before that of the names
     lines: int  # how many lines come before the first row
     has_rows: bool  # whether any row follows
-    # whether the file has lines before the header that begin with #, so that such lines among the
-    # rows are no rows either
-    comments: bool = False
+    comments: bool = False  # whether lines that begin with # are none of the rows
 
 
 def header_of(path: Path) -> Header:
@@ -54,9 +52,7 @@ def header_of(path: Path) -> Header:
 
     Blank lines, comments and the line sep=; of Excel may come before the header. The last comment
     is the header if it has a name for every field of the next line, of which some are numbers.
-
-    Raises:
-        UnicodeDecodeError: the file is not UTF-8.
+    UnicodeDecodeError of what is not UTF-8.
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
         before, comments, first, comment, separator = 0, 0, "", "", ""
@@ -127,11 +123,9 @@ class Contents(NamedTuple):
     """Contents of a file."""
 
     rows: list[int]  # how many each piece has
-    # what each column holds, as pandas would find it: whole numbers (without a gap), numbers, truth
-    # values, or else text
+    # as pandas would find them: whole numbers (without a gap), numbers, truth values, or text
     types: dict[str, pa.DataType]
-    # columns of text with a code such as 01067, or numbers too long for a float
-    codes: frozenset[str] = frozenset()
+    codes: frozenset[str] = frozenset()  # columns with a code, or numbers too long for a float
 
 
 def contents_of(path: Path, header: Header) -> Contents:

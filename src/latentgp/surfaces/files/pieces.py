@@ -38,13 +38,7 @@ class TableFiles:
     """Tables of the same columns in files of one kind.
 
     Types of columns are those that hold what is in all files: a CSV file is read through to know.
-
-    Args:
-        path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
-        as_text: columns of CSV that are text, whatever they look like; so are codes like 01067.
-
-    Raises:
-        InputError: no such file, or one that cannot be read.
+    Its columns named in `as_text` are text, whatever they look like; so are codes like 01067.
     """
 
     def __init__(self, path: str | Path, as_text: Iterable[str] = ()):
@@ -89,8 +83,7 @@ class TableFiles:
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """The type of each column, which holds what all files have."""
-        known: dict[str, Any] = {}
-        origin: dict[str, Path] = {}
+        known, origin = dict[str, Any](), dict[str, Path]()
         codes = {name for content in self._contents.values() for name in content.codes}
         as_text = codes | self._as_text if self.kind == "csv" else set()
         for path, content in self._contents.items():

@@ -14,6 +14,7 @@ from latentgp.rows.arrays import unmasked
 from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.report import sections
+from latentgp.surfaces.report.baselines import Baseline, baselines
 from latentgp.surfaces.report.forecast import forecast
 from latentgp.surfaces.report.hyperparameters import hyperparameters
 from latentgp.surfaces.report.judged import judged
@@ -26,6 +27,7 @@ from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.values import Tell, warn
 
 __all__ = ["as_table_model", "write_report"]
+_MOST_COLUMNS = 40  # that variance shares are asked of
 
 
 def write_report(
@@ -60,7 +62,9 @@ def write_report(
     rows = judged(model, frame)
     predicted = time.perf_counter()
     asked = model.effects(rows.frame, tell)
-    shares, contenders = sections.shares_of(asked), sections.contenders_of(rows)
+    shares = asked.variance_shares() if 1 < len(asked.columns) <= _MOST_COLUMNS else None
+    ours = Baseline("this model", rows.log_density, rows.mean, rows.probabilities)
+    contenders = [ours, *baselines(rows)]
     of_effects = sections.effects(rows, asked, shares, verbose)
     seconds = {
         "fit": float(model.estimator.diagnostics_.seconds),

@@ -24,7 +24,7 @@ from latentgp.surfaces.evaluation.effects import (
     in_words,
 )
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
-from latentgp.surfaces.report.baselines import Baseline, baselines
+from latentgp.surfaces.report.baselines import Baseline
 from latentgp.surfaces.report.blocks import Block, Code, Section, Table, Text, Verdict
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
@@ -32,7 +32,6 @@ from latentgp.surfaces.tables.model import TableModel
 
 _DRAWN = 800  # rows in a picture
 _WORST = 8
-_MOST_COLUMNS = 40  # that variance shares are asked of
 _CURVES = 6
 _TRACED = 4
 _CALIBRATED = 200  # sets of labels that show what chance does
@@ -70,12 +69,6 @@ def columns(model: TableModel) -> Section:
     """Treatment of each column."""
     notes = Table(("what was seen and done",), [(note,) for note in model.notes], wordy=True)
     return Section("columns", "What was done to the table", [notes])
-
-
-def contenders_of(judged: Assessment) -> list[Baseline]:
-    """This model, and what needs no Gaussian process."""
-    ours = Baseline("this model", judged.log_density, judged.mean, judged.probabilities)
-    return [ours, *baselines(judged)]
 
 
 def scores(judged: Assessment, contenders: Sequence[Baseline]) -> Section:
@@ -128,14 +121,12 @@ def trust(model: TableModel) -> Section:
     """Whether the fit ended well, in the words of its diagnostics."""
     told = model.estimator.diagnostics_
     first, *_ = told.verdict.split("\n")
-    blocks: list[Block] = [Verdict(bool(told.converged), first)]
-    blocks += [Text(note) for note in told.remarks]
-    blocks += [Verdict(False, warning) for warning in told.warnings]
-    if not told.warnings:
-        blocks.append(Verdict(True, "Nothing looked wrong while fitting."))
+    blocks: list[Block] = [Verdict(bool(told.converged), first), *map(Text, told.remarks)]
+    wrong = [Verdict(False, warning) for warning in told.warnings]
+    blocks += wrong or [Verdict(True, "Nothing looked wrong while fitting.")]
     certificate = getattr(model.estimator, "certificate_", None)
     if certificate is not None:
-        blocks += [Text(line) for line in str(certificate).split("\n")]
+        blocks += map(Text, str(certificate).split("\n"))
     return Section("verdict", "Can the fit be trusted?", blocks)
 
 
@@ -144,25 +135,24 @@ def calibration(judged: Assessment) -> Section | None:
     blocks: list[Block] = []
     if judged.probabilities is not None and judged.classes is not None:
         classes, given = judged.classes, judged.probabilities
-        shown = given[:, 1] if given.shape[1] == 2 else given
         event = f"{judged.model.target} = {classes[-1]}"
-        judged_by = (
-            f"Of rows with a predicted probability of {event}, the share with {event};"
-            if shown.ndim == 1
-            else "Of rows whose most probable class has a probability, the share that are of it;"
-        )
+        if given.shape[1] == 2:
+            shown, what = given[:, 1], event
+            caption = f"Of rows with a predicted probability of {event}, the share with {event};"
+        else:
+            shown, what = given, "the predicted class"
+            caption = (
+                "Of rows whose most probable class has a probability, the share that are of it;"
+            )
         bins = int(np.clip(len(judged.y) // 30, 5, 15))
         known = {"classes": classes, "event": event}
         axes = plots.reliability_diagram(new_axes(4.8), judged.y, shown, bins, **known)
         off, chance = _gaps(judged.y, shown, classes, bins)
-        what = event if shown.ndim == 1 else "the predicted class"
         said = f"Probabilities of {what} are off by {100 * off:.1f} points on average"
         usual = f"of calibrated ones 95 % are off by less than {100 * chance:.1f}"
-        judged_by = f"{judged_by} bars are 95 % of chance."
-        blocks += [
-            _calibrated(off <= max(chance, 0.02), said, usual),
-            picture(axes, "reliability", f"Reliability diagram. {said}.", judged_by),
-        ]
+        alt, caption = f"Reliability diagram. {said}.", f"{caption} bars are 95 % of chance."
+        blocks.append(_calibrated(off <= max(chance, 0.02), said, usual))
+        blocks.append(picture(axes, "reliability", alt, caption))
     transform = judged.transform
     if transform is not None and len(transform):
         level, rows = 0.95, len(transform)
@@ -253,11 +243,11 @@ def effects(
         few = len(shown.values)
         known = len(set(judged.frame[name].dropna())) if name in judged.frame else few
         most = "" if shown.is_ordered or known <= few else f" The {few} most frequent of {known}."
-        alone = shown.is_ordered and len(shown.outputs) == 1
-        lines = " Thin lines are single rows." if alone else ""
         ends = f"its {100 * shown.level:g} % interval"
-        bands = f"shaded is {ends}" if shown.is_ordered else f"lines are {ends}s"
-        said = f"{words}, were it the same in all rows; {bands}.{lines}{most}"
+        bands = f"shaded is {ends}." if shown.is_ordered else f"lines are {ends}s."
+        if shown.is_ordered and len(shown.outputs) == 1:
+            bands += " Thin lines are single rows."
+        said = f"{words}, were it the same in all rows; {bands}{most}"
         figures.append(picture(axes, f"dependence-{number}", f"{words}.", said))
         tables.append(_dependence_table(shown))
     more = len(names[_CURVES:])
@@ -269,11 +259,6 @@ def effects(
     )
     blocks += [*figures, *tables, Text(note)]
     return Section("effects", "Which columns matter, and how?", blocks)
-
-
-def shares_of(asked: Effects) -> VarianceShares | None:
-    """Shares of the columns, where there are several and not too many."""
-    return asked.variance_shares() if 1 < len(asked.columns) <= _MOST_COLUMNS else None
 
 
 def _height(shown: Dependence) -> float:

@@ -38,15 +38,12 @@ class NumberColumn:
     """Encoding of a column as a number, with a 0/1 column for gaps if training had any."""
 
     name: str  # the column
-    # what it held: numbers, numbers as text, truth values, or dates
-    source: Literal["number", "text", "boolean", "date"]
+    source: Literal["number", "text", "boolean", "date"]  # text is of numbers
     median: float  # what a missing value is replaced by, in the encoded unit
     marks_missing: bool  # whether a 0/1 column says where the value was missing
     origin: str | None = None  # for dates, the earliest of training in ISO 8601, which becomes zero
-    # for dates, "days" or "seconds"; for times of day and durations that of the notation
-    unit: str | None = None
-    # how the column writes numbers, dates or durations; None if as Python and ISO 8601 do
-    notation: Notation | None = None
+    unit: str | None = None  # for dates, "days" or "seconds"; for durations that of the notation
+    notation: Notation | None = None  # of numbers, dates or durations; None if Python's, ISO 8601
     doubt: str = ""  # what may be meant otherwise, in words; empty if nothing
     required: bool = False  # whether a missing value is an error
 
@@ -206,8 +203,7 @@ class SeriesColumn:
     """Encoding of a column that tells series apart as their numbers."""
 
     name: str  # the column
-    # of the series, in order; those that training never saw have further numbers
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # in order; those that training never saw have further numbers
     noun: str = "series"  # what they are called
 
     @classmethod

@@ -42,15 +42,7 @@ def predict_files(
     The parts of a run that was interrupted are kept beside `out`, and the same call goes on from
     them. Memory is that of one part: at most 65,536 rows of Parquet, some 8 MB of CSV.
 
-    Args:
-        model: fitted.
-        path: a CSV or Parquet file, or a folder of them.
-        out: where to write predictions, ending in .csv or .parquet.
-        level: probability that an interval holds.
-        mean_only: the mean of numbers and counts alone, which is several times faster.
-        with_inputs: keep the tables' own columns.
-        callback: told of progress.
-        verbose: 1 shows a progress line for whatever takes longer than a second.
+    Settings are those of `TableModel.predict`; `with_inputs` keeps the tables' own columns.
 
     Returns:
         How many rows were predicted.
@@ -84,8 +76,9 @@ def predict_files(
         run.close()
     with written_whole(out) as joined:
         _join(_files_in(parts), joined)
-    with writing(parts):
-        _remove(parts)
+    with writing(parts):  # those of a run that is killed meanwhile are no parts any more
+        parts.rename(_aside(parts))
+        shutil.rmtree(_aside(parts))
     return frames.size
 
 
@@ -120,24 +113,17 @@ def _identity(model: TableModel, frames: Frames, *settings: Any) -> str:
 
 def _claim(parts: Path, identity: str) -> None:
     """Make the folder of parts, or take it over if it was made for the same predictions."""
-    mark = parts / _MARK
+    mark, new = parts / _MARK, _aside(parts)
     if parts.exists():
         if mark.is_file() and mark.read_text() == identity:
             return
         raise InputError(
             f"{parts} holds parts of other predictions; remove it, or name another file to write."
         )
-    new = _aside(parts)
     shutil.rmtree(new, ignore_errors=True)  # of a run that was killed in these lines
     new.mkdir(parents=True)
     (new / _MARK).write_text(identity)
     new.rename(parts)
-
-
-def _remove(parts: Path) -> None:
-    """Remove the parts; those of a run that is killed meanwhile are no parts any more."""
-    parts.rename(_aside(parts))
-    shutil.rmtree(_aside(parts))
 
 
 def _aside(parts: Path) -> Path:

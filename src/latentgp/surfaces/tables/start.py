@@ -86,7 +86,10 @@ def choose_task(
             notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
     if task == "auto":
         if isinstance(likelihood, Likelihood):
-            task, reason = _task_of(likelihood), f"the likelihood is {type(likelihood).__name__}"
+            tasks: dict[str, Task] = {"real": "regression", "count": "count"}
+            task = tasks.get(likelihood.targets, "classification")
+            task = "ordinal" if isinstance(likelihood, Ordinal) else task
+            reason = f"the likelihood is {type(likelihood).__name__}"
         elif likelihood in TASKS:
             task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
         elif order is not None:
@@ -113,14 +116,6 @@ def choose_task(
 
 def _is_auto(likelihood: str | Likelihood) -> bool:
     return isinstance(likelihood, str) and likelihood == "auto"
-
-
-def _task_of(likelihood: Likelihood) -> Task:
-    """The task of the targets that a likelihood is of."""
-    if isinstance(likelihood, Ordinal):
-        return "ordinal"
-    tasks: dict[str, Task] = {"real": "regression", "count": "count", "class": "classification"}
-    return tasks[likelihood.targets]
 
 
 class TableStart(NamedTuple):

@@ -228,16 +228,14 @@ def doubt_of(values: pd.Series) -> str:
     Whole numbers in steps of one size may number the rows, or be the time of a series.
     """
     known = values.dropna()
-    if _are_whole(known):
-        if like := resemblance_of_numbers(known):
-            return like
-        numbers = _whole_numbers(known)
-        if numbers and any(float(number) != number for number in set(numbers)):
-            return f"{_BEYOND} lose their last digits: make text of them if they are names"
-    if len(known) < max(len(values), _ROWS_IN_STEPS) or not _are_whole(known):
+    if not _are_whole(known):
         return ""
+    if like := resemblance_of_numbers(known):
+        return like
+    if any(float(number) != number for number in set(_whole_numbers(known))):
+        return f"{_BEYOND} lose their last digits: make text of them if they are names"
     steps = np.unique(np.diff(np.sort(numbers_in(known, "number"))))
-    if len(steps) > 1 or steps[0] == 0:
+    if len(known) < max(len(values), _ROWS_IN_STEPS) or len(steps) > 1 or steps[0] == 0:
         return ""
     return "it looks like an identifier (it numbers the rows): if it is one, leave the column out"
 

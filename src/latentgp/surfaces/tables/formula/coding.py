@@ -25,8 +25,7 @@ class LevelColumn:
     """A column of categories with fixed effects, which are differences from the first level."""
 
     name: str  # the column
-    # all categories of training, in the order of a categorical column, else sorted
-    levels: tuple[str, ...]
+    levels: tuple[str, ...]  # of training, in the order of a categorical column, else sorted
 
     @classmethod
     def fit(cls, values: pd.Series) -> LevelColumn:
@@ -59,8 +58,7 @@ class FixedColumn:
     """A product that has a fixed effect."""
 
     name: str  # as coefficients are called
-    # what it is a product of: numbers, or whether a row has a level
-    factors: tuple[tuple[TermFactor, str | None], ...]
+    factors: tuple[tuple[TermFactor, str | None], ...]  # numbers, or whether a row has a level
 
 
 def coded(
@@ -69,9 +67,7 @@ def coded(
     """Columns of the fixed effects; levels are coded so that no column follows from others.
 
     Formulaic sees plain names and numbers of levels alone, which no text of a table can disturb.
-
-    Raises:
-        InputError: too many columns.
+    InputError of too many columns.
     """
     import formulaic
 
@@ -84,17 +80,17 @@ def coded(
             f"{_MOST_COLUMNS}: take effects of groups for categories of many levels, such as "
             "(1 | a:b)"
         )
-    place_of = {factor: place for place, factor in enumerate(read.factors)}
-    rows = max((len(own) for own in levels.values()), default=1)
-    table: dict[str, Any] = {}
-    for factor, place in place_of.items():
-        coded = np.arange(rows) % len(levels[factor]) if factor in levels else None
-        table[f"f{place}"] = np.ones(rows) if coded is None else pd.Categorical(coded)
-    written = [":".join(f"f{place_of[factor]}" for factor in term) or "1" for term in read.fixed]
+    name_of = {factor: f"f{place}" for place, factor in enumerate(read.factors)}
+    rows = np.arange(max((len(own) for own in levels.values()), default=1))
+    table = {
+        name: pd.Categorical(rows % len(levels[factor])) if factor in levels else np.ones(len(rows))
+        for factor, name in name_of.items()
+    }
+    written = [":".join(name_of[factor] for factor in term) or "1" for term in read.fixed]
     if () not in read.fixed:
         written.append("0")
     parser: Any = formulaic.Formula
-    matrix = parser(" + ".join(written)).get_model_matrix(pd.DataFrame(table, index=range(rows)))
+    matrix = parser(" + ".join(written)).get_model_matrix(pd.DataFrame(table, index=rows))
     return tuple(_fixed_column(name, read.factors, levels, units) for name in matrix.columns)
 
 

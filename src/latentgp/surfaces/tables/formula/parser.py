@@ -23,8 +23,7 @@ _LONGEST, _MOST_TERMS, _HIGHEST = 2_000, 2_000, 10
 def parse(text: str) -> Formula:
     """Read a formula: operators by formulaic (Wilkinson & Rogers 1973), gp(...) and groups here.
 
-    Raises:
-        InputError: no formula, or one with something else in it.
+    InputError of no formula, or one with something else in it.
 
     Example:
         >>> read = parse("y ~ age * log(dose) + gp(east, north) + (1 | clinic)")
@@ -279,13 +278,12 @@ def _most_terms(tree: Any) -> int:
 
     A power above `_HIGHEST` counts as too many.
     """
-    nodes = [tree]
+    if not hasattr(tree, "args"):
+        return 1
+    nodes, counts = [tree], dict[int, int]()
     for node in nodes:
-        nodes += [child for child in getattr(node, "args", ()) if hasattr(child, "args")]
-    counts: dict[int, int] = {}
+        nodes += [child for child in node.args if hasattr(child, "args")]
     for node in reversed(nodes):
-        if not hasattr(node, "args"):
-            return 1
         own = [counts.get(id(child), 1) for child in node.args]
         if node.operator.symbol in ("**", "^"):
             power = str(node.args[1])
