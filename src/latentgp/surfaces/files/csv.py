@@ -148,10 +148,7 @@ def contents_of(path: Path, header: Header) -> Contents:
 
 
 def wider(one: Any, other: Any) -> Any:
-    """Common type of two types of columns; None if there is none.
-
-    Whole numbers with gaps are no whole numbers to pandas.
-    """
+    """Common type of two types, or None; whole numbers with gaps are none to pandas."""
     if one == other:
         return one
     kinds = {one, other} - {pa.null()}

@@ -217,10 +217,7 @@ def _files_of(path: Path) -> tuple[str, list[Path]]:
 
 
 def thinned(rows: Int[np.ndarray, "rows"]) -> Int[np.ndarray, "S"]:
-    """The pieces that a sample is of, given how many rows each has.
-
-    All that have any; of many millions of rows some of the pieces, evenly spaced.
-    """
+    """Pieces with any rows that a sample is of; of many millions some, evenly spaced."""
     pieces = np.flatnonzero(rows)
     step = min(rows.sum() // _SAMPLED_AT_MOST, len(pieces) // _SAMPLED_PIECES)
     return pieces[:: max(1, step)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -126,9 +127,7 @@ class FileSource(RowSource):
         generator = np.random.default_rng(seed)
         buffers = self._buffers(generator.permutation(len(self._counts)))
         mixed = (in_order(buffer, generator.permutation(buffer.size)) for buffer in buffers)
-        for number, block in enumerate(cut_into_blocks(mixed, rows)):
-            if number >= start:
-                yield block
+        yield from islice(cut_into_blocks(mixed, rows), start, None)
 
     def _buffers(self, pieces: Iterable[int]) -> Iterator[Data]:
         """Rows in the order of the pieces, as many at a time as are mixed."""

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from latentgp.surfaces.evaluation import plots
-from latentgp.surfaces.report.blocks import Figure
+from latentgp.surfaces.report.page import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ import pandas as pd
 
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.effects import Dependence, evenly_spaced, in_words
-from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
+from latentgp.surfaces.report.page import Block, Figure, Section, Table, Text
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn
 from latentgp.surfaces.tables.values import column_of, texts_in
 

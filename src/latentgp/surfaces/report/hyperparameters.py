@@ -22,9 +22,9 @@ from latentgp.posteriors.hyperparameters import (
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
-from latentgp.surfaces.report.blocks import Block, Section, Table, Text
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
+from latentgp.surfaces.report.page import Block, Section, Table, Text
 from latentgp.surfaces.tables.model import TableModel
 
 _SHOWN = 8
@@ -186,10 +186,7 @@ def _relevance(model: TableModel) -> list[Block]:
 
 
 def names_of(model: TableModel) -> dict[str, str]:
-    """A name in words for every entry of the hyper-parameters, by path and place.
-
-    Length-scales have the unit of their column, which its name holds where it is known.
-    """
+    """A name in words for every entry of the hyper-parameters, by path and place."""
     fitted, columns = model.estimator.model_, model.encoder.feature_names
     found = {}
     for path, info in parameters(fitted).items():

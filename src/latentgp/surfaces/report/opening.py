@@ -8,8 +8,8 @@ import numpy as np
 
 from latentgp.surfaces.evaluation.effects import VarianceShares
 from latentgp.surfaces.report.baselines import Baseline
-from latentgp.surfaces.report.blocks import Section, Text
 from latentgp.surfaces.report.judged import Assessment
+from latentgp.surfaces.report.page import Section, Text
 
 _NAMED = 6  # columns
 

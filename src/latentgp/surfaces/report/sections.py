@@ -25,9 +25,9 @@ from latentgp.surfaces.evaluation.effects import (
 )
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.surfaces.report.baselines import Baseline
-from latentgp.surfaces.report.blocks import Block, Code, Section, Table, Text, Verdict
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
+from latentgp.surfaces.report.page import Block, Code, Section, Table, Text, Verdict
 from latentgp.surfaces.tables.model import TableModel
 
 _DRAWN = 800  # rows in a picture
@@ -320,10 +320,7 @@ def _calibrated(good: bool, said: str, chance: str) -> Verdict:
 def _gaps(
     y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray, bins: int
 ) -> tuple[float, float]:
-    """Mean gap of the reliability diagram, and what 95 % of calibrated models stay below.
-
-    That is found by labels drawn from the probabilities.
-    """
+    """Mean gap of the reliability diagram, and below what 95 % are of labels drawn from it."""
     curve = metrics.reliability_curve(y, probabilities, bins, classes=classes)
     stated = probabilities if probabilities.ndim == 1 else probabilities.max(axis=1)
     rng, gaps = np.random.default_rng(0), []

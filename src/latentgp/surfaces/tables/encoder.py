@@ -90,8 +90,8 @@ class TableEncoder:
     def of_series(cls, frame: pd.DataFrame, time: str, by: str | None) -> TableEncoder:
         """Learn the encoding of a table of one or many series, whose other columns are left out.
 
-        `time` is a column of numbers or dates, `by` one that tells series apart; None for one
-        series. InputError for no such columns, a time that is neither, or missing values.
+        `time` is a column of numbers or dates without gaps, `by` one that tells series apart, or
+        None for one series; else InputError.
         """
         time, by = name_of(time), None if by is None else name_of(by)
         if time == by:

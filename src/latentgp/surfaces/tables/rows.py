@@ -101,10 +101,7 @@ class Frames:
 
 
 def sample_of(files: TableFiles, rows: int) -> pd.DataFrame:
-    """About so many rows of a table, evenly spaced over all of its files.
-
-    Of many millions of rows the sample is of some pieces only, so that not all are read.
-    """
+    """About so many rows of a table, evenly spaced over all of its files, or pieces of many."""
     counts = np.array([piece.rows for piece in files.pieces])
     pieces = thinned(counts)
     every, seen, parts = max(1, counts[pieces].sum() // rows), 0, []

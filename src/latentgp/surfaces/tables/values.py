@@ -58,7 +58,8 @@ def checked_frame(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.rename(columns=str)
     refuse_duplicates(frame.columns, "the table")
     arrow = [name for name, kind in frame.dtypes.items() if isinstance(kind, pd.ArrowDtype)]
-    return frame.assign(**{name: _from_arrow(frame[name]) for name in arrow}) if arrow else frame
+    columns: Any = frame
+    return frame.assign(**{name: _from_arrow(columns[name]) for name in arrow}) if arrow else frame
 
 
 def name_of(label: Any) -> str:
@@ -138,10 +139,7 @@ def known_column(frame: pd.DataFrame, name: str) -> str:
 def read_column(
     values: pd.Series, *, may_be_date: bool = True
 ) -> tuple[pd.Series, RecognisedNotation]:
-    """The column as Python and ISO 8601 write it, and how it was written before.
-
-    `may_be_date` lets numbers such as 20221231 be dates.
-    """
+    """The column as Python and ISO 8601 write it, and how it was; 20221231 may be a date."""
     known = values.dropna()
     recognised = RecognisedNotation(None)
     if types.is_timedelta64_dtype(values.dtype):
@@ -223,10 +221,7 @@ def reason_to_leave_out(values: pd.Series) -> str | None:
 
 
 def doubt_of(values: pd.Series) -> str:
-    """Doubt about a numeric column as an input, in words; empty if there is none.
-
-    Whole numbers in steps of one size may number the rows, or be the time of a series.
-    """
+    """Doubt about a numeric column as an input, in words; empty if there is none."""
     known = values.dropna()
     if not _are_whole(known):
         return ""
@@ -234,6 +229,7 @@ def doubt_of(values: pd.Series) -> str:
         return like
     if any(float(number) != number for number in set(_whole_numbers(known))):
         return f"{_BEYOND} lose their last digits: make text of them if they are names"
+    # In steps of one size they may number the rows, or be the time of a series.
     steps = np.unique(np.diff(np.sort(numbers_in(known, "number"))))
     if len(known) < max(len(values), _ROWS_IN_STEPS) or len(steps) > 1 or steps[0] == 0:
         return ""

@@ -169,10 +169,7 @@ class FormulaEncoder:
         return said
 
     def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
-        """Turn a table with the formula's columns into numbers, (N, D) float64 without NaN.
-
-        InputError if columns are missing, or an expression is not finite.
-        """
+        """Turn a table with the formula's columns into finite numbers, (N, D), or InputError."""
         frame = columns_of(frame, self.column_names, "of the formula")
         numbers = {c.name: c.encode(column_of(frame, c.name), tell)[:, 0] for c in self.numbers}
         levels = {c.name: c.encode(column_of(frame, c.name), tell) for c in self.levels}
@@ -225,7 +222,7 @@ class FormulaEncoder:
             return tuple(inputs[factor] for factor in factors)
 
         smooth = [
-            Smooth(places(term.inputs), term.kernel, term.period, term.by and groups[term.by])
+            Smooth(places(term.inputs), term.kernel, term.period, groups.get(term.by or ()))
             for term in read.smooth
         ]
         of_groups = [

@@ -274,10 +274,7 @@ def _restored(text: str, names: dict[str, str]) -> str:
 
 
 def _most_terms(tree: Any) -> int:
-    """At most so many terms come of formulaic's tree of operators, before it multiplies them out.
-
-    A power above `_HIGHEST` counts as too many.
-    """
+    """At most so many terms come of formulaic's tree of operators; too many of a high power."""
     if not hasattr(tree, "args"):
         return 1
     nodes, counts = [tree], dict[int, int]()
