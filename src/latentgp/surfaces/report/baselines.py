@@ -53,13 +53,11 @@ def baselines(judged: Assessment) -> Iterator[Baseline]:
 
 
 def _classes(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Baseline:
-    classes = list(() if judged.classes is None else judged.classes)
-    place = {label: k for k, label in enumerate(classes)}
-    numbers = np.array([place[label] for label in judged.y])
-    given = np.zeros((len(numbers), len(classes)))
+    numbers, classes = np.asarray(judged.data.y).astype(int), np.size(judged.classes)
+    given = np.zeros((len(numbers), classes))
     for own, others in _apart(folds):
         if linear is None or len(np.unique(numbers[others])) < 2:
-            counted = np.bincount(numbers[others], minlength=len(classes)) + 1.0
+            counted = np.bincount(numbers[others], minlength=classes) + 1.0
             given[own] = counted / counted.sum()
         else:
             linear.fit(judged.X[others], numbers[others])

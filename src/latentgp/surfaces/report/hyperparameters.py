@@ -64,30 +64,23 @@ def _optimised(judged: Assessment, names: Names) -> list[Block]:
     if not priors:
         return [_values(estimator, tuple(known), names)]
     fitted = _entries(estimator, tuple(priors))
-    caption = "The most probable values, with 95 % intervals and those of the prior."
     try:
         found = _around_optimum(judged)
     except InputError as error:
-        found = prior_marginals(estimator.model_, priors)
-        blocks: list[Block] = [
-            Text(f"Of these values there is no posterior here, only their priors. {error}"),
-            *_prior_figures(found, names, fitted),
-        ]
-        shown = ()
-    else:
-        blocks = [
-            _table(found, caption, names, fitted),
-            Text(
-                "Blue is the posterior, dashed the prior: where both are alike, the rows say "
-                "little. The posterior is Laplace's approximation, a normal law of the logarithms "
-                "(of what is positive) that bends at the fitted values as the log evidence does; "
-                "fit with --hyperparameters integrate for its true form."
-            ),
-            *_figures(found, names, fitted),
-        ]
-        shown = tuple(priors)
-    rest = tuple(path for path in known if path not in shown)
-    return [*([_values(estimator, rest, names)] if rest else []), *blocks]
+        words = f"Of these values there is no posterior here, only their priors. {error}"
+        figures = _prior_figures(prior_marginals(estimator.model_, priors), names, fitted)
+        return [_values(estimator, tuple(known), names), Text(words), *figures]
+    caption = "The most probable values, with 95 % intervals and those of the prior."
+    words = (
+        "Blue is the posterior, dashed the prior: where both are alike, the rows say little. The "
+        "posterior is Laplace's approximation, a normal law of the logarithms (of what is "
+        "positive) that bends at the fitted values as the log evidence does; fit with "
+        "--hyperparameters integrate for its true form."
+    )
+    rest = tuple(path for path in known if path not in priors)
+    values = [_values(estimator, rest, names)] if rest else []
+    table, figures = _table(found, caption, names, fitted), _figures(found, names, fitted)
+    return [*values, table, Text(words), *figures]
 
 
 def _around_optimum(judged: Assessment) -> Marginals:

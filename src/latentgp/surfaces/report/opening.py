@@ -54,11 +54,11 @@ def _of_numbers(judged: Assessment, contenders: Sequence[Baseline]) -> str:
     ]
     rows = f" in the {int(seen.sum()):,} rows whose {target} was seen to the end"
     rows = "" if judged.uncensored.all() else rows
+    beside = f"; for comparison, {_enumerated(others)}" if others else ""
     said = (
         f"Predictions are off by {off(judged.mean):.3g} on average{rows}, in the unit of {target}"
+        f"{beside}. In these rows {target} is from {y[seen].min():.4g} to {y[seen].max():.4g}."
     )
-    said += f"; for comparison, {_enumerated(others)}." if others else "."
-    said += f" In these rows {target} is from {y[seen].min():.4g} to {y[seen].max():.4g}."
     transform = judged.transform
     if transform is not None and len(transform):
         held = np.mean(np.abs(2 * transform - 1) <= 0.95)
@@ -83,7 +83,7 @@ def _of_classes(judged: Assessment, contenders: Sequence[Baseline]) -> str:
         for contender in contenders[2:]
         if contender.probabilities is not None
     ]
-    own = judged.probabilities[np.arange(len(y)), [list(classes).index(label) for label in y]]
+    own = judged.probabilities[np.arange(len(y)), np.asarray(judged.data.y).astype(int)]
     return (
         f"The classes are {_enumerated(list(map(str, classes)))}. The most probable one is right "
         f"in {right(judged.probabilities)} of the rows; for comparison, {_enumerated(others)}. "

@@ -91,26 +91,17 @@ def coded(
         written.append("0")
     parser: Any = formulaic.Formula
     matrix = parser(" + ".join(written)).get_model_matrix(pd.DataFrame(table, index=rows))
-    return tuple(_fixed_column(name, read.factors, levels, units) for name in matrix.columns)
-
-
-def _fixed_column(
-    coded: str,
-    known: tuple[TermFactor, ...],
-    levels: dict[TermFactor, tuple[str, ...]],
-    units: dict[str, str],
-) -> FixedColumn:
-    """The product that formulaic calls f0[T.1]:f2."""
-    if coded == "Intercept":
-        return FixedColumn(coded, ())
-    names, factors = [], []
-    for part in coded.split(":"):
-        found = re.fullmatch(r"f(\d+)(?:\[(T\.)?(\d+)\])?", part)
-        if found is None:
-            raise RuntimeError(f"formulaic calls a column {coded!r}")
-        factor = known[int(found[1])]
-        level = None if found[3] is None else levels[factor][int(found[3])]
-        number = units.get(factor.text, factor.text)
-        names.append(number if level is None else f"{factor.text}[{found[2] or ''}{level}]")
-        factors.append((factor, level))
-    return FixedColumn(":".join(names), tuple(factors))
+    products = []
+    for product in matrix.columns:  # such as f0[T.1]:f2
+        names, factors = [], []
+        for part in product.split(":") if product != "Intercept" else ():
+            found = re.fullmatch(r"f(\d+)(?:\[(T\.)?(\d+)\])?", part)
+            if found is None:
+                raise RuntimeError(f"formulaic calls a column {product!r}")
+            factor = read.factors[int(found[1])]
+            level = None if found[3] is None else levels[factor][int(found[3])]
+            number = units.get(factor.text, factor.text)
+            names.append(number if level is None else f"{factor.text}[{found[2] or ''}{level}]")
+            factors.append((factor, level))
+        products.append(FixedColumn(":".join(names) or product, tuple(factors)))
+    return tuple(products)
