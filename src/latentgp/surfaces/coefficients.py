@@ -90,16 +90,16 @@ class GroupEffects(NamedTuple):
 
 
 def _ends(
-    estimate: Float[np.ndarray, "n *Q"], error: Float[np.ndarray, "n *Q"], level: float
-) -> tuple[Float[np.ndarray, "n *Q"], Float[np.ndarray, "n *Q"]]:
+    estimate: Float[np.ndarray, "effects *Q"], error: Float[np.ndarray, "effects *Q"], level: float
+) -> tuple[Float[np.ndarray, "effects *Q"], Float[np.ndarray, "effects *Q"]]:
     lower, upper = ndtri(interval_levels(level))
     return estimate + lower * error, estimate + upper * error
 
 
 def _table(
     names: Sequence[str],
-    estimate: Float[np.ndarray, "n *Q"],
-    error: Float[np.ndarray, "n *Q"],
+    estimate: Float[np.ndarray, "effects *Q"],
+    error: Float[np.ndarray, "effects *Q"],
     level: float,
 ) -> pd.DataFrame:
     lower, upper = _ends(estimate, error, level)
