@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from pyarrow import csv as reading
+
+pc: Any = pyarrow.compute  # its functions are made when it is imported
 
 MISSING_MARKERS = (
     *("", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NaT"),
@@ -39,9 +44,7 @@ class Header(NamedTuple):
     before: int  # how many lines come before that of the names
     lines: int  # how many lines come before the first row
     has_rows: bool  # whether any row follows
-    # whether the file has lines before the header that begin with #, so that such lines among the
-    # rows are no rows either
-    comments: bool = False
+    comments: bool = False  # whether lines that begin with # are none of the rows
 
 
 def header_of(path: Path) -> Header:
@@ -49,9 +52,7 @@ def header_of(path: Path) -> Header:
 
     Blank lines, comments and the line sep=; of Excel may come before the header. The last comment
     is the header if it has a name for every field of the next line, of which some are numbers.
-
-    Raises:
-        UnicodeDecodeError: the file is not UTF-8.
+    UnicodeDecodeError of what is not UTF-8.
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
         before, comments, first, comment, separator = 0, 0, "", "", ""
@@ -85,11 +86,9 @@ def _fields(line: str, separator: str) -> list[str]:
 
 
 def batches_of(
-    path: Path, header: Header, types: dict[str, "pa.DataType"]
-) -> Iterator["pa.RecordBatch"]:
+    path: Path, header: Header, types: dict[str, pa.DataType]
+) -> Iterator[pa.RecordBatch]:
     """The rows of a file, some megabytes at a time, in columns of these types."""
-    from pyarrow import csv as reading
-
     if not header.has_rows:
         return
     yield from reading.open_csv(
@@ -121,25 +120,18 @@ def _skips_comments(row: Any) -> str:
 
 
 class Contents(NamedTuple):
-    """Contents of a CSV file."""
+    """Contents of a file."""
 
-    rows: int  # how many
-    # what each column holds, as pandas would find it: whole numbers (without a gap), numbers, truth
-    # values, or else text
-    types: dict[str, "pa.DataType"]
-    # columns of text with a code such as 01067, or numbers too long for a float
-    codes: frozenset[str]
+    rows: list[int]  # how many each piece has
+    # as pandas would find them: whole numbers (without a gap), numbers, truth values, or text
+    types: dict[str, pa.DataType]
+    codes: frozenset[str] = frozenset()  # columns with a code, or numbers too long for a float
 
 
 def contents_of(path: Path, header: Header) -> Contents:
     """Read all rows of a file for its contents."""
-    import pyarrow as pa
-    import pyarrow.compute
-
-    pc: Any = pyarrow.compute  # its functions are made when it is imported
-
-    rows, types, codes = 0, dict.fromkeys(header.names, pa.null()), set()
-    long: set[str] = set()
+    rows, types = 0, dict.fromkeys(header.names, pa.null())
+    codes, long = set[str](), set[str]()
     for batch in batches_of(path, header, dict.fromkeys(header.names, pa.string())):
         for name, texts in zip(header.names, batch.columns, strict=True):
             if pc.any(pc.match_substring_regex(texts, rf"^\s*{CODE}\s*$")).as_py():
@@ -151,49 +143,32 @@ def contents_of(path: Path, header: Header) -> Contents:
                 here = _held_by(texts, may_be_whole=types[name] != pa.float64())
                 types[name] = (wider(types[name], here) or pa.string()) if rows else here
         rows += batch.num_rows
-    for name in long:
-        if types[name] == pa.float64():
-            types[name] = pa.string()
-            codes.add(name)
-    return Contents(rows, types, frozenset(codes))
+    long = {name for name in long if types[name] == pa.float64()}
+    return Contents([rows], types | dict.fromkeys(long, pa.string()), frozenset(codes | long))
 
 
 def wider(one: Any, other: Any) -> Any:
-    """Common type of two types of columns; None if there is none.
-
-    Whole numbers with gaps are no whole numbers to pandas.
-    """
-    import numpy as np
-    import pyarrow as pa
-    from pyarrow import types
-
+    """Common type of two types, or None; whole numbers with gaps are none to pandas."""
     if one == other:
         return one
     kinds = {one, other} - {pa.null()}
     if len(kinds) == 1:
         (kind,) = kinds
-        return pa.float64() if types.is_integer(kind) else kind
+        return pa.float64() if pa.types.is_integer(kind) else kind
     if kinds == {pa.string(), pa.large_string()}:
         return pa.large_string()
-    if all(types.is_integer(kind) or types.is_floating(kind) for kind in kinds):
+    if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds):
         return pa.from_numpy_dtype(np.promote_types(one.to_pandas_dtype(), other.to_pandas_dtype()))
     return None
 
 
-def _held_by(texts: "pa.StringArray", *, may_be_whole: bool) -> "pa.DataType":
-    import pyarrow as pa
-    import pyarrow.compute
-
-    pc: Any = pyarrow.compute  # its functions are made when it is imported
-
+def _held_by(texts: pa.StringArray, *, may_be_whole: bool) -> pa.DataType:
     if texts.null_count == len(texts):
         return pa.null()
     kinds = [pa.int64(), pa.float64()] if may_be_whole and not texts.null_count else [pa.float64()]
     for known, kind in product((texts, pc.ascii_trim_whitespace(texts)), kinds):
-        try:
+        with suppress(pa.ArrowInvalid):
             known.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-        return kind
+            return kind
     truth = pc.all(pc.is_in(texts.drop_null(), value_set=pa.array(_TRUE + _FALSE))).as_py()
     return pa.bool_() if truth else pa.string()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from jaxtyping import Int
 
 from latentgp.errors import InputError, in_a_line, warn_user
-from latentgp.surfaces.files.csv import Header, batches_of, contents_of, header_of, wider
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from latentgp.surfaces.files.csv import Contents, Header, batches_of, contents_of, header_of, wider
 
 KIND_OF_ENDING = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 _PIECE_ROWS = 65_536
@@ -34,25 +34,11 @@ class Piece(NamedTuple):
     before: int  # how many rows there are in the pieces before it
 
 
-class _Content(NamedTuple):
-    """Numbers of rows of a file's pieces, types of its columns, and which hold codes."""
-
-    rows: list[int]
-    types: dict[str, "pa.DataType"]
-    codes: frozenset[str] = frozenset()
-
-
 class TableFiles:
     """Tables of the same columns in files of one kind.
 
     Types of columns are those that hold what is in all files: a CSV file is read through to know.
-
-    Args:
-        path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
-        as_text: columns of CSV that are text, whatever they look like; so are codes like 01067.
-
-    Raises:
-        InputError: no such file, or one that cannot be read.
+    Its columns named in `as_text` are text, whatever they look like; so are codes like 01067.
     """
 
     def __init__(self, path: str | Path, as_text: Iterable[str] = ()):
@@ -95,12 +81,9 @@ class TableFiles:
         return self.pieces[-1].before + self.pieces[-1].rows
 
     @cached_property
-    def types(self) -> dict[str, "pa.DataType"]:
+    def types(self) -> dict[str, pa.DataType]:
         """The type of each column, which holds what all files have."""
-        import pyarrow as pa
-
-        known: dict[str, Any] = {}
-        origin: dict[str, Path] = {}
+        known, origin = dict[str, Any](), dict[str, Path]()
         codes = {name for content in self._contents.values() for name in content.codes}
         as_text = codes | self._as_text if self.kind == "csv" else set()
         for path, content in self._contents.items():
@@ -134,10 +117,8 @@ class TableFiles:
         within = self.path if self.path.is_dir() else self.path.parent
         return [(str(piece.path.relative_to(within)), piece.rows) for piece in self.pieces]
 
-    def batches(self, piece: Piece, columns: list[str]) -> Iterator["pa.RecordBatch"]:
+    def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Rows of a piece, a part at a time; InputError if it cannot be read, or has changed."""
-        import pyarrow as pa
-
         types = {name: self.types[name] for name in columns}
         read = 0
         with _reading(piece.path):
@@ -159,32 +140,29 @@ class TableFiles:
 
     def _parquet(self, path: Path) -> Any:
         """A file, whose footer is read once: of many row groups it is long."""
-        import pyarrow.parquet
-
         stamp = _stamp(path)
         before, metadata = self._opened.get(path, (stamp, None))
         if before != stamp:
             raise InputError(f"{path} has changed since it was opened; open it again.")
-        file = pyarrow.parquet.ParquetFile(path, metadata=metadata)
+        file = pq.ParquetFile(path, metadata=metadata)
         self._opened[path] = stamp, file.metadata
         return file
 
     @cached_property
-    def _contents(self) -> dict[Path, _Content]:
+    def _contents(self) -> dict[Path, Contents]:
         contents = {path: self._content_of(path) for path in self.paths}
         if not any(sum(content.rows) for content in contents.values()):
             raise InputError(f"{self.path} has no rows; give at least one.")
         return contents
 
-    def _content_of(self, path: Path) -> _Content:
+    def _content_of(self, path: Path) -> Contents:
         with _reading(path):
             if self.kind == "csv":
-                rows, types, codes = contents_of(path, self._headers[path])
-                return _Content([rows], types, codes)
+                return contents_of(path, self._headers[path])
             file = self._parquet(path)
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             types = {field.name: field.type for field in file.schema_arrow}
-            return _Content([group.num_rows for group in groups], types)
+            return Contents([group.num_rows for group in groups], types)
 
     def _names_of(self, path: Path) -> list[str]:
         with _reading(path):
@@ -195,10 +173,24 @@ class TableFiles:
                 names = list(self._parquet(path).schema_arrow.names)
         if not names:
             raise InputError(f"{path} is empty; give a file with names of columns and rows.")
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InputError(f"{path} has more than one column named {twice[0]!r}; rename them.")
+        refuse_duplicates(names, path)
         return names
+
+
+def refuse_duplicates(names: Iterable[str], where: str | Path) -> None:
+    """Raise InputError where two columns have one name."""
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
+    if twice:
+        names = in_a_line(", ".join(map(repr, twice[:5])))
+        raise InputError(f"{where} has more than one column named {names}: rename them")
+
+
+def kind_of(path: Path) -> str:
+    """Kind of a file by its ending; InputError of any other."""
+    kind = KIND_OF_ENDING.get(path.suffix.lower())
+    if kind is None:
+        raise InputError(f"{path} does not end in .csv, .parquet or .pq: pass one of these")
+    return kind
 
 
 def _files_of(path: Path) -> tuple[str, list[Path]]:
@@ -211,9 +203,7 @@ def _files_of(path: Path) -> tuple[str, list[Path]]:
         files = sorted(f for f in known if f.is_file())
         if not files:
             raise InputError(f"{path} holds no file ending in .parquet, .pq or .csv")
-    kinds = {KIND_OF_ENDING.get(f.suffix.lower()) for f in files}
-    if None in kinds:
-        raise InputError(f"{path} does not end in .csv, .parquet or .pq: pass one of these")
+    kinds = set(map(kind_of, files))
     if len(kinds) > 1:
         raise InputError(f"{path} holds both Parquet and CSV files; keep one kind.")
     folders = (folder for f in files for folder in f.relative_to(path).parent.parts)
@@ -223,14 +213,11 @@ def _files_of(path: Path) -> tuple[str, list[Path]]:
             f"{path} has folders such as {named}, whose names are not read: if that is a column to "
             "learn from, write it into the files"
         )
-    return str(kinds.pop()), files
+    return kinds.pop(), files
 
 
 def thinned(rows: Int[np.ndarray, "rows"]) -> Int[np.ndarray, "S"]:
-    """The pieces that a sample is of, given how many rows each has.
-
-    All that have any; of many millions of rows some of the pieces, evenly spaced.
-    """
+    """Pieces with any rows that a sample is of; of many millions some, evenly spaced."""
     pieces = np.flatnonzero(rows)
     step = min(rows.sum() // _SAMPLED_AT_MOST, len(pieces) // _SAMPLED_PIECES)
     return pieces[:: max(1, step)]
@@ -240,10 +227,7 @@ def _stamp(path: Path) -> _Stamp:
     return path.stat().st_size, path.stat().st_mtime_ns
 
 
-def _cast(batch: "pa.RecordBatch", types: dict[str, "pa.DataType"]) -> "pa.RecordBatch":
-    """The batch in columns of these types."""
-    import pyarrow as pa
-
+def _cast(batch: pa.RecordBatch, types: dict[str, pa.DataType]) -> pa.RecordBatch:
     fields = [pa.field(name, types[name]) for name in batch.schema.names]
     schema = pa.schema(fields, batch.schema.metadata)
     return batch if schema.equals(batch.schema) else batch.cast(schema, safe=False)

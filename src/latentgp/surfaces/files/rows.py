@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
@@ -26,9 +29,6 @@ from latentgp.rows.source import (
 from latentgp.runtime.hashing import digest
 from latentgp.surfaces.files.pieces import Piece, TableFiles, thinned
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Made = TypeVar("Made")
 _COUNTED_AT_ONCE = 1 << 20
 
@@ -36,7 +36,7 @@ _COUNTED_AT_ONCE = 1 << 20
 class _Own(NamedTuple):
     """Rows of a batch that belong to a source."""
 
-    batch: "pa.RecordBatch"  # what was read
+    batch: pa.RecordBatch
     rows: Int[np.ndarray, "N"]  # their numbers in the file
     weights: Float[np.ndarray, "N"]  # how often each counts
     chosen: Int[np.ndarray, "B"]  # which of them belong to the source
@@ -45,19 +45,8 @@ class _Own(NamedTuple):
 class FileSource(RowSource):
     """Rows of files of one kind, of which each process reads a part.
 
-    A subclass selects the rows and converts the columns. Rows of weight zero are dropped.
-
-    Every epoch goes through the pieces (row groups of Parquet, files of CSV) in another order, and
-    rows are mixed in a buffer of bounded size.
-
-    Args:
-        files: that hold the rows.
-        columns: what is read.
-        deciding: the columns by which a row counts; none where every row counts once.
-        buffer_rows: how many rows are mixed at a time, which bounds the memory.
-
-    Raises:
-        InputError: no row counts; while reading, with the file and row.
+    A subclass selects the rows, by the `deciding` columns (none where every row counts once), and
+    converts the columns. Rows of weight zero are dropped; InputError if no row counts.
     """
 
     is_everywhere: ClassVar[bool] = False
@@ -79,17 +68,15 @@ class FileSource(RowSource):
             )
 
     @abstractmethod
-    def _weights(
-        self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]
-    ) -> Float[np.ndarray, "N"]:
+    def _weights(self, batch: pa.RecordBatch, rows: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
         """Weights of rows, given by number in their file, by the deciding columns."""
 
     @abstractmethod
-    def _convert(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
+    def _convert(self, batch: pa.RecordBatch, rows: Int[np.ndarray, "N"]) -> Data:
         """Rows of given numbers in their file, all of which count."""
 
     def _measure(self) -> None:
-        """Find out how many rows there are in each piece, and what they count as."""
+        """Count the rows of each piece, and what they count as."""
         worth = np.array([self._worth(piece) for piece in self.files.pieces])
         self._counts = worth[:, 0].astype(int)
         self.size, self.total_weight = int(self._counts.sum()), float(worth[:, 1].sum())
@@ -140,9 +127,7 @@ class FileSource(RowSource):
         generator = np.random.default_rng(seed)
         buffers = self._buffers(generator.permutation(len(self._counts)))
         mixed = (in_order(buffer, generator.permutation(buffer.size)) for buffer in buffers)
-        for number, block in enumerate(cut_into_blocks(mixed, rows)):
-            if number >= start:
-                yield block
+        yield from islice(cut_into_blocks(mixed, rows), start, None)
 
     def _buffers(self, pieces: Iterable[int]) -> Iterator[Data]:
         """Rows in the order of the pieces, as many at a time as are mixed."""
@@ -193,7 +178,7 @@ class FileSource(RowSource):
         ends = (min(_COUNTED_AT_ONCE, first + rows - part) for part in parts)
         return sum(int(np.sum(self._wanted(*part))) for part in zip(parts, ends, strict=True))
 
-    def _checked(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
+    def _checked(self, batch: pa.RecordBatch, rows: Int[np.ndarray, "N"]) -> Data:
         data = self._convert(batch, rows)
         if self.check is not None:
             self.check(data)
@@ -242,8 +227,7 @@ class FileRows(FileSource):
         **side_information: str,
     ):
         files = TableFiles(path)
-        self.target, self.weights = target, weights
-        self.side_information = dict(side_information)
+        self.target, self.weights, self.side_information = target, weights, side_information
         deciding = [weights] if weights else []
         apart = [target, *deciding, *side_information.values()]
         if inputs is None:
@@ -260,9 +244,7 @@ class FileRows(FileSource):
         roles = self.inputs, self.target, self.weights, self.side_information
         return digest(super().identity(), roles)
 
-    def _weights(
-        self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]
-    ) -> Float[np.ndarray, "N"]:
+    def _weights(self, batch: pa.RecordBatch, rows: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
         if self.weights is None:
             return np.ones(len(rows))
         weights = _numbers(batch, self.weights)
@@ -270,7 +252,7 @@ class FileRows(FileSource):
             raise InputError(f"column {self.weights!r} is negative; give weights of at least 0.")
         return weights
 
-    def _convert(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
+    def _convert(self, batch: pa.RecordBatch, rows: Int[np.ndarray, "N"]) -> Data:
         columns = {name: _numbers(batch, name) for name in self.columns}
         return Data(
             np.stack([columns[name] for name in self.inputs], axis=1),
@@ -280,7 +262,7 @@ class FileRows(FileSource):
         )
 
 
-def _numbers(batch: "pa.RecordBatch", name: str) -> Float[np.ndarray, "N"]:
+def _numbers(batch: pa.RecordBatch, name: str) -> Float[np.ndarray, "N"]:
     """A column of numbers, checked to be finite."""
     values = batch.column(name).cast("float64", safe=False).to_numpy(zero_copy_only=False)
     if not np.all(np.isfinite(values)):
@@ -290,15 +272,11 @@ def _numbers(batch: "pa.RecordBatch", name: str) -> Float[np.ndarray, "N"]:
 
 def _refuse_text(files: TableFiles, name: str) -> None:
     """Raise if a column is none of numbers, with the first text in it."""
-    from pyarrow import types
-
-    kind = files.types[name]
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+    kind, types = files.types[name], pa.types
+    numeric = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
+    if any(is_of(kind) for is_of in numeric):
         return
-    if types.is_decimal(kind) or types.is_null(kind):
-        return
-    is_text = types.is_string(kind) or types.is_large_string(kind)
-    where = _first_text(files, name) if is_text else ""
+    where = _first_text(files, name) if kind in (pa.string(), pa.large_string()) else ""
     raise InputError(
         f"column {name!r} of {files.path} is of {kind}, not of numbers{where}; encode it, or name "
         "the inputs without it."
@@ -307,8 +285,6 @@ def _refuse_text(files: TableFiles, name: str) -> None:
 
 def _first_text(files: TableFiles, name: str) -> str:
     """The first entry of a column of text that is not a number, in words."""
-    import pandas as pd
-
     for piece in files.pieces:
         row = piece.first
         for batch in files.batches(piece, [name]):
@@ -322,8 +298,8 @@ def _first_text(files: TableFiles, name: str) -> str:
 
 
 def located(
-    make: Callable[["pa.RecordBatch", Int[np.ndarray, "N"]], Made],
-    batch: "pa.RecordBatch",
+    make: Callable[[pa.RecordBatch, Int[np.ndarray, "N"]], Made],
+    batch: pa.RecordBatch,
     rows: Int[np.ndarray, "N"],
     path: Path,
 ) -> Made:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from latentgp.rows.arrays import unmasked
 from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.report import sections
+from latentgp.surfaces.report.baselines import Baseline, baselines
 from latentgp.surfaces.report.forecast import forecast
 from latentgp.surfaces.report.hyperparameters import hyperparameters
 from latentgp.surfaces.report.judged import judged
@@ -25,15 +26,13 @@ from latentgp.surfaces.tables.encoder import TableEncoder
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.values import Tell, warn
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["as_table_model", "write_report"]
+_MOST_COLUMNS = 40  # that variance shares are asked of
 
 
 def write_report(
     model: TableModel,
-    frame: "pd.DataFrame",
+    frame: pd.DataFrame,
     path: str | Path,
     *,
     command: str | None = None,
@@ -63,7 +62,9 @@ def write_report(
     rows = judged(model, frame)
     predicted = time.perf_counter()
     asked = model.effects(rows.frame, tell)
-    shares, contenders = sections.shares_of(asked), sections.contenders_of(rows)
+    shares = asked.variance_shares() if 1 < len(asked.columns) <= _MOST_COLUMNS else None
+    ours = Baseline("this model", rows.log_density, rows.mean, rows.probabilities)
+    contenders = [ours, *baselines(rows)]
     of_effects = sections.effects(rows, asked, shares, verbose)
     seconds = {
         "fit": float(model.estimator.diagnostics_.seconds),
@@ -87,7 +88,7 @@ def write_report(
         sections.reproduction(model, digest, command, seconds),
     ]
     lead = f"Made by latentgp of {len(rows.frame):,} rows."
-    text = page_of(f"Report on {model.target}", lead, sections.all_of(found))
+    text = page_of(f"Report on {model.target}", lead, [section for section in found if section])
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
     return path
@@ -100,27 +101,18 @@ def as_table_model(
 
     Side arrays hold what belongs to each row, such as `exposure`.
     """
-    import pandas as pd
-
     names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
     values = np.asarray(unmasked(X), dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values
     names = names or [f"x{d}" for d in range(values.shape[1])]
-    encoder = TableEncoder(
-        tuple(
-            NumberColumn(name, "number", float(np.median(column)), marks_missing=False)
-            for name, column in zip(names, values.T, strict=True)
-        ),
-        (),
-    )
-    frame = pd.DataFrame(dict(zip(names, values.T, strict=True)))
+    named = list(zip(names, values.T, strict=True))
+    columns = [NumberColumn(name, "number", float(np.median(own)), False) for name, own in named]
+    encoder, frame = TableEncoder(tuple(columns), ()), pd.DataFrame(dict(named))
     given = {name: values for name, values in side.items() if values is not None}
     frame = frame.assign(**given, **{target: np.asarray(unmasked(y))})
-    spreads: Sequence[float] = np.std(values, axis=0).tolist()
-    sides = {name: name for name in given}
-    given = {"spreads": tuple(spreads), "made_by": f"{estimator!r}.fit(X, y)"}
-    model = TableModel(estimator, encoder, target, (), sides, **given)  # type: ignore
-    return model, frame
+    sides, spreads = {name: name for name in given}, tuple(np.std(values, axis=0).tolist())
+    how = {"spreads": spreads, "made_by": f"{estimator!r}.fit(X, y)"}
+    return TableModel(estimator, encoder, target, (), sides, **how), frame  # type: ignore
 
 
 def report_of_estimator(

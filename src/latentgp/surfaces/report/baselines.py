@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +22,10 @@ _ROWS = 20_000
 class Baseline(NamedTuple):
     """Predictions of a contender."""
 
-    name: str  # of the contender
+    name: str
     log_density: Float[np.ndarray, "N"]  # log p(y_n), in nats
     mean: Float[np.ndarray, "N"] | None = None  # of the predictions; None of classes
-    # of the classes; None of what is no class
-    probabilities: Float[np.ndarray, "N K"] | None = None
+    probabilities: Float[np.ndarray, "N K"] | None = None  # of the classes
 
 
 def baselines(judged: Assessment) -> Iterator[Baseline]:
@@ -34,49 +34,30 @@ def baselines(judged: Assessment) -> Iterator[Baseline]:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    y, likelihood = judged.y, judged.model.estimator.model_.likelihood
-    folds = np.random.default_rng(0).permutation(len(y)) % min(_FOLDS, len(y))
+    rows, count = len(judged.y), judged.model.estimator.model_.likelihood.targets == "count"
+    folds = np.random.default_rng(0).permutation(rows) % min(_FOLDS, rows)
+    linear: Any = PoissonRegressor(max_iter=1000) if count else RidgeCV(np.logspace(-3, 3, 13))
+    of, same = partial(_numbers, count=count), "one mean for all rows"
     if judged.classes is not None:
-        yield _classes(judged, folds, "the shares of the classes", None)
-        linear: Any = LogisticRegression(max_iter=1000)
-    elif likelihood.targets == "count":
-        yield _numbers(judged, folds, "one mean for all rows", None, count=True)
-        linear = PoissonRegressor(max_iter=1000)
-    else:
-        yield _numbers(judged, folds, "one mean for all rows", None, count=False)
-        linear = RidgeCV(np.logspace(-3, 3, 13))
-    X = _inputs(judged)
-    if len(y) < 2 * _FOLDS or len(y) > _ROWS or X.shape[1] > 2_000:
-        return
-    judged = replace(judged, X=X)
-    pipeline = make_pipeline(StandardScaler(), linear)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its scores say what became of it
-        if judged.classes is not None:
-            yield _classes(judged, folds, "a linear model", pipeline)
-        else:
-            count = likelihood.targets == "count"
-            yield _numbers(judged, folds, "a linear model", pipeline, count=count)
-
-
-def _inputs(judged: Assessment) -> Float[np.ndarray, "N E"]:
-    """Inputs of a linear model: the columns, one for each label of numbered ones."""
+        of, same, linear = _classes, "the shares of the classes", LogisticRegression(max_iter=1000)
+    yield of(judged, folds, same, None)
+    # Inputs of a linear model: the columns, one for each label of numbered ones.
     numbered = list(judged.model.encoder.numbered)
-    others = [np.delete(judged.X, numbered, axis=1)]
     of_labels = [column[:, None] == np.unique(column) for column in judged.X[:, numbered].T]
-    return np.concatenate([*others, *of_labels], axis=1).astype(float)
+    X = np.concatenate([np.delete(judged.X, numbered, axis=1), *of_labels], axis=1).astype(float)
+    if 2 * _FOLDS <= rows <= _ROWS and X.shape[1] <= 2_000:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its scores say what became of it
+            pipeline = make_pipeline(StandardScaler(), linear)
+            yield of(replace(judged, X=X), folds, "a linear model", pipeline)
 
 
 def _classes(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Baseline:
-    classes = list(() if judged.classes is None else judged.classes)
-    place = {label: k for k, label in enumerate(classes)}
-    numbers = np.array([place[label] for label in judged.y])
-    given = np.zeros((len(numbers), len(classes)))
-    for fold in np.unique(folds):
-        own, others = folds == fold, folds != fold
-        others = others if others.any() else own
+    numbers, classes = np.asarray(judged.data.y).astype(int), np.size(judged.classes)
+    given = np.zeros((len(numbers), classes))
+    for own, others in _apart(folds):
         if linear is None or len(np.unique(numbers[others])) < 2:
-            counted = np.bincount(numbers[others], minlength=len(classes)) + 1.0
+            counted = np.bincount(numbers[others], minlength=classes) + 1.0
             given[own] = counted / counted.sum()
         else:
             linear.fit(judged.X[others], numbers[others])
@@ -92,9 +73,7 @@ def _numbers(
     """Normal about the mean, or negative-binomial of the others' over-dispersion."""
     y = judged.y.astype(float)
     mean, density = np.zeros(len(y)), np.zeros(len(y))
-    for fold in np.unique(folds):
-        own, others = folds == fold, folds != fold
-        others = others if others.any() else own
+    for own, others in _apart(folds):
         if linear is None:
             mean[own], at_others = np.mean(y[others]), np.full(others.sum(), np.mean(y[others]))
         else:
@@ -113,6 +92,13 @@ def _numbers(
             size = 1 / excess
             density[own] = stats.nbinom.logpmf(y[own], size, size / (size + mean[own]))
     return Baseline(name, density, mean)
+
+
+def _apart(folds: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows of each fold, and the others; of one fold its own."""
+    for fold in np.unique(folds):
+        own = folds == fold
+        yield own, own if own.all() else ~own
 
 
 def _normal(rows: Data, mean: Float[np.ndarray, "N"], std: float) -> Float[np.ndarray, "N"]:

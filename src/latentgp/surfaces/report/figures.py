@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from latentgp.surfaces.evaluation import plots
-from latentgp.surfaces.report.blocks import Figure
+from latentgp.surfaces.report.page import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,16 +19,10 @@ if TYPE_CHECKING:
 WIDTH = 4.4  # inches: about what a phone shows
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 # Colours by name, so that a page has them light and dark.
-_COLOURS = {
-    plots.BLUE: "blue",
-    plots.ORANGE: "orange",
-    plots.GREEN: "green",
-    plots.PURPLE: "purple",
-    plots.INK: "ink",
-    plots.GREY: "grey",
-    plots.LIGHT: "light",
-    "#ffffff": "paper",
-    "#000000": "ink",
+_COLOURS = {"#ffffff": "paper", "#000000": "ink"}
+_COLOURS |= {
+    getattr(plots, name.upper()).lower(): name
+    for name in ("blue", "orange", "green", "purple", "ink", "grey", "light")
 }
 
 
@@ -40,12 +34,7 @@ def new_axes(height: float = 3.3) -> "Axes":
 
 
 def picture(drawn: "Axes", name: str, alt: str, caption: str) -> Figure:
-    """A picture of axes; `alt` says what it shows, `name` is its own on the page."""
-    return Figure(svg_of(drawn, name, alt), caption)
-
-
-def svg_of(drawn: "Axes", name: str, alt: str) -> str:
-    """The figure of the axes as an element of a page.
+    """A picture of axes; `alt` says what it shows, `name` is its own on the page.
 
     Markers and bars say their values where the pointer rests on them.
     """
@@ -70,15 +59,17 @@ def svg_of(drawn: "Axes", name: str, alt: str) -> str:
     root.set("aria-label", alt)
     text = ElementTree.tostring(root, encoding="unicode")
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    return re.sub(r"#[0-9a-fA-F]{6}\b", lambda m: _named(m[0]), text)
+    for colour, own in _COLOURS.items():
+        text = re.sub(rf"{colour}\b", f"var(--{own})", text, flags=re.IGNORECASE)
+    return Figure(text, caption)
 
 
 def _hover(figure: Any) -> Iterator[tuple[str, list[str]]]:
     """Titles of markers and bars, by the group that holds them; names the groups."""
     number = 0
     for axes in figure.axes:
-        x_name, y_name = axes.get_xlabel() or "x", axes.get_ylabel() or "y"
-        x_name, y_name = x_name.replace("\n", " "), y_name.replace("\n", " ")
+        x_name = (axes.get_xlabel() or "x").replace("\n", " ")
+        y_name = (axes.get_ylabel() or "y").replace("\n", " ")
         for line in axes.get_lines():
             if line.get_marker() in ("None", None, "", " "):
                 continue
@@ -114,17 +105,7 @@ def _told(formatter: Any, value: float) -> str:
 
 def _title(group: ElementTree.Element, said: list[str]) -> None:
     """Titles on the marks of a group, if they are as many as there are to say."""
-    if not said:
-        return
-    marks = list(group.iter(f"{{{_SVG}}}use"))
-    marks = marks or list(group.iter(f"{{{_SVG}}}path"))[:1]
-    if len(marks) != len(said):
-        return
-    for mark, words in zip(marks, said, strict=True):
-        ElementTree.SubElement(mark, f"{{{_SVG}}}title").text = words
-
-
-def _named(colour: str) -> str:
-    known = {code.lower(): name for code, name in _COLOURS.items()}
-    name = known.get(colour.lower())
-    return f"var(--{name})" if name else colour
+    marks = list(group.iter(f"{{{_SVG}}}use")) or list(group.iter(f"{{{_SVG}}}path"))[:1]
+    if len(marks) == len(said):
+        for mark, words in zip(marks, said, strict=True):
+            ElementTree.SubElement(mark, f"{{{_SVG}}}title").text = words

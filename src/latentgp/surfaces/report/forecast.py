@@ -5,26 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from latentgp.surfaces.evaluation import plots
-from latentgp.surfaces.evaluation.effects import evenly_spaced, in_words
-from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
+from latentgp.surfaces.evaluation.effects import Dependence, evenly_spaced, in_words
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
+from latentgp.surfaces.report.page import Block, Figure, Section, Table, Text
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn
 from latentgp.surfaces.tables.values import column_of, texts_in
 
 _LEVEL = 0.95
 _HORIZON = 0.2  # of the span of the rows
-_POINTS, _LISTED = 300, 8
-_SERIES = 4
-_DRAWN = 2_000
+_POINTS, _LISTED, _SERIES, _DRAWN = 300, 8, 4, 2_000
 
 
 def forecast(judged: Assessment) -> Section | None:
     """Pictures of the series; None of what is no time series."""
-    import pandas as pd
-
     model, encoder = judged.model, judged.model.encoder
     time, *others = getattr(encoder, "columns", (None,))
     if not isinstance(time, NumberColumn) or not time.required:
@@ -34,82 +31,72 @@ def forecast(judged: Assessment) -> Section | None:
     times: Any = frame[time.name]
     first, last = times.min(), times.max()
     grid = first + (last - first) * np.linspace(0, 1 + _HORIZON, _POINTS)
-    ahead = np.asarray(grid > last)
-    labels = [None] if by is None else texts_in(column_of(frame, by.name)).value_counts().index
+    places = np.flatnonzero(np.asarray(grid > last))
+    places = places[evenly_spaced(len(places), _LISTED)]
+    series = None if by is None else texts_in(column_of(frame, by.name))
+    labels = [None] if series is None else series.value_counts().index
     side, scale, said = _side(judged)
     blocks: list[Block] = []
+    percent = f"{100 * _LEVEL:g} %"
     for number, label in enumerate(labels[:_SERIES]):
-        asked = pd.DataFrame({time.name: grid, **side})
-        own = np.ones(len(frame), bool)
+        asked, drawn, of = pd.DataFrame({time.name: grid, **side}), judged.uncensored, ""
         if by is not None:
-            asked[by.name] = label
-            own = (texts_in(column_of(frame, by.name)) == label).to_numpy()
+            asked[by.name], of = label, f", {by.name} = {label}"
+            drawn = drawn & (series == label).to_numpy()
         found = model.predict(asked, _LEVEL, tell=lambda *_: None)
-        of = "" if by is None else f", {by.name} = {label}"
-        axes, drawn, shown = new_axes(3.6), own & judged.uncensored, model.response
-        rows = np.flatnonzero(drawn)
+        axes, rows = new_axes(3.6), np.flatnonzero(drawn)
         rows = rows[evenly_spaced(len(rows), _DRAWN)] if len(rows) else rows
-        labelled: dict[str, Any] = {"x_label": time.name, "mean_label": "predicted"}
         if judged.classes is not None and len(judged.classes) > 2:
             blocks.append(_classes(judged, axes, asked[time.name], found, last, number, of))
             continue
         if judged.classes is not None:
             name = f"probability_{judged.classes[-1]}"
-            shown = model.probability_of(judged.classes[-1])
-            mean = found[name]
+            shown = y_label = model.probability_of(judged.classes[-1])
+            mean, held = found[name], "the probability"
             ends: Any = [found.get(f"{name}_{end}", mean) for end in ("lower", "upper")]
             observed = (judged.y[rows] == judged.classes[-1]).astype(float)
         else:
+            shown, y_label, held = model.response, model.target, "a row"
             mean, ends = found["mean"], [found["lower"], found["upper"]]
             observed = judged.y[rows].astype(float) * scale[rows]
-        labelled["band_label"] = f"{100 * _LEVEL:g} % interval"
-        labelled["y_label"] = shown if judged.classes is not None else model.target
+        labelled = {"x_label": time.name, "y_label": y_label, "mean_label": "predicted"}
         plots.prediction_bands(
-            axes,
-            asked[time.name].to_numpy(),
-            mean,
-            *ends,
+            *(axes, asked[time.name].to_numpy(), mean, *ends),
             observed_x=times.to_numpy()[rows],
             observed_y=observed,
+            band_label=f"{percent} interval",
             **labelled,
         )
         _end_of_rows(axes, last)
-        words = f"{labelled['y_label']} over {time.name}{of}, predicted until {in_words(grid[-1])}"
+        words = f"{y_label} over {time.name}{of}, predicted until {in_words(grid[-1])}"
         caption = (
-            f"{words}. Dots are rows of this report; the band holds "
-            + ("a row" if judged.classes is None else "the probability")
-            + f" with {100 * _LEVEL:g} %; past the dashed line no row is known.{said}"
+            f"{words}. Dots are rows of this report; the band holds {held} with {percent}; past "
+            f"the dashed line no row is known.{said}"
         )
         blocks.append(picture(axes, f"forecast-{number}", f"{words}.", caption))
-        places = np.flatnonzero(ahead)[evenly_spaced(int(ahead.sum()), _LISTED)]
         cells = [
             (in_words(asked[time.name].iloc[g]), *(f"{a.iloc[g]:.4g}" for a in (mean, *ends)))
             for g in places
         ]
-        heads = (time.name, "mean", f"{100 * _LEVEL:g} % from", "to")
+        heads = (time.name, "mean", f"{percent} from", "to")
         blocks.append(Table(heads, cells, f"Values of the forecast of {shown}{of}", folded=True))
     left = len(labels) - _SERIES
     if left > 0:
-        blocks.append(
-            Text(f"These are the {_SERIES} series with the most rows; {left} more are not drawn.")
-        )
-    figures = [block for block in blocks if isinstance(block, Figure)]
-    rest = [block for block in blocks if not isinstance(block, Figure)]
-    return Section("forecast", "What comes next?", [*figures, *rest])
+        words = f"These are the {_SERIES} series with the most rows; {left} more are not drawn."
+        blocks.append(Text(words))
+    figures_first = sorted(blocks, key=lambda block: not isinstance(block, Figure))
+    return Section("forecast", "What comes next?", figures_first)
 
 
 def _classes(
     judged: Assessment, axes: Any, times: Any, found: Any, last: Any, number: int, of: str
 ) -> Figure:
     """Probabilities of more than two classes."""
-    from latentgp.surfaces.evaluation.effects import Dependence
-
     model, classes = judged.model, judged.classes if judged.classes is not None else ()
     mean = np.stack([found[f"probability_{label}"] for label in classes], axis=1)
     names = tuple(model.probability_of(label) for label in classes)
     values = str(times.name), times.to_numpy(), names, *(mean, mean, mean), mean[None]
-    shown = Dependence(*values, _LEVEL, 0, "probability")
-    plots.dependence(axes, shown)
+    plots.dependence(axes, Dependence(*values, _LEVEL, 0, "probability"))
     _end_of_rows(axes, last)
     words = f"Probabilities of {model.target} over {times.name}{of}"
     caption = f"{words}; past the dashed line no row is known."

@@ -1,14 +1,19 @@
-"""Posteriors of hyper-parameters beside their priors."""
+"""Posteriors of hyper-parameters beside their priors, and their names in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import jax
 import numpy as np
 
 from latentgp.errors import InputError
 from latentgp.extension import verb
-from latentgp.hyperparameters.base import parameters
+from latentgp.hyperparameters.base import ParameterInfo, SeesColumns, parameters
+from latentgp.kernels.parts import parts_of
+from latentgp.kernels.per_latent import OwnKernels
 from latentgp.posteriors.hyperparameters import (
     HyperparameterMarginal,
     marginals_of,
@@ -17,17 +22,16 @@ from latentgp.posteriors.hyperparameters import (
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
-from latentgp.surfaces.report.blocks import Block, Figure, Section, Table, Text
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
-from latentgp.surfaces.report.names import names_of
+from latentgp.surfaces.report.page import Block, Section, Table, Text
 from latentgp.surfaces.tables.model import TableModel
 
 _SHOWN = 8
 _MOST_SECONDS = 60.0  # of evaluations for a Hessian
 _EVALUATIONS = 3  # of each hyper-parameter, about
-
 _LISTED = 200
+_NAMED = 2  # columns, of several that one hyper-parameter is about
 
 Marginals = Mapping[str, HyperparameterMarginal]
 Names = Mapping[str, str]
@@ -48,8 +52,8 @@ def hyperparameters(judged: Assessment) -> Section:
         "unit of its column; one of an input that is 0 or 1 is in that unit. Variances have the "
         "square of the unit of what they are of. The path is what --prior and --freeze take."
     )
-    blocks = [Text(units), *blocks]
-    return Section("hyperparameters", "What was learned about the hyper-parameters?", blocks)
+    title = "What was learned about the hyper-parameters?"
+    return Section("hyperparameters", title, [Text(units), *blocks])
 
 
 def _optimised(judged: Assessment, names: Names) -> list[Block]:
@@ -60,30 +64,23 @@ def _optimised(judged: Assessment, names: Names) -> list[Block]:
     if not priors:
         return [_values(estimator, tuple(known), names)]
     fitted = _entries(estimator, tuple(priors))
-    caption = "The most probable values, with 95 % intervals and those of the prior."
     try:
         found = _around_optimum(judged)
     except InputError as error:
-        found = prior_marginals(estimator.model_, priors)
-        blocks: list[Block] = [
-            Text(f"Of these values there is no posterior here, only their priors. {error}"),
-            *(_prior_figure(n, *one, fitted, names) for n, one in enumerate(_first(found))),
-        ]
-        shown = ()
-    else:
-        blocks = [
-            _table(found, caption, names, fitted),
-            Text(
-                "Blue is the posterior, dashed the prior: where both are alike, the rows say "
-                "little. The posterior is Laplace's approximation, a normal law of the logarithms "
-                "(of what is positive) that bends at the fitted values as the log evidence does; "
-                "fit with --hyperparameters integrate for its true form."
-            ),
-            *_figures(found, names, fitted),
-        ]
-        shown = tuple(priors)
-    rest = tuple(path for path in known if path not in shown)
-    return [*([_values(estimator, rest, names)] if rest else []), *blocks]
+        words = f"Of these values there is no posterior here, only their priors. {error}"
+        figures = _prior_figures(prior_marginals(estimator.model_, priors), names, fitted)
+        return [_values(estimator, tuple(known), names), Text(words), *figures]
+    caption = "The most probable values, with 95 % intervals and those of the prior."
+    words = (
+        "Blue is the posterior, dashed the prior: where both are alike, the rows say little. The "
+        "posterior is Laplace's approximation, a normal law of the logarithms (of what is "
+        "positive) that bends at the fitted values as the log evidence does; fit with "
+        "--hyperparameters integrate for its true form."
+    )
+    rest = tuple(path for path in known if path not in priors)
+    values = [_values(estimator, rest, names)] if rest else []
+    table, figures = _table(found, caption, names, fitted), _figures(found, names, fitted)
+    return [*values, table, Text(words), *figures]
 
 
 def _around_optimum(judged: Assessment) -> Marginals:
@@ -142,35 +139,27 @@ def _written(values: Iterable[float]) -> tuple[str, ...]:
     return tuple(f"{value:.4g}" for value in values)
 
 
-def _first(found: Marginals) -> list[tuple[str, HyperparameterMarginal]]:
-    return list(found.items())[:_SHOWN]
-
-
 def _figures(
     found: Marginals, names: Names, fitted: Mapping[str, float] | None = None
-) -> list[Block]:
+) -> Iterator[Block]:
     """Prior and posterior of the first few."""
-    figures: list[Block] = []
-    for number, (path, own) in enumerate(_first(found)):
+    for number, (path, own) in enumerate(list(found.items())[:_SHOWN]):
         value, name = None if fitted is None else fitted[path], names.get(path, path)
         axes = plots.hyperparameter(new_axes(2.9), own, x_label=name, fitted=value)
         what = "Posterior" if own.prior is None else "Prior and posterior"
         lower, upper = own.interval()
         words = f"{what} of {name}: 95 % from {lower:.3g} to {upper:.3g}."
-        figures.append(picture(axes, f"marginal-{number}", words, words))
-    return figures
+        yield picture(axes, f"marginal-{number}", words, words)
 
 
-def _prior_figure(
-    number: int, path: str, prior: HyperparameterMarginal, fitted: Mapping[str, float], names: Names
-) -> Figure:
-    """The prior of one, and where the fit is."""
-    name = names.get(path, path)
-    axes = plots.hyperparameter_prior(new_axes(2.9), prior, fitted[path], x_label=name)
-    below = 100 * float(prior.cdf(fitted[path]))
-    words = f"Prior of {name}, and the fitted value, {fitted[path]:.3g}."
-    said = f"{words} {below:.0f} % of the prior are below it."
-    return picture(axes, f"marginal-{number}", said, said)
+def _prior_figures(found: Marginals, names: Names, fitted: Mapping[str, float]) -> Iterator[Block]:
+    """Priors of the first few, and where the fit is."""
+    for number, (path, prior) in enumerate(list(found.items())[:_SHOWN]):
+        name, value = names.get(path, path), fitted[path]
+        axes = plots.hyperparameter_prior(new_axes(2.9), prior, value, x_label=name)
+        said = f"Prior of {name}, and the fitted value, {value:.3g}."
+        said += f" {100 * float(prior.cdf(value)):.0f} % of the prior are below it."
+        yield picture(axes, f"marginal-{number}", said, said)
 
 
 def _relevance(model: TableModel) -> list[Block]:
@@ -187,3 +176,58 @@ def _relevance(model: TableModel) -> list[Block]:
     words = "Relevance of the inputs: their spread in length-scales"
     caption = f"{words}. Long bars are inputs along which the function bends."
     return [picture(axes, "relevance", f"{words}.", caption)]
+
+
+def names_of(model: TableModel) -> dict[str, str]:
+    """A name in words for every entry of the hyper-parameters, by path and place."""
+    fitted, columns = model.estimator.model_, model.encoder.feature_names
+    found = {}
+    for path, info in parameters(fitted).items():
+        shape = np.shape(info.value)
+        seen = _columns(info, fitted.of_inputs, len(columns))
+        own = [columns[d] for d in seen if d < len(columns)] if fitted.depth == 1 else []
+        each = info.role == "lengthscale" and shape == (len(own),)
+        latent = "" if info.latent is None else f", latent function {info.latent + 1}"
+        for place in np.ndindex(shape):
+            label = path if not place else f"{path}[{', '.join(map(str, place))}]"
+            names = [own[place[0]]] if each else own
+            entry = "" if each or not place else f" {', '.join(str(p + 1) for p in place)}"
+            found[label] = f"{_what(info)}{entry}{_of(info, names, len(columns))}{latent}"
+    twice = [name for name in found.values() if list(found.values()).count(name) > 1]
+    return {k: f"{name} ({k})" if name in twice else name for k, name in found.items()}
+
+
+def _what(info: ParameterInfo) -> str:
+    """Quantity that it measures."""
+    first, last = info.path.split(".")[0], info.path.split(".")[-1]
+    words = re.sub(r"\[.*?\]", "", last).replace("_", " ")
+    if info.role == "lengthscale":
+        return "length-scale"
+    if first == "mean":
+        return "prior mean" if words == "value" else f"prior mean's {words}"
+    return words
+
+
+def _of(info: ParameterInfo, names: list[str], inputs: int) -> str:
+    """The columns that it is about."""
+    if not info.path.startswith("kernel"):
+        return ""
+    if not names or (len(names) == inputs > 1):
+        return " of all inputs" if info.role == "lengthscale" else " of f"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f" of {', '.join(names[:_NAMED])}{more}"
+
+
+def _columns(info: ParameterInfo, kernel: Any, inputs: int) -> list[int]:
+    """Places of these columns: of a factor without any, those of the term that it is in."""
+    if info.dimensions is not None:
+        return list(info.dimensions)
+    term = re.match(r"kernel\.parts\[(\d+)\]", info.path)
+    parts = () if term is None or isinstance(kernel, OwnKernels) else parts_of(kernel)
+
+    def sees(node: Any) -> bool:
+        return isinstance(node, SeesColumns)
+
+    own = parts[int(term[1]) :][:1] if term else ()
+    nodes = jax.tree.leaves(own, is_leaf=sees)
+    return sorted({d for n in nodes if sees(n) for d in n.dimensions}) or list(range(inputs))

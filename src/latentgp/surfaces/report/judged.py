@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
@@ -17,9 +18,6 @@ from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import uncensored
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _MOSTLY = 0.5  # of the rows known to the model: then they are judged as its own
 
 
@@ -28,7 +26,7 @@ class Assessment:
     """Predictions and targets, a row each."""
 
     model: TableModel  # the model
-    frame: "pd.DataFrame"  # the rows whose target is known
+    frame: pd.DataFrame  # the rows whose target is known
     X: Float[np.ndarray, "N D"]  # their inputs
     y: np.ndarray  # their targets; of classes their labels, shape (N,)
     classes: np.ndarray | None  # of labels, in their order; None of numbers
@@ -36,13 +34,13 @@ class Assessment:
     seen: float | None  # share of the rows that the model learned from; None where it is not known
     left_out: bool  # whether each row is predicted from the others
     how: str  # what predictions rest on, in words
-    mean: Float[np.ndarray, "N"] | None  # of the predictions; None of classes
-    std: Float[np.ndarray, "N"] | None  # their standard deviations, noise included
-    below: Float[np.ndarray, "N"] | None  # probability of a smaller target; None of classes
-    up_to: Float[np.ndarray, "N"] | None  # probability of a target of at most y
-    probabilities: Float[np.ndarray, "N K"] | None  # of the classes; None of what is no class
     uncensored: Bool[np.ndarray, "N"]  # rows whose target was seen
     data: Data  # all this as numbers, as the model takes it
+    mean: Float[np.ndarray, "N"] | None = None  # of the predictions; None of classes
+    std: Float[np.ndarray, "N"] | None = None  # their standard deviations, noise included
+    below: Float[np.ndarray, "N"] | None = None  # probability of a smaller target; None of classes
+    up_to: Float[np.ndarray, "N"] | None = None  # probability of a target of at most y
+    probabilities: Float[np.ndarray, "N K"] | None = None  # of the classes
     warnings: tuple[str, ...] = ()  # on what is not reliable
 
     @property
@@ -58,7 +56,7 @@ class Assessment:
         return u[self.uncensored & np.isfinite(u)]
 
 
-def judged(model: TableModel, frame: "pd.DataFrame") -> Assessment:
+def judged(model: TableModel, frame: pd.DataFrame) -> Assessment:
     """Predict every row: from the others where the model has learned from it, else as a new one."""
     estimator, posterior = model.estimator, model.estimator.posterior_
     X, y, side = model.encoded(frame)
@@ -82,40 +80,26 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Assessment:
         except InputError as error:
             told = (f"Rows cannot be left out of this posterior: {error}",)
         else:
+            found = {name: getattr(left, name) for name in ("mean", "std", "below", "up_to")}
+            if classes is None:
+                plain |= {name: values for name, values in found.items() if np.ndim(values) == 1}
             return Assessment(
                 **plain,
                 log_density=left.log_density,
                 left_out=True,
                 how=f"each row is predicted from all others, by {left.how}",
-                mean=_of_numbers(left.mean, classes),
-                std=_of_numbers(left.std, classes),
-                below=_of_numbers(left.below, classes),
-                up_to=_of_numbers(left.up_to, classes),
                 probabilities=left.probabilities,
                 warnings=left.warnings,
             )
     predictive = posterior.predict(X, **side)
     density = predictive.log_prob(numbers)
-    numeric = classes is None
-    up_to = predictive.cdf(numbers) if numeric else None
-    counts = predictive.likelihood.targets == "count"
-    below = up_to - np.exp(density) if counts and up_to is not None else up_to
-    return Assessment(
-        **plain,
-        log_density=density,
-        left_out=False,
-        how="rows the model has learned from are predicted as new ones: too well"
-        if told
-        else "the rows are new to the model",
-        mean=predictive.mean if numeric else None,
-        std=np.sqrt(predictive.variance) if numeric else None,
-        below=below,
-        up_to=up_to,
-        probabilities=None if numeric else predictive.probabilities,
-        warnings=told,
-    )
-
-
-def _of_numbers(values: np.ndarray | None, classes: np.ndarray | None) -> np.ndarray | None:
-    """Scores of one real output."""
-    return None if values is None or classes is not None or values.ndim > 1 else values
+    if classes is None:
+        up_to = predictive.cdf(numbers)
+        below = up_to - np.exp(density) if predictive.likelihood.targets == "count" else up_to
+        plain |= {"mean": predictive.mean, "std": np.sqrt(predictive.variance)}
+        plain |= {"below": below, "up_to": up_to}
+    else:
+        plain["probabilities"] = predictive.probabilities
+    learned = "rows the model has learned from are predicted as new ones: too well"
+    how = learned if told else "the rows are new to the model"
+    return Assessment(**plain, log_density=density, left_out=False, how=how, warnings=told)

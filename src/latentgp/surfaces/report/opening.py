@@ -8,11 +8,10 @@ import numpy as np
 
 from latentgp.surfaces.evaluation.effects import VarianceShares
 from latentgp.surfaces.report.baselines import Baseline
-from latentgp.surfaces.report.blocks import Section, Text
 from latentgp.surfaces.report.judged import Assessment
+from latentgp.surfaces.report.page import Section, Text
 
 _NAMED = 6  # columns
-_LEVEL = 0.95
 
 
 def in_short(
@@ -21,8 +20,8 @@ def in_short(
     """The answer for whoever decides, in sentences without terms of the trade."""
     model = judged.model
     names = model.encoder.column_names
-    more = f" and {len(names) - _NAMED} more columns" if len(names) > _NAMED else ""
-    columns = _enumerated(names[:_NAMED]) if not more else ", ".join(names[:_NAMED]) + more
+    more = [f"{len(names) - _NAMED} more columns"] if len(names) > _NAMED else []
+    columns = _enumerated([*names[:_NAMED], *more])
     what = f"a probability for each class of {model.target}" if judged.classes is not None else ""
     new = "each is predicted from the other rows, as if it were new"
     how = new if judged.left_out else judged.how
@@ -53,18 +52,17 @@ def _of_numbers(judged: Assessment, contenders: Sequence[Baseline]) -> str:
         for contender in contenders[1:]
         if contender.mean is not None
     ]
-    censored = len(y) - int(judged.uncensored.sum())
-    which = f" in the {int(seen.sum()):,} rows whose {target} was seen to the end"
-    rows = which if censored else ""
-    said = f"Predictions are off by {off(judged.mean):.3g} on average{rows}, "
-    said += f"in the unit of {target}"
-    said += f"; for comparison, {_enumerated(others)}." if others else "."
-    said += f" In these rows {target} is from {y[seen].min():.4g} to {y[seen].max():.4g}."
+    rows = f" in the {int(seen.sum()):,} rows whose {target} was seen to the end"
+    rows = "" if judged.uncensored.all() else rows
+    beside = f"; for comparison, {_enumerated(others)}" if others else ""
+    said = (
+        f"Predictions are off by {off(judged.mean):.3g} on average{rows}, in the unit of {target}"
+        f"{beside}. In these rows {target} is from {y[seen].min():.4g} to {y[seen].max():.4g}."
+    )
     transform = judged.transform
     if transform is not None and len(transform):
-        held = np.mean(np.abs(2 * transform - 1) <= _LEVEL)
-        meant = f"meant to hold {100 * _LEVEL:g} % of the values"
-        said += f" Intervals {meant} hold {100 * held:.0f} %."
+        held = np.mean(np.abs(2 * transform - 1) <= 0.95)
+        said += f" Intervals meant to hold 95 % of the values hold {100 * held:.0f} %."
     return said
 
 
@@ -85,7 +83,7 @@ def _of_classes(judged: Assessment, contenders: Sequence[Baseline]) -> str:
         for contender in contenders[2:]
         if contender.probabilities is not None
     ]
-    own = judged.probabilities[np.arange(len(y)), [list(classes).index(label) for label in y]]
+    own = judged.probabilities[np.arange(len(y)), np.asarray(judged.data.y).astype(int)]
     return (
         f"The classes are {_enumerated(list(map(str, classes)))}. The most probable one is right "
         f"in {right(judged.probabilities)} of the rows; for comparison, {_enumerated(others)}. "

@@ -1,13 +1,13 @@
-"""Sections as one page that needs nothing else: no network, no other file."""
+"""Sections of texts, tables and figures, and their page, which needs nothing else to be shown."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
 from html import escape
+from typing import NamedTuple
 
 from latentgp._version import __version__
-from latentgp.surfaces.report.blocks import Block, Code, Figure, Section, Table, Text, Verdict
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1f2328; --grey: #59636e;
@@ -51,6 +51,54 @@ summary { cursor: pointer; color: var(--blue); }
 .verdict b { color: var(--good); } .verdict.look b { color: var(--look); }
 @media print { nav, .skip { display: none; } section { break-inside: avoid; } }
 """
+
+
+class Text(NamedTuple):
+    """A paragraph."""
+
+    words: str
+
+
+class Code(NamedTuple):
+    """Lines to copy, or printed as they are."""
+
+    lines: str
+
+
+class Verdict(NamedTuple):
+    """A judgement in words."""
+
+    good: bool  # whether all is well
+    words: str  # what was found
+    remedy: str = ""  # what to do if not
+
+
+class Table(NamedTuple):
+    """Cells of text, a tuple a row."""
+
+    heads: Sequence[str]  # of the columns
+    rows: Sequence[Sequence[str]]  # cells
+    caption: str = ""  # what is in it
+    folded: bool = False  # whether it is shown on request only
+    wordy: bool = False  # whether cells are words, which wrap, rather than numbers
+
+
+class Figure(NamedTuple):
+    """A picture."""
+
+    svg: str  # element of a page
+    caption: str  # what it shows, and what to look for
+
+
+Block = Text | Code | Verdict | Table | Figure
+
+
+class Section(NamedTuple):
+    """Blocks under a title."""
+
+    name: str  # distinct on the page, in letters and dashes
+    title: str  # in a few words
+    blocks: Sequence[Block]  # in their order
 
 
 def page_of(title: str, lead: str, sections: Sequence[Section]) -> str:
@@ -102,7 +150,7 @@ def _block(block: Block) -> str:
             return f"<pre tabindex=0>{escape(lines)}</pre>"
         case Verdict(good, words, remedy):
             kind, head = ("good", "Good") if good else ("look", "Look")
-            remedy = f" {escape(remedy)}" if remedy else ""
+            remedy = f" {escape(remedy)}" if remedy and not good else ""
             return f'<div class="verdict {kind}"><b>{head}:</b> {escape(words)}{remedy}</div>'
         case Figure(svg, caption):
             return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -24,15 +24,14 @@ from latentgp.surfaces.evaluation.effects import (
     in_words,
 )
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
-from latentgp.surfaces.report.baselines import Baseline, baselines
-from latentgp.surfaces.report.blocks import Block, Code, Section, Table, Text, Verdict
+from latentgp.surfaces.report.baselines import Baseline
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
+from latentgp.surfaces.report.page import Block, Code, Section, Table, Text, Verdict
 from latentgp.surfaces.tables.model import TableModel
 
 _DRAWN = 800  # rows in a picture
 _WORST = 8
-_MOST_COLUMNS = 40  # that variance shares are asked of
 _CURVES = 6
 _TRACED = 4
 _CALIBRATED = 200  # sets of labels that show what chance does
@@ -43,11 +42,12 @@ def what_it_is(model: TableModel) -> Section:
     estimator, fitted = model.estimator, model.estimator.model_
     likelihood, latents = fitted.likelihood, fitted.likelihood.latent_size
     functions = "a latent function f" if latents == 1 else f"{latents} latent functions f"
+    count = len(model.encoder.column_names)
     blocks: list[Block] = [
         Text(
-            f"The column {model.target!r} is predicted ({model.task}) from "
-            f"{_counted(len(model.encoder.column_names), 'column')} through {functions}, a "
-            "Gaussian process: a law of functions whose values at similar inputs are similar."
+            f"The column {model.target!r} is predicted ({model.task}) from {count} "
+            f"column{'s' if count != 1 else ''} through {functions}, a Gaussian process: a law of "
+            "functions whose values at similar inputs are similar."
         ),
         Table(
             ("what", "in words", "as fitted"),
@@ -71,12 +71,6 @@ def columns(model: TableModel) -> Section:
     return Section("columns", "What was done to the table", [notes])
 
 
-def contenders_of(judged: Assessment) -> list[Baseline]:
-    """This model, and what needs no Gaussian process."""
-    ours = Baseline("this model", judged.log_density, judged.mean, judged.probabilities)
-    return [ours, *baselines(judged)]
-
-
 def scores(judged: Assessment, contenders: Sequence[Baseline]) -> Section:
     """Scores of predictions, beside baselines without a Gaussian process."""
     rows = judged.frame.shape[0]
@@ -87,32 +81,23 @@ def scores(judged: Assessment, contenders: Sequence[Baseline]) -> Section:
         ),
         *(Verdict(False, warning) for warning in judged.warnings),
     ]
-    heads, cells = ["", "log density a row"], [[c.name] for c in contenders]
-    known = np.isfinite(judged.log_density)
-    for contender, own in zip(contenders, cells, strict=True):
-        own.append(f"{np.mean(contender.log_density[known]):.3f}")
+    known, classes = np.isfinite(judged.log_density), judged.classes
+    scored = known & judged.uncensored
+    heads, cells = ["", "log density a row"], []
     if judged.mean is not None:
-        y = judged.y[known & judged.uncensored]
         heads += ["root mean squared error", "mean absolute error"]
-        for contender, own in zip(contenders, cells, strict=True):
-            mean = contender.mean
-            if mean is None:
-                own += ["", ""]
-                continue
-            mean = mean[known & judged.uncensored]
-            own.append(f"{metrics.root_mean_squared_error(y, mean):.4g}")
-            own.append(f"{metrics.mean_absolute_error(y, mean):.4g}")
-    elif judged.probabilities is not None and judged.classes is not None:
-        classes = judged.classes
+    elif classes is not None:
         heads += ["wrong class", "Brier score"]
-        for contender, own in zip(contenders, cells, strict=True):
-            given = contender.probabilities
-            if given is None:
-                own += ["", ""]
-                continue
+    for name, log_density, mean, given in contenders:
+        own = [name, f"{np.mean(log_density[known]):.3f}"]
+        if mean is not None:
+            errors = metrics.root_mean_squared_error, metrics.mean_absolute_error
+            own += [f"{error(judged.y[scored], mean[scored]):.4g}" for error in errors]
+        elif given is not None and classes is not None:
             wrong = np.mean(classes[np.argmax(given, axis=1)] != judged.y)
-            own.append(f"{100 * wrong:.1f} %")
-            own.append(f"{metrics.brier_score(judged.y, given, classes=classes):.4f}")
+            brier = metrics.brier_score(judged.y, given, classes=classes)
+            own += [f"{100 * wrong:.1f} %", f"{brier:.4f}"]
+        cells.append(own)
     unit = f", in the unit of {judged.model.target}" if judged.mean is not None else ""
     caption = (
         "Log density: of what was observed under the prediction, in nats; higher is better. "
@@ -121,15 +106,14 @@ def scores(judged: Assessment, contenders: Sequence[Baseline]) -> Section:
     blocks.append(Table(heads, cells, caption))
     gains = judged.log_density[known] - contenders[-1].log_density[known]
     error = np.std(gains, ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
-    ends = np.mean(gains) - 2 * error, np.mean(gains) + 2 * error
-    ahead = (
-        f"its log density is {np.mean(gains):+.3f} nats a row apart, 95 % interval "
-        f"{ends[0]:+.3f} to {ends[1]:+.3f}"
+    gain, better = np.mean(gains), bool(np.mean(gains) > 2 * error)
+    said = (
+        f"It is {'' if better else 'not clearly '}ahead of {contenders[-1].name}: its log density "
+        f"is {gain:+.3f} nats a row apart, 95 % interval {gain - 2 * error:+.3f} to "
+        f"{gain + 2 * error:+.3f}."
     )
-    better = bool(np.mean(gains) > 2 * error)
-    said = f"It is {'' if better else 'not clearly '}ahead of {contenders[-1].name}: {ahead}."
     remedy = "Compare likelihoods and methods with `latentgp compare`, or keep the simpler one."
-    blocks.append(Verdict(better, said, "" if better else remedy))
+    blocks.append(Verdict(better, said, remedy))
     return Section("scores", "How good are the predictions?", blocks)
 
 
@@ -137,14 +121,12 @@ def trust(model: TableModel) -> Section:
     """Whether the fit ended well, in the words of its diagnostics."""
     told = model.estimator.diagnostics_
     first, *_ = told.verdict.split("\n")
-    blocks: list[Block] = [Verdict(bool(told.converged), first)]
-    blocks += [Text(note) for note in told.remarks]
-    blocks += [Verdict(False, warning) for warning in told.warnings]
-    if not told.warnings:
-        blocks.append(Verdict(True, "Nothing looked wrong while fitting."))
+    blocks: list[Block] = [Verdict(bool(told.converged), first), *map(Text, told.remarks)]
+    wrong = [Verdict(False, warning) for warning in told.warnings]
+    blocks += wrong or [Verdict(True, "Nothing looked wrong while fitting.")]
     certificate = getattr(model.estimator, "certificate_", None)
     if certificate is not None:
-        blocks += [Text(line) for line in str(certificate).split("\n")]
+        blocks += map(Text, str(certificate).split("\n"))
     return Section("verdict", "Can the fit be trusted?", blocks)
 
 
@@ -153,25 +135,24 @@ def calibration(judged: Assessment) -> Section | None:
     blocks: list[Block] = []
     if judged.probabilities is not None and judged.classes is not None:
         classes, given = judged.classes, judged.probabilities
-        shown = given[:, 1] if given.shape[1] == 2 else given
         event = f"{judged.model.target} = {classes[-1]}"
-        judged_by = (
-            f"Of rows with a predicted probability of {event}, the share with {event};"
-            if shown.ndim == 1
-            else "Of rows whose most probable class has a probability, the share that are of it;"
-        )
+        if given.shape[1] == 2:
+            shown, what = given[:, 1], event
+            caption = f"Of rows with a predicted probability of {event}, the share with {event};"
+        else:
+            shown, what = given, "the predicted class"
+            caption = (
+                "Of rows whose most probable class has a probability, the share that are of it;"
+            )
         bins = int(np.clip(len(judged.y) // 30, 5, 15))
         known = {"classes": classes, "event": event}
         axes = plots.reliability_diagram(new_axes(4.8), judged.y, shown, bins, **known)
         off, chance = _gaps(judged.y, shown, classes, bins)
-        what = event if shown.ndim == 1 else "the predicted class"
         said = f"Probabilities of {what} are off by {100 * off:.1f} points on average"
         usual = f"of calibrated ones 95 % are off by less than {100 * chance:.1f}"
-        judged_by = f"{judged_by} bars are 95 % of chance."
-        blocks += [
-            _calibrated(off <= max(chance, 0.02), said, usual),
-            picture(axes, "reliability", f"Reliability diagram. {said}.", judged_by),
-        ]
+        alt, caption = f"Reliability diagram. {said}.", f"{caption} bars are 95 % of chance."
+        blocks.append(_calibrated(off <= max(chance, 0.02), said, usual))
+        blocks.append(picture(axes, "reliability", alt, caption))
     transform = judged.transform
     if transform is not None and len(transform):
         level, rows = 0.95, len(transform)
@@ -220,7 +201,7 @@ def residuals(judged: Assessment) -> Section:
     densities = np.where(np.isfinite(judged.log_density), judged.log_density, np.inf)
     worst = np.argsort(densities)[:_WORST]
     names = judged.model.encoder.column_names[:8]
-    predicted = _predicted(judged)
+    predicted_heads, predicted = _predicted(judged)
     rows = [
         (
             str(judged.frame.index[n]),
@@ -232,7 +213,7 @@ def residuals(judged: Assessment) -> Section:
         for n in worst
     ]
     caption = "The rows that surprised the model most: errors in the data, or what it cannot know."
-    heads = ("row", judged.model.target, *_predicted_heads(judged), "log density", *names)
+    heads = ("row", judged.model.target, *predicted_heads, "log density", *names)
     blocks.append(Table(heads, rows, caption))
     return Section("residuals", "Where is it wrong?", blocks)
 
@@ -262,14 +243,14 @@ def effects(
         few = len(shown.values)
         known = len(set(judged.frame[name].dropna())) if name in judged.frame else few
         most = "" if shown.is_ordered or known <= few else f" The {few} most frequent of {known}."
-        alone = shown.is_ordered and len(shown.outputs) == 1
-        lines = " Thin lines are single rows." if alone else ""
         ends = f"its {100 * shown.level:g} % interval"
-        bands = f"shaded is {ends}" if shown.is_ordered else f"lines are {ends}s"
-        said = f"{words}, were it the same in all rows; {bands}.{lines}{most}"
+        bands = f"shaded is {ends}." if shown.is_ordered else f"lines are {ends}s."
+        if shown.is_ordered and len(shown.outputs) == 1:
+            bands += " Thin lines are single rows."
+        said = f"{words}, were it the same in all rows; {bands}{most}"
         figures.append(picture(axes, f"dependence-{number}", f"{words}.", said))
         tables.append(_dependence_table(shown))
-    more = len(names) - len(names[:_CURVES])
+    more = len(names[_CURVES:])
     left = f" latentgp effects MODEL DATA --column NAME answers {more} more." if more else ""
     note = (
         f"Intervals are of the average over {len(asked.background)} rows, from joint draws of the "
@@ -280,16 +261,10 @@ def effects(
     return Section("effects", "Which columns matter, and how?", blocks)
 
 
-def shares_of(asked: Effects) -> VarianceShares | None:
-    """Shares of the columns, where there are several and not too many."""
-    return asked.variance_shares() if 1 < len(asked.columns) <= _MOST_COLUMNS else None
-
-
 def _height(shown: Dependence) -> float:
     """Height of a figure of the dependence on a column, with room for its legend."""
-    outputs = len(shown.outputs)
+    outputs, names = len(shown.outputs), [in_words(value) for value in shown.values]
     legend = 0.2 * outputs if outputs > 1 else 0.0
-    names = [in_words(value) for value in shown.values]
     return legend + (3.3 if shown.is_ordered else plots.rows_height(names, outputs))
 
 
@@ -328,18 +303,16 @@ def reproduction(
         ("rows of this report, SHA-256", digest),
         *((f"seconds: {name}", f"{value:.2f}") for name, value in seconds.items()),
     ]
-    heads = ("what", "as it was")
     made = model.made_by or "How the model was fitted is not in its file."
     commands = [Code("\n".join(line for line in (made, command) if line)), Code(repr(estimator))]
-    return Section("again", "To do it again", [*commands, Table(heads, rows, wordy=True)])
+    table = Table(("what", "as it was"), rows, wordy=True)
+    return Section("again", "To do it again", [*commands, table])
 
 
 def _calibrated(good: bool, said: str, chance: str) -> Verdict:
     remedy = (
-        ""
-        if good
-        else "Try another likelihood (student-t for outliers, negative-binomial for counts that "
-        "vary more), or --hyperparameters integrate."
+        "Try another likelihood (student-t for outliers, negative-binomial for counts that vary "
+        "more), or --hyperparameters integrate."
     )
     return Verdict(good, f"{said}; {chance}.", remedy)
 
@@ -347,10 +320,7 @@ def _calibrated(good: bool, said: str, chance: str) -> Verdict:
 def _gaps(
     y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray, bins: int
 ) -> tuple[float, float]:
-    """Mean gap of the reliability diagram, and what 95 % of calibrated models stay below.
-
-    That is found by labels drawn from the probabilities.
-    """
+    """Mean gap of the reliability diagram, and below what 95 % are of labels drawn from it."""
     curve = metrics.reliability_curve(y, probabilities, bins, classes=classes)
     stated = probabilities if probabilities.ndim == 1 else probabilities.max(axis=1)
     rng, gaps = np.random.default_rng(0), []
@@ -360,10 +330,6 @@ def _gaps(
         gaps.append(float(own.weight @ np.abs(own.probability - own.frequency)))
     off = float(curve.weight @ np.abs(curve.probability - curve.frequency))
     return off, float(np.quantile(gaps, 0.95))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _said(thing: Any) -> str:
@@ -382,23 +348,18 @@ def _kernels(kernel: Any) -> Iterator[tuple[str, str, str]]:
             yield f"kernel{of}", _said(inner), repr(part)
 
 
-def _predicted_heads(judged: Assessment) -> tuple[str, ...]:
-    if judged.mean is not None and judged.std is not None:
-        return "predicted", "one standard deviation"
-    return ("predicted", "its probability") if judged.probabilities is not None else ()
-
-
-def _predicted(judged: Assessment) -> list[tuple[str, ...]]:
-    """Cells of the predictions, under the heads above."""
+def _predicted(judged: Assessment) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Heads and cells of the predictions."""
     if judged.mean is not None and judged.std is not None:
         given = zip(judged.mean, judged.std, strict=True)
-        return [(f"{mean:.4g}", f"{std:.2g}") for mean, std in given]
+        cells = [(f"{mean:.4g}", f"{std:.2g}") for mean, std in given]
+        return ("predicted", "one standard deviation"), cells
     if judged.probabilities is not None and judged.classes is not None:
-        best = np.argmax(judged.probabilities, axis=1)
-        tops = judged.probabilities[np.arange(len(best)), best]
+        best, tops = np.argmax(judged.probabilities, axis=1), judged.probabilities.max(axis=1)
         pairs = zip(judged.classes[best], tops, strict=True)
-        return [(f"{label}", f"{100 * share:.0f} %") for label, share in pairs]
-    return [()] * len(judged.y)
+        cells = [(f"{label}", f"{100 * share:.0f} %") for label, share in pairs]
+        return ("predicted", "its probability"), cells
+    return (), [()] * len(judged.y)
 
 
 def _shares_table(shares: VarianceShares) -> Table:
@@ -432,8 +393,3 @@ def _scalars(draws: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
 
 def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else in_words(value)
-
-
-def all_of(sections: Sequence[Section | None]) -> list[Section]:
-    """Those that there are."""
-    return [section for section in sections if section is not None]

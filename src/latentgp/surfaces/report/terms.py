@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from latentgp.likelihoods import Softmax
-from latentgp.surfaces.report.blocks import Block, Section, Table, Text
+from latentgp.surfaces.report.page import Block, Section, Table, Text
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
 from latentgp.surfaces.tables.model import TableModel
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
@@ -28,9 +29,6 @@ from latentgp.surfaces.tables.values import (
     warn,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 MOST_CATEGORIES = 30
 
 
@@ -40,15 +38,12 @@ class NumberColumn:
     """Encoding of a column as a number, with a 0/1 column for gaps if training had any."""
 
     name: str  # the column
-    # what it held: numbers, numbers as text, truth values, or dates
-    source: Literal["number", "text", "boolean", "date"]
+    source: Literal["number", "text", "boolean", "date"]  # text is of numbers
     median: float  # what a missing value is replaced by, in the encoded unit
     marks_missing: bool  # whether a 0/1 column says where the value was missing
     origin: str | None = None  # for dates, the earliest of training in ISO 8601, which becomes zero
-    # for dates, "days" or "seconds"; for times of day and durations that of the notation
-    unit: str | None = None
-    # how the column writes numbers, dates or durations; None if as Python and ISO 8601 do
-    notation: Notation | None = None
+    unit: str | None = None  # for dates, "days" or "seconds"; for durations that of the notation
+    notation: Notation | None = None  # of numbers, dates or durations; None if Python's, ISO 8601
     doubt: str = ""  # what may be meant otherwise, in words; empty if nothing
     required: bool = False  # whether a missing value is an error
 
@@ -58,8 +53,7 @@ class NumberColumn:
 
         Their text is as Python and ISO 8601 write it; `recognised` is how the column itself does.
         """
-        name, origin, unit = str(values.name), None, None
-        missing = bool(values.isna().any())
+        origin, unit = None, None
         if source == "date":
             dates = dates_in(values)
             origin = dates.min().isoformat()
@@ -68,7 +62,8 @@ class NumberColumn:
             unit = recognised.notation.unit
         counts = source in ("number", "text") and unit is None
         doubt = recognised.doubt or (doubt_of(values) if counts else "")
-        column = cls(name, source, 0.0, missing, origin, unit, recognised.notation, doubt)
+        missing, dated = bool(values.isna().any()), (origin, unit)
+        column = cls(str(values.name), source, 0.0, missing, *dated, recognised.notation, doubt)
         return replace(column, median=float(np.nanmedian(column._raw(values))))
 
     @property
@@ -80,9 +75,9 @@ class NumberColumn:
     @property
     def calendar(self) -> dict[str, float]:
         """Lengths of what dates repeat by, in the column's unit; empty for numbers."""
-        day = {"days": 1.0, "seconds": 86400.0}.get(self.unit or "")
-        if self.source != "date" or day is None:
+        if self.source != "date":
             return {}
+        day = 1.0 if self.unit == "days" else 86400.0
         return {"year": 365.2425 * day, "week": 7 * day, "day": day}
 
     def describe(self) -> str:
@@ -93,9 +88,9 @@ class NumberColumn:
         if self.notation is not None:
             written = self.notation.describe()
             what = f"{what}, {written}" if self.source == "date" else written
-        filled = f", missing values become the median {self.median:g} and are marked in a column"
-        doubt = f"; {self.doubt}" if self.doubt else ""
-        return f"{self.name}: {what}{filled if self.marks_missing else ''}{doubt}"
+        if self.marks_missing:
+            what += f", missing values become the median {self.median:g} and are marked in a column"
+        return f"{self.name}: {what}{f'; {self.doubt}' if self.doubt else ''}"
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, 1) values, or (N, 2) with the mark of missing ones."""
@@ -117,8 +112,6 @@ class NumberColumn:
 
     def read(self, values: pd.Series) -> pd.Series:
         """The column as dates or numbers, however it is written; truth values stay."""
-        import pandas as pd
-
         if self.source == "date":
             return dates_in(plain(values, self.notation))
         if self.source == "boolean":
@@ -127,8 +120,6 @@ class NumberColumn:
 
     def _raw(self, values: pd.Series) -> NDArray[np.float64]:
         """Give (N,) numbers in the encoded unit, NaN where missing."""
-        import pandas as pd
-
         if self.source != "date":
             return numbers_in(plain(values, self.notation), self.source)
         dates = self.read(values)
@@ -161,9 +152,8 @@ class CategoryColumn:
         # A tie is decided by name, so that the order of the rows does not matter.
         frequent_first = sorted(counts, key=lambda category: (-counts[category], category))
         kept, rest = frequent_first[:MOST_CATEGORIES], frequent_first[MOST_CATEGORIES:]
-        missing = bool(values.isna().any())
-        name, like = str(values.name), doubt_of_names(values.dropna())
-        return cls(name, tuple(sorted(kept)), tuple(sorted(rest)), missing, like)
+        missing, doubt = bool(values.isna().any()), doubt_of_names(values.dropna())
+        return cls(str(values.name), tuple(sorted(kept)), tuple(sorted(rest)), missing, doubt)
 
     @property
     def feature_names(self) -> list[str]:
@@ -201,7 +191,7 @@ class CategoryColumn:
                 "columns are all zero there",
             )
         encoded = np.zeros((len(values), len(self.feature_names)))
-        encoded[np.flatnonzero(known), numbers[known]] = 1.0
+        encoded[known, numbers[known]] = 1.0
         if self.marks_missing:
             encoded[missing, -1] = 1.0
         return encoded
@@ -213,25 +203,19 @@ class SeriesColumn:
     """Encoding of a column that tells series apart as their numbers."""
 
     name: str  # the column
-    # of the series, in order; those that training never saw have further numbers
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # in order; those that training never saw have further numbers
     noun: str = "series"  # what they are called
 
     @classmethod
     def fit(cls, values: pd.Series) -> SeriesColumn:
-        """Learn the labels.
-
-        Raises:
-            InputError: a value is missing.
-        """
-        texts = texts_in(values)
+        """Learn the labels; InputError if a value is missing."""
         missing = values.isna().to_numpy()
         if missing.any():
             raise InputError(
                 f"column {values.name!r} tells series apart but is missing in "
                 f"{rows_listed(values.index[missing])}: fill it, or leave these rows out"
             )
-        return cls(str(values.name), tuple(in_order(set(texts))))
+        return cls(str(values.name), tuple(in_order(set(texts_in(values)))))
 
     @property
     def feature_names(self) -> list[str]:

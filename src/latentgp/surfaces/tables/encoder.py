@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
@@ -26,9 +27,6 @@ from latentgp.surfaces.tables.values import (
     source_of,
     warn,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @stored
@@ -77,12 +75,9 @@ class TableEncoder:
                 left_out.append((name, "as asked for"))
                 continue
             values, recognised = read_column(column_of(frame, name))
-            reason = reason_to_leave_out(values)
-            if reason is not None:
+            if (reason := reason_to_leave_out(values)) is not None:
                 left_out.append((name, reason))
-                continue
-            source = source_of(values.dropna())
-            if source == "category":
+            elif (source := source_of(values.dropna())) == "category":
                 columns.append(CategoryColumn.fit(values))
             else:
                 columns.append(NumberColumn.fit(values, source, recognised))
@@ -95,13 +90,8 @@ class TableEncoder:
     def of_series(cls, frame: pd.DataFrame, time: str, by: str | None) -> TableEncoder:
         """Learn the encoding of a table of one or many series, whose other columns are left out.
 
-        Args:
-            frame: (N, D) training inputs, without the target.
-            time: a column of numbers or dates.
-            by: a column that tells series apart; None for one series.
-
-        Raises:
-            InputError: no such columns, a time that is no number and no date, or missing values.
+        `time` is a column of numbers or dates without gaps, `by` one that tells series apart, or
+        None for one series; else InputError.
         """
         time, by = name_of(time), None if by is None else name_of(by)
         if time == by:
@@ -110,8 +100,7 @@ class TableEncoder:
             )
         frame = checked_frame(frame)
         known = [known_column(frame, name) for name in (time, by) if name is not None]
-        others = [name for name in frame.columns if name not in known]
-        left_out = tuple((name, "not the column of time") for name in others)
+        left_out = [(name, "not the column of time") for name in frame.columns if name not in known]
         values, recognised = read_column(column_of(frame, time))
         kind = source_of(values.dropna()) if values.notna().any() else "category"
         if kind == "category" or bool(values.isna().any()):
@@ -123,7 +112,7 @@ class TableEncoder:
         columns: list[Any] = [replace(NumberColumn.fit(values, kind, recognised), required=True)]
         if by is not None:
             columns.append(SeriesColumn.fit(column_of(frame, by)))
-        return cls(tuple(columns), left_out)
+        return cls(tuple(columns), tuple(left_out))
 
     @property
     def calendar(self) -> dict[str, float]:

@@ -7,16 +7,16 @@ import warnings
 from collections.abc import Iterable
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
 
 from latentgp.errors import InputError, in_a_line
 from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.surfaces.files.csv import CODE, KEPT_AS_TEXT, MISSING_MARKERS, header_of
-from latentgp.surfaces.files.pieces import KIND_OF_ENDING
-from latentgp.surfaces.tables.values import pandas_of, refuse_duplicates
-
-if TYPE_CHECKING:
-    import pandas as pd
+from latentgp.surfaces.files.pieces import kind_of, refuse_duplicates
+from latentgp.surfaces.tables.values import pandas_of
 
 
 def read_table(path: str | Path, as_text: Iterable[str] = ()) -> pd.DataFrame:
@@ -44,22 +44,20 @@ def read_table(path: str | Path, as_text: Iterable[str] = ()) -> pd.DataFrame:
         [41.0, nan]
     """
     path = Path(path)
-    kind = _kind(path)
+    kind = kind_of(path)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"{path} {what}: pass the path of a CSV or Parquet file")
     try:
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty: pass a file with a header and at least one row")
-        names, frame = _read_csv(path, as_text) if kind == "csv" else _read_parquet(path)
+        frame = _read_csv(path, as_text) if kind == "csv" else _read_parquet(path)
     except InputError:
         raise
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: save it in that encoding") from error
     except Exception as error:  # whatever pandas and Arrow make of damaged files
-        reason = in_a_line(error)
-        raise InputError(f"{path} cannot be read as {kind}: {reason}") from error
-    refuse_duplicates(names, str(path))
+        raise InputError(f"{path} cannot be read as {kind}: {in_a_line(error)}") from error
     if len(frame) == 0:
         raise InputError(f"{path} has a header but no rows: pass at least one row")
     return frame
@@ -83,7 +81,7 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> Path:
         'a\n1\n'
     """
     path = Path(path)
-    kind = _kind(path)
+    kind = kind_of(path)
     with written_whole(path, ValueError, TypeError) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         if kind == "csv":
@@ -96,7 +94,7 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> Path:
 def check_table_path(path: str | Path, rows: Path) -> Path:
     """The path; InputError unless a table made of `rows` can be written there."""
     path = Path(path)
-    _kind(path)
+    kind_of(path)
     if rows.resolve() in (path.resolve(), *path.resolve().parents):
         raise InputError(
             f"predictions in {path} would be among the rows of {rows}: name a file elsewhere"
@@ -104,19 +102,9 @@ def check_table_path(path: str | Path, rows: Path) -> Path:
     return check_writable(path, makes_folders=True)
 
 
-def _kind(path: Path) -> str:
-    kind = KIND_OF_ENDING.get(path.suffix.lower())
-    if kind is None:
-        raise InputError(f"{path} does not end in .csv, .parquet or .pq: pass one of these")
-    return kind
-
-
-def _read_csv(path: Path, as_text: Iterable[str]) -> tuple[list[str], pd.DataFrame]:
-    import pandas as pd
-
+def _read_csv(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
     header = header_of(path)
-
-    refuse_duplicates(header.names, str(path))
+    refuse_duplicates(header.names, path)
     comments = _comments_after(path, header.lines) if header.comments else []
     of_names: dict[str, Any] = {"header": 0}
     if header.before == header.lines:  # the names are a comment
@@ -149,7 +137,7 @@ def _read_csv(path: Path, as_text: Iterable[str]) -> tuple[list[str], pd.DataFra
             whole = pd.api.types.is_integer_dtype(frame[name].dtype)  # and has kept its digits
             if texts.str.fullmatch(CODE if whole else KEPT_AS_TEXT).any():
                 frame[name] = texts
-    return header.names, frame
+    return frame
 
 
 def _comments_after(path: Path, line: int) -> list[int]:
@@ -164,9 +152,6 @@ def _may_hold_codes(path: Path) -> bool:
         return re.search(rb"[\s,;\"]" + KEPT_AS_TEXT.encode(), text) is not None
 
 
-def _read_parquet(path: Path) -> tuple[list[str], pd.DataFrame]:
-    import pyarrow.parquet
-
-    names = list(pyarrow.parquet.read_schema(path).names)
-    refuse_duplicates(names, str(path))  # Arrow cannot read such a table
-    return names, pandas_of(pyarrow.parquet.read_table(path))
+def _read_parquet(path: Path) -> pd.DataFrame:
+    refuse_duplicates(pq.read_schema(path).names, path)  # Arrow cannot read such a table
+    return pandas_of(pq.read_table(path))

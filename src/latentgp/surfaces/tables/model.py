@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
 import jax
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 from scipy.special import ndtri
 
@@ -40,7 +41,6 @@ from latentgp.surfaces.tables.scores import classification_scores, regression_sc
 from latentgp.surfaces.tables.start import (
     ESTIMATORS,
     SIDES,
-    WEIGHTS,
     Estimator,
     TableStart,
     sides_of,
@@ -53,8 +53,6 @@ from latentgp.surfaces.tables.values import Tell, checked_frame, listed, name_of
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
     from latentgp.surfaces.export import Exported
 
@@ -126,7 +124,7 @@ class TableModel:
     @_recorded
     def fit(
         cls,
-        frame: "pd.DataFrame",
+        frame: pd.DataFrame,
         target: str | None = None,
         *,
         formula: str | None = None,
@@ -255,9 +253,8 @@ class TableModel:
             )
         if estimator.n_inducing is None and held is None and not deep:
             estimator.n_inducing = _INDUCING
-        names = ["max_evaluations", "verbose", "max_seconds", "method"]
         limit = estimator.max_seconds
-        asked = {name: getattr(estimator, name) for name in names}
+        asked = {k: getattr(estimator, k) for k in ("max_evaluations", "verbose", "method")}
         estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
         by_itself = method if isinstance(method, Method) else of_name("random-features")()
         if deep:  # its own search starts at what a few rows say
@@ -278,7 +275,7 @@ class TableModel:
 
         tell = once()
 
-        def convert(frame: "pd.DataFrame") -> Data:
+        def convert(frame: pd.DataFrame) -> Data:
             X, y, row_weights, side = model._rows(frame, tell, weights)
             if isinstance(estimator, LabelEstimator):
                 y = estimator.numbered(y)
@@ -301,8 +298,7 @@ class TableModel:
     def _made(cls, started: TableStart, target: str, sides: dict[str, str]) -> Self:
         """Model of an estimator that is fitted, or will be."""
         return cls(
-            *(started.estimator, started.encoder, target, started.notes, sides),
-            notation=started.notation,
+            *(started.estimator, started.encoder, target, started.notes, sides, started.notation),
             spreads=tuple(np.std(started.X, axis=0).tolist()),
         )
 
@@ -319,12 +315,12 @@ class TableModel:
 
     def predict(
         self,
-        frame: "pd.DataFrame",
+        frame: pd.DataFrame,
         level: float = 0.95,
         *,
         mean_only: bool = False,
         tell: Tell = warn,
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """Predictions, one a row of the table.
 
         Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
@@ -339,8 +335,6 @@ class TableModel:
             mean_only: of numbers and counts give `mean` alone, which is several times faster.
             tell: warns; `tables.once()` does so once for all parts of a table.
         """
-        import pandas as pd
-
         frame = checked_frame(frame)
         known = {name: column for name, column in self.side_columns.items() if column in frame}
         for name, column in self.side_columns.items():
@@ -356,9 +350,8 @@ class TableModel:
         if not isinstance(self.estimator, LabelEstimator):
             self._tell_of_tails(predictive, tell)
             lower, upper = predictive.interval(level)
-            columns = {"mean": predictive.mean, "std": np.sqrt(predictive.variance)}
-            columns |= {"lower": lower, "upper": upper}
-            return pd.DataFrame(columns, index=frame.index)
+            moments = {"mean": predictive.mean, "std": np.sqrt(predictive.variance)}
+            return pd.DataFrame(moments | {"lower": lower, "upper": upper}, index=frame.index)
         probabilities, classes = predictive.probabilities, self.estimator.classes_
         columns = {
             "prediction": classes[np.argmax(probabilities, axis=1)],
@@ -371,14 +364,13 @@ class TableModel:
             else:  # draws
                 mean, variance = self.estimator.posterior_.predict_f(X)
             reach = ndtri((1 + level) / 2) * np.sqrt(variance)
-            ends = np.stack([mean - reach, mean + reach])
-            lower, upper = _second_class(likelihood, ends)
+            lower, upper = _second_class(likelihood, np.stack([mean - reach, mean + reach]))
             second = f"probability_{classes[1]}"
             columns |= {f"{second}_lower": lower, f"{second}_upper": upper}
         return pd.DataFrame(columns, index=frame.index)
 
     def encoded(
-        self, frame: "pd.DataFrame", tell: Tell = warn
+        self, frame: pd.DataFrame, tell: Tell = warn
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Inputs, targets and side information of rows whose target is known.
 
@@ -393,16 +385,16 @@ class TableModel:
         return X, y, side
 
     def _rows(
-        self, frame: "pd.DataFrame", tell: Tell, weights: str | None = None
+        self, frame: pd.DataFrame, tell: Tell, weights: str | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, np.ndarray]]:
         """As `encoded`, with row weights of a column before the side information."""
         inputs, target, _ = split_target(frame, self.target)
-        own = None if weights is None else taken_out(inputs, weights, "weights", WEIGHTS)[1]
+        own = None if weights is None else taken_out(inputs, weights, "weights")[1]
         X, side = self.encoder.encode(inputs, tell), sides_of(inputs, self.side_columns)
         return X, targets_of(target, self.task, self.notation), own, side
 
     def leave_one_out(
-        self, frame: "pd.DataFrame", *, weights: str | None = None, tell: Tell = warn
+        self, frame: pd.DataFrame, *, weights: str | None = None, tell: Tell = warn
     ) -> LeaveOneOut:
         """Predict every row whose target is known from all others, as `GPRegressor.leave_one_out`.
 
@@ -458,10 +450,10 @@ class TableModel:
             )
         names, labels = self.encoder.feature_names, known[column].labels
         number = len(names) - len(groups) + list(known).index(column)
-        known = {"names": names, "labels": labels}
-        return self.estimator.posterior_.group_effects(number, range(len(labels)), **known)
+        named = {"names": names, "labels": labels}
+        return self.estimator.posterior_.group_effects(number, range(len(labels)), **named)
 
-    def effects(self, frame: "pd.DataFrame", tell: Tell = warn, **settings: Any) -> Effects:
+    def effects(self, frame: pd.DataFrame, tell: Tell = warn, **settings: Any) -> Effects:
         """Effects of the columns on the prediction, categories and dates included.
 
         Numbers and dates are those that the model reads, however text writes them.
@@ -516,7 +508,7 @@ class TableModel:
         """
         return verb("export_table")(self, folder, **settings)
 
-    def evaluate(self, frame: "pd.DataFrame", *, tell: Tell = warn) -> dict[str, float]:
+    def evaluate(self, frame: pd.DataFrame, *, tell: Tell = warn) -> dict[str, float]:
         """Scores on rows whose target is known, by name.
 
         Args:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+from pandas.api import types
 
 from latentgp.modules import stored
 from latentgp.surfaces.files.csv import CODE
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SYMBOLS = "$€£¥₹₽₩₺₪₫₴₦฿"
 _CURRENCIES = (
@@ -331,9 +331,6 @@ def stays_text(notation: Notation | None) -> bool:
 
 def plain(values: pd.Series, notation: Notation | None) -> pd.Series:
     """The column with dates as ISO 8601 writes them, and numbers as Python does."""
-    import pandas as pd
-    from pandas.api import types
-
     if notation is None:
         return values
     if types.is_timedelta64_dtype(values.dtype):
@@ -360,7 +357,7 @@ def resemblance(known: pd.Series) -> str:
     if are_codes(texts):
         return ""
     ways: list[tuple[str, Callable[[str], Any], str]] = [
-        ("dates", _looks_like_a_date, "2024-12-31"),
+        ("dates", lambda text: _LIKE_DATE.fullmatch(text) or iso_of(text) != text, "2024-12-31"),
         ("times", lambda text: seconds_of(text) is not None, "23:59"),
     ]
     if len(set(texts)) > _FEW_CATEGORIES:
@@ -368,14 +365,13 @@ def resemblance(known: pd.Series) -> str:
     for what, looks, like in ways:
         looks = cache(looks)
         alike = [text for text in texts if looks(text)]
-        if len(alike) < max(1, _MOST_OF_THEM * len(texts)):
-            continue
-        others = sorted(set(texts) - set(alike))
-        but = f", unlike {others[0]!r}" if others else ""
-        return (
-            f"though {len(alike)} of {len(texts)} values look like {what}, such as {min(alike)!r}"
-            f"{but}: write all as {like} to have them used so"
-        )
+        if len(alike) >= max(1, _MOST_OF_THEM * len(texts)):
+            others = sorted(set(texts) - set(alike))
+            but = f", unlike {others[0]!r}" if others else ""
+            return (
+                f"though {len(alike)} of {len(texts)} values look like {what}, such as "
+                f"{min(alike)!r}{but}: write all as {like} to have them used so"
+            )
     return ""
 
 
@@ -393,10 +389,6 @@ def resemblance_of_numbers(known: pd.Series) -> str:
         f"{len(alike)} of {len(texts)} values look like dates, such as {min(alike)}, unlike "
         f"{others[0]}: correct the others to have all used so"
     )
-
-
-def _looks_like_a_date(text: str) -> bool:
-    return _LIKE_DATE.fullmatch(text) is not None or iso_of(text) != text
 
 
 class _Number(NamedTuple):

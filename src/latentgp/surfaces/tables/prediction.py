@@ -6,7 +6,11 @@ import shutil
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from latentgp._version import __version__
 from latentgp.errors import InputError
@@ -18,8 +22,6 @@ from latentgp.surfaces.tables import check_table_path, once, write_table
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.rows import Frames
 
-if TYPE_CHECKING:
-    import pandas as pd
 _MARK = "made-of.txt"
 _LARGE_BYTES, _LARGE_NUMBERS = 50_000_000, 10_000_000
 
@@ -40,15 +42,7 @@ def predict_files(
     The parts of a run that was interrupted are kept beside `out`, and the same call goes on from
     them. Memory is that of one part: at most 65,536 rows of Parquet, some 8 MB of CSV.
 
-    Args:
-        model: fitted.
-        path: a CSV or Parquet file, or a folder of them.
-        out: where to write predictions, ending in .csv or .parquet.
-        level: probability that an interval holds.
-        mean_only: the mean of numbers and counts alone, which is several times faster.
-        with_inputs: keep the tables' own columns.
-        callback: told of progress.
-        verbose: 1 shows a progress line for whatever takes longer than a second.
+    Settings are those of `TableModel.predict`; `with_inputs` keeps the tables' own columns.
 
     Returns:
         How many rows were predicted.
@@ -57,8 +51,6 @@ def predict_files(
         InputError: files that cannot be read or predicted, with file and row; an ending that is
             not known, `out` among the rows, parts of other predictions; nothing can be written.
     """
-    import pandas as pd
-
     path = Path(path)
     out = check_table_path(out, path)
     frames = Frames(path, model.read_as_text)
@@ -84,8 +76,9 @@ def predict_files(
         run.close()
     with written_whole(out) as joined:
         _join(_files_in(parts), joined)
-    with writing(parts):
-        _remove(parts)
+    with writing(parts):  # those of a run that is killed meanwhile are no parts any more
+        parts.rename(_aside(parts))
+        shutil.rmtree(_aside(parts))
     return frames.size
 
 
@@ -99,10 +92,8 @@ def is_large(path: Path) -> bool:
     return files.size * len(files.names) > _LARGE_NUMBERS
 
 
-def beside(inputs: "pd.DataFrame", predictions: "pd.DataFrame") -> "pd.DataFrame":
+def beside(inputs: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     """A table's own columns beside its predictions; InputError where their names meet."""
-    import pandas as pd
-
     index = [name for name in inputs.index.names if name is not None]
     inputs = inputs.reset_index(index) if index else inputs  # pandas', a column of the file
     predictions = predictions.add_prefix("predicted_").set_axis(inputs.index)
@@ -122,24 +113,17 @@ def _identity(model: TableModel, frames: Frames, *settings: Any) -> str:
 
 def _claim(parts: Path, identity: str) -> None:
     """Make the folder of parts, or take it over if it was made for the same predictions."""
-    mark = parts / _MARK
+    mark, new = parts / _MARK, _aside(parts)
     if parts.exists():
         if mark.is_file() and mark.read_text() == identity:
             return
         raise InputError(
             f"{parts} holds parts of other predictions; remove it, or name another file to write."
         )
-    new = _aside(parts)
     shutil.rmtree(new, ignore_errors=True)  # of a run that was killed in these lines
     new.mkdir(parents=True)
     (new / _MARK).write_text(identity)
     new.rename(parts)
-
-
-def _remove(parts: Path) -> None:
-    """Remove the parts; those of a run that is killed meanwhile are no parts any more."""
-    parts.rename(_aside(parts))
-    shutil.rmtree(_aside(parts))
 
 
 def _aside(parts: Path) -> Path:
@@ -161,8 +145,6 @@ def _join(files: list[Path], out: Path) -> None:
                         part.readline()
                     shutil.copyfileobj(part, joined)
         return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     # A column may be empty in one part, and be of no type there.
     schemas = [pq.read_schema(file).remove_metadata() for file in files]

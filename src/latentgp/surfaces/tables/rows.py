@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
@@ -15,46 +17,31 @@ from latentgp.surfaces.files.pieces import TableFiles, thinned
 from latentgp.surfaces.files.rows import FileSource, located
 from latentgp.surfaces.tables.values import column_of, numbers_in, pandas_of, rows_listed
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
 Made = TypeVar("Made")
 
 
 class TableRows(FileSource):
     """Rows of tables with columns of any type, as an encoding that was learned reads them.
 
-    Rows without a target, or of weight zero, are left out.
-
-    Args:
-        files: that hold the tables.
-        convert: what becomes of rows that have a target; the frame's index numbers them in their
-            file.
-        columns: which columns it needs.
-        target: the column to predict.
-        weights: a column of row weights.
-        buffer_rows: how many rows are mixed at a time, which bounds the memory.
+    Rows without a target, or of weight zero, are left out. `convert` is given frames of `columns`,
+    whose index numbers the rows in their file.
     """
 
     def __init__(
         self,
         files: TableFiles,
-        convert: Callable[["pd.DataFrame"], Data],
+        convert: Callable[[pd.DataFrame], Data],
         columns: list[str],
         *,
         target: str,
-        weights: str | None = None,
-        buffer_rows: int = 1 << 18,
+        weights: str | None,
     ):
         self.convert, self.target, self.weights = convert, target, weights
         columns = [files.known(name) for name in columns]
         deciding = [target, *([weights] if weights else [])]
-        super().__init__(files, columns=columns, deciding=deciding, buffer_rows=buffer_rows)
+        super().__init__(files, columns=columns, deciding=deciding, buffer_rows=1 << 18)
 
-    def _weights(
-        self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]
-    ) -> Float[np.ndarray, "N"]:
+    def _weights(self, batch: pa.RecordBatch, rows: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
         frame = _frame(batch.select(self._deciding), rows)
         known = column_of(frame, self.target).notna().to_numpy()
         if self.weights is None:
@@ -68,7 +55,7 @@ class TableRows(FileSource):
             )
         return weights
 
-    def _convert(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
+    def _convert(self, batch: pa.RecordBatch, rows: Int[np.ndarray, "N"]) -> Data:
         return self.convert(_frame(batch, rows))
 
 
@@ -78,9 +65,9 @@ class Part(NamedTuple):
     path: Path  # of their file
     first: int  # number of the first of them in the file, from 0
     done: int  # how many rows of all files there are up to the last of them
-    batch: "pa.RecordBatch"  # the rows
+    batch: pa.RecordBatch
 
-    def convert(self, convert: Callable[["pd.DataFrame"], Made]) -> Made:
+    def convert(self, convert: Callable[[pd.DataFrame], Made]) -> Made:
         """Result of `convert` on the rows, indexed by number in their file; errors name the row."""
         rows = self.first + np.arange(self.batch.num_rows)
         return located(lambda *of: convert(_frame(*of)), self.batch, rows, self.path)
@@ -93,7 +80,7 @@ class Frames:
         self._files = TableFiles(path, as_text)
         self.size = self._files.size
 
-    def __iter__(self) -> Iterator["pd.DataFrame"]:
+    def __iter__(self) -> Iterator[pd.DataFrame]:
         return (part.convert(lambda frame: frame) for part in self.after(0))
 
     def identity(self) -> str:
@@ -113,13 +100,8 @@ class Frames:
                     yield Part(piece.path, first, row, batch.slice(new))
 
 
-def sample_of(files: TableFiles, rows: int) -> "pd.DataFrame":
-    """About so many rows of a table, evenly spaced over all of its files.
-
-    Of many millions of rows the sample is of some pieces only, so that not all are read.
-    """
-    import pyarrow as pa
-
+def sample_of(files: TableFiles, rows: int) -> pd.DataFrame:
+    """About so many rows of a table, evenly spaced over all of its files, or pieces of many."""
     counts = np.array([piece.rows for piece in files.pieces])
     pieces = thinned(counts)
     every, seen, parts = max(1, counts[pieces].sum() // rows), 0, []
@@ -130,8 +112,6 @@ def sample_of(files: TableFiles, rows: int) -> "pd.DataFrame":
     return pandas_of(pa.Table.from_batches(parts)).reset_index(drop=True)
 
 
-def _frame(batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> "pd.DataFrame":
+def _frame(batch: pa.RecordBatch, rows: Int[np.ndarray, "N"]) -> pd.DataFrame:
     """Rows as a table whose index numbers them in their file."""
-    frame = pandas_of(batch)
-    frame.index = rows
-    return frame
+    return pandas_of(batch).set_axis(rows)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from latentgp.errors import InputError
 from latentgp.extensions import answer
@@ -25,11 +26,6 @@ from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_withou
 from latentgp.surfaces.tables.notation import Notation, RecognisedNotation, plain
 from latentgp.surfaces.tables.targets import Task
 from latentgp.surfaces.tables.values import listed, numbers_in, read_column, source_of, texts_in
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-WEIGHTS = "give numbers, not negative"
 
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
 
@@ -73,7 +69,7 @@ class TargetChoice(NamedTuple):
 
 
 def choose_task(
-    target: "pd.Series",
+    target: pd.Series,
     task: Task | Literal["auto"],
     likelihood: str | Likelihood,
     side_columns: Mapping[str, str],
@@ -90,7 +86,10 @@ def choose_task(
             notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
     if task == "auto":
         if isinstance(likelihood, Likelihood):
-            task, reason = _task_of(likelihood), f"the likelihood is {type(likelihood).__name__}"
+            tasks: dict[str, Task] = {"real": "regression", "count": "count"}
+            task = tasks.get(likelihood.targets, "classification")
+            task = "ordinal" if isinstance(likelihood, Ordinal) else task
+            reason = f"the likelihood is {type(likelihood).__name__}"
         elif likelihood in TASKS:
             task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
         elif order is not None:
@@ -119,20 +118,11 @@ def _is_auto(likelihood: str | Likelihood) -> bool:
     return isinstance(likelihood, str) and likelihood == "auto"
 
 
-def _task_of(likelihood: Likelihood) -> Task:
-    """The task of the targets that a likelihood is of."""
-    if isinstance(likelihood, Ordinal):
-        return "ordinal"
-    tasks: dict[str, Task] = {"real": "regression", "count": "count", "class": "classification"}
-    return tasks[likelihood.targets]
-
-
 class TableStart(NamedTuple):
     """Table prepared for an estimator that is not fitted yet."""
 
     estimator: Estimator
     encoder: TableEncoder | FormulaEncoder
-    task: Task
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None
@@ -142,7 +132,7 @@ class TableStart(NamedTuple):
 
 
 def start(
-    frame: "pd.DataFrame",
+    frame: pd.DataFrame,
     target: str,
     task: Task | Literal["auto"],
     likelihood: str | Likelihood,
@@ -157,25 +147,27 @@ def start(
     formula: str | None = None,
 ) -> TableStart:
     """Prepare a table by the rules of `TableModel.fit`; InputError as there."""
-    gaps: list[str] = []
+    notes: list[str] = []
     if formula is not None:
-        _check_alone(formula, time, by, leave_out, settings)
-        frame, gaps = rows_without_gaps(frame, formula)
-    split = split_target(frame, target)
-    inputs, notes, side = split.inputs, gaps, {}
-    if split.rows_dropped:
-        notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
-    task, likelihood, why = choose_task(split.target, task, likelihood, side_columns, order)
+        others = {"time": time, "by": by, "leave_out": leave_out or None}
+        others |= {name: settings.get(name) for name in ("kernel", "mean", "groups")}
+        for name in (name for name, value in others.items() if value is not None):
+            raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
+        frame, notes = rows_without_gaps(frame, formula)
+    inputs, known, dropped = split_target(frame, target)
+    if dropped:
+        notes.append(f"left out {dropped} row(s) without {target!r}")
+    task, likelihood, why = choose_task(known, task, likelihood, side_columns, order)
     notes += why
+    side, row_weights = {}, None
     for name, column in side_columns.items():
-        rest, side[name] = taken_out(inputs, column, name, "give a number in every row")
+        rest, side[name] = taken_out(inputs, column, name)
         inputs = rest if formula is None else inputs  # which says itself what it takes
-    row_weights = None
     if weights is not None:
-        inputs, row_weights = taken_out(inputs, weights, "weights", WEIGHTS)
+        inputs, row_weights = taken_out(inputs, weights, "weights")
     recognised = RecognisedNotation(None)
     if task in ("regression", "count"):
-        recognised = read_column(split.target, may_be_date=False)[1]
+        recognised = read_column(known, may_be_date=False)[1]
     notes += recognised.described(target)
     if by is not None and time is None:
         raise InputError(f"--by {by} tells series apart, which need a column of time: add --time")
@@ -187,12 +179,12 @@ def start(
         encoder = TableEncoder.fit(inputs, leave_out)
     notes += encoder.describe()
     if task == "ordinal":
-        order = order or _order_of(split.target)
+        order = order or _order_of(known)
         settings = settings | {"order": order}
         if order is not None:
             notes.append(f"in the order {' < '.join(order)}")
     notation = recognised.notation
-    X, y = encoder.encode(inputs), targets_of(split.target, task, notation)
+    X, y = encoder.encode(inputs), targets_of(known, task, notation)
     settings = {"likelihood": likelihood, **settings}
     if isinstance(encoder, FormulaEncoder):
         notes += encoder.doubts(X)
@@ -200,32 +192,14 @@ def start(
     elif time is not None:
         plain = task == "regression" and _is_auto(likelihood) and not side
         settings, reasons = answer("settings for a table of series")(
-            *(settings, X, y, row_weights, side),
-            task=task,
-            calendar=encoder.calendar,
-            plain=plain,
+            *(settings, X, y, row_weights, side), task=task, calendar=encoder.calendar, plain=plain
         )
         notes += reasons
     estimator = ESTIMATORS[task](**settings)
-    return TableStart(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
+    return TableStart(estimator, encoder, X, y, row_weights, side, tuple(notes), notation)
 
 
-def _check_alone(
-    formula: str,
-    time: str | None,
-    by: str | None,
-    leave_out: Sequence[str],
-    settings: Mapping[str, Any],
-) -> None:
-    """Raise InputError where something beside a formula says what the inputs are."""
-    others = {"time": time, "by": by, "leave_out": leave_out or None}
-    others |= {name: settings.get(name) for name in ("kernel", "mean", "groups")}
-    for name, value in others.items():
-        if value is not None:
-            raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
-
-
-def _order_of(target: "pd.Series") -> list[str] | None:
+def _order_of(target: pd.Series) -> list[str] | None:
     """The labels from lowest to highest, of numbers and of categories with an order."""
     if getattr(target.dtype, "ordered", False):
         return texts_in(target.cat.categories.to_series()).tolist()
@@ -237,14 +211,14 @@ def _order_of(target: "pd.Series") -> list[str] | None:
     return texts_in(known.iloc[ascending]).tolist()
 
 
-def targets_of(target: "pd.Series", task: str, notation: Notation | None) -> np.ndarray:
+def targets_of(target: pd.Series, task: str, notation: Notation | None) -> np.ndarray:
     """Targets as an estimator takes them: labels as text, others as numbers, shape (N,)."""
     if task in ("classification", "ordinal"):
         return texts_in(target).to_numpy(dtype=str)
     return _numbers("target", plain(target, notation), "use --task classification, or clean it")
 
 
-def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
+def _numbers(what: str, column: pd.Series, advice: str) -> np.ndarray:
     if column.dtype.kind in "mM":  # NumPy would count their ticks
         raise InputError(
             f"the {what} {column.name!r} holds dates or durations: make numbers of them, such as "
@@ -258,19 +232,15 @@ def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
         ) from error
 
 
-def sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
+def sides_of(frame: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Side information by the likelihood's names."""
-    taken = {
-        k: taken_out(frame, own, k, "give a number in every row") for k, own in columns.items()
-    }
-    return {name: values for name, (_, values) in taken.items()}
+    return {name: taken_out(frame, column, name)[1] for name, column in columns.items()}
 
 
-def taken_out(
-    inputs: "pd.DataFrame", column: str, what: str, advice: str
-) -> tuple["pd.DataFrame", np.ndarray]:
+def taken_out(inputs: pd.DataFrame, column: str, what: str) -> tuple[pd.DataFrame, np.ndarray]:
     """The inputs without a column, and its numbers, shape (N,)."""
     inputs, values, dropped = split_target(inputs, column)
     if dropped:
         raise InputError(f"the {what} column {column!r} is missing in {dropped} row(s): fill it")
-    return inputs, _numbers(f"{what} column", values, advice)
+    advice = "numbers, not negative" if what == "weights" else "a number in every row"
+    return inputs, _numbers(f"{what} column", values, f"give {advice}")

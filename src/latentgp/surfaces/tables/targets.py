@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
 
 from latentgp.errors import InputError
 from latentgp.surfaces.tables.notation import DurationNotation
@@ -16,10 +18,6 @@ from latentgp.surfaces.tables.values import (
     source_of,
     with_markers_missing,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Task = Literal["classification", "ordinal", "count", "regression"]
 
@@ -88,8 +86,6 @@ def guess_task(target: pd.Series) -> TaskGuess:
         >>> guess_task(pandas.Series([0, 1, 1]))
         TaskGuess(task='classification', reason='it is whole numbers with 2 distinct values')
     """
-    import pandas as pd
-
     values = with_markers_missing(pd.Series(target)).dropna()
     if values.empty:
         raise InputError("the target is missing in every row: give it values")
@@ -109,18 +105,17 @@ def guess_task(target: pd.Series) -> TaskGuess:
     distinct = values.nunique()
     if source == "boolean":
         return TaskGuess("classification", "it is true or false")
-    if source == "category":
-        if like := doubt_of_names(values):
-            raise InputError(
-                f"the target {target.name!r} is text, {like}, or choose the task classification"
-            )
-        return TaskGuess("classification", f"it is text with {distinct} distinct values")
-    whole = bool((numbers_in(values, "number") % 1 == 0).all())
-    if source == "text" and whole:
+    if source == "category" and (like := doubt_of_names(values)):
+        raise InputError(
+            f"the target {target.name!r} is text, {like}, or choose the task classification"
+        )
+    numbers = None if source == "category" else numbers_in(values, "number")
+    whole = numbers is None or bool((numbers % 1 == 0).all())
+    if numbers is None or (source == "text" and whole):
         return TaskGuess("classification", f"it is text with {distinct} distinct values")
     if whole and distinct == 2:
         return TaskGuess("classification", "it is whole numbers with 2 distinct values")
-    if whole and distinct > 2 and numbers_in(values, "number").min() == 0:
+    if whole and distinct > 2 and numbers.min() == 0:
         return TaskGuess("count", f"it is whole numbers from 0 up with {distinct} distinct values")
     kind = "whole numbers" if whole else "numbers"
     return TaskGuess("regression", f"it is {kind} with {distinct} distinct value(s)")

@@ -8,13 +8,18 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 from numpy.typing import NDArray
+from pandas.api import types
 
 from latentgp.errors import InputError
 from latentgp.surfaces.files.csv import MISSING_MARKERS
+from latentgp.surfaces.files.pieces import refuse_duplicates
 from latentgp.surfaces.tables.notation import (
     RecognisedNotation,
     are_codes,
@@ -27,9 +32,7 @@ from latentgp.surfaces.tables.notation import (
     resemblance_of_numbers,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+pc: Any = pyarrow.compute  # its functions are made when it is imported
 Tell = Callable[[str, str], None]  # what was seen in some rows, and what else is to be said
 _IDENTIFIERS = {
     *("id", "ids", "identifier", "uid", "uuid", "guid", "pk", "key", "index", "idx"),
@@ -47,8 +50,6 @@ _FEW = 30  # numbers beyond 2**53 that come again and again are names
 
 def checked_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """Give the table with its column names as text."""
-    import pandas as pd
-
     frame = _as_pandas(frame)
     if frame.shape[1] == 0:
         raise InputError("the table has no columns: pass at least one")
@@ -56,8 +57,8 @@ def checked_frame(frame: pd.DataFrame) -> pd.DataFrame:
         frame = frame.set_axis([name_of(label) for label in frame.columns], axis=1)
     frame = frame.rename(columns=str)
     refuse_duplicates(frame.columns, "the table")
+    arrow = [name for name, kind in frame.dtypes.items() if isinstance(kind, pd.ArrowDtype)]
     columns: Any = frame
-    arrow = [name for name in frame.columns if isinstance(frame.dtypes[name], pd.ArrowDtype)]
     return frame.assign(**{name: _from_arrow(columns[name]) for name in arrow}) if arrow else frame
 
 
@@ -70,13 +71,9 @@ def name_of(label: Any) -> str:
 
 def _as_pandas(frame: Any) -> pd.DataFrame:
     """A table of pandas, of one of Arrow or Polars too; InputError of anything else."""
-    import pandas as pd
-
     if isinstance(frame, pd.DataFrame):
         return frame
     if hasattr(frame, "__arrow_c_stream__"):
-        import pyarrow as pa
-
         return pa.table(frame).to_pandas(types_mapper=pd.ArrowDtype)
     if hasattr(frame, "__dataframe__"):
         return pd.api.interchange.from_dataframe(frame)
@@ -88,11 +85,6 @@ def _as_pandas(frame: Any) -> pd.DataFrame:
 
 def pandas_of(table: Any) -> pd.DataFrame:
     """A table of Arrow, whose whole numbers beyond 2**53 stay whole beside gaps."""
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.compute
-
-    pc: Any = pyarrow.compute
 
     def is_long(column: Any) -> bool:
         if not pa.types.is_integer(column.type) or not 0 < column.null_count < len(column):
@@ -108,8 +100,6 @@ def pandas_of(table: Any) -> pd.DataFrame:
 
 def _from_arrow(values: pd.Series) -> pd.Series:
     """A column of Arrow in pandas' own types: dates with a unit, whole numbers whole."""
-    import pyarrow as pa
-
     kind: Any = getattr(values.dtype, "pyarrow_dtype", None)
     if pa.types.is_integer(kind):
         return values.astype("UInt64" if pa.types.is_unsigned_integer(kind) else "Int64")
@@ -139,9 +129,7 @@ def known_column(frame: pd.DataFrame, name: str) -> str:
     names, name = list(frame.columns), name_of(name)
     if name in names:
         return name
-    lowered: dict[str, str] = {}
-    for other in names:
-        lowered.setdefault(other.lower().strip(), other)
+    lowered = {other.lower().strip(): other for other in reversed(names)}
     near = difflib.get_close_matches(name.lower().strip(), lowered, n=3, cutoff=0.6)
     did = "did you mean" if near else "the columns are"
     matches = [lowered[other] for other in near] or names
@@ -151,13 +139,7 @@ def known_column(frame: pd.DataFrame, name: str) -> str:
 def read_column(
     values: pd.Series, *, may_be_date: bool = True
 ) -> tuple[pd.Series, RecognisedNotation]:
-    """The column as Python and ISO 8601 write it, and how it was written before.
-
-    `may_be_date` lets numbers such as 20221231 be dates.
-    """
-    import pandas as pd
-    from pandas.api import types
-
+    """The column as Python and ISO 8601 write it, and how it was; 20221231 may be a date."""
     known = values.dropna()
     recognised = RecognisedNotation(None)
     if types.is_timedelta64_dtype(values.dtype):
@@ -173,23 +155,17 @@ def read_column(
 
 def has_parts(known: pd.Series) -> bool:
     """Whether a column holds lists, arrays or mappings in place of single values."""
-    from pandas.api import types
-
     if known.dtype != object or not types.infer_dtype(known).startswith("mixed"):
         return False
     return any(isinstance(value, list | tuple | set | dict | np.ndarray) for value in known)
 
 
 def _is_textual(values: pd.Series) -> bool:
-    from pandas.api import types
-
     return types.is_object_dtype(values.dtype) or types.is_string_dtype(values.dtype)
 
 
 def with_markers_missing(values: pd.Series) -> pd.Series:
     """Give the column with text trimmed and missing-value markers missing."""
-    import pandas as pd
-
     if isinstance(values.dtype, pd.ArrowDtype):
         values = _from_arrow(values)
     if isinstance(values.dtype, pd.CategoricalDtype):
@@ -204,8 +180,6 @@ def with_markers_missing(values: pd.Series) -> pd.Series:
 
 def _trimmed(value: Any) -> Any:
     """Text without spaces around it; times of day, durations and periods as text or times."""
-    import pandas as pd
-
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, datetime.time):
@@ -217,8 +191,6 @@ def _trimmed(value: Any) -> Any:
 
 def reason_to_leave_out(values: pd.Series) -> str | None:
     """Why a column can be no input, or None."""
-    import pandas as pd
-
     known = values.dropna()
     if known.empty:
         return "it has no value"
@@ -227,13 +199,12 @@ def reason_to_leave_out(values: pd.Series) -> str | None:
     rows = len(values)
     if rows == 1:  # nothing can be told from one row
         return None
-    texts = known if not _is_textual(known) else known.map(str)
-    distinct = texts.nunique()
+    texts = known.map(str) if _is_textual(known) else known
+    distinct, differ = texts.nunique(), f"all {rows} values differ"
     if distinct == 1 and len(known) == rows:
         return f"it is constant ({texts.iloc[0]})"
     if distinct < rows:
         return None
-    differ = f"all {rows} values differ"
     if str(values.name).startswith("Unnamed: "):  # pandas' index, saved
         return "it has no name and its values all differ"
     if rows == 2:
@@ -250,21 +221,17 @@ def reason_to_leave_out(values: pd.Series) -> str | None:
 
 
 def doubt_of(values: pd.Series) -> str:
-    """Doubt about a numeric column as an input, in words; empty if there is none.
-
-    Whole numbers in steps of one size may number the rows, or be the time of a series.
-    """
+    """Doubt about a numeric column as an input, in words; empty if there is none."""
     known = values.dropna()
-    if _are_whole(known):
-        if like := resemblance_of_numbers(known):
-            return like
-        numbers = _whole_numbers(known)
-        if numbers and any(float(number) != number for number in set(numbers)):
-            return f"{_BEYOND} lose their last digits: make text of them if they are names"
-    if len(known) < max(len(values), _ROWS_IN_STEPS) or not _are_whole(known):
+    if not _are_whole(known):
         return ""
+    if like := resemblance_of_numbers(known):
+        return like
+    if any(float(number) != number for number in set(_whole_numbers(known))):
+        return f"{_BEYOND} lose their last digits: make text of them if they are names"
+    # In steps of one size they may number the rows, or be the time of a series.
     steps = np.unique(np.diff(np.sort(numbers_in(known, "number"))))
-    if len(steps) > 1 or steps[0] == 0:
+    if len(known) < max(len(values), _ROWS_IN_STEPS) or len(steps) > 1 or steps[0] == 0:
         return ""
     return "it looks like an identifier (it numbers the rows): if it is one, leave the column out"
 
@@ -282,9 +249,6 @@ def doubt_of_names(known: pd.Series) -> str:
 
 def _whole_numbers(known: pd.Series) -> list[int]:
     """The whole numbers of a column that has one beyond 2**53; empty for any other column."""
-    import pandas as pd
-    from pandas.api import types
-
     if isinstance(known.dtype, pd.CategoricalDtype):
         return []
     if types.is_integer_dtype(known.dtype):
@@ -321,9 +285,6 @@ def _are_whole(known: pd.Series) -> bool:
 
 def source_of(known: pd.Series) -> Literal["number", "text", "boolean", "date", "category"]:
     """Type of contents of a column without missing values."""
-    import pandas as pd
-    from pandas.api import types
-
     if isinstance(known.dtype, pd.CategoricalDtype):
         return "category"
     if has_parts(known):
@@ -345,19 +306,13 @@ def source_of(known: pd.Series) -> Literal["number", "text", "boolean", "date", 
     if are_codes(texts):
         return "category"
     if not np.isnan(_parsed(texts)).any():
-        only_text = all(isinstance(value, str) for value in values)
-        return "text" if only_text else "number"
-    if texts.map(lambda text: _ISO_DATE.fullmatch(text) is not None).all():
-        parsed = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
-        return "date" if parsed.notna().all() else "category"
-    return "category"
+        return "text" if all(isinstance(value, str) for value in values) else "number"
+    are_dates = all(map(_ISO_DATE.fullmatch, texts)) and _parsed_dates(texts).notna().all()
+    return "date" if are_dates else "category"
 
 
 def numbers_in(values: pd.Series, source: str) -> NDArray[np.float64]:
     """Give (N,) numbers, NaN where missing; times become seconds, truth values 0 and 1."""
-    import pandas as pd
-    from pandas.api import types
-
     missing = values.isna().to_numpy()
     if types.is_timedelta64_dtype(values.dtype):
         numbers = values.dt.total_seconds().to_numpy(dtype=np.float64)
@@ -390,16 +345,12 @@ def _refuse_others(values: pd.Series, wrong: NDArray[np.bool_], was: str, better
 
 def _parsed(texts: pd.Series) -> NDArray[np.float64]:
     """Give (N,) numbers read from text, NaN where the text is not a number."""
-    import pandas as pd
-
     numbers: Any = pd.to_numeric(texts, errors="coerce")
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
 
 
 def dates_in(values: pd.Series) -> pd.Series:
     """Give the dates without a time zone, in UTC where they had one, NaT where missing."""
-    import pandas as pd
-
     if isinstance(values.dtype, pd.PeriodDtype):
         return values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
@@ -417,15 +368,11 @@ def dates_in(values: pd.Series) -> pd.Series:
 
 
 def _parsed_dates(texts: pd.Series) -> pd.Series:
-    import pandas as pd
-
     return pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
 
 
 def texts_in(values: pd.Series) -> pd.Series:
     """Give each category as text, None where missing; 3 and 3.0 are one category."""
-    import pandas as pd
-
     gaps = values.isna()
     texts = [None if gap else text_of(value) for value, gap in zip(values, gaps, strict=True)]
     return pd.Series(texts, index=values.index, dtype=object)
@@ -470,8 +417,6 @@ def in_order(texts: Iterable[str]) -> list[str]:
         >>> in_order({"10", "9", "-1"})
         ['-1', '9', '10']
     """
-    import pandas as pd
-
     by_letter = sorted(texts)
     numbers = _parsed(pd.Series(by_letter, dtype=object))
     if np.isnan(numbers).any():
@@ -501,11 +446,3 @@ def once(tell: Tell = warn) -> Tell:
             tell(what, more)
 
     return tell_once
-
-
-def refuse_duplicates(names: Iterable[str], where: str) -> None:
-    """Raise InputError where two columns have one name."""
-    names = list(names)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"{where} has more than one column named {listed(twice)}: rename them")

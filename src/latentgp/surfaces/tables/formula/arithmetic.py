@@ -90,10 +90,7 @@ def name_of(node: ast.AST, names: dict[str, str]) -> str:
 
 
 def steps_of(expression: str) -> Any:
-    """An expression as nested operations, of numbers, columns and `FUNCTIONS`.
-
-    Raises:
-        InputError: it is more than that.
+    """An expression as nested operations, of numbers, columns and `FUNCTIONS`; else InputError.
 
     Example:
         >>> steps_of("log(dose / 2)")
@@ -128,10 +125,7 @@ def steps_of(expression: str) -> Any:
 
 
 def columns_in(expression: str) -> tuple[str, ...]:
-    """Columns that an expression of arithmetic is of.
-
-    Raises:
-        InputError: it is none.
+    """Columns that an expression of arithmetic is of; InputError of any other expression.
 
     Example:
         >>> columns_in("log(dose / `body weight`)")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
 from latentgp.surfaces.tables.values import Tell, in_order, listed, texts_in, warn
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MOST_COLUMNS = 2_000
 
@@ -27,14 +25,11 @@ class LevelColumn:
     """A column of categories with fixed effects, which are differences from the first level."""
 
     name: str  # the column
-    # all categories of training, in the order of a categorical column, else sorted
-    levels: tuple[str, ...]
+    levels: tuple[str, ...]  # of training, in the order of a categorical column, else sorted
 
     @classmethod
     def fit(cls, values: pd.Series) -> LevelColumn:
         """Learn the levels."""
-        import pandas as pd
-
         found = set(texts_in(values))
         if isinstance(values.dtype, pd.CategoricalDtype):
             ordered = texts_in(pd.Series(values.cat.categories))
@@ -63,8 +58,7 @@ class FixedColumn:
     """A product that has a fixed effect."""
 
     name: str  # as coefficients are called
-    # what it is a product of: numbers, or whether a row has a level
-    factors: tuple[tuple[TermFactor, str | None], ...]
+    factors: tuple[tuple[TermFactor, str | None], ...]  # numbers, or whether a row has a level
 
 
 def coded(
@@ -73,12 +67,9 @@ def coded(
     """Columns of the fixed effects; levels are coded so that no column follows from others.
 
     Formulaic sees plain names and numbers of levels alone, which no text of a table can disturb.
-
-    Raises:
-        InputError: too many columns.
+    InputError of too many columns.
     """
     import formulaic
-    import pandas as pd
 
     if not read.fixed:
         return ()
@@ -89,37 +80,28 @@ def coded(
             f"{_MOST_COLUMNS}: take effects of groups for categories of many levels, such as "
             "(1 | a:b)"
         )
-    place_of = {factor: place for place, factor in enumerate(read.factors)}
-    rows = max((len(own) for own in levels.values()), default=1)
-    table: dict[str, Any] = {}
-    for factor, place in place_of.items():
-        coded = np.arange(rows) % len(levels[factor]) if factor in levels else None
-        table[f"f{place}"] = np.ones(rows) if coded is None else pd.Categorical(coded)
-    written = [":".join(f"f{place_of[factor]}" for factor in term) or "1" for term in read.fixed]
+    name_of = {factor: f"f{place}" for place, factor in enumerate(read.factors)}
+    rows = np.arange(max((len(own) for own in levels.values()), default=1))
+    table = {
+        name: pd.Categorical(rows % len(levels[factor])) if factor in levels else np.ones(len(rows))
+        for factor, name in name_of.items()
+    }
+    written = [":".join(name_of[factor] for factor in term) or "1" for term in read.fixed]
     if () not in read.fixed:
         written.append("0")
     parser: Any = formulaic.Formula
-    matrix = parser(" + ".join(written)).get_model_matrix(pd.DataFrame(table, index=range(rows)))
-    return tuple(_fixed_column(name, read.factors, levels, units) for name in matrix.columns)
-
-
-def _fixed_column(
-    coded: str,
-    known: tuple[TermFactor, ...],
-    levels: dict[TermFactor, tuple[str, ...]],
-    units: dict[str, str],
-) -> FixedColumn:
-    """The product that formulaic calls f0[T.1]:f2."""
-    if coded == "Intercept":
-        return FixedColumn(coded, ())
-    names, factors = [], []
-    for part in coded.split(":"):
-        found = re.fullmatch(r"f(\d+)(?:\[(T\.)?(\d+)\])?", part)
-        if found is None:
-            raise RuntimeError(f"formulaic calls a column {coded!r}")
-        factor = known[int(found[1])]
-        level = None if found[3] is None else levels[factor][int(found[3])]
-        number = units.get(factor.text, factor.text)
-        names.append(number if level is None else f"{factor.text}[{found[2] or ''}{level}]")
-        factors.append((factor, level))
-    return FixedColumn(":".join(names), tuple(factors))
+    matrix = parser(" + ".join(written)).get_model_matrix(pd.DataFrame(table, index=rows))
+    products = []
+    for product in matrix.columns:  # such as f0[T.1]:f2
+        names, factors = [], []
+        for part in product.split(":") if product != "Intercept" else ():
+            found = re.fullmatch(r"f(\d+)(?:\[(T\.)?(\d+)\])?", part)
+            if found is None:
+                raise RuntimeError(f"formulaic calls a column {product!r}")
+            factor = read.factors[int(found[1])]
+            level = None if found[3] is None else levels[factor][int(found[3])]
+            number = units.get(factor.text, factor.text)
+            names.append(number if level is None else f"{factor.text}[{found[2] or ''}{level}]")
+            factors.append((factor, level))
+        products.append(FixedColumn(":".join(names) or product, tuple(factors)))
+    return tuple(products)

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
@@ -35,9 +36,6 @@ from latentgp.surfaces.tables.values import (
     warn,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _DEPENDENT = 1e-12  # of a column's length, what is left of it beside the columns before
 _FAR = 10.0  # deviations from zero at which intercepts of groups say little
 
@@ -62,21 +60,14 @@ class FormulaEncoder:
 
     formula: str  # as it was written
     numbers: tuple[NumberColumn, ...]  # columns of the table that are taken as numbers
-    # columns of the table that are taken as categories with fixed effects
-    levels: tuple[LevelColumn, ...]
+    levels: tuple[LevelColumn, ...]  # those taken as categories with fixed effects
     groups: tuple[SeriesColumn, ...]  # of columns, or of combinations of columns
     fixed: tuple[FixedColumn, ...]  # products that have fixed effects
-    # whether the likelihood has the level, in thresholds of ordered classes, so that there is no
-    # intercept
-    has_thresholds: bool = False
+    has_thresholds: bool = False  # of ordered classes, which take the place of an intercept
 
     @classmethod
     def fit(cls, frame: pd.DataFrame, formula: str, has_thresholds: bool = False) -> FormulaEncoder:
-        """Learn the encoding of a table without gaps in the formula's columns.
-
-        Raises:
-            InputError: a formula that cannot be read, or columns that do not fit it.
-        """
+        """Learn the encoding of a table without gaps in the formula's columns, or InputError."""
         read, frame = parse(formula), checked_frame(frame)
         levels: dict[TermFactor, LevelColumn] = {}
         numbers: dict[str, NumberColumn] = {}
@@ -92,17 +83,15 @@ class FormulaEncoder:
                     raise _text(name, factor)
                 else:
                     numbers[name] = NumberColumn.fit(values, source, recognised)
-        for factor in read.inputs:
-            if factor in levels:
-                raise _text(factor.text, factor)
+        for factor in filter(levels.get, read.inputs):
+            raise _text(factor.text, factor)
         grouped = (SeriesColumn.fit(_joined(frame, names)) for names in read.grouped)
-        groups = [replace(column, noun="groups") for column in grouped]
+        groups = tuple(replace(column, noun="groups") for column in grouped)
         by_name = {column.name: column for column in levels.values()}
         units = {column.name: column.feature_names[0] for column in numbers.values()}
         fixed = coded(read, {factor: own.levels for factor, own in levels.items()}, units)
-        if has_thresholds:
-            fixed = tuple(column for column in fixed if column.factors)
-        columns = tuple(numbers.values()), tuple(by_name.values()), tuple(groups)
+        fixed = tuple(column for column in fixed if column.factors or not has_thresholds)
+        columns = tuple(numbers.values()), tuple(by_name.values()), groups
         return cls(formula, *columns, fixed, has_thresholds)
 
     @property
@@ -150,26 +139,23 @@ class FormulaEncoder:
 
     def doubts(self, X: NDArray[np.float64]) -> list[str]:
         """Doubts about the training rows, given encoded, (N, D), a sentence each."""
-        said = []
-        fixed = X[:, : len(self.fixed)]
-        if fixed.shape[1]:
-            length = np.linalg.norm(fixed, axis=0)
-            scaled = fixed / np.where(length > 0, length, 1.0)
-            left = np.abs(np.diagonal(np.linalg.qr(scaled, mode="r")))
-            left = np.append(left, np.zeros(fixed.shape[1] - len(left)))
-            follows = (left < _DEPENDENT) & (length > 0)
-            empty = [self.fixed[i].name for i in np.flatnonzero(length == 0)]
-            names = [self.fixed[i].name for i in np.flatnonzero(follows)]
-            if empty:
-                said.append(
-                    f"{listed(empty)} of the formula is zero in every row, so that nothing but the "
-                    "prior is known of its coefficient"
-                )
-            if names:
-                said.append(
-                    f"{listed(names)} of the formula follow(s) from the terms before: nothing but "
-                    "the prior tells their coefficients apart; leave out one of them"
-                )
+        said, fixed = [], X[:, : len(self.fixed)]
+        length = np.linalg.norm(fixed, axis=0)
+        left = np.zeros(len(self.fixed))
+        pivots = np.diagonal(np.linalg.qr(fixed / np.where(length > 0, length, 1.0), mode="r"))
+        left[: len(pivots)] = np.abs(pivots)
+        empty = [self.fixed[i].name for i in np.flatnonzero(length == 0)]
+        names = [self.fixed[i].name for i in np.flatnonzero((left < _DEPENDENT) & (length > 0))]
+        if empty:
+            said.append(
+                f"{listed(empty)} of the formula is zero in every row, so that nothing but the "
+                "prior is known of its coefficient"
+            )
+        if names:
+            said.append(
+                f"{listed(names)} of the formula follow(s) from the terms before: nothing but "
+                "the prior tells their coefficients apart; leave out one of them"
+            )
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
         for place, factor in enumerate(self._read.inputs):
             values = X[:, len(self.fixed) + place]
@@ -183,10 +169,7 @@ class FormulaEncoder:
         return said
 
     def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
-        """Turn a table with the formula's columns into numbers, (N, D) float64 without NaN.
-
-        InputError if columns are missing, or an expression is not finite.
-        """
+        """Turn a table with the formula's columns into finite numbers, (N, D), or InputError."""
         frame = columns_of(frame, self.column_names, "of the formula")
         numbers = {c.name: c.encode(column_of(frame, c.name), tell)[:, 0] for c in self.numbers}
         levels = {c.name: c.encode(column_of(frame, c.name), tell) for c in self.levels}
@@ -234,18 +217,16 @@ class FormulaEncoder:
         inputs = {factor: fixed + place for place, factor in enumerate(read.inputs)}
         first = fixed + len(inputs)
         groups = {names: first + place for place, names in enumerate(read.grouped)}
+
+        def places(factors: tuple[TermFactor, ...]) -> tuple[int, ...]:
+            return tuple(inputs[factor] for factor in factors)
+
         smooth = [
-            Smooth(
-                *(tuple(inputs[factor] for factor in term.inputs), term.kernel, term.period),
-                None if term.by is None else groups[term.by],
-            )
+            Smooth(places(term.inputs), term.kernel, term.period, groups.get(term.by or ()))
             for term in read.smooth
         ]
         of_groups = [
-            Groups(
-                *(groups[term.columns], tuple(inputs[factor] for factor in term.slopes)),
-                *(term.intercept, term.correlated),
-            )
+            Groups(groups[term.columns], places(term.slopes), term.intercept, term.correlated)
             for term in read.groups
         ]
         terms = tuple(range(fixed)), tuple(smooth), tuple(of_groups)
@@ -308,8 +289,6 @@ def rows_without_gaps(frame: pd.DataFrame, formula: str) -> tuple[pd.DataFrame, 
 
 def _joined(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
     """The column of groups, or the combinations of several, as "a:b"."""
-    import pandas as pd
-
     columns = [column_of(frame, known_column(frame, name)) for name in names]
     if len(columns) == 1:
         return columns[0]

@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate
 from typing import Any
 
 from latentgp.errors import InputError
@@ -23,8 +23,7 @@ _LONGEST, _MOST_TERMS, _HIGHEST = 2_000, 2_000, 10
 def parse(text: str) -> Formula:
     """Read a formula: operators by formulaic (Wilkinson & Rogers 1973), gp(...) and groups here.
 
-    Raises:
-        InputError: no formula, or one with something else in it.
+    InputError of no formula, or one with something else in it.
 
     Example:
         >>> read = parse("y ~ age * log(dose) + gp(east, north) + (1 | clinic)")
@@ -45,13 +44,8 @@ class _Piece:
     text: str
     is_column: bool
 
-    @property
-    def is_smooth(self) -> bool:
-        return not self.is_column and self.text.startswith("gp(")
-
-    @property
-    def is_offset(self) -> bool:
-        return not self.is_column and self.text.startswith("offset(")
+    def begins(self, text: str) -> bool:
+        return not self.is_column and self.text.startswith(text)
 
     @property
     def is_one(self) -> bool:
@@ -75,15 +69,16 @@ class _Reader:
         kept: list[GroupTerm] = []
         exposures: list[str] = []
         for term in right:
-            if term[0].is_one and len(term) == 1:
+            first, alone = term[0], len(term) == 1
+            if alone and first.is_one:
                 fixed.append(())
-            elif len(term) == 1 and term[0].text in groups:
-                kept += groups[term[0].text]
-            elif len(term) == 1 and term[0].is_smooth:
-                smooth.append(self._smooth(term[0].text))
-            elif len(term) == 1 and term[0].is_offset:
-                exposures.append(self._exposure(term[0].text))
-            elif any(piece.text in groups or piece.is_smooth for piece in term):
+            elif alone and first.text in groups:
+                kept += groups[first.text]
+            elif alone and first.begins("gp("):
+                smooth.append(self._smooth(first.text))
+            elif alone and first.begins("offset("):
+                exposures.append(self._exposure(first.text))
+            elif any(piece.text in groups or piece.begins("gp(") for piece in term):
                 raise self._wrong("gp(...) and groups are added, not multiplied; gp has by=group")
             else:
                 fixed.append(tuple(self._factor(piece) for piece in term))
@@ -92,8 +87,7 @@ class _Reader:
         self._check_once(kept)
         if len(exposures) > 1:
             raise self._wrong("it has more than one offset; multiply the exposures first")
-        exposure = exposures[0] if exposures else None
-        found = Formula(left[0][0].text, tuple(fixed), tuple(smooth), tuple(kept), exposure)
+        found = Formula(left[0][0].text, tuple(fixed), tuple(smooth), tuple(kept), *exposures)
         if found.target in found.columns:
             raise self._wrong(f"the target {found.target!r} is on the right side too")
         if not (found.fixed or found.smooth or found.groups):
@@ -106,8 +100,7 @@ class _Reader:
         mark = "g"
         while mark in self.plain or mark in self.text:
             mark += "g"
-        kept, start, bar = [], 0, None
-        opened: list[int] = []
+        kept, opened, start, bar = list[str](), list[int](), 0, None
         for place, letter in enumerate(self.plain):
             if letter == "(":
                 opened.append(place)
@@ -135,20 +128,16 @@ class _Reader:
                 given = self._as_written(after.strip(" |"))
                 raise self._wrong(f"the group must be a column, or some as a:b or a/b: {given!r}")
         columns = [[self.quoted.get(name, name) for name in level] for level in nested]
-        slopes: list[TermFactor] = []
-        intercept = False
-        for term in self._terms(f"{before} ")[1]:
-            if len(term) != 1:
-                given = self._as_written(before.strip())
-                raise self._wrong(f"before | stand columns and 1, not {given!r}")
-            if term[0].is_one:
-                intercept = True
-            else:
-                slopes.append(self._number(self._factor(term[0])))
+        terms = self._terms(f"{before} ")[1]
+        if any(len(term) != 1 for term in terms):
+            given = self._as_written(before.strip())
+            raise self._wrong(f"before | stand columns and 1, not {given!r}")
+        intercept = any(piece.is_one for (piece,) in terms)
+        slopes = [self._number(self._factor(piece)) for (piece,) in terms if not piece.is_one]
         if not (slopes or intercept):
             given = self._as_written(after.rstrip())
             raise self._wrong(f"nothing stands before |{given}; write (1 |{given})")
-        together = [chain(*columns[: level + 1]) for level in range(len(columns))]
+        together = accumulate(columns)  # of a/b a, and a with b
         own = tuple(slopes), intercept, correlated
         return [GroupTerm(tuple(dict.fromkeys(names)), *own) for names in together]
 
@@ -179,10 +168,10 @@ class _Reader:
                     f"{_HIGHEST}; write fewer"
                 )
             parsed = parser(formula)
-            sides = [getattr(parsed, side, ()) for side in ("lhs", "rhs")]
-            if not hasattr(parsed, "rhs"):
-                sides = [(), parsed]
-            found = [[[self._piece(f) for f in term.factors] for term in side] for side in sides]
+            sides = getattr(parsed, "lhs", ()), getattr(parsed, "rhs", parsed)
+            left, right = (
+                [[self._piece(f) for f in term.factors] for term in side] for side in sides
+            )
         # Whatever a parser makes of arbitrary text is an error of the formula.
         except Exception as error:
             said = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
@@ -190,7 +179,7 @@ class _Reader:
             if "`.` operator" in why:
                 why = "name the columns in place of a full stop"
             raise self._wrong(self._as_written(why)) from error
-        return found[0], found[1]
+        return left, right
 
     def _piece(self, factor: Any) -> _Piece:
         text = str(factor.expr)
@@ -217,16 +206,16 @@ class _Reader:
         call = _call_of(tree, "gp")
         if call is None or not call.args:
             raise self._wrong(f"{expression!r} names no column; write gp(x)")
-        inputs = []
-        for node in call.args:
-            written = _restored(ast.unparse(node), names)
-            is_column = isinstance(node, ast.Name)
-            piece = _Piece(name_of(node, names) if is_column else written, is_column)
-            inputs.append(self._number(self._factor(piece)))
-        given = [keyword.arg for keyword in call.keywords]
-        if set(given) - {"kernel", "period", "by"} or len(set(given)) < len(given):
-            raise self._wrong("gp(...) has the settings kernel, period and by, each once")
+        pieces = [
+            _Piece(name_of(node, names), True)
+            if isinstance(node, ast.Name)
+            else _Piece(_restored(ast.unparse(node), names), False)
+            for node in call.args
+        ]
+        inputs = [self._number(self._factor(piece)) for piece in pieces]
         settings = {keyword.arg: keyword.value for keyword in call.keywords}
+        if settings.keys() - {"kernel", "period", "by"} or len(settings) < len(call.keywords):
+            raise self._wrong("gp(...) has the settings kernel, period and by, each once")
         kernel = "rbf"
         if "kernel" in settings:
             node = settings["kernel"]
@@ -285,17 +274,13 @@ def _restored(text: str, names: dict[str, str]) -> str:
 
 
 def _most_terms(tree: Any) -> int:
-    """At most so many terms come of formulaic's tree of operators, before it multiplies them out.
-
-    A power above `_HIGHEST` counts as too many.
-    """
-    nodes = [tree]
+    """At most so many terms come of formulaic's tree of operators; too many of a high power."""
+    if not hasattr(tree, "args"):
+        return 1
+    nodes, counts = [tree], dict[int, int]()
     for node in nodes:
-        nodes += [child for child in getattr(node, "args", ()) if hasattr(child, "args")]
-    counts: dict[int, int] = {}
+        nodes += [child for child in node.args if hasattr(child, "args")]
     for node in reversed(nodes):
-        if not hasattr(node, "args"):
-            return 1
         own = [counts.get(id(child), 1) for child in node.args]
         if node.operator.symbol in ("**", "^"):
             power = str(node.args[1])

@@ -15,8 +15,7 @@ class TermFactor:
 
     text: str  # as it is shown: the name of a column, or as it was written
     columns: tuple[str, ...]  # of the table that it is of
-    # a column as the table has it, the categories C(column), or arithmetic
-    kind: Literal["column", "levels", "arithmetic"] = "column"
+    kind: Literal["column", "levels", "arithmetic"] = "column"  # "levels" of C(column)
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class Formula:
     """A formula, read."""
 
     target: str  # the column on the left
-    # terms with fixed effects, each the factors that it multiplies; of none, ones
-    fixed: tuple[tuple[TermFactor, ...], ...]
+    fixed: tuple[tuple[TermFactor, ...], ...]  # terms as the factors that they multiply
     smooth: tuple[SmoothTerm, ...]  # Gaussian processes
     groups: tuple[GroupTerm, ...]  # effects of groups
     exposure: str | None = None  # the column of an offset(log(column)); None without one
