@@ -155,16 +155,13 @@ class Diagnostics(FitDiagnostics):
     evidence_error: float = 0.0
 
     @property
-    def _coupling(self) -> str:
-        own = getattr(self.method, "method", self.method)  # what is integrated or in batches
-        return ", sites coupling the latents of a row" if getattr(own, "coupled", False) else ""
-
-    @property
     def state(self) -> str:
+        own = getattr(self.method, "method", self.method)  # what is integrated or in batches
+        coupled = getattr(own, "coupled", False)
         return (
             f"{'Converged' if self.converged else 'Not converged'} after {self.evaluations} "
             f"evaluations and {self.seconds:.1f} s with {type(self.method).__name__}"
-            f"{self._coupling} ({self.reason})."
+            f"{', sites coupling the latents of a row' * coupled} ({self.reason})."
         )
 
 
@@ -184,20 +181,18 @@ def diagnose(
     input_names: Sequence[str] | None = None,
 ) -> Diagnostics:
     """Diagnose a finished fit by sites or batches."""
-    warnings = []
-    astray = []
-    latent = converged.posterior
+    warnings, latent = [], converged.posterior
     error, complaints = float(latent.evidence_error), latent.complaints
-    if method.reads_batches and records:
-        astray = _went_astray(records, float(converged.bound), data.total_weight)
+    in_batches = method.reads_batches and records
+    bound, total = float(converged.bound), data.total_weight
+    astray = _went_astray(records, bound, total) if in_batches else []
     by_noise = learned is not None and NO_STEP_OF_ESTIMATE in learned.reason
     if learned is not None and (by_noise or not learned.converged) and not astray:
         of = " for hyper-parameters" if space.size else ""
-        advice = "raise the limit, or continue from the fitted model"
-        if learned.reason == NO_STEP:
-            advice = "check kernel and likelihood for kinks, or start from other values"
-        if learned.reason == OF_OTHERS:
-            advice = "fit again from the fitted model, or summarise the rows anew for it"
+        advice = {
+            NO_STEP: "check kernel and likelihood for kinks, or start from other values",
+            OF_OTHERS: "fit again from the fitted model, or summarise the rows anew for it",
+        }.get(learned.reason, "raise the limit, or continue from the fitted model")
         if by_noise:
             advice = (
                 "bound and gradient are estimates, which agree to their standard errors only, of "
@@ -229,8 +224,8 @@ def diagnose(
         warnings += _at_bounds(space, learned.vector, bounds, input_names)
     warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
-    trace_term, jitter = float(converged.posterior.trace_term), float(converged.posterior.jitter)
-    if trace_term > max(1.0, _TRACE_TERM_A_ROW * data.total_weight):
+    trace_term, jitter = float(latent.trace_term), float(latent.jitter)
+    if trace_term > max(1.0, _TRACE_TERM_A_ROW * total):
         warnings.append(
             f"The inducing variables leave about {trace_term:,.0f} nats of the bound at these "
             "hyper-parameters, and may hide others that are higher by more; use more of them, or "
@@ -238,7 +233,8 @@ def diagnose(
         )
     # Of each latent function; the jitter reported is that of the largest one.
     scales = mean_prior_variances(posterior.model.kernel, data)
-    warnings += about_jitter(jitter, float(np.max(scales)))
+    largest = float(np.max(scales))
+    warnings += about_jitter(jitter, largest)
     precisions = np.asarray(converged.sites.precisions)
     sharpness = float(np.max(scales * np.max(precisions, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
@@ -250,7 +246,7 @@ def diagnose(
     return Diagnostics(
         converged=(learned is None or learned.converged)
         and change <= _CONVERGED
-        and not (improper or astray or complaints or is_ruinous(jitter, float(np.max(scales)))),
+        and not (improper or astray or complaints or is_ruinous(jitter, largest)),
         method=method,
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,
@@ -312,7 +308,6 @@ def is_ruinous(jitter: float, prior_variance: float) -> bool:
 
 @jax.jit
 def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
-    """Prior variance of each latent function at every row."""
     return latent_diagonals(kernel, X).T
 
 
@@ -382,17 +377,12 @@ def _about_noise(posterior: Any, data: Data) -> list[str]:
 
 def _without_moments(likelihood: Likelihood) -> list[str]:
     """Warning if the noise distribution has no variance."""
-    if not isinstance(likelihood, StudentShape):
-        return []
-    freedom = float(likelihood.degrees_of_freedom)
-    if freedom > 2:
+    shaped = isinstance(likelihood, StudentShape)
+    if not shaped or (freedom := float(likelihood.degrees_of_freedom)) > 2:
         return []
     none, instead = "variance", "intervals and quantiles, and absolute errors for a score"
     if freedom <= 1:
-        none, instead = (
-            "mean and no variance",
-            f"the median (reported as the mean), {instead}",
-        )
+        none, instead = ("mean and no variance", f"the median (reported as the mean), {instead}")
     return [
         f"Student-t noise of {freedom:.2g} degrees of freedom has no {none}, so predicted standard "
         f"deviations are infinite; use {instead}."

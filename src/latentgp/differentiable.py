@@ -28,11 +28,7 @@ from latentgp.typing import Array
 
 @public
 def log_evidence(
-    model: LatentGP,
-    data: Data,
-    method: Method | None = None,
-    *,
-    key: Key[Array, ""] | None = None,
+    model: LatentGP, data: Data, method: Method | None = None, *, key: Key[Array, ""] | None = None
 ) -> Float[Array, ""]:
     """Log evidence of a model, or a method's bound or approximation, in nats.
 

@@ -167,14 +167,12 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
         value = gather(value)  # of a posterior whose matrix is over devices
     if isinstance(value, np.ndarray | np.generic):
         return _encode_array(np.asarray(value), tensors, where)
-    if isinstance(value, list):
-        return {"list": [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]}
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return {"tuple": [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]}
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        inside = [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]
+        return {"list" if isinstance(value, list) else "tuple": inside}
     if isinstance(value, dict):
-        pairs = [[_encode(k, tensors, where), _encode(v, tensors, f"{where}[{k!r}]")]
-                 for k, v in value.items()]  # fmt: skip
-        return {"dict": pairs}
+        items = ((_encode(k, tensors, where), f"{where}[{k!r}]", v) for k, v in value.items())
+        return {"dict": [[key, _encode(own, tensors, place)] for key, place, own in items]}
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Distribution) and not value.arg_constraints:
@@ -221,8 +219,8 @@ def _fields(value: Any) -> dict[str, Any] | None:
 
 def _savable(priors: dict[str, Any]) -> dict[str, Any]:
     """Those that a file can hold; None of others, which are for pictures alone."""
-    return {path: law if getattr(law, "arg_constraints", {}) else None
-            for path, law in priors.items()}  # fmt: skip
+    held = {path: law for path, law in priors.items() if getattr(law, "arg_constraints", {})}
+    return dict.fromkeys(priors) | held
 
 
 def _encode_array(array: np.ndarray, tensors: dict[str, np.ndarray], where: str) -> Any:
@@ -298,10 +296,6 @@ def _findings_of_before(finding: Any, fields: dict[str, Any]) -> tuple[Any, ...]
     return (*known, finding)
 
 
-def _gaussian_of_before(fields: dict[str, Any]) -> Any:
-    return Posterior.gaussian(fields["model"], fields["latent"], fields["log_evidence"])
-
-
 def _draws_of_before(fields: dict[str, Any]) -> Any:
     model, drawn, own = (fields.pop(name) for name in ("model", "sampled", "has_sampled_models"))
     draws = Draws(model, drawn["models"], own, drawn["centres"], drawn["white"], None)
@@ -310,7 +304,7 @@ def _draws_of_before(fields: dict[str, Any]) -> Any:
 
 # Classes whose fields have changed since: by their name and the fields that they had.
 _FORMER_CLASSES: dict[tuple[str, ...], Callable[[dict[str, Any]], Any]] = {
-    ("Posterior", "latent", "log_evidence", "model"): _gaussian_of_before,
+    ("Posterior", "latent", "log_evidence", "model"): lambda own: Posterior.gaussian(**own),
     ("Sampled", "centres", "models", "white"): dict,
     (
         "SampledPosterior",

@@ -102,11 +102,7 @@ def sample_prior(
 
 @jax.jit
 def _draws(
-    model: LatentGP,
-    layout: Any,
-    data: Data,
-    drawn: dict[str, Array],
-    keys: Key[Array, "S"],
+    model: LatentGP, layout: Any, data: Data, drawn: dict[str, Array], keys: Key[Array, "S"]
 ) -> tuple[Float[Array, "S N Q"], Float[Array, "S N *P"]]:
     def one(own: tuple[dict[str, Array], Array]) -> tuple[Array, Array]:
         values, key = own
@@ -126,9 +122,7 @@ def moments_before(
     seen = data.X
     if layout is not None:
         seen = layout.from_prior(model, data.X, jax.random.fold_in(key, _OF_HIDDEN))
-    grams = latent_grams(model.kernel, seen)
-    lower = vmap_latents(jittered_lower, grams)
-    return prior_mean(model, data), lower
+    return prior_mean(model, data), vmap_latents(jittered_lower, latent_grams(model.kernel, seen))
 
 
 def draw_rows(

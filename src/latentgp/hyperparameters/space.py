@@ -121,8 +121,7 @@ class ParameterSpace(eqx.Module):
 
     def inside(self) -> tuple[Any, tuple[str, ...]]:
         """Model with all values inside the supports of their priors; changes in words."""
-        supports = self.supports
-        values, said = {}, []
+        supports, values, said = self.supports, {}, []
         for path, prior in zip(self.prior_paths, self.priors, strict=True):
             value = np.asarray(self.known[path].value)
             moved = moved_inside(prior, supports[path], value)

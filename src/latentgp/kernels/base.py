@@ -248,6 +248,11 @@ def _check_number(value: object) -> None:
         )
 
 
+def same_variance(kernel: Any, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+    """`diagonal` of a kernel whose prior variance is its `variance` at every row."""
+    return jnp.broadcast_to(kernel.variance.astype(X.dtype), X.shape[:1])
+
+
 class Constant(Kernel):
     """A constant function of unknown height."""
 
@@ -259,8 +264,7 @@ class Constant(Kernel):
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
         return jnp.broadcast_to(self.variance.astype(X.dtype), (X.shape[0], Z.shape[0]))
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
 
 def contains(kernel: Any, kinds: type | tuple[type, ...]) -> bool:

@@ -116,7 +116,8 @@ def draw_directions(
     if kind == "fourier":
         return DirectionMatrix(jax.random.normal(key, (number, coordinates)))
     # In NumPy: each of JAX's operations would be compiled for a few numbers.
-    dtype, generator = jnp.result_type(float), np.random.default_rng(_bits(key))
+    bits = [int(word) for word in np.ravel(jax.random.key_data(key))]
+    dtype, generator = jnp.result_type(float), np.random.default_rng(bits)
     if kind == "quasi-monte-carlo":
         from scipy.stats import norm, qmc  # takes long to import
 
@@ -138,7 +139,3 @@ def draw_directions(
     turns = turns * np.sign(np.diagonal(triangle, axis1=1, axis2=2))[:, None, :]
     rows = turns.reshape(-1, size)[:number]
     return DirectionMatrix((rows * lengths[:, None]).astype(dtype))
-
-
-def _bits(key: Key[Array, ""]) -> list[int]:
-    return [int(word) for word in np.ravel(jax.random.key_data(key))]

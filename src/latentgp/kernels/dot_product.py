@@ -10,7 +10,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import check_choices, check_whole
 from latentgp.hyperparameters.base import parameter
-from latentgp.kernels.base import Kernel
+from latentgp.kernels.base import Kernel, same_variance
 from latentgp.typing import Array
 
 
@@ -71,8 +71,7 @@ class White(Kernel):
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return jnp.where(jnp.all(x == z), self.variance, 0.0)
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
 
 class Categorical(Kernel):
@@ -94,8 +93,7 @@ class Categorical(Kernel):
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return self.variance * jnp.exp(-jnp.sum((x != z) / self.per_column("lengthscale", x)))
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
 
 class ArcCosine(Kernel):
@@ -134,9 +132,7 @@ class ArcCosine(Kernel):
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         squared_norm = self._squared_norm(X)
-        if self.order == 0:
-            return self.variance * jnp.ones_like(squared_norm)
-        return self.variance * squared_norm
+        return self.variance * (squared_norm if self.order else jnp.ones_like(squared_norm))
 
     def _squared_norm(self, points: Float[Array, "*N D"]) -> Float[Array, "*N"]:
         weight_variance = self.per_column("weight_variance", points)

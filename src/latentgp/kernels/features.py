@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Key, UInt32
 
 from latentgp.errors import InputError
@@ -61,16 +60,6 @@ class StationaryAngles(Features):
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
         return self.directions(self.kernel.embed(X - self.centre)) * self.stretch
-
-
-class SphereAngles(Features):
-    """Angles by places in space of points on a sphere."""
-
-    angles: Features
-    kernel: OnSphere
-
-    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        return self.angles(self.kernel.place(X))
 
 
 class ProductAngles(Features):
@@ -139,24 +128,14 @@ class ProductFeatures(Features):
         return product
 
 
-class SelectedFeatures(Features):
-    """Features, or angles, of some columns."""
+class FeaturesElsewhere(Features):
+    """Features, or angles, of places on a sphere, of some columns, or of warped ones."""
 
     features: Features
-    dimensions: tuple[int, ...] = eqx.field(static=True)
+    place: Any  # of a row, a method of the kernel
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
-        return self.features(X[:, np.array(self.dimensions)])
-
-
-class InputWarpingFeatures(Features):
-    """Features, or angles, of warped columns."""
-
-    features: Features
-    kernel: InputWarping
-
-    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
-        return self.features(self.kernel.warp(X))
+        return self.features(self.place(X))
 
 
 class LinearFeatures(Features):
@@ -199,11 +178,7 @@ class WhiteFeatures(Features):
 
 
 def random_features(
-    kernel: Kernel,
-    key: Key[Array, ""],
-    inputs: int,
-    number: int,
-    kind: DirectionKind = "fourier",
+    kernel: Kernel, key: Key[Array, ""], inputs: int, number: int, kind: DirectionKind = "fourier"
 ) -> Features:
     """Random features of a kernel.
 
@@ -350,9 +325,7 @@ def _(kernel: Stationary, spectra: Iterator[Spectrum], centre: Float[Array, "#D"
 @_features.register
 def _(kernel: OnSphere, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     own = centre if len(centre) == 1 else kernel.place(centre[None])[0]
-    features = _features(kernel.kernel, spectra, own)
-    assert isinstance(features, CosineFeatures)
-    return CosineFeatures(SphereAngles(features.angles, kernel), features.variance)
+    return _elsewhere(_features(kernel.kernel, spectra, own), kernel.place)
 
 
 @_features.register
@@ -401,21 +374,20 @@ def _(kernel: Scaled, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -
 def _(
     kernel: ActiveDimensions, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]
 ) -> Features:
-    own = centre if len(centre) == 1 else centre[np.array(kernel.dimensions)]
-    features = _features(kernel.kernel, spectra, own)
-    if isinstance(features, CosineFeatures):
-        angles = SelectedFeatures(features.angles, kernel.dimensions)
-        return CosineFeatures(angles, features.variance)
-    return SelectedFeatures(features, kernel.dimensions)
+    own = centre if len(centre) == 1 else kernel.select(centre)
+    return _elsewhere(_features(kernel.kernel, spectra, own), kernel.select)
 
 
 @_features.register
 def _(kernel: InputWarping, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     own = centre if len(centre) == 1 < kernel.knots.shape[1] else kernel.warp(centre)
-    features = _features(kernel.kernel, spectra, own)
+    return _elsewhere(_features(kernel.kernel, spectra, own), kernel.warp)
+
+
+def _elsewhere(features: Features, place: Any) -> Features:
     if isinstance(features, CosineFeatures):
-        return CosineFeatures(InputWarpingFeatures(features.angles, kernel), features.variance)
-    return InputWarpingFeatures(features, kernel)
+        return CosineFeatures(FeaturesElsewhere(features.angles, place), features.variance)
+    return FeaturesElsewhere(features, place)
 
 
 @_features.register

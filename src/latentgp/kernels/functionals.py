@@ -171,16 +171,18 @@ class Functionals(SeesColumns, Kernel):
             one = jax.vmap(self._average, (None, 0))
             return jax.vmap(one, (0, None))(rows, others)
         own, other = rows.value[:, None], others.value[None]
-        if not self.derivatives:
-            return own * other * self.kernel.gram(rows.x, others.x)
-        values, in_z, in_x, in_both = _slopes(self.kernel.gram, rows, others)
-        return own * other * values + own * in_z + other * in_x + in_both
+        return self._between(self.kernel.gram, rows, others, own, other)
 
     def _pair(self, x: EncodedColumns, z: EncodedColumns) -> Float[Array, ""]:
+        return self._between(self.kernel.__call__, x, z, x.value, z.value)
+
+    def _between(
+        self, covariance: Any, x: EncodedColumns, z: EncodedColumns, own: Array, other: Array
+    ) -> Array:
         if not self.derivatives:
-            return x.value * z.value * self.kernel(x.x, z.x)
-        values, in_z, in_x, in_both = _slopes(self.kernel.__call__, x, z)
-        return x.value * z.value * values + x.value * in_z + z.value * in_x + in_both
+            return own * other * covariance(x.x, z.x)
+        values, in_z, in_x, in_both = _slopes(covariance, x, z)
+        return own * other * values + own * in_z + other * in_x + in_both
 
     def _average(self, x: EncodedColumns, z: EncodedColumns) -> Float[Array, ""]:
         """Expectation over the difference of two uniform places, a trapezoidal law."""

@@ -105,15 +105,6 @@ class PartsOfEach(OwnKernels):
     def each(self) -> tuple[Kernel, ...]:
         return tuple(PartsOfKernel(own, self.number) for own in self.kernel.each)
 
-    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "Q N M"]:
-        return jnp.stack([own.gram(X, Z) for own in self.each])
-
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "Q N"]:
-        return jnp.stack([own.diagonal(X) for own in self.each])
-
-    def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        return jnp.stack([own.symmetric_gram(X) for own in self.each])
-
 
 def telling_parts(kernel: LatentKernel, number: int) -> LatentKernel:
     """The kernel of sums of parts, whose J coefficients are the last columns of the inputs."""

@@ -16,7 +16,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import check_whole
 from latentgp.hyperparameters.base import parameter
-from latentgp.kernels.base import Kernel
+from latentgp.kernels.base import Kernel, same_variance
 from latentgp.numerics.bessel import matern_correlation
 from latentgp.typing import Array
 
@@ -73,8 +73,7 @@ class Stationary(Kernel):
         squared_distance = squared_distances(*coordinates, self.lengthscales(X))
         return self.variance * self.correlation(squared_distance)
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
 
 class RBF(Stationary):
@@ -227,8 +226,7 @@ class Cosine(Kernel):
         a, b = (jnp.sum(self._phase(points - centre), axis=1) for points in (X, Z))
         return self.variance * jnp.cos(a[:, None] - b[None])
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
     def _phase(self, points: Float[Array, "*N D"]) -> Float[Array, "*N D"]:
         return 2 * jnp.pi * points / self.per_column("period", points)

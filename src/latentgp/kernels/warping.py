@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import equinox as eqx
@@ -148,12 +149,12 @@ def slope_of_whole(kernel: Any, slope: Any) -> Any:
     """Derivative in a kernel from that in the one of warped inputs: knots have none."""
     match kernel:
         case InputWarping():
-            place = lambda own: own.kernel  # noqa: E731
+            path = "kernel"
         case ActiveDimensions(kernel=InputWarping()):
-            place = lambda own: own.kernel.kernel  # noqa: E731
+            path = "kernel.kernel"
         case _:
             return slope
-    return eqx.tree_at(place, jax.tree.map(jnp.zeros_like, kernel), slope)
+    return eqx.tree_at(attrgetter(path), jax.tree.map(jnp.zeros_like, kernel), slope)
 
 
 def _interpolated(

@@ -133,10 +133,6 @@ class PerLatentSum(OwnKernels):
     def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         return self._sums([part.symmetric_gram(X) for part in self.parts])
 
-    def check_inputs(self, columns: int) -> None:
-        for part in self.parts:
-            part.check_inputs(columns)
-
     def stored(self, X: Any) -> "PerLatentSum":
         """The same sums with the Gram matrix of every part stored, as `WeightedSum.stored`."""
         return _stored(self, X)

@@ -32,11 +32,8 @@ def solve_lower(
 def _solve(
     transposed: bool, lower: Float[Array, "M M"], right: Float[Array, "M *B"]
 ) -> Float[Array, "M *B"]:
-    @one_after_another
-    def solve_one(lower: Float[Array, "M M"], right: Float[Array, "M *B"]) -> Float[Array, "M *B"]:
-        return jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=int(transposed))
-
-    return solve_one(lower, right)
+    solve = partial(jax.scipy.linalg.solve_triangular, lower=True, trans=int(transposed))
+    return one_after_another(lambda L, B: solve(L, B))(lower, right)
 
 
 @_solve.defjvp

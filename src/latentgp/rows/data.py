@@ -66,13 +66,10 @@ class Data(eqx.Module):
         **side_information: Any,
     ) -> "Data":
         """Data of inputs and weights already checked; y is checked here."""
-        size = len(X)
-        side = {name: as_rows(name, v, size) for name, v in side_information.items()}
+        side = {name: as_rows(name, v, len(X)) for name, v in side_information.items()}
+        fields = {"X": X, "y": as_targets(y, len(X)), "weights": weights, "side_information": side}
         data = object.__new__(cls)
-        for name, value in zip(
-            ("X", "y", "weights", "side_information"), (X, as_targets(y, size), weights, side),
-            strict=True,
-        ):  # fmt: skip
+        for name, value in fields.items():
             object.__setattr__(data, name, value)
         return data
 
@@ -143,16 +140,13 @@ class Data(eqx.Module):
         """The same observations padded to one of few numbers of rows, to reuse compiled programs.
 
         Rows that fill up are copies of the last one with weight zero. There are a multiple of 64
-        up to 512, above that one of 32 numbers in every octave: at most 3 % more.
-
-        Args:
-            number: of devices, by which the rows are divisible too.
+        up to 512, above that one of 32 numbers in every octave: at most 3 % more, and as many as
+        are divisible by the number of devices.
         """
         size = padded_size(self.size)
-        more = size + -size % number - self.size
-        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
-        index = np.concatenate([np.arange(self.size), np.full(more, self.size - 1)])
-        return self.select(index).reweighted(np.concatenate([weights, np.zeros(more)]))
+        rows, weights = self._lengthened(size + -size % number)
+        weights[self.size :] = 0
+        return rows.reweighted(weights)
 
     def divisible(self, number: int) -> "Data":
         """The same observations in a number of rows that is a multiple of another.
@@ -162,11 +156,15 @@ class Data(eqx.Module):
         more = -self.size % number
         if not more:
             return self
-        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
-        index = np.concatenate([np.arange(self.size), np.full(more, self.size - 1)])
-        weights = weights[index]
+        rows, weights = self._lengthened(self.size + more)
         weights[self.size - 1 :] /= more + 1
-        return self.select(index).reweighted(weights)
+        return rows.reweighted(weights)
+
+    def _lengthened(self, size: int) -> "tuple[Data, Float[np.ndarray, 'more']]":
+        """The rows with copies of the last one, and the weights of all."""
+        index = np.minimum(np.arange(size), self.size - 1)
+        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
+        return self.select(index), weights[index]
 
 
 def padded_size(size: int) -> int:
@@ -196,9 +194,8 @@ def check_side_information(
     """Raise if the rows carry something that the likelihood would not read."""
     for name in given:
         if name not in known:
-            names = ", ".join(known) or "none"
             raise InputError(
-                f"{likelihood} reads no per-row {name!r} (it knows: {names}); "
+                f"{likelihood} reads no per-row {name!r} (it knows: {', '.join(known) or 'none'}); "
                 "leave it out or choose a likelihood that reads it."
             )
 
@@ -215,7 +212,6 @@ class MergedRows(NamedTuple):
         """With a constant taken off the targets."""
         if not centre:
             return self
-        given, merged = (
-            eqx.tree_at(lambda d: d.y, data, data.y - centre) for data in (self.given, self.merged)
-        )
-        return MergedRows(given, merged, self.origin)
+        tables = self.given, self.merged
+        moved = (eqx.tree_at(lambda d: d.y, data, data.y - centre) for data in tables)
+        return MergedRows(*moved, self.origin)

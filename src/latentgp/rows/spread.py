@@ -9,17 +9,11 @@ from latentgp.errors import InputError
 
 # What is cut off at either end of a column, and the standard deviation of a normal law without it.
 _TRIMMED, _OF_NORMAL = 0.07, 0.734
-
-
 # A value is wild so many sizes from the middle, where few lie between it and what is beside that.
 WILD, _BESIDE, _IN_THE_GAP = 30.0, 8.0, 0.1
-
-
 _FAR_TOO_WIDE, _SPREAD_OUT = 3.0, 0.3
-
-
-_ROUNDING = 8 * np.finfo(np.float64).eps
-_QUANTILE_ROWS = 20_000
+_SQUARABLE = 1e-120, 1e120
+_ROUNDING, _QUANTILE_ROWS = 8 * np.finfo(np.float64).eps, 20_000
 
 
 def robust_spread(
@@ -65,9 +59,6 @@ def spread_of_columns(
             "precision; change its unit."
         )
     return np.where(varies & (spread > 0), spread, 1.0)
-
-
-_SQUARABLE = 1e-120, 1e120
 
 
 def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:

@@ -18,11 +18,7 @@ class _Fork:
 
 
 def check_not_forked() -> None:
-    """Refuse to compute where JAX was used before this process was forked: it would wait for ever.
-
-    Raises:
-        InputError: it was.
-    """
+    """InputError where JAX was used before this process was forked: it would wait for ever."""
     if _Fork.threads_are_lost:
         raise InputError(
             "This process was forked from one that had used JAX, whose threads do not survive a "
@@ -47,9 +43,8 @@ def _forked_earlier() -> bool:
     Of a fork the command is that of its parent.
     """
     try:
-        own, parents = (
-            Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (os.getpid(), os.getppid())
-        )
+        pids = os.getpid(), os.getppid()
+        own, parents = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
         names = [file.read_text() for file in Path("/proc/self/task").glob("*/comm")]
     except OSError:  # another system, or a thread that has just ended
         return False

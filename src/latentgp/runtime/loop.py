@@ -29,14 +29,8 @@ class Algorithm(Resumable[StateT]):
 def run_loop(algorithm: Algorithm[StateT], control: RunControl) -> tuple[StateT, str | None]:
     """Make the steps of an algorithm until none is left or the run is to end.
 
-    The checkpoint is written when it is due and at the end, whatever ends the loop.
-
-    Args:
-        algorithm: makes the steps.
-        control: callback, limit, progress line, checkpoint.
-
-    Returns:
-        The last state, and why the loop ended early, in words; None if it did not.
+    The checkpoint is written when it is due and at the end, whatever ends the loop. Gives the last
+    state, and why the loop ended early, in words; None if it did not.
     """
     run, state = Run(control, algorithm), None
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -135,10 +136,8 @@ def shard_own_rows(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTr
     """Shard arrays of which every process gives the rows of its own devices."""
     if jax.process_count() == 1:
         return shard_rows(rows, axis, shared=shared)
-    sharding = _sharding(axis)
-    return jax.tree.map(
-        lambda a: jax.make_array_from_process_local_data(sharding, np.asarray(a)), rows
-    )
+    put = partial(jax.make_array_from_process_local_data, _sharding(axis))
+    return jax.tree.map(lambda a: put(np.asarray(a)), rows)
 
 
 def gather(values: PyTree) -> PyTree:

@@ -53,16 +53,7 @@ class RunControl(NamedTuple):
     @property
     def seconds(self) -> float:
         """Since the fit began, less those that it was paused."""
-        switch = current_switch()
-        paused = 0.0 if switch is None else switch.seconds_paused
-        return time.perf_counter() - self.started - paused
-
-
-Text = str | Callable[[], str]
-
-
-def _words(text: Text) -> str:
-    return text if isinstance(text, str) else text()
+        return time.perf_counter() - self.started - current_switch().seconds_paused
 
 
 class ProgressLine:
@@ -78,10 +69,11 @@ class ProgressLine:
         self._console: Any = None
         self._written = -np.inf
 
-    def show(self, text: Text, seconds: float) -> None:
+    def show(self, text: str | Callable[[], str], seconds: float) -> None:
         """Write it over, or add it, given for how long there has been work."""
         if not self._verbose or seconds < _SILENT_SECONDS:
             return
+        text = text() if callable(text) else text
         if self._console is None:
             from rich.console import Console
 
@@ -90,12 +82,12 @@ class ProgressLine:
             if seconds - self._written >= _SECONDS_A_LINE:
                 self._written = seconds
                 with suppress(BrokenPipeError):  # a log that nobody reads any more
-                    print(_words(text), file=sys.stderr, flush=True)
+                    print(text, file=sys.stderr, flush=True)
             return
         if self._status is None:
             self._status = self._console.status("")
             self._status.start()
-        self._status.update(_words(text))
+        self._status.update(text)
 
     def close(self) -> None:
         """Clear the line; what is shown later is a new one."""
@@ -118,20 +110,15 @@ class Resumable(ABC, Generic[StateT]):
     def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> StateT:
         """The state of a checkpoint, whose seconds count for the run by `went_on_after`.
 
-        Raises:
-            KeyError, ValueError: the tensors are not those of such a state.
+        KeyError or ValueError if the tensors are not those of such a state.
         """
 
 
 class Run(Generic[StateT]):
     """A run of chains, batches or evaluations: shown, logged, saved, and ended by what controls it.
 
-    Args:
-        control: callback, limit, progress line, checkpoint.
-        resumable: makes tensors of the states that steps end with; None for work that is not saved.
-
-    Raises:
-        RunAborted: the run is aborted, or interrupted, before its first step.
+    `resumable` makes tensors of the states that steps end with; None for work that is not saved.
+    RunAborted if the run is aborted, or interrupted, before its first step.
     """
 
     def __init__(self, control: RunControl, resumable: Resumable[StateT] | None = None):
@@ -142,8 +129,7 @@ class Run(Generic[StateT]):
         self._phase = ""
         self._since: tuple[int, float] | None = None  # a step, and the seconds gone then
         self._compiled = False
-        if self._switch is not None:
-            self._switch.check()
+        self._switch.check()
         if self._interrupts.happened and not self._interrupts.steps:
             raise RunAborted("The run was interrupted before its first step.")
 
@@ -155,8 +141,7 @@ class Run(Generic[StateT]):
     @property
     def aborted(self) -> bool:
         """Whether the run has been asked to end, by its switch or by Ctrl-C."""
-        switched = self._switch is not None and self._switch.aborted
-        return switched or self._interrupts.happened
+        return self._switch.aborted or self._interrupts.happened
 
     def went_on_after(self, seconds: float) -> None:
         """Count the seconds of the run that is resumed."""
@@ -166,17 +151,15 @@ class Run(Generic[StateT]):
         """A phase begins, with steps made before."""
         self._phase, self._since, self._compiled = phase, (made, self.seconds), False
         self._line.show(f"{phase}: getting ready", self.seconds)
+        self._logged("phase", phase=phase)
+        self._switch.begins(RunProgress(phase, made, None, self.seconds, None))
+
+    def _logged(self, event: str, **told: Any) -> None:
         if self._log is not None:
-            self._log.add("phase", phase=phase, seconds=self.seconds)
-        if self._switch is not None:
-            self._switch.begins(RunProgress(phase, made, None, self.seconds, None))
+            self._log.add(event, **told, seconds=self.seconds)
 
     def resumed(self) -> StateT | None:
-        """The state that the checkpoint has; None without one.
-
-        Raises:
-            InputError: it cannot be read, or was made with something else.
-        """
+        """The state that the checkpoint has, as `Checkpoint.read`; None without one."""
         assert self._resumable is not None
         return self.control.checkpoint.read(partial(self._resumable.from_tensors, run=self))
 
@@ -194,10 +177,6 @@ class Run(Generic[StateT]):
 
         The step is shown and logged, the callback told, and the checkpoint written if it is due;
         where the run is paused, it waits here. The first of several processes decides for all.
-
-        Args:
-            step: what was made.
-            state: after it.
         """
         if step.phase != self._phase:
             self._phase, self._since = step.phase, None
@@ -205,8 +184,7 @@ class Run(Generic[StateT]):
         step = dataclasses.replace(step, seconds=seconds, seconds_left=left)
         self._line.show(step.in_words, seconds)
         self._interrupts.steps += 1
-        if self._switch is not None:
-            self._switch.stepped(dataclasses.replace(step, values=dict, details={}))
+        self._switch.stepped(dataclasses.replace(step, values=dict, details={}))
         if self._log is not None:
             told = {name: getattr(step, name) for name in _LOGGED}
             self._log.add("step", **told, values=step.values())
@@ -253,21 +231,15 @@ class Run(Generic[StateT]):
 
     def _wait(self, state: StateT | None) -> None:
         """Where the switch says pause, save what there is and wait."""
-        if self._switch is None or not self._switch.paused:
+        if not self._switch.paused:
             return
         self.save(state)
-        if self._log is not None:
-            self._log.add("pause", seconds=self.seconds)
+        self._logged("pause")
         self._switch.wait()
-        if self._log is not None:
-            self._log.add("resume", seconds=self.seconds)
+        self._logged("resume")
 
     def passed(self, step: RunProgress) -> None:
-        """A step is made, after which there is no result yet.
-
-        Raises:
-            RunAborted: the run is aborted or interrupted.
-        """
+        """A step is made without a result yet; RunAborted if the run is aborted or interrupted."""
         if self.made(step) in (ABORTED, INTERRUPTED):
             raise RunAborted(
                 f"The run was aborted while {step.phase}, after {step.unit} {step.step:,}, so "
@@ -282,14 +254,8 @@ class Run(Generic[StateT]):
 def stepwise(items: Sequence[ItemT], phase: str, unit: str, verbose: int = 0) -> Iterator[ItemT]:
     """Items in turn, each a step that is shown, logged, and can be paused or aborted after.
 
-    Args:
-        items: what is worked off.
-        phase: what is done to them, such as "cross-validating".
-        unit: what one of them is, such as "fold".
-        verbose: 1 shows a progress line.
-
-    Raises:
-        RunAborted: the run is aborted.
+    The phase is what is done to them, such as "cross-validating", the unit what one of them is,
+    such as "fold". RunAborted if the run is aborted.
 
     Example:
         >>> [2 * number for number in stepwise([1, 2], "doubling", "number")]

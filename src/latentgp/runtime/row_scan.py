@@ -47,9 +47,6 @@ def scan_rows(
         rows: arrays that share their first axis, N.
         columns: numbers needed a row, which sets the chunk.
         in_cache: the numbers are no kernel block for a matrix product: smaller chunks pay.
-
-    Returns:
-        The last carry, and the outputs of all N rows.
     """
     if number_of_shards() == 1:
         return _scan_own(step, carry, rows, columns, in_cache)

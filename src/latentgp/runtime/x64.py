@@ -21,19 +21,15 @@ Result = TypeVar("Result")
 
 # What programs here are written for, whatever the process has set for its own, by JAX's name.
 _USUAL = {
-    "jax_numpy_rank_promotion": ("allow", jax.numpy_rank_promotion),
-    "jax_numpy_dtype_promotion": ("standard", jax.numpy_dtype_promotion),
-    "jax_default_matmul_precision": (None, jax.default_matmul_precision),
-    "jax_debug_nans": (False, jax.debug_nans),  # a factor that does not exist is NaN, and asked
-    "jax_debug_infs": (False, jax.debug_infs),
-    "jax_check_tracer_leaks": (False, jax.check_tracer_leaks),
-    "jax_debug_key_reuse": (False, jax.debug_key_reuse),
-    "jax_disable_jit": (False, jax.disable_jit),
-    "jax_threefry_partitionable": (True, jax.threefry_partitionable),
-    "jax_default_prng_impl": ("threefry2x32", jax.default_prng_impl),
-    "jax_transfer_guard_host_to_device": ("allow", jax.transfer_guard_host_to_device),
-    "jax_transfer_guard_device_to_host": ("allow", jax.transfer_guard_device_to_host),
-    "jax_transfer_guard_device_to_device": ("allow", jax.transfer_guard_device_to_device),
+    **dict.fromkeys(["debug_nans", "debug_infs"], False),  # a factor that there is not is NaN
+    **dict.fromkeys(["check_tracer_leaks", "debug_key_reuse", "disable_jit"], False),
+    **{f"transfer_guard_{way}_to_device": "allow" for way in ("host", "device")},
+    "transfer_guard_device_to_host": "allow",
+    "numpy_rank_promotion": "allow",
+    "numpy_dtype_promotion": "standard",
+    "default_matmul_precision": None,
+    "threefry_partitionable": True,
+    "default_prng_impl": "threefry2x32",
 }
 
 
@@ -44,9 +40,9 @@ def usual_settings() -> Iterator[None]:
     Also a decorator, of rules of derivatives that JAX asks after a public call has ended.
     """
     with ExitStack() as changed:
-        for name, (value, setting) in _USUAL.items():
-            if getattr(jax.config, name) not in (None, value):
-                changed.enter_context(setting(value))
+        for name, value in _USUAL.items():
+            if getattr(jax.config, f"jax_{name}") not in (None, value):
+                changed.enter_context(getattr(jax, name)(value))
         yield
 
 
@@ -66,9 +62,7 @@ def public(
 ) -> Callable[Parameters, Result]:
     """A public entry point: refused after a fork, under the usual settings, with Ctrl-C at its end.
 
-    Args:
-        function: the entry point.
-        keeps_results: see `raising_interrupts`.
+    `keeps_results` is as for `raising_interrupts`.
     """
 
     @wraps(function)

@@ -43,6 +43,15 @@ _SHARED_BY, _OFF_GRID = 10, 1e-6  # targets of a value; from a whole number of s
 FAR_OFF = 30.0  # length-scales from those of the inputs, either way
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
 LENGTHSCALES, OWN_LENGTHSCALE = 3.0, 0.5
+# Log-normal laws: times of the logarithm of a latent variance, what is added, and the deviation.
+_LOG_NORMAL = {
+    "variance": (1.0, 0.0, 2.0),
+    "factor": (0.0, 0.0, 2.0),
+    "noise_variance": (1.0, np.log(0.1), 2.0),
+    "noise_scale": (0.5, 0.5 * np.log(0.1), 1.0),
+    "noise_precision": (-1.0, -np.log(0.05), 2.0),
+    "degrees_of_freedom": (0.0, np.log(8.0), 1.0),
+}
 
 
 class Scales(NamedTuple):
@@ -66,9 +75,7 @@ def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -
     likelihood makes of the standard deviation of y. In streaming updates
     neither is what all rows would give: the inducing points of the streaming prior then
     count as much as the new rows, and the latent variance is that of the present model.
-
-    Raises:
-        InputError: values so large or small that their squares leave double precision.
+    InputError of values so large or small that their squares leave double precision.
     """
     if remembered is not None:
         points = np.asarray(places_of(remembered.centres))
@@ -97,10 +104,9 @@ def spread_of(data: Data) -> float:
     spreads = []
     for column in data.y.reshape(data.size, -1).T:
         seen = np.isfinite(column)
-        if not seen.any():
-            continue
-        weights = None if data.weights is None else data.weights[seen]
-        spreads.append(spread_of_columns("y", column[seen, None], weights)[0])
+        if seen.any():
+            weights = None if data.weights is None else data.weights[seen]
+            spreads.append(spread_of_columns("y", column[seen, None], weights)[0])
     return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else 1.0
 
 
@@ -136,19 +142,10 @@ def weak_priors(
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
             priors[path] = _of_lengthscales(np.asarray(typical))
-        elif info.role == "variance":
-            priors[path] = LogNormal(np.full(shape, _log_variance(info, scale)), 2.0)
-        elif info.role == "factor":
-            priors[path] = LogNormal(np.zeros(shape), 2.0)
-        elif info.role == "noise_variance":
-            typical = _log_variance(info, scale) + np.log(0.1)
-            priors[path] = LogNormal(np.full(shape, typical), 2.0)
-        elif info.role == "noise_scale":
-            typical = 0.5 * (_log_variance(info, scale) + np.log(0.1))
-            priors[path] = LogNormal(np.full(shape, typical), 1.0)
-        elif info.role == "noise_precision":
-            typical = -_log_variance(info, scale) - np.log(0.05)
-            priors[path] = LogNormal(np.full(shape, typical), 2.0)
+        elif info.role in _LOG_NORMAL:
+            power, shift, deviation = _LOG_NORMAL[info.role]
+            typical = power * _log_variance(info, scale) + shift
+            priors[path] = LogNormal(np.full(shape, typical), deviation)
         elif info.role == "level":
             latent = info.latent or 0
             if scale.level is not None and latent < len(scale.level):
@@ -161,8 +158,6 @@ def weak_priors(
             priors[path] = TransformedDistribution(Beta(np.full(shape, 2.0), 2.0), between)
         elif info.role == "share":
             priors[path] = Uniform(np.zeros(shape), 1.0)
-        elif info.role == "degrees_of_freedom":
-            priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
     return priors
 
 
@@ -203,13 +198,14 @@ def around(
 
     For streaming updates: what earlier rows tell about hyper-parameters is kept nowhere else.
     """
-    moved = dict(priors)
-    for path, prior in priors.items():
+
+    def moved(path: str, prior: Distribution) -> Distribution:
         if isinstance(prior, LogNormal):
-            moved[path] = LogNormal(np.log(known[path].value), prior.scale)
-        elif isinstance(prior, SharedLogNormal):
-            moved[path] = _of_lengthscales(np.asarray(known[path].value))
-    return moved
+            return LogNormal(np.log(known[path].value), prior.scale)
+        own = isinstance(prior, SharedLogNormal)
+        return _of_lengthscales(np.asarray(known[path].value)) if own else prior
+
+    return {path: moved(path, prior) for path, prior in priors.items()}
 
 
 def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "H"] | None:
@@ -219,9 +215,8 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     without it. None where there are none.
     """
     values = {}
-    known = space.known
     for path in space.paths:
-        info = known[path]
+        info = space.known[path]
         stretch = _inputs_seen(info._replace(unit=1.0), scale._replace(inputs=scale.stretch))
         if info.role == "lengthscale" and np.shape(info.value) == stretch.shape:
             values[path] = np.asarray(info.value) * stretch
@@ -236,9 +231,9 @@ def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "
     At length-scales far below the distances of rows, or far above, the evidence hardly depends on
     them, and a search stands still. None where none is far off.
     """
-    known, values = space.known, {}
+    values = {}
     for path in space.paths:
-        info, scale = known[path], at_layer(space.model, path, of_rows)
+        info, scale = space.known[path], at_layer(space.model, path, of_rows)
         if info.role == "lengthscale" and path not in space.narrowed:
             seen = _inputs_seen(info, scale)
             typical = _typical_inputs(seen, np.shape(info.value)) * np.sqrt(len(seen))
@@ -262,17 +257,15 @@ def other_starts(
     free = [path for path in space.paths if path not in space.narrowed]
 
     def started(**factors: float) -> Float[np.ndarray, "H"]:
-        values = {
-            path: np.asarray(known[path].value) * factors[known[path].role]
-            for path in free
-            if known[path].role in factors
-        }
+        changed = [known[path] for path in free if known[path].role in factors]
+        values = {info.path: np.asarray(info.value) * factors[info.role] for info in changed}
         return space.to_vector(replace_unchecked(space.model, values))
 
-    if not any(known[path].role == "lengthscale" for path in free):
+    roles = {known[path].role for path in free}
+    if "lengthscale" not in roles:
         return ()
     rough = started(lengthscale=_roughness(X / scale.inputs), noise_variance=_LESS_NOISE)
-    if not any(known[path].role == "noise_variance" for path in free):
+    if "noise_variance" not in roles:
         return (rough,)
     return rough, started(noise_variance=_MORE_NOISE)
 
@@ -296,10 +289,8 @@ def grid_width(data: Data) -> float:
 
     A density that is measured at rounded targets grows without limit where a function goes through
     rows that are there twice. Their rounding alone is noise of variance w^2 / 12 (Sheppard 1898).
-    Targets are of a grid if ten share a value on average, and differences are multiples of one.
-
-    Args:
-        data: merged rows; one that repeats has a weight above one.
+    Targets are of a grid if ten share a value on average, and differences are multiples of one. The
+    rows are merged ones; one that repeats has a weight above one.
     """
     if data.weights is None or np.max(data.weights) <= 1:
         return 0.0
@@ -318,31 +309,22 @@ def search_bounds(
 ) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
-    Where the role does not say what is typical, a positive parameter's start does. Noise variances
-    may be ten orders smaller, as functions without noise need; a noise precision as much larger.
-    Noise of rounded targets is at least that of rounding.
-
-    Args:
-        space: the hyper-parameters.
-        of_rows: scales of the data.
-        quiet: whether noise may be so small, which solves by iterations do not bear.
+    Where the role does not say what is typical, a positive parameter's start does. If `quiet`,
+    which solves by iterations do not bear, noise variances may be ten orders smaller, as functions
+    without noise need, a noise precision as much larger. Noise of rounded targets is at least that
+    of rounding.
     """
     small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
     lower, upper = [], []
     known = space.known
     for path, support in space.supports.items():
         info, scale = known[path], at_layer(space.model, path, of_rows)
-        raw = unconstrained(info.value, support)
-        if type(support) is not type(info.support):
-            centre = raw
-        elif info.role in IN_UNITS_OF_INPUTS:
+        centre = raw = unconstrained(info.value, support)
+        role = info.role if type(support) is type(info.support) else "other"
+        if role in IN_UNITS_OF_INPUTS:
             centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
-        elif info.role in ("variance", "noise_variance"):
-            centre = np.full(raw.shape, _log_variance(info, scale))
-        elif info.role == "factor":
-            centre = np.zeros(raw.shape)
-        else:
-            centre = raw
+        elif role in ("variance", "noise_variance", "factor"):
+            centre = np.full(raw.shape, 0.0 if role == "factor" else _log_variance(info, scale))
         reach = np.inf if support is constraints.real else np.log(_BOUND_FACTOR)
         # A start outside the usual range is the user's wish, and widens it.
         down = small if info.role == "noise_variance" and np.isfinite(reach) else reach
