@@ -23,12 +23,7 @@ from latentgp.rows.data import Data
 from latentgp.rows.spread import WILD
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.setup.residuals import heavy_tails, residuals_of
-from latentgp.site_inference.search.hyperparameters import (
-    NO_STEP,
-    NO_STEP_OF_ESTIMATE,
-    OF_OTHERS,
-    SearchResult,
-)
+from latentgp.site_inference.search import hyperparameters as search
 from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
 from latentgp.typing import Array
 
@@ -171,7 +166,7 @@ def diagnose(
     method: Any,
     reason: str,
     data: Data,
-    learned: SearchResult | None,
+    learned: search.SearchResult | None,
     records: Sequence[Any],
     space: ParameterSpace,
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
@@ -186,12 +181,12 @@ def diagnose(
     in_batches = method.reads_batches and records
     bound, total = float(converged.bound), data.total_weight
     astray = _went_astray(records, bound, total) if in_batches else []
-    by_noise = learned is not None and NO_STEP_OF_ESTIMATE in learned.reason
+    by_noise = learned is not None and search.NO_STEP_OF_ESTIMATE in learned.reason
     if learned is not None and (by_noise or not learned.converged) and not astray:
         of = " for hyper-parameters" if space.size else ""
         advice = {
-            NO_STEP: "check kernel and likelihood for kinks, or start from other values",
-            OF_OTHERS: "fit again from the fitted model, or summarise the rows anew for it",
+            search.NO_STEP: "check kernel and likelihood for kinks, or start from other values",
+            search.OF_OTHERS: "fit again from the fitted model, or summarise the rows anew for it",
         }.get(learned.reason, "raise the limit, or continue from the fitted model")
         if by_noise:
             advice = (

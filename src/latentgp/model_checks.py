@@ -51,10 +51,6 @@ def check_model(model: LatentGP, X: Float[np.ndarray, "N D"]) -> None:
 
     Kernels that are not the library's are evaluated at 30 of the rows; all else is shapes only.
 
-    Args:
-        model: to be fitted.
-        X: inputs of the rows.
-
     Raises:
         InputError: the kernel does not fit the inputs; `log_prob` or a kernel takes other
             arguments, or returns another shape, than it should; a kernel is not finite, symmetric

@@ -46,16 +46,13 @@ class LatentGP(Module):
             mean=(Mean, "a prior mean such as ConstantMean()"),
         )
         latents = self.likelihood.latent_size
-        parts = [
-            (own, len(own.each if isinstance(own, OwnKernels) else own.parts))
-            for own in (self.kernel, self.mean)
-            if isinstance(own, OwnKernels | OwnParts)
-        ]
-        for own, number in parts:
-            if number != latents:
+        for own in (self.kernel, self.mean):
+            parts = own.parts if isinstance(own, OwnParts) else None
+            parts = own.each if isinstance(own, OwnKernels) else parts
+            if parts is not None and len(parts) != latents:
                 raise InputError(
                     f"{type(self.likelihood).__name__} has {latents} latent function(s), but "
-                    f"{type(own).__name__} was given {number} part(s); give one for each."
+                    f"{type(own).__name__} was given {len(parts)} part(s); give one for each."
                 )
 
     @property

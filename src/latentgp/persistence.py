@@ -181,10 +181,10 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
             "prediction; give it again before a further fit."
         )
         return None
-    if name := name_of(value) or _registered_function(value):
+    own = () if isinstance(value, type) else _REGISTERED.items()
+    if name := name_of(value) or next((name for name, known in own if known is value), None):
         return {"function": name}
-    fields = _fields(value)
-    if fields is None:
+    if (fields := _fields(value)) is None:
         raise InputError(
             f"{where} is a {type(value).__name__}, which cannot be saved without pickle; "
             "use numbers, arrays, classes of latentgp, or classes given to "
@@ -192,11 +192,6 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
         )
     contents = {name: _encode(v, tensors, f"{where}.{name}") for name, v in fields.items()}
     return {"object": _name(type(value)), "fields": contents}
-
-
-def _registered_function(value: Any) -> str | None:
-    names = (name for name, known in _REGISTERED.items() if known is value)
-    return None if isinstance(value, type) else next(names, None)
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
@@ -266,10 +261,9 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return (named_functions() | _REGISTERED)[tree["function"]]
     fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
     for old, new in _FORMER_FIELDS.get(_class_name(tree["object"]), {}).items():
-        if old not in fields:
-            continue
-        value = fields.pop(old)
-        fields[new] = _findings_of_before(value, fields) if new == "findings" else value
+        if old in fields:
+            value = fields.pop(old)
+            fields[new] = _findings_of_before(value, fields) if new == "findings" else value
     if make := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
         return make(fields)
     cls = _resolve(tree["object"])
@@ -304,7 +298,9 @@ def _draws_of_before(fields: dict[str, Any]) -> Any:
 
 # Classes whose fields have changed since: by their name and the fields that they had.
 _FORMER_CLASSES: dict[tuple[str, ...], Callable[[dict[str, Any]], Any]] = {
-    ("Posterior", "latent", "log_evidence", "model"): lambda own: Posterior.gaussian(**own),
+    ("Posterior", "latent", "log_evidence", "model"): lambda own: Posterior.gaussian(
+        own["model"], own["latent"], own["log_evidence"]
+    ),
     ("Sampled", "centres", "models", "white"): dict,
     (
         "SampledPosterior",

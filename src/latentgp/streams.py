@@ -34,9 +34,8 @@ def updated(
     """The posterior after further rows, at the same hyper-parameters: `Posterior.update`."""
     model = posterior.model
     usual = max(usual_number_of_points(model), len(posterior.latent.centres))
-    remembered, rows = (
-        (posterior.remembered(), None) if lag is None else _window(posterior, data, lag)
-    )
+    known = (posterior.remembered(), None) if lag is None else _window(posterior, data, lag)
+    remembered, rows = known
     data = data if rows is None else _together(rows, data)
     method = choose_method(model, data.size).method if method is None else method
     method = method.through_points(remembered, n_inducing or usual, usual, selection)

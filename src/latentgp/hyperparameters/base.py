@@ -67,10 +67,8 @@ def parameter(
         >>> Decay(rate=2.0).rate
         array(2.)
     """
-    settings: dict[str, Any] = {"metadata": {_SUPPORT: support, _ROLE: role}}
-    if default is not dataclasses.MISSING:
-        settings["default"] = default
-    return eqx.field(converter=_as_value, **settings)
+    metadata = {_SUPPORT: support, _ROLE: role}
+    return eqx.field(converter=_as_value, default=default, metadata=metadata)
 
 
 def _as_value(value: Any) -> Any:
@@ -196,8 +194,6 @@ def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
         >>> float(replace(RBF(), {"lengthscale": 3.0}).lengthscale)
         3.0
     """
-    if not values:
-        return model
     known = parameters(model)
     for path, value in values.items():
         if path not in known:

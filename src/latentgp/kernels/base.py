@@ -148,9 +148,8 @@ class Product(MultipliesParts, Kernel):
 
     def __repr__(self) -> str:
         first, *others = self.parts
-        return " * ".join(
-            [_written(first, Sum, Product), *(_written(k, Sum, Product, Scaled) for k in others)]
-        )
+        written = (_written(other, Sum, Product, Scaled) for other in others)
+        return " * ".join([_written(first, Sum, Product), *written])
 
 
 class Scaled(Kernel):
@@ -248,9 +247,9 @@ def _check_number(value: object) -> None:
         )
 
 
-def same_variance(kernel: Any, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+def same_variance(self: Any, X: Float[Array, "N D"]) -> Float[Array, "N"]:
     """`diagonal` of a kernel whose prior variance is its `variance` at every row."""
-    return jnp.broadcast_to(kernel.variance.astype(X.dtype), X.shape[:1])
+    return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
 
 
 class Constant(Kernel):

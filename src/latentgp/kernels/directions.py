@@ -96,19 +96,12 @@ def _hadamard_matrix(size: int) -> Float[np.ndarray, "padded padded"]:
 def draw_directions(
     key: Key[Array, ""], coordinates: int, number: int, kind: DirectionKind = "fourier"
 ) -> Directions:
-    """Directions whose law, one by one, is N(0, I).
+    """Directions, F in E coordinates, whose law, one by one, is N(0, I).
 
-    Args:
-        key: random key; traced for "fourier" alone.
-        coordinates: E.
-        number: F.
-        kind: "fourier" draws them independently (Rahimi & Recht 2007), "orthogonal" makes those of
-            each block of E orthogonal (Yu et al. 2016, theorem 1), "structured" does so by products
-            with Hadamard matrices (section 4), "quasi-monte-carlo" takes a scrambled Sobol
-            sequence (Yang et al. 2014).
-
-    Raises:
-        InputError: an unknown kind.
+    "fourier" draws them independently (Rahimi & Recht 2007), and may have a traced key,
+    "orthogonal" makes those of each block of E orthogonal (Yu et al. 2016, theorem 1), "structured"
+    does so by products with Hadamard matrices (section 4), "quasi-monte-carlo" takes a scrambled
+    Sobol sequence (Yang et al. 2014). InputError of another kind.
     """
     if kind not in get_args(DirectionKind):
         known = ", ".join(f'"{name}"' for name in get_args(DirectionKind))

@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 from latentgp.errors import check_choices, check_whole
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, same_variance
-from latentgp.typing import Array
+from latentgp.typing import Array, PerColumn
 
 
 class Linear(Kernel):
@@ -22,7 +22,7 @@ class Linear(Kernel):
             function squared over those of the inputs squared.
     """
 
-    variance: Float[Array, "#D"] | Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    variance: PerColumn = parameter(constraints.positive, default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return jnp.sum(self.per_column("variance", x) * x * z)
@@ -44,7 +44,7 @@ class Polynomial(Kernel):
     """
 
     degree: int = eqx.field(static=True, default=2)
-    variance: Float[Array, "#D"] | Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    variance: PerColumn = parameter(constraints.positive, default=1.0)
     offset: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
     def __check_init__(self) -> None:
@@ -85,9 +85,7 @@ class Categorical(Kernel):
         variance: units of the latent function squared.
     """
 
-    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, default=1.0
-    )
+    lengthscale: PerColumn = parameter(constraints.positive, default=1.0)
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
@@ -111,9 +109,7 @@ class ArcCosine(Kernel):
     """
 
     order: int = eqx.field(static=True, default=1)
-    weight_variance: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, default=1.0
-    )
+    weight_variance: PerColumn = parameter(constraints.positive, default=1.0)
     bias_variance: Float[Array, ""] = parameter(constraints.positive, default=1.0)
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
@@ -126,9 +122,8 @@ class ArcCosine(Kernel):
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
         product = (self.per_column("weight_variance", X) * X) @ Z.T + self.bias_variance
-        return self._from_products(
-            product, self._squared_norm(X)[:, None], self._squared_norm(Z)[None, :]
-        )
+        left, right = self._squared_norm(X)[:, None], self._squared_norm(Z)[None, :]
+        return self._from_products(product, left, right)
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         squared_norm = self._squared_norm(X)

@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, contains
 from latentgp.runtime.x64 import double_precision
-from latentgp.typing import Array, in_double_precision
+from latentgp.typing import Array, PerColumn, in_double_precision
 
 
 class FixedEffects(Kernel):
@@ -40,8 +40,8 @@ class FixedEffects(Kernel):
         6.0
     """
 
-    variance: Float[Array, "#D"] | Float[Array, ""]
-    centre: Float[Array, "#D"] | Float[Array, ""]
+    variance: PerColumn
+    centre: PerColumn
 
     def __init__(self, variance: Any, centre: Any = 0.0):
         self.variance = in_double_precision(variance)

@@ -13,20 +13,12 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key, UInt32
 
 from latentgp.errors import InputError
+from latentgp.kernels import stationary
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.directions import DirectionKind, Directions, draw_directions
 from latentgp.kernels.dot_product import ArcCosine, Linear, White
 from latentgp.kernels.sphere import OnSphere
-from latentgp.kernels.stationary import (
-    RBF,
-    Matern,
-    Matern12,
-    Matern32,
-    Matern52,
-    Periodic,
-    RationalQuadratic,
-    Stationary,
-)
+from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.typing import Array
@@ -180,18 +172,10 @@ class WhiteFeatures(Features):
 def random_features(
     kernel: Kernel, key: Key[Array, ""], inputs: int, number: int, kind: DirectionKind = "fourier"
 ) -> Features:
-    """Random features of a kernel.
+    """Random features of a kernel of D inputs, an even number for each part that has random ones.
 
-    Args:
-        kernel: a stationary, arc-cosine, linear, constant or white kernel, or a sum, product,
-            scaling or selection of such.
-        key: random key.
-        inputs: number of input columns D.
-        number: of features for each part that has random ones, an even number.
-        kind: of their directions, as for `draw_directions`.
-
-    Raises:
-        InputError: the kernel has none.
+    It is a stationary, arc-cosine, linear, constant or white kernel, or a sum, product, scaling or
+    selection of such; InputError of another. The kind is that of `draw_directions`.
     """
     return features_of(kernel, _spectra(kernel, key, inputs, number, kind))
 
@@ -409,24 +393,22 @@ def _spectral_mixing(kernel: Stationary, key: Key[Array, ""], number: int) -> Fl
     )
 
 
-@_spectral_mixing.register(RBF)
-@_spectral_mixing.register(Periodic)
+@_spectral_mixing.register(stationary.RBF)
+@_spectral_mixing.register(stationary.Periodic)
 def _(kernel: Stationary, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     return jnp.ones(number)
 
 
 @_spectral_mixing.register
-def _(kernel: RationalQuadratic, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
+def _(kernel: stationary.RationalQuadratic, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     return jax.random.gamma(key, kernel.mixing, (number,)) / kernel.mixing
 
 
-@_spectral_mixing.register(Matern)
-@_spectral_mixing.register(Matern12)
-@_spectral_mixing.register(Matern32)
-@_spectral_mixing.register(Matern52)
-def _(
-    kernel: Matern | Matern12 | Matern32 | Matern52, key: Key[Array, ""], number: int
-) -> Float[Array, "F"]:
+@_spectral_mixing.register(stationary.Matern)
+@_spectral_mixing.register(stationary.Matern12)
+@_spectral_mixing.register(stationary.Matern32)
+@_spectral_mixing.register(stationary.Matern52)
+def _(kernel: Any, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     """The spectral law is multivariate Student-t with 2 nu degrees of freedom (R&W eq. 4.15)."""
     order = jnp.asarray(kernel.order)
     return order / jax.random.gamma(key, order, (number,))

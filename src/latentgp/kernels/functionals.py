@@ -190,7 +190,6 @@ class Functionals(SeesColumns, Kernel):
             return self._pair(x, z)
         column = self.average_along
         shifts, masses = _trapezoidal_law(x.width, z.width, z.x[column] - x.x[column], self.nodes)
-
         unit = jnp.asarray(np.eye(self.columns)[column], x.x.dtype)
 
         def add(total: Any, node: Any) -> tuple[Any, None]:
@@ -202,9 +201,7 @@ class Functionals(SeesColumns, Kernel):
         return jax.lax.scan(jax.checkpoint(add), zero, (shifts, masses))[0]
 
 
-def _slopes(
-    covariance: Any, x: EncodedColumns, z: EncodedColumns
-) -> tuple[Array, Array, Array, Array]:
+def _slopes(covariance: Any, x: EncodedColumns, z: EncodedColumns) -> tuple[Array, ...]:
     """k, and its derivatives along the direction of z, of x, and of both."""
     zero, one = jnp.zeros((), x.x.dtype), jnp.ones((), x.x.dtype)
 

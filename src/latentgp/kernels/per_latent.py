@@ -109,12 +109,12 @@ def of_kernel_groups(
     if isinstance(kernel, Kernel):
         return function(kernel, 0)[None]
     groups = kernel_groups(kernel, len(kernel.each))
-    values = [
-        jax.vmap(lambda own, number=number: function(own, number), axis_size=len(group.latents))(
-            group.kernels
-        )
-        for number, group in enumerate(groups)
-    ]
+
+    def of_group(number: int, group: KernelGroup) -> Float[Array, "_ *S"]:
+        mapped = jax.vmap(lambda own: function(own, number), axis_size=len(group.latents))
+        return mapped(group.kernels)
+
+    values = [of_group(number, group) for number, group in enumerate(groups)]
     return in_latent_order([group.latents for group in groups], values)
 
 

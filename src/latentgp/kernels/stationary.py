@@ -18,7 +18,7 @@ from latentgp.errors import check_whole
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, same_variance
 from latentgp.numerics.bessel import matern_correlation
-from latentgp.typing import Array
+from latentgp.typing import Array, PerColumn
 
 
 class Stationary(Kernel):
@@ -33,9 +33,7 @@ class Stationary(Kernel):
         variance: prior variance of the latent function; units of the latent function squared.
     """
 
-    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, role="lengthscale", default=1.0
-    )
+    lengthscale: PerColumn = parameter(constraints.positive, role="lengthscale", default=1.0)
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
     @abstractmethod
@@ -179,12 +177,8 @@ class Periodic(Stationary):
         period: scalar or shape (D,); units of the inputs.
     """
 
-    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, default=1.0
-    )
-    period: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, role="period", default=1.0
-    )
+    lengthscale: PerColumn = parameter(constraints.positive, default=1.0)
+    period: PerColumn = parameter(constraints.positive, role="period", default=1.0)
 
     def coordinates(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
         angle = 2 * jnp.pi * points / self.per_column("period", points)
@@ -213,9 +207,7 @@ class Cosine(Kernel):
         -1.0
     """
 
-    period: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, role="period", default=1.0
-    )
+    period: PerColumn = parameter(constraints.positive, role="period", default=1.0)
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:

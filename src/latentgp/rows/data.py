@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights, evenly
-from latentgp.rows.merging import _distinct
 from latentgp.rows.spread import robust_spread
 from latentgp.runtime.mesh import shard_rows
 from latentgp.typing import Array
 
 _MERGED_AT_MOST = 200_000
+_MULTIPLIERS, _MIXED_AT_ONCE = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), 2**16
 
 
 @stored
@@ -129,7 +129,7 @@ class Data(eqx.Module):
     def reweighted(self, weights: Float[Array, "N"] | None) -> "Data":
         """The same rows with other weights."""
         return eqx.tree_at(
-            lambda data: data.weights, self, weights, is_leaf=lambda leaf: leaf is None
+            lambda own: own.weights, self, weights, is_leaf=lambda leaf: leaf is None
         )
 
     def to_device(self) -> "Data":
@@ -188,9 +188,7 @@ def check_outputs(y: Float[np.ndarray, "N *P"], outputs: tuple[int, ...], likeli
         )
 
 
-def check_side_information(
-    given: Mapping[str, Any], known: tuple[str, ...], likelihood: str
-) -> None:
+def check_side_information(given: Iterable[str], known: tuple[str, ...], likelihood: str) -> None:
     """Raise if the rows carry something that the likelihood would not read."""
     for name in given:
         if name not in known:
@@ -203,15 +201,55 @@ def check_side_information(
 class MergedRows(NamedTuple):
     """Rows that were checked and merged once, for whoever comes after."""
 
-    given: Data  # as they were given
+    given: Data
     merged: Data  # equal ones in one, in an order of their own
-    # in which merged row each of those given is; -1 for one that is gone
-    origin: Int[np.ndarray, "N"]
+    origin: Int[np.ndarray, "N"]  # the merged row of each given one; -1 for one that is gone
 
     def centred(self, centre: float) -> "MergedRows":
         """With a constant taken off the targets."""
         if not centre:
             return self
         tables = self.given, self.merged
-        moved = (eqx.tree_at(lambda d: d.y, data, data.y - centre) for data in tables)
-        return MergedRows(*moved, self.origin)
+        given, merged = (eqx.tree_at(lambda d: d.y, data, data.y - centre) for data in tables)
+        return MergedRows(given, merged, self.origin)
+
+
+def _distinct(
+    table: Float[np.ndarray, "N columns"], leading: int
+) -> tuple[Int[np.ndarray, "distinct"], Int[np.ndarray, "N"]]:
+    """Index of the first copy of each distinct row, and which of them each row is.
+
+    They are in an order of their own, that of some leading columns where these differ.
+    """
+    bits = table.view(np.uint64)
+    prints = [_fingerprints(columns) for columns in (bits[:, :leading], bits[:, leading:])]
+    first, inverse = _as_wholes(np.stack(prints, axis=1))
+    if len(first) < len(bits) and not np.array_equal(bits[first][inverse], bits):
+        # Different rows of one fingerprint, about once in a billion tables.
+        first, inverse = _as_wholes(bits)
+    return first, inverse
+
+
+def _as_wholes(
+    bits: UInt[np.ndarray, "N columns"],
+) -> tuple[Int[np.ndarray, "distinct"], Int[np.ndarray, "N"]]:
+    """The same in the order of the rows' bytes."""
+    rows = bits.view(np.dtype((np.void, bits.dtype.itemsize * bits.shape[1])))[:, 0]
+    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def _fingerprints(bits: UInt[np.ndarray, "N columns"]) -> UInt[np.ndarray, "N"]:
+    """A number of 64 bits for each row, equal for equal rows, by the mixer of Stafford (2011)."""
+    half = np.uint64(32)
+    salts = np.random.default_rng(0).integers(0, 2**64, size=bits.shape[1], dtype=np.uint64)
+    found = np.empty(len(bits), np.uint64)
+    rows = max(1, _MIXED_AT_ONCE // bits.shape[1])
+    for start in range(0, len(bits), rows):
+        mixed = bits[start : start + rows] ^ salts
+        for multiplier in _MULTIPLIERS:
+            mixed ^= mixed >> half
+            mixed *= np.uint64(multiplier)
+        mixed ^= mixed >> half
+        found[start : start + rows] = mixed.sum(axis=1)
+    return found

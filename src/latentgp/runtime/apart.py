@@ -23,15 +23,11 @@ _CHILD = "from latentgp.runtime.apart import _answer; _answer()"
 
 
 class MeasuredCall(NamedTuple):
-    """Result of a call in a process of its own.
-
-    Attributes:
-        value: its result.
-        memory: bytes by which the process grew at its peak: resident memory, or on an accelerator
-            that of the device; NaN where the system does not tell.
-    """
+    """Result of a call in a process of its own."""
 
     value: Any
+    # Bytes by which it grew at its peak: resident memory, or on an accelerator that of the device;
+    # NaN where the system does not tell.
     memory: float
 
 

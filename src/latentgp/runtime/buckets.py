@@ -85,9 +85,7 @@ def _mapped(function: Callable[..., Any], part: int, arguments: Any, rows: PyTre
     return jax.tree.map(lambda a: a.reshape(size, *a.shape[2:]), found)
 
 
-def apply_in_buckets(
-    function: Callable[..., Any], *arguments: Any, rows: PyTree, columns: int = 1
-) -> Any:
+def apply_in_buckets(function: Callable, *arguments: Any, rows: PyTree, columns: int = 1) -> Any:
     """A function of rows, for any number of rows, compiled for few; on all devices.
 
     Arguments are those of `Buckets.of` and `Buckets.map`; gives NumPy arrays, one output a row.

@@ -99,9 +99,9 @@ class Checkpoint:
         """Difference between the file's description and this problem's, in words; or empty."""
         then, now = json.loads(made_with), json.loads(self._made_with)
         others = [name for name in now if then.get(name) != now[name]]
-        if others and others[0].startswith("another "):
-            return others[0]
         settings = [name for name in others if not name.startswith("another ")]
+        if others and others[0] not in settings:
+            return others[0]
         return ", ".join(f"{name}={then.get(name)} (not {now[name]})" for name in settings)
 
     def is_due(self) -> bool:

@@ -36,19 +36,14 @@ INTERRUPTED = "it was interrupted"
 class RunControl(NamedTuple):
     """Control of a run: callback, limits, progress line, checkpoint.
 
-    Attributes:
-        started: when the fit began, of `time.perf_counter`.
-        callback: told of every evaluation, round or piece; true ends the work with what there is.
-        max_seconds: from there on, None for no limit; a sampler makes some draws in any case.
-        verbose: 0 silent, 1 a progress line for anything longer than a second.
-        checkpoint: a file kept up to date, and resumed from if it is there.
+    The callback is told of every evaluation, round or piece; true ends the work with what there is.
     """
 
-    started: float
+    started: float  # when the fit began, of `time.perf_counter`
     callback: Callback | None = None
-    max_seconds: float | None = None
-    verbose: int = 0
-    checkpoint: Checkpoint = Checkpoint()
+    max_seconds: float | None = None  # from there on; a sampler makes some draws in any case
+    verbose: int = 0  # 1 shows a progress line for anything longer than a second
+    checkpoint: Checkpoint = Checkpoint()  # kept up to date, and resumed from if it is there
 
     @property
     def seconds(self) -> float:
@@ -192,9 +187,8 @@ class Run(Generic[StateT]):
         self._wait(state)
         over = limit is not None and self.seconds > limit
         due = state is not None and self.control.checkpoint.is_due()
-        asked, over, due, aborted = map(
-            bool, broadcast_from_first((asked, over, due, self.aborted))
-        )
+        told = broadcast_from_first((asked, over, due, self.aborted))
+        asked, over, due, aborted = map(bool, told)
         if due:
             self.save(state)
         if asked:

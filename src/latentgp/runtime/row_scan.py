@@ -39,14 +39,10 @@ def scan_rows(
 ) -> tuple[Carry, Any]:
     """`lax.scan` over chunks of rows, on each device over its own.
 
-    Args:
-        step: takes the carry, a chunk of the rows and which of its rows are real; gives the
-            new carry and outputs one a row. Rows that fill up the last chunk repeat the last
-            real one and must not count in sums.
-        carry: what is summed, from whatever it holds on; adding zero changes nothing.
-        rows: arrays that share their first axis, N.
-        columns: numbers needed a row, which sets the chunk.
-        in_cache: the numbers are no kernel block for a matrix product: smaller chunks pay.
+    A step takes the carry, a chunk of the rows and which of its rows are real, and gives the new
+    carry, of sums to which adding zero changes nothing, and outputs one a row. Rows that fill up
+    the last chunk repeat the last real one and must not count. `columns` are the numbers needed a
+    row; `in_cache` they are no kernel block for a matrix product: smaller chunks pay.
     """
     if number_of_shards() == 1:
         return _scan_own(step, carry, rows, columns, in_cache)
@@ -75,16 +71,14 @@ def _scan_own(
     if chunks <= 1:
         return step(carry, rows, jnp.ones(size, bool))
     width = -(-size // chunks)
-    padding = chunks * width - size
 
     def split(array: Array) -> Array:
-        widths = ((0, padding), *((0, 0),) * (array.ndim - 1))
+        widths = ((0, chunks * width - size), *((0, 0),) * (array.ndim - 1))
         return jnp.pad(array, widths, mode="edge").reshape(chunks, width, *array.shape[1:])
 
     real = (jnp.arange(chunks * width) < size).reshape(chunks, width)
-    carry, outputs = jax.lax.scan(
-        lambda c, part: step(c, *part), carry, (jax.tree.map(split, rows), real)
-    )
+    parts = jax.tree.map(split, rows), real
+    carry, outputs = jax.lax.scan(lambda c, part: step(c, *part), carry, parts)
     return carry, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:size], outputs)
 
 
@@ -103,9 +97,8 @@ def in_chunks(
     def write(chunk: Any, whole: PyTree) -> PyTree:
         start = jnp.minimum(chunk * width, size - width)
         made = function(jax.lax.dynamic_slice_in_dim(X, start, width))
-        return jax.tree.map(
-            lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b, start, -1), whole, made
-        )
+        update = jax.lax.dynamic_update_slice_in_dim
+        return jax.tree.map(lambda a, b: update(a, b, start, -1), whole, made)
 
     shapes = jax.eval_shape(function, X[:width])
     start = jax.tree.map(lambda a: jnp.zeros((*a.shape[:-1], size), a.dtype), shapes)

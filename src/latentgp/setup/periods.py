@@ -261,9 +261,8 @@ def _power(
     powers = []
     for start in range(0, len(frequencies), step):
         angle = 2 * np.pi * frequencies[start : start + step, None] * x
-        waves = np.concatenate(
-            [f(angle)[:, :, None] * sizes * root for f in (np.cos, np.sin)], axis=2
-        )
+        pair = [f(angle)[:, :, None] * sizes * root for f in (np.cos, np.sin)]
+        waves = np.concatenate(pair, axis=2)
         waves = waves - known @ (known.T @ waves)
         products = waves.transpose(0, 2, 1) @ waves
         ridge = 1e-6 * np.trace(products, axis1=1, axis2=2)[:, None, None] + 1e-12

@@ -8,15 +8,7 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpyro.distributions import (
-    Beta,
-    Distribution,
-    LogNormal,
-    Normal,
-    TransformedDistribution,
-    Uniform,
-    constraints,
-)
+from numpyro import distributions as dist
 from numpyro.distributions.transforms import AffineTransform
 
 from latentgp.hyperparameters.base import (
@@ -34,6 +26,7 @@ from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 from latentgp.setup.shared_log_normal import SharedLogNormal
+from latentgp.typing import HyperVector, Inputs
 
 _BOUND_FACTOR, _NOISE_FACTOR = 1e5, 1e10
 # Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
@@ -59,11 +52,8 @@ class Scales(NamedTuple):
 
     inputs: Float[np.ndarray, "D"]  # of each input, without its wild values
     latent: Float[np.ndarray, "Q"]  # of each latent function
-    # standard deviation of each input over its typical size; above one if wild values make the
-    # difference
-    stretch: Float[np.ndarray, "D"]
-    # of latent functions for typical targets, from the first one on; None if not known
-    level: tuple[float, ...] | None = None
+    stretch: Float[np.ndarray, "D"]  # deviation of each input over that; above one by wild values
+    level: tuple[float, ...] | None = None  # of the first functions, for typical targets, if known
     grid_width: float = 0.0  # of targets where equal rows repeat; zero without
 
 
@@ -119,7 +109,7 @@ def at_layer(model: LatentGP, path: str, scale: Scales) -> Scales:
 
 def weak_priors(
     model: LatentGP, of_rows: Scales, known: Mapping[str, ParameterInfo] | None = None
-) -> dict[str, Distribution]:
+) -> dict[str, dist.Distribution]:
     """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
@@ -133,7 +123,7 @@ def weak_priors(
     one; (1 + r) / 2 of correlations r has the law Beta(2, 2);
     shares are uniform. A module may have a prior of its own (`Parametrised.weak_prior`).
     """
-    priors: dict[str, Distribution] = {}
+    priors: dict[str, dist.Distribution] = {}
     for path, info in (parameters(model) if known is None else known).items():
         shape, scale = np.shape(info.value), at_layer(model, path, of_rows)
         if (own := _prior_of_module(info, scale)) is not None:
@@ -145,26 +135,27 @@ def weak_priors(
         elif info.role in _LOG_NORMAL:
             power, shift, deviation = _LOG_NORMAL[info.role]
             typical = power * _log_variance(info, scale) + shift
-            priors[path] = LogNormal(np.full(shape, typical), deviation)
+            priors[path] = dist.LogNormal(np.full(shape, typical), deviation)
         elif info.role == "level":
             latent = info.latent or 0
             if scale.level is not None and latent < len(scale.level):
                 level = np.full(shape, scale.level[latent])
-                priors[path] = Normal(level, float(scale.latent[latent]))
+                priors[path] = dist.Normal(level, float(scale.latent[latent]))
         elif info.role == "loading":
-            priors[path] = Normal(np.zeros(shape), 1.0)
+            priors[path] = dist.Normal(np.zeros(shape), 1.0)
         elif info.role == "correlation" and shape != (0,):
-            between = AffineTransform(-1.0, 2.0, domain=constraints.unit_interval)
-            priors[path] = TransformedDistribution(Beta(np.full(shape, 2.0), 2.0), between)
+            between = AffineTransform(-1.0, 2.0, domain=dist.constraints.unit_interval)
+            own = dist.Beta(np.full(shape, 2.0), 2.0)
+            priors[path] = dist.TransformedDistribution(own, between)
         elif info.role == "share":
-            priors[path] = Uniform(np.zeros(shape), 1.0)
+            priors[path] = dist.Uniform(np.zeros(shape), 1.0)
     return priors
 
 
 def space_of(
     model: LatentGP,
     scale: Scales,
-    priors: Mapping[str, Distribution | None] | Literal["weak"] | None,
+    priors: Mapping[str, dist.Distribution | None] | Literal["weak"] | None,
     frozen: Sequence[str] = (),
     *,
     streaming: bool = False,
@@ -175,7 +166,7 @@ def space_of(
     values. InputError of an unknown path, or a prior that its parameter cannot have.
     """
     known = parameters(model)
-    chosen: dict[str, Distribution | None] = {}
+    chosen: dict[str, dist.Distribution | None] = {}
     if priors is not None:
         weak = weak_priors(model, scale, known)
         chosen |= around(known, weak) if streaming else weak
@@ -192,16 +183,16 @@ def space_of(
 
 
 def around(
-    known: Mapping[str, ParameterInfo], priors: dict[str, Distribution]
-) -> dict[str, Distribution]:
+    known: Mapping[str, ParameterInfo], priors: dict[str, dist.Distribution]
+) -> dict[str, dist.Distribution]:
     """The log-normal ones of some priors, around the parameters' own values.
 
     For streaming updates: what earlier rows tell about hyper-parameters is kept nowhere else.
     """
 
-    def moved(path: str, prior: Distribution) -> Distribution:
-        if isinstance(prior, LogNormal):
-            return LogNormal(np.log(known[path].value), prior.scale)
+    def moved(path: str, prior: dist.Distribution) -> dist.Distribution:
+        if isinstance(prior, dist.LogNormal):
+            return dist.LogNormal(np.log(known[path].value), prior.scale)
         own = isinstance(prior, SharedLogNormal)
         return _of_lengthscales(np.asarray(known[path].value)) if own else prior
 
@@ -242,9 +233,7 @@ def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "
     return space.to_vector(replace_unchecked(space.model, values)) if values else None
 
 
-def other_starts(
-    space: ParameterSpace, scale: Scales, X: Float[np.ndarray, "N D"]
-) -> tuple[Float[np.ndarray, "H"], ...]:
+def other_starts(space: ParameterSpace, scale: Scales, X: Inputs) -> tuple[HyperVector, ...]:
     """Further starts beside the model's own: rough functions with little noise, and much noise.
 
     Evidences of regression have several modes, such as rough functions with little noise and
@@ -306,7 +295,7 @@ def grid_width(data: Data) -> float:
 
 def search_bounds(
     space: ParameterSpace, of_rows: Scales, *, quiet: bool = True
-) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
+) -> tuple[HyperVector, HyperVector]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
     Where the role does not say what is typical, a positive parameter's start does. If `quiet`,
@@ -325,7 +314,7 @@ def search_bounds(
             centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
         elif role in ("variance", "noise_variance", "factor"):
             centre = np.full(raw.shape, 0.0 if role == "factor" else _log_variance(info, scale))
-        reach = np.inf if support is constraints.real else np.log(_BOUND_FACTOR)
+        reach = np.inf if support is dist.constraints.real else np.log(_BOUND_FACTOR)
         # A start outside the usual range is the user's wish, and widens it.
         down = small if info.role == "noise_variance" and np.isfinite(reach) else reach
         up = small if info.role == "noise_precision" and np.isfinite(reach) else reach
@@ -338,15 +327,15 @@ def search_bounds(
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
 
 
-def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> Distribution:
+def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> dist.Distribution:
     """The prior around some medians: each has a deviation of sqrt(3), several little to itself."""
     if medians.size < 2:
-        return LogNormal(np.log(medians), np.sqrt(LENGTHSCALES))
+        return dist.LogNormal(np.log(medians), np.sqrt(LENGTHSCALES))
     shared = np.sqrt(LENGTHSCALES - OWN_LENGTHSCALE**2)
     return SharedLogNormal(np.log(medians), shared, OWN_LENGTHSCALE)
 
 
-def _prior_of_module(info: ParameterInfo, scale: Scales) -> Distribution | None:
+def _prior_of_module(info: ParameterInfo, scale: Scales) -> dist.Distribution | None:
     if info.module is None:
         return None
     latent = 1.0 if info.role == "factor" else float(scale.latent[info.latent or 0])

@@ -15,7 +15,7 @@ from latentgp.errors import InputError, refuse
 from latentgp.extensions import answer
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
-from latentgp.numerics.finite import all_finite
+from latentgp.numerics.sums import all_finite
 from latentgp.rows.arrays import check_shape
 from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 

@@ -29,7 +29,7 @@ from latentgp.extensions.black_box.mixtures.search import (
 )
 from latentgp.extensions.black_box.mixtures.walk import batch_of, batches
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.numerics.finite import all_finite
+from latentgp.numerics.sums import all_finite
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.loop import Steps

@@ -20,7 +20,7 @@ from latentgp.extensions.black_box.mixtures.search import (
     SlopeSearch,
     search_along_slopes,
 )
-from latentgp.numerics.finite import all_finite
+from latentgp.numerics.sums import all_finite
 from latentgp.rows.data import Data
 from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
