@@ -130,8 +130,7 @@ class Diagnostics(FitDiagnostics):
     """Diagnostics of a fit by sites or batches, further to those of any fit.
 
     Attributes:
-        converged: whether the search for hyper-parameters and the site updates both ended by
-            themselves.
+        converged: whether the search for hyper-parameters and the site updates ended by themselves.
         ending: why the search ended, in words.
         evaluations: of the bound; of `Stochastic` the rounds of batches.
         site_updates: in the last round; of `Stochastic` the steps.

@@ -219,14 +219,9 @@ def _is_known(part: Kernel | Likelihood) -> bool:
 
 
 def _check_shape(
-    function: Callable,
-    arguments: tuple[Any, ...],
-    wanted: tuple[int, ...],
-    name: str,
-    given: str,
-    advice: str,
+    call: Callable, arguments: tuple, wanted: tuple[int, ...], name: str, given: str, advice: str
 ) -> None:
-    found = jax.eval_shape(lambda *points: function(*points), *arguments)
+    found = jax.eval_shape(lambda *points: call(*points), *arguments)
     shape = getattr(found, "shape", None)
     if shape != wanted:
         got = f"a {type(found).__name__}" if shape is None else f"shape {shape}"

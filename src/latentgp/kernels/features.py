@@ -14,7 +14,7 @@ from jaxtyping import Float, Key, UInt32
 
 from latentgp.errors import InputError
 from latentgp.kernels import stationary
-from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
+from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum, contains
 from latentgp.kernels.directions import DirectionKind, Directions, draw_directions
 from latentgp.kernels.dot_product import ArcCosine, Linear, White
 from latentgp.kernels.sphere import OnSphere
@@ -188,16 +188,12 @@ def draw_spectra(
     The kernel's structure alone matters. InputError of a kernel without random features, or a part
     without smooth ones: signs at N points are N features, not fewer.
     """
-    if any(isinstance(m, White) for m in jax.tree.leaves(kernel, is_leaf=_is_white)):
+    if contains(kernel, White):
         raise InputError(
             "White noise is no sum over few features, as RandomFeatures need; leave White() to the "
             "noise of the likelihood, or use Dense()."
         )
     return _spectra(kernel, key, inputs, number, kind)
-
-
-def _is_white(module: object) -> bool:
-    return isinstance(module, White)
 
 
 def _spectra(

@@ -32,8 +32,7 @@ class WeightedSum(Kernel):
 
     Args:
         parts: M kernels, each of which may see columns of its own, as by `.on(...)`.
-        weights: positive, shape (M,), units of the latent function squared over those of the
-            parts; ones unless given.
+        weights: positive, shape (M,), units of f squared over the parts'; ones unless given.
 
     Raises:
         InputError: no part, one that is no kernel, or weights that are not as many.

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Float
 
-from latentgp.typing import Array
+from latentgp.typing import Array, Values
 
 _HALF = -0.7  # where the two ways to write it are equally exact
 
@@ -28,10 +28,7 @@ def log_complement(log_probability: Float[Array, "*N"]) -> Float[Array, "*N"]:
     return jnp.where(near_one, by_difference, by_ratio)
 
 
-def log_interval(
-    lower: tuple[Float[Array, "*N"], Float[Array, "*N"]],
-    upper: tuple[Float[Array, "*N"], Float[Array, "*N"]],
-) -> Float[Array, "*N"]:
+def log_interval(lower: tuple[Values, Values], upper: tuple[Values, Values]) -> Values:
     """Log of the probability between two points, digits kept in both tails.
 
     `lower` and `upper` are log probabilities of at most, and of more than, each of the points.

@@ -14,8 +14,7 @@ def sum_over_first(values: Float[Array, "first *S"]) -> Float[Array, "*S"]:
     """Sums over the first axis, as a product with ones.
 
     XLA's CPU compiler makes one kernel of matrix products and a sum that follows them, which takes
-    two to eight times as long as both (jaxlib 0.10, decision 0005); a product with ones is none
-    of its.
+    two to eight times as long as both (jaxlib 0.10, decision 0005), but none of such a product.
 
     Example:
         >>> sum_over_first(jnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()

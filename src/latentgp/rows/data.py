@@ -16,7 +16,7 @@ from latentgp.modules import stored
 from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights, evenly
 from latentgp.rows.spread import robust_spread
 from latentgp.runtime.mesh import shard_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 _MERGED_AT_MOST = 200_000
 _MULTIPLIERS, _MIXED_AT_ONCE = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), 2**16
@@ -59,11 +59,7 @@ class Data(eqx.Module):
 
     @classmethod
     def with_checked_inputs(
-        cls,
-        X: Float[np.ndarray, "N D"],
-        y: Any,
-        weights: Float[np.ndarray, "N"] | None,
-        **side_information: Any,
+        cls, X: Inputs, y: Any, weights: PerRow | None, **side_information: Any
     ) -> "Data":
         """Data of inputs and weights already checked; y is checked here."""
         side = {name: as_rows(name, v, len(X)) for name, v in side_information.items()}

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.modules import Module
 from latentgp.rows.arrays import as_inputs
-from latentgp.typing import Array, in_double_precision
+from latentgp.typing import Array, Inputs, in_double_precision
 
 __all__ = ["Regions", "averages", "derivatives", "values"]
 
@@ -104,8 +104,7 @@ class Regions(Module):
 
     Args:
         points: of each region, shape (S, D) with S of its own, such as cells of a grid.
-        weights: of each region's points, such as shares of its population; equal ones that sum
-            to one unless given.
+        weights: of each region's points, such as shares of its population; one over their number.
 
     Raises:
         InputError: no region, one without points, or weights that are not as many.
@@ -159,11 +158,7 @@ def spread_over_regions(
 
 
 def _rows(
-    X: Float[np.ndarray, "N D"],
-    value: float = 0.0,
-    direction: Any = 0.0,
-    width: Any = 0.0,
-    region: Any = 0.0,
+    X: Inputs, value: float = 0.0, direction: Any = 0.0, width: Any = 0.0, region: Any = 0.0
 ) -> Float[np.ndarray, "N columns"]:
     N, D = X.shape
     parts = ((value, 1), (direction, D), (width, 1), (region, 1))

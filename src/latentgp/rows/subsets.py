@@ -13,8 +13,7 @@ _WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
 def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
     """Evenly spaced rows whose latents are kept draw by draw; all rows if that is cheap.
 
-    They are at least 200, more while the `numbers` kept of each are no more than eight million in
-    all.
+    They are at least 200, more while the `numbers` kept of each are at most eight million in all.
     """
     return evenly(size, max(_WATCHED_ROWS, _WATCHED_NUMBERS // numbers))
 

@@ -54,8 +54,7 @@ class Buckets:
 
         The function is the same object from call to call; a piece is worked off in parts where
         columns, numbers needed a row, are many. At most two pieces are under way, so that an
-        interrupt, or an abort of the run (RunAborted), soon ends the work. Of several processes
-        none ends it alone.
+        interrupt, or an abort of the run (RunAborted), soon ends the work, but no process alone.
         """
         part = width = self._width
         while part % 2 == 0 and part * columns > _PIECE_SIZE and part > _BUCKETS[0]:

@@ -29,8 +29,7 @@ class Checkpoint:
 
     The first of several processes reads and writes it; what it finds counts for all of them.
     `made_with` has values of settings by name, and digests of what is longer by "another" and what
-    it is. Where several differ, the first is what the others follow from. InputError if there is no
-    folder for the file.
+    it is; the first that differs is what others follow from. InputError if the folder is missing.
     """
 
     def __init__(self, path: str | Path | None = None, made_with: Mapping[str, str] | None = None):

@@ -49,8 +49,7 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
 
     The first fit of a process does it by itself, in a folder of the user's cache, unless the
     environment says `LATENTGP_CACHE=0`, or JAX has been told of a folder of its own. A first fit
-    to data of a size that was fitted before then has nothing to compile. Numbers are the same, as
-    programs are.
+    to data of a size that was fitted before then has nothing to compile. Numbers are the same.
 
     Args:
         folder: by default one of the user's cache, of this kind of processor alone. Where programs

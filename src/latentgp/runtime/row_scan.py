@@ -14,6 +14,7 @@ from latentgp.runtime.mesh import ROWS, number_of_shards, summed
 from latentgp.typing import Array
 
 Carry = TypeVar("Carry")
+Step = Callable[[Carry, Any, Bool[Array, "B"]], tuple[Carry, Any]]
 
 # A block of chunk x M numbers should stay in a core's own cache, and still be a large product.
 _BLOCK_SIZE = 1 << 17
@@ -30,12 +31,7 @@ def chunk_size(columns: int, *, in_cache: bool = False) -> int:
 
 
 def scan_rows(
-    step: Callable[[Carry, Any, Bool[Array, "B"]], tuple[Carry, Any]],
-    carry: Carry,
-    rows: PyTree,
-    *,
-    columns: int,
-    in_cache: bool = False,
+    step: Step[Carry], carry: Carry, rows: PyTree, *, columns: int, in_cache: bool = False
 ) -> tuple[Carry, Any]:
     """`lax.scan` over chunks of rows, on each device over its own.
 
@@ -59,11 +55,7 @@ def scan_rows(
 
 
 def _scan_own(
-    step: Callable[[Carry, Any, Bool[Array, "B"]], tuple[Carry, Any]],
-    carry: Carry,
-    rows: PyTree,
-    columns: int,
-    in_cache: bool,
+    step: Step[Carry], carry: Carry, rows: PyTree, columns: int, in_cache: bool
 ) -> tuple[Carry, Any]:
     """The same over the rows of one device."""
     size = jax.tree.leaves(rows)[0].shape[0]

@@ -89,8 +89,7 @@ def log_runs(path: str | Path | None) -> Iterator[None]:
 
     A line is a JSON object: the `time`, and an `event`: "begin", "phase", "step" (with `phase`,
     `step`, `total`, `seconds`, `seconds_left` and the `values` reported), "pause", "resume",
-    "warning", "note", "end" or "error". Numbers that are not finite are null. Of several processes
-    the first writes.
+    "warning", "note", "end" or "error". Infinity and NaN are null. The first of processes writes.
 
     Args:
         path: of the file, to which lines are added; None logs nothing further.

@@ -61,17 +61,16 @@ class RunProgress:
 
     def in_words(self) -> str:
         """Phase, step, values and seconds."""
-        parts = [f"{self.phase}: {self.unit} {self.step:,}"]
+        parts, at_most = [f"{self.phase}: {self.unit} {self.step:,}"], "at most " * self.at_most
         if self.total is not None:
-            parts[0] += f" of {'at most ' if self.at_most else ''}{self.total:,}"
+            parts[0] += f" of {at_most}{self.total:,}"
         for name, value in self.values().items():
             if np.isfinite(value):
                 nats = name in _IN_NATS
                 parts.append(f"{name} {value:,.2f} nats" if nats else f"{name} {value:.3f}")
         parts.append(f"{self.seconds:.0f} s")
         if self.seconds_left is not None:
-            left = f"about {self.seconds_left:.0f} s left"
-            parts.append(f"{'at most ' if self.at_most else ''}{left}")
+            parts.append(f"{at_most}about {self.seconds_left:.0f} s left")
         return ", ".join(parts)
 
 

@@ -22,6 +22,7 @@ from latentgp.representations.latent_axis import latent_grams
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
 from latentgp.runtime.programs import Program
+from latentgp.typing import Inputs, PerRow
 
 _ROWS, _ROWS_OF_EVIDENCE = 1_500, 250
 _OVERSAMPLED, _MOST_FREQUENCIES, _CHUNK = 5, 20_000, 1_000_000
@@ -197,10 +198,7 @@ class _Search(EvidenceOfSomeRows):
 
 
 def likely_periods(
-    X: Float[np.ndarray, "N D"],
-    targets: Float[np.ndarray, "N targets"],
-    weights: Float[np.ndarray, "N"],
-    column: int,
+    X: Inputs, targets: Float[np.ndarray, "N targets"], weights: PerRow, column: int
 ) -> Float[np.ndarray, "periods"]:
     """Periods of one input at peaks of least-squares periodograms, and few times as long ones.
 

@@ -14,8 +14,7 @@ import numpy as np
 from latentgp.extensions.flows.base import Approximation, LogDensity, Loop, Outcome, Start, Stepwise
 from latentgp.extensions.flows.front import approximate
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.loop import Algorithm, Steps, run_loop
-from latentgp.runtime.progress import Run, RunControl, RunProgress
+from latentgp.runtime.progress import Algorithm, Run, RunControl, RunProgress, Steps, run_loop
 from latentgp.typing import RandomKey
 
 _PIECE = 20  # steps in a compiled call

@@ -32,9 +32,8 @@ from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.sums import all_finite
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Run, RunControl
+from latentgp.runtime.progress import Run, RunControl, Steps
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _PIECE, _ITERATIONS, _ROUNDS = 20, 20, 200

@@ -22,9 +22,8 @@ from latentgp.extensions.black_box.mixtures.search import (
 )
 from latentgp.numerics.sums import all_finite
 from latentgp.rows.data import Data
-from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Run, RunControl
+from latentgp.runtime.progress import Run, RunControl, Steps
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _PIECE = 20  # steps in a compiled call
