@@ -134,8 +134,7 @@ class Diagnostics(FitDiagnostics):
         ending: why the search ended, in words.
         evaluations: of the bound; of `Stochastic` the rounds of batches.
         site_updates: in the last round; of `Stochastic` the steps.
-        site_change: relative change of the bound in the last site update; zero of `Stochastic`,
-            whose steps make their sites anew.
+        site_change: relative change of the bound in the last site update; zero of `Stochastic`.
         trace_term: nats of the bound lost to too few inducing points (an estimate from the prior
             variance that they leave).
         evidence_error: standard error of the log evidence, in nats; zero where it is no estimate.

@@ -25,8 +25,7 @@ class LatentGP(Module):
         mean: prior mean, zero unless given; `PerLatentMean` has one for each latent function.
 
     Raises:
-        InputError: no kernel, likelihood or prior mean, or not as many kernels or prior means as
-            latent functions.
+        InputError: no kernel, likelihood or mean, or not as many kernels or means as latents.
 
     Example:
         >>> from latentgp import RBF, Gaussian

@@ -62,8 +62,7 @@ def sample_prior(
 ) -> PriorDraws:
     """Draw hyper-parameters, latent functions and targets from the prior that `fit` would use.
 
-    Targets that look like nothing the field knows say that a prior is to be mended before a fit
-    (Gabry et al. 2019, section 3).
+    Targets like nothing the field knows say that a prior is to be mended (Gabry et al. 2019, 3).
 
     Args:
         model: with the values of hyper-parameters that have no prior.

@@ -97,9 +97,8 @@ class Categorical(Kernel):
 class ArcCosine(Kernel):
     """An infinitely wide layer of a neural network (Cho & Saul 2009, eq. 1), orders 0 and 1.
 
-    With a = (sqrt(w) x, sqrt(bias)) and t the angle between a and b: order 0 (step units) is
-    variance * (1 - t / pi), order 1 (rectified linear units) is
-    variance / pi * |a| |b| (sin t + (pi - t) cos t).
+    With a = (sqrt(w) x, sqrt(bias)) and t the angle between a and b: order 0 (steps) is variance *
+    (1 - t / pi), order 1 (rectified linear units) variance / pi * |a| |b| (sin t + (pi - t) cos t).
 
     Args:
         order: 0 or 1.

@@ -97,8 +97,7 @@ class CorrelatedLinear(Kernel):
     Args:
         variance: of the intercept and the slope of each column, shape (D + 1,); units of the latent
             function squared, over those of the inputs squared.
-        partial_correlation: shape (D (D + 1) / 2,), the lower triangle row by row; zeros unless
-            given.
+        partial_correlation: shape (D (D + 1) / 2,), the lower triangle by rows; zeros if not given.
 
     Raises:
         InputError: not as many as the variances need.

@@ -55,8 +55,7 @@ class Functionals(SeesColumns, Kernel):
         derivatives: whether there are rows of derivatives; false makes regions faster.
 
     Raises:
-        InputError: a kernel that is none of differences along `average_along`; regions of points
-            with another number of columns.
+        InputError: a kernel not of differences along `average_along`; regions of other columns.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np

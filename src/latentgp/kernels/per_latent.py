@@ -20,8 +20,7 @@ class OwnKernels(Parametrised):
     """A kernel of each latent function's own; not itself a kernel of a pair of points.
 
     Kernels that differ only in the values of their parameters are computed together, so that
-    compiling takes no longer with more of them. Where there is more in common, override `gram`,
-    `diagonal` and `symmetric_gram`.
+    compiling takes no longer with more of them; override `gram` and such where more is in common.
     """
 
     @property

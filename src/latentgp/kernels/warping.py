@@ -24,9 +24,8 @@ class InputWarping(Kernel):
     """A kernel of increasing functions of the columns, k(w(x), w(z)) (Snoek et al. 2014, 3).
 
     A stationary kernel takes a function to vary as fast everywhere. Where a column has a long tail,
-    or values of many sizes, it does not, and ranks or logarithms of it are what matters. w is
-    given, a monotone cubic through knots (Fritsch & Butland 1984), straight beyond the last ones;
-    nothing of it is learned.
+    or values of many sizes, it does not, and ranks or logarithms of it are what matters. w is a
+    monotone cubic through knots (Fritsch & Butland 1984), straight beyond; it is not learned.
 
     Args:
         kernel: of w(x); its length-scales are in the units of `values`.

@@ -24,8 +24,7 @@ Result = TypeVar("Result")
 class Factor(NamedTuple):
     """A lower Cholesky factor L and its inverse.
 
-    On CPUs and GPUs alike one inversion and matrix products afterwards beat triangular solves
-    with many right-hand sides.
+    On CPUs and GPUs one inversion and matrix products beat triangular solves for many columns.
     """
 
     lower: Float[Array, "M M"]

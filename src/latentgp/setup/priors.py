@@ -299,9 +299,8 @@ def search_bounds(
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
     Where the role does not say what is typical, a positive parameter's start does. If `quiet`,
-    which solves by iterations do not bear, noise variances may be ten orders smaller, as functions
-    without noise need, a noise precision as much larger. Noise of rounded targets is at least that
-    of rounding.
+    which solves by iterations do not bear, noise variances may be ten orders smaller, for functions
+    without noise, a noise precision as much larger. Noise of rounded targets is at least rounding.
     """
     small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
     lower, upper = [], []

@@ -35,8 +35,7 @@ def in_units_of_rows(
     prior variance that of the targets, if that is above 900 or below 1 / 900, and with them what
     the noise has if that is as far from a tenth of the targets' variance; levels at the targets'
     mean, if they are 30 of their deviations off. Length-scales 30 times too short or long take
-    typical ones if some rows are far likelier under these. Paths with priors of the user's `own`
-    stay.
+    typical ones if some rows are far likelier under these. Paths of the user's `own` priors stay.
     """
     moved = replace_unchecked(space.model, _of_targets(space, scale, data, own))
     other = typical_start(space, scale) if moved.depth == 1 else None
