@@ -150,7 +150,7 @@ class Diagnostics(FitDiagnostics):
     @property
     def state(self) -> str:
         own = getattr(self.method, "method", self.method)  # what is integrated or in batches
-        coupled = getattr(own, "coupled", False)
+        coupled = bool(getattr(own, "coupled", False))
         return (
             f"{'Converged' if self.converged else 'Not converged'} after {self.evaluations} "
             f"evaluations and {self.seconds:.1f} s with {type(self.method).__name__}"

@@ -68,16 +68,17 @@ class ProgressLine:
         """Write it over, or add it, given for how long there has been work."""
         if not self._verbose or seconds < _SILENT_SECONDS:
             return
-        text = text() if callable(text) else text
         if self._console is None:
             from rich.console import Console
 
             self._console = Console(stderr=True)
+        if not self._console.is_terminal and seconds - self._written < _SECONDS_A_LINE:
+            return
+        text = text() if callable(text) else text
         if not self._console.is_terminal:
-            if seconds - self._written >= _SECONDS_A_LINE:
-                self._written = seconds
-                with suppress(BrokenPipeError):  # a log that nobody reads any more
-                    print(text, file=sys.stderr, flush=True)
+            self._written = seconds
+            with suppress(BrokenPipeError):  # a log that nobody reads any more
+                print(text, file=sys.stderr, flush=True)
             return
         if self._status is None:
             self._status = self._console.status("")

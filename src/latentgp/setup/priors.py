@@ -134,7 +134,7 @@ def weak_priors(
             priors[path] = _of_lengthscales(np.asarray(typical))
         elif info.role in _LOG_NORMAL:
             power, shift, deviation = _LOG_NORMAL[info.role]
-            typical = power * _log_variance(info, scale) + shift
+            typical = shift + (power and power * _log_variance(info, scale))
             priors[path] = dist.LogNormal(np.full(shape, typical), deviation)
         elif info.role == "level":
             latent = info.latent or 0
