@@ -310,9 +310,8 @@ def _at_bounds(
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     names: Sequence[str] | None,
 ) -> list[str]:
-    lower, upper = bounds
     sentences = []
-    for (label, info), value, low, high in zip(space.entries(), vector, lower, upper, strict=True):
+    for (label, info), value, low, high in zip(space.entries(), vector, *bounds, strict=True):
         if value - low < _AT_A_BOUND or high - value < _AT_A_BOUND:
             side = "lower" if value - low < _AT_A_BOUND else "upper"
             advice = "the data do not determine it; give it a prior or freeze it"

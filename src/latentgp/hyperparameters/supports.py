@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro import distributions as dist
 from numpyro.distributions.constraints import Constraint
-from numpyro.distributions.transforms import biject_to
+from numpyro.distributions.transforms import ComposeTransform, biject_to
 
 from latentgp.errors import InputError
 
@@ -123,12 +123,8 @@ def _ends_of(prior: dist.Distribution) -> tuple[Any, Any] | None:
     base = _ends_of(prior.base_dist)
     if base is None or prior.event_dim:
         return ends
-    images = []
-    for end in base:
-        image = jnp.asarray(end)
-        for transform in prior.transforms:
-            image = transform(image)
-        images.append(np.asarray(image))
+    transform = ComposeTransform(prior.transforms)
+    images = [np.asarray(transform(jnp.asarray(end))) for end in base]
     lower, upper = np.minimum(*images), np.maximum(*images)
     return np.fmax(lower, ends[0]), np.fmin(upper, ends[1])
 
