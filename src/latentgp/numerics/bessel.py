@@ -62,5 +62,5 @@ def _correlation_and_derivatives(r: Values, order: Scalar) -> tuple[Values, Valu
     at_zero = scale * r <= tiny
     in_s = value * log_in_s
     in_order = value * log_in_order + in_s * s / (2 * order)
-    derivatives = (jnp.where(at_zero, 0.0, slope) for slope in (in_s * scale, in_order))
-    return jnp.where(at_zero, 1.0, value), *derivatives
+    in_r, in_order = (jnp.where(at_zero, 0.0, slope) for slope in (in_s * scale, in_order))
+    return jnp.where(at_zero, 1.0, value), in_r, in_order

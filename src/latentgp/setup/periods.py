@@ -207,7 +207,7 @@ def likely_periods(
     before (Zechmeister & Kürster 2009), and what the waves of the highest peak do, with harmonics,
     before the next periodogram.
     """
-    x = X[:, column]
+    x = np.asarray(X[:, column], np.float64)
     span = np.ptp(x)
     steps = np.diff(np.unique(x))
     if len(steps) < 4:
