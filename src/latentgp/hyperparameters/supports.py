@@ -21,7 +21,7 @@ def support_under(prior: dist.Distribution, own: Constraint) -> Constraint:
     """The values that a parameter whose own support is `own` can have under a prior.
 
     Example:
-        >>> from numpyro.distributions import Uniform
+        >>> from numpyro.distributions import Uniform, constraints
         >>> support_under(Uniform(-1.0, 2.0), constraints.positive)
         Interval(lower_bound=0.0, upper_bound=2.0)
     """

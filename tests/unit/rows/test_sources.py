@@ -83,7 +83,7 @@ def test_rows_stay_on_an_accelerator_that_has_room(monkeypatch):
     for room in (9600, 9599):
         device = kind(lambda room=room: {"bytes_limit": room})
         monkeypatch.setattr(mesh.jax, "local_devices", lambda device=device: [device])
-        monkeypatch.setattr(devices, "on_processor", lambda: False)
+        monkeypatch.setattr(mesh, "on_processor", lambda: False)
         found.append(RowsInMemory(data).resident_blocks((1,), 10, 0, ()) is not None)
     assert found == [True, False]
 
