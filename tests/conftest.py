@@ -38,7 +38,7 @@ import pytest  # noqa: E402
 _CORE = (
     "choosing diagnostics differentiable distributions extensions hyperparameters inference "
     "kernels likelihoods means methods model_checks models numerics posteriors representations "
-    "rows.arrays rows.data rows.merging rows.spread runtime setup site_inference sites testing "
+    "rows.arrays rows.data rows.spread runtime setup site_inference sites testing "
     "typing validation"
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "type_check.check")

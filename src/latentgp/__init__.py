@@ -20,51 +20,16 @@ if TYPE_CHECKING:
     from latentgp import prior as prior
     from latentgp import runs as runs
     from latentgp.differentiable import log_evidence as log_evidence
-    from latentgp.errors import InputError as InputError
-    from latentgp.errors import RunAborted as RunAborted
+    from latentgp.errors import *
     from latentgp.extensions import *
     from latentgp.hyperparameters.base import parameter as parameter
     from latentgp.hyperparameters.base import parameters as parameters
     from latentgp.hyperparameters.base import replace as replace
     from latentgp.hyperparameters.summary import summary as summary
     from latentgp.inference import fit as fit
-    from latentgp.kernels import RBF as RBF
-    from latentgp.kernels import Categorical as Categorical
-    from latentgp.kernels import Constant as Constant
-    from latentgp.kernels import Kernel as Kernel
-    from latentgp.kernels import Linear as Linear
-    from latentgp.kernels import Matern as Matern
-    from latentgp.kernels import Matern12 as Matern12
-    from latentgp.kernels import Matern32 as Matern32
-    from latentgp.kernels import Matern52 as Matern52
-    from latentgp.kernels import Periodic as Periodic
-    from latentgp.kernels import PerLatent as PerLatent
-    from latentgp.kernels import RationalQuadratic as RationalQuadratic
-    from latentgp.kernels import White as White
-    from latentgp.likelihoods import Bernoulli as Bernoulli
-    from latentgp.likelihoods import Beta as Beta
-    from latentgp.likelihoods import BetaBinomial as BetaBinomial
-    from latentgp.likelihoods import Binomial as Binomial
-    from latentgp.likelihoods import Censored as Censored
-    from latentgp.likelihoods import CustomLikelihood as CustomLikelihood
-    from latentgp.likelihoods import Gamma as Gamma
-    from latentgp.likelihoods import Gaussian as Gaussian
-    from latentgp.likelihoods import HeteroscedasticGaussian as HeteroscedasticGaussian
-    from latentgp.likelihoods import LaplaceNoise as LaplaceNoise
-    from latentgp.likelihoods import Likelihood as Likelihood
-    from latentgp.likelihoods import LogisticSoftmax as LogisticSoftmax
-    from latentgp.likelihoods import LogNormal as LogNormal
-    from latentgp.likelihoods import NegativeBinomial as NegativeBinomial
-    from latentgp.likelihoods import Ordinal as Ordinal
-    from latentgp.likelihoods import Poisson as Poisson
-    from latentgp.likelihoods import Softmax as Softmax
-    from latentgp.likelihoods import StudentT as StudentT
-    from latentgp.likelihoods import Weibull as Weibull
-    from latentgp.likelihoods import ZeroInflated as ZeroInflated
-    from latentgp.means import ConstantMean as ConstantMean
-    from latentgp.means import LinearMean as LinearMean
-    from latentgp.means import Mean as Mean
-    from latentgp.means import ZeroMean as ZeroMean
+    from latentgp.kernels import *
+    from latentgp.likelihoods import *
+    from latentgp.means import *
     from latentgp.methods.base import Method as Method
     from latentgp.methods.result import Fit as Fit
     from latentgp.models import LatentGP as LatentGP
@@ -74,11 +39,11 @@ if TYPE_CHECKING:
     from latentgp.posteriors.posterior import Posterior as Posterior
     from latentgp.posteriors.predictive import Predictive as Predictive
     from latentgp.posteriors.pure import PurePosterior as PurePosterior
-    from latentgp.prior import sample_prior as sample_prior
+    from latentgp.prior import *
     from latentgp.representations import Dense as Dense
     from latentgp.representations import Inducing as Inducing
     from latentgp.rows.data import Data as Data
-    from latentgp.runs import run_in_background as run_in_background
+    from latentgp.runs import *
     from latentgp.runtime.compilation_cache import keep_programs as keep_programs
     from latentgp.runtime.mesh import rows_over as rows_over
     from latentgp.runtime.processes import join_processes as join_processes

@@ -23,12 +23,7 @@ from latentgp.rows.data import Data
 from latentgp.rows.spread import WILD
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.setup.residuals import heavy_tails, residuals_of
-from latentgp.site_inference.search.hyperparameters import (
-    NO_STEP,
-    NO_STEP_OF_ESTIMATE,
-    OF_OTHERS,
-    SearchResult,
-)
+from latentgp.site_inference.search import hyperparameters as search
 from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
 from latentgp.typing import Array
 
@@ -135,13 +130,11 @@ class Diagnostics(FitDiagnostics):
     """Diagnostics of a fit by sites or batches, further to those of any fit.
 
     Attributes:
-        converged: whether the search for hyper-parameters and the site updates both ended by
-            themselves.
+        converged: whether the search for hyper-parameters and the site updates ended by themselves.
         ending: why the search ended, in words.
         evaluations: of the bound; of `Stochastic` the rounds of batches.
         site_updates: in the last round; of `Stochastic` the steps.
-        site_change: relative change of the bound in the last site update; zero of `Stochastic`,
-            whose steps make their sites anew.
+        site_change: relative change of the bound in the last site update; zero of `Stochastic`.
         trace_term: nats of the bound lost to too few inducing points (an estimate from the prior
             variance that they leave).
         evidence_error: standard error of the log evidence, in nats; zero where it is no estimate.
@@ -155,16 +148,13 @@ class Diagnostics(FitDiagnostics):
     evidence_error: float = 0.0
 
     @property
-    def _coupling(self) -> str:
-        own = getattr(self.method, "method", self.method)  # what is integrated or in batches
-        return ", sites coupling the latents of a row" if getattr(own, "coupled", False) else ""
-
-    @property
     def state(self) -> str:
+        own = getattr(self.method, "method", self.method)  # what is integrated or in batches
+        coupled = bool(getattr(own, "coupled", False))
         return (
             f"{'Converged' if self.converged else 'Not converged'} after {self.evaluations} "
             f"evaluations and {self.seconds:.1f} s with {type(self.method).__name__}"
-            f"{self._coupling} ({self.reason})."
+            f"{', sites coupling the latents of a row' * coupled} ({self.reason})."
         )
 
 
@@ -174,7 +164,7 @@ def diagnose(
     method: Any,
     reason: str,
     data: Data,
-    learned: SearchResult | None,
+    learned: search.SearchResult | None,
     records: Sequence[Any],
     space: ParameterSpace,
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
@@ -184,20 +174,18 @@ def diagnose(
     input_names: Sequence[str] | None = None,
 ) -> Diagnostics:
     """Diagnose a finished fit by sites or batches."""
-    warnings = []
-    astray = []
-    latent = converged.posterior
+    warnings, latent = [], converged.posterior
     error, complaints = float(latent.evidence_error), latent.complaints
-    if method.reads_batches and records:
-        astray = _went_astray(records, float(converged.bound), data.total_weight)
-    by_noise = learned is not None and NO_STEP_OF_ESTIMATE in learned.reason
+    in_batches = method.reads_batches and records
+    bound, total = float(converged.bound), data.total_weight
+    astray = _went_astray(records, bound, total) if in_batches else []
+    by_noise = learned is not None and search.NO_STEP_OF_ESTIMATE in learned.reason
     if learned is not None and (by_noise or not learned.converged) and not astray:
         of = " for hyper-parameters" if space.size else ""
-        advice = "raise the limit, or continue from the fitted model"
-        if learned.reason == NO_STEP:
-            advice = "check kernel and likelihood for kinks, or start from other values"
-        if learned.reason == OF_OTHERS:
-            advice = "fit again from the fitted model, or summarise the rows anew for it"
+        advice = {
+            search.NO_STEP: "check kernel and likelihood for kinks, or start from other values",
+            search.OF_OTHERS: "fit again from the fitted model, or summarise the rows anew for it",
+        }.get(learned.reason, "raise the limit, or continue from the fitted model")
         if by_noise:
             advice = (
                 "bound and gradient are estimates, which agree to their standard errors only, of "
@@ -229,8 +217,8 @@ def diagnose(
         warnings += _at_bounds(space, learned.vector, bounds, input_names)
     warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
-    trace_term, jitter = float(converged.posterior.trace_term), float(converged.posterior.jitter)
-    if trace_term > max(1.0, _TRACE_TERM_A_ROW * data.total_weight):
+    trace_term, jitter = float(latent.trace_term), float(latent.jitter)
+    if trace_term > max(1.0, _TRACE_TERM_A_ROW * total):
         warnings.append(
             f"The inducing variables leave about {trace_term:,.0f} nats of the bound at these "
             "hyper-parameters, and may hide others that are higher by more; use more of them, or "
@@ -238,7 +226,8 @@ def diagnose(
         )
     # Of each latent function; the jitter reported is that of the largest one.
     scales = mean_prior_variances(posterior.model.kernel, data)
-    warnings += about_jitter(jitter, float(np.max(scales)))
+    largest = float(np.max(scales))
+    warnings += about_jitter(jitter, largest)
     precisions = np.asarray(converged.sites.precisions)
     sharpness = float(np.max(scales * np.max(precisions, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
@@ -250,7 +239,7 @@ def diagnose(
     return Diagnostics(
         converged=(learned is None or learned.converged)
         and change <= _CONVERGED
-        and not (improper or astray or complaints or is_ruinous(jitter, float(np.max(scales)))),
+        and not (improper or astray or complaints or is_ruinous(jitter, largest)),
         method=method,
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,
@@ -312,7 +301,6 @@ def is_ruinous(jitter: float, prior_variance: float) -> bool:
 
 @jax.jit
 def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
-    """Prior variance of each latent function at every row."""
     return latent_diagonals(kernel, X).T
 
 
@@ -322,9 +310,8 @@ def _at_bounds(
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     names: Sequence[str] | None,
 ) -> list[str]:
-    lower, upper = bounds
     sentences = []
-    for (label, info), value, low, high in zip(space.entries(), vector, lower, upper, strict=True):
+    for (label, info), value, low, high in zip(space.entries(), vector, *bounds, strict=True):
         if value - low < _AT_A_BOUND or high - value < _AT_A_BOUND:
             side = "lower" if value - low < _AT_A_BOUND else "upper"
             advice = "the data do not determine it; give it a prior or freeze it"
@@ -382,17 +369,12 @@ def _about_noise(posterior: Any, data: Data) -> list[str]:
 
 def _without_moments(likelihood: Likelihood) -> list[str]:
     """Warning if the noise distribution has no variance."""
-    if not isinstance(likelihood, StudentShape):
-        return []
-    freedom = float(likelihood.degrees_of_freedom)
-    if freedom > 2:
+    shaped = isinstance(likelihood, StudentShape)
+    if not shaped or (freedom := float(likelihood.degrees_of_freedom)) > 2:
         return []
     none, instead = "variance", "intervals and quantiles, and absolute errors for a score"
     if freedom <= 1:
-        none, instead = (
-            "mean and no variance",
-            f"the median (reported as the mean), {instead}",
-        )
+        none, instead = ("mean and no variance", f"the median (reported as the mean), {instead}")
     return [
         f"Student-t noise of {freedom:.2g} degrees of freedom has no {none}, so predicted standard "
         f"deviations are infinite; use {instead}."

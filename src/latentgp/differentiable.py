@@ -28,11 +28,7 @@ from latentgp.typing import Array
 
 @public
 def log_evidence(
-    model: LatentGP,
-    data: Data,
-    method: Method | None = None,
-    *,
-    key: Key[Array, ""] | None = None,
+    model: LatentGP, data: Data, method: Method | None = None, *, key: Key[Array, ""] | None = None
 ) -> Float[Array, ""]:
     """Log evidence of a model, or a method's bound or approximation, in nats.
 
@@ -68,9 +64,8 @@ def log_evidence(
         exact = isinstance(model.likelihood, Gaussian)
         method = ExactGP() if exact else VariationalInference()
     Needs(log_evidence=True).check("log_evidence", method=method)
-    algorithm = _ready(
-        cast(SiteMethod, method).settled(model, data.size).algorithm(model), model, data, key
-    )
+    algorithm = cast(SiteMethod, method).settled(model, data.size).algorithm(model)
+    algorithm = _ready(algorithm, model, data, key)
     model, data = jax.tree.map(jnp.asarray, fresh((model, data)))
     data = eqx.tree_at(lambda d: d.X, data, _held(data.X))
     if algorithm.rule.sites_are_fixed(model.likelihood):
@@ -111,14 +106,7 @@ def _refuse(primals: Any, tangents: Any) -> Any:
 
 @eqx.filter_custom_vjp
 def _profiled(model: LatentGP, algorithm: SiteInference, data: Data) -> Float[Array, ""]:
-    return _value_and_slope(model, algorithm, data)[0]
-
-
-@_profiled.def_fwd
-def _forward(
-    perturbed: Any, model: LatentGP, algorithm: SiteInference, data: Data
-) -> tuple[Float[Array, ""], LatentGP]:
-    return _value_and_slope(model, algorithm, data)
+    return _value_and_slope(None, model, algorithm, data)[0]
 
 
 @_profiled.def_bwd
@@ -134,6 +122,9 @@ def _backward(
 
 
 def _value_and_slope(
-    model: LatentGP, algorithm: SiteInference, data: Data
+    perturbed: Any, model: LatentGP, algorithm: SiteInference, data: Data
 ) -> tuple[Float[Array, ""], LatentGP]:
     return slope_at(algorithm, model, data, ascended_from_best(algorithm, model, data))
+
+
+_profiled.def_fwd(_value_and_slope)

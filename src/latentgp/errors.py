@@ -99,12 +99,10 @@ def check_ranges(owner: object, **ranges: str) -> None:
         latentgp.errors.InputError: Inducing.resemblance must be in (0, 1), got 2.0.
     """
     for name, bounds in ranges.items():
-        value, words = getattr(owner, name), bounds
-        if bounds.startswith(("at least", "above")):
-            least = bounds.split()[-1]
-            bounds = f"[{least}, inf]" if bounds.startswith("at least") else f"({least}, inf]"
-        else:
-            words = f"in {bounds}"
+        value, (kind, _, least) = getattr(owner, name), bounds.rpartition(" ")
+        beginning = {"at least": "[", "above": "("}.get(kind)
+        words = bounds if beginning else f"in {bounds}"
+        bounds = f"{beginning}{least}, inf]" if beginning else bounds
         lower, upper = (float(end) for end in bounds[1:-1].split(","))
         at_an_end = (value == lower and bounds[0] == "(") or (value == upper and bounds[-1] == ")")
         if value is not None and (at_an_end or not lower <= value <= upper):

@@ -105,9 +105,8 @@ def fit(
     asked, learned = options.hyperparameters, options.learn_hyperparameters
     if method == "auto":
         searched = learned and not options.restarts and asked == "optimise"
-        chosen = choose_for(
-            model, rows.merged.X.shape, source, searched=searched, seconds=options.max_seconds
-        )
+        shape, seconds = rows.merged.X.shape, options.max_seconds
+        chosen = choose_for(model, shape, source, searched=searched, seconds=seconds)
     else:
         own = method.as_method() if isinstance(method, StandsForMethod) else method
         chosen = Choice(own, "asked for")

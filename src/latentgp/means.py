@@ -130,11 +130,9 @@ class PerLatentMean(OwnParts, Mean):
 
 
 def constant_first(value: Any, latents: int) -> Mean:
-    """Constant prior means of the first latent function, or of as many as values; zero of others.
+    """Constant prior means of the first latent functions, a tuple of them or one; zero of others.
 
-    Args:
-        value: a number or an array of draws, of the first; a tuple, of as many.
-        latents: number of latent functions.
+    Each value is a number or an array of draws.
     """
     values = value if isinstance(value, tuple) else (value,)
     means = [*map(ConstantMean, values), *(ZeroMean() for _ in range(latents - len(values)))]

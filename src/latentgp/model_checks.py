@@ -51,10 +51,6 @@ def check_model(model: LatentGP, X: Float[np.ndarray, "N D"]) -> None:
 
     Kernels that are not the library's are evaluated at 30 of the rows; all else is shapes only.
 
-    Args:
-        model: to be fitted.
-        X: inputs of the rows.
-
     Raises:
         InputError: the kernel does not fit the inputs; `log_prob` or a kernel takes other
             arguments, or returns another shape, than it should; a kernel is not finite, symmetric
@@ -223,14 +219,9 @@ def _is_known(part: Kernel | Likelihood) -> bool:
 
 
 def _check_shape(
-    function: Callable,
-    arguments: tuple[Any, ...],
-    wanted: tuple[int, ...],
-    name: str,
-    given: str,
-    advice: str,
+    call: Callable, arguments: tuple, wanted: tuple[int, ...], name: str, given: str, advice: str
 ) -> None:
-    found = jax.eval_shape(lambda *points: function(*points), *arguments)
+    found = jax.eval_shape(lambda *points: call(*points), *arguments)
     shape = getattr(found, "shape", None)
     if shape != wanted:
         got = f"a {type(found).__name__}" if shape is None else f"shape {shape}"

@@ -25,8 +25,7 @@ class LatentGP(Module):
         mean: prior mean, zero unless given; `PerLatentMean` has one for each latent function.
 
     Raises:
-        InputError: no kernel, likelihood or prior mean, or not as many kernels or prior means as
-            latent functions.
+        InputError: no kernel, likelihood or mean, or not as many kernels or means as latents.
 
     Example:
         >>> from latentgp import RBF, Gaussian
@@ -46,16 +45,13 @@ class LatentGP(Module):
             mean=(Mean, "a prior mean such as ConstantMean()"),
         )
         latents = self.likelihood.latent_size
-        parts = [
-            (own, len(own.each if isinstance(own, OwnKernels) else own.parts))
-            for own in (self.kernel, self.mean)
-            if isinstance(own, OwnKernels | OwnParts)
-        ]
-        for own, number in parts:
-            if number != latents:
+        for own in (self.kernel, self.mean):
+            parts = own.parts if isinstance(own, OwnParts) else None
+            parts = own.each if isinstance(own, OwnKernels) else parts
+            if parts is not None and len(parts) != latents:
                 raise InputError(
                     f"{type(self.likelihood).__name__} has {latents} latent function(s), but "
-                    f"{type(own).__name__} was given {number} part(s); give one for each."
+                    f"{type(own).__name__} was given {len(parts)} part(s); give one for each."
                 )
 
     @property

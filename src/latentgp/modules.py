@@ -139,8 +139,8 @@ def as_code(value: Any) -> str:
         >>> as_code(np.arange(100.0)), as_code(np.zeros((50, 2)))
         ('[0.0, 1.0, 2.0, ..., 99.0 (100 numbers)]', '<50 x 2 array>')
     """
-    if isinstance(value, Tracer) or (
-        isinstance(value, jax.Array) and not value.is_fully_addressable
+    if isinstance(value, jax.Array) and (
+        isinstance(value, Tracer) or not value.is_fully_addressable
     ):
         return f"<{value.dtype}{list(value.shape)}>"
     if isinstance(value, np.ndarray | jax.Array | np.generic) and value.dtype != object:

@@ -167,14 +167,12 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
         value = gather(value)  # of a posterior whose matrix is over devices
     if isinstance(value, np.ndarray | np.generic):
         return _encode_array(np.asarray(value), tensors, where)
-    if isinstance(value, list):
-        return {"list": [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]}
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return {"tuple": [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]}
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        inside = [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]
+        return {"list" if isinstance(value, list) else "tuple": inside}
     if isinstance(value, dict):
-        pairs = [[_encode(k, tensors, where), _encode(v, tensors, f"{where}[{k!r}]")]
-                 for k, v in value.items()]  # fmt: skip
-        return {"dict": pairs}
+        items = ((_encode(k, tensors, where), f"{where}[{k!r}]", v) for k, v in value.items())
+        return {"dict": [[key, _encode(own, tensors, place)] for key, place, own in items]}
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Distribution) and not value.arg_constraints:
@@ -183,10 +181,10 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
             "prediction; give it again before a further fit."
         )
         return None
-    if name := name_of(value) or _registered_function(value):
+    own = () if isinstance(value, type) else _REGISTERED.items()
+    if name := name_of(value) or next((name for name, known in own if known is value), None):
         return {"function": name}
-    fields = _fields(value)
-    if fields is None:
+    if (fields := _fields(value)) is None:
         raise InputError(
             f"{where} is a {type(value).__name__}, which cannot be saved without pickle; "
             "use numbers, arrays, classes of latentgp, or classes given to "
@@ -194,11 +192,6 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
         )
     contents = {name: _encode(v, tensors, f"{where}.{name}") for name, v in fields.items()}
     return {"object": _name(type(value)), "fields": contents}
-
-
-def _registered_function(value: Any) -> str | None:
-    names = (name for name, known in _REGISTERED.items() if known is value)
-    return None if isinstance(value, type) else next(names, None)
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
@@ -221,8 +214,8 @@ def _fields(value: Any) -> dict[str, Any] | None:
 
 def _savable(priors: dict[str, Any]) -> dict[str, Any]:
     """Those that a file can hold; None of others, which are for pictures alone."""
-    return {path: law if getattr(law, "arg_constraints", {}) else None
-            for path, law in priors.items()}  # fmt: skip
+    held = {path: law for path, law in priors.items() if getattr(law, "arg_constraints", {})}
+    return dict.fromkeys(priors) | held
 
 
 def _encode_array(array: np.ndarray, tensors: dict[str, np.ndarray], where: str) -> Any:
@@ -268,10 +261,9 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return (named_functions() | _REGISTERED)[tree["function"]]
     fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
     for old, new in _FORMER_FIELDS.get(_class_name(tree["object"]), {}).items():
-        if old not in fields:
-            continue
-        value = fields.pop(old)
-        fields[new] = _findings_of_before(value, fields) if new == "findings" else value
+        if old in fields:
+            value = fields.pop(old)
+            fields[new] = _findings_of_before(value, fields) if new == "findings" else value
     if make := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
         return make(fields)
     cls = _resolve(tree["object"])
@@ -298,10 +290,6 @@ def _findings_of_before(finding: Any, fields: dict[str, Any]) -> tuple[Any, ...]
     return (*known, finding)
 
 
-def _gaussian_of_before(fields: dict[str, Any]) -> Any:
-    return Posterior.gaussian(fields["model"], fields["latent"], fields["log_evidence"])
-
-
 def _draws_of_before(fields: dict[str, Any]) -> Any:
     model, drawn, own = (fields.pop(name) for name in ("model", "sampled", "has_sampled_models"))
     draws = Draws(model, drawn["models"], own, drawn["centres"], drawn["white"], None)
@@ -310,7 +298,9 @@ def _draws_of_before(fields: dict[str, Any]) -> Any:
 
 # Classes whose fields have changed since: by their name and the fields that they had.
 _FORMER_CLASSES: dict[tuple[str, ...], Callable[[dict[str, Any]], Any]] = {
-    ("Posterior", "latent", "log_evidence", "model"): _gaussian_of_before,
+    ("Posterior", "latent", "log_evidence", "model"): lambda own: Posterior.gaussian(
+        own["model"], own["latent"], own["log_evidence"]
+    ),
     ("Sampled", "centres", "models", "white"): dict,
     (
         "SampledPosterior",

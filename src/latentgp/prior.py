@@ -62,8 +62,7 @@ def sample_prior(
 ) -> PriorDraws:
     """Draw hyper-parameters, latent functions and targets from the prior that `fit` would use.
 
-    Targets that look like nothing the field knows say that a prior is to be mended before a fit
-    (Gabry et al. 2019, section 3).
+    Targets like nothing the field knows say that a prior is to be mended (Gabry et al. 2019, 3).
 
     Args:
         model: with the values of hyper-parameters that have no prior.
@@ -102,11 +101,7 @@ def sample_prior(
 
 @jax.jit
 def _draws(
-    model: LatentGP,
-    layout: Any,
-    data: Data,
-    drawn: dict[str, Array],
-    keys: Key[Array, "S"],
+    model: LatentGP, layout: Any, data: Data, drawn: dict[str, Array], keys: Key[Array, "S"]
 ) -> tuple[Float[Array, "S N Q"], Float[Array, "S N *P"]]:
     def one(own: tuple[dict[str, Array], Array]) -> tuple[Array, Array]:
         values, key = own
@@ -126,9 +121,7 @@ def moments_before(
     seen = data.X
     if layout is not None:
         seen = layout.from_prior(model, data.X, jax.random.fold_in(key, _OF_HIDDEN))
-    grams = latent_grams(model.kernel, seen)
-    lower = vmap_latents(jittered_lower, grams)
-    return prior_mean(model, data), lower
+    return prior_mean(model, data), vmap_latents(jittered_lower, latent_grams(model.kernel, seen))
 
 
 def draw_rows(

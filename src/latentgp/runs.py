@@ -38,8 +38,7 @@ class BackgroundRun(Generic[Result]):
     prediction. A process that ends aborts it and waits for that.
 
     Args:
-        call: what is run. Contexts of the calling thread, such as JAX's default device, do not
-            reach into it.
+        call: what is run, without contexts of the calling thread, such as JAX's default device.
     """
 
     def __init__(self, call: Callable[[], Result]):

@@ -16,6 +16,7 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
+from latentgp.rows.source import filled, joined
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 
@@ -33,12 +34,9 @@ def updated(
     """The posterior after further rows, at the same hyper-parameters: `Posterior.update`."""
     model = posterior.model
     usual = max(usual_number_of_points(model), len(posterior.latent.centres))
-    remembered: DataSummary
-    if lag is None:
-        remembered = posterior.remembered()
-    else:
-        remembered, rows = _window(posterior, data, lag)
-        data = data if rows is None else _together(rows, data)
+    known = (posterior.remembered(), None) if lag is None else _window(posterior, data, lag)
+    remembered, rows = known
+    data = data if rows is None else _together(rows, data)
     method = choose_method(model, data.size).method if method is None else method
     method = method.through_points(remembered, n_inducing or usual, usual, selection)
     result = fit(model, data, key=key, method=method, learn_hyperparameters=False)
@@ -74,13 +72,4 @@ def _together(rows: Data, more: Data) -> Data:
             f"further ones have {sorted(more.side_information)}; give what the rows so far had."
         )
 
-    def joined(*columns: Any) -> Any:
-        return np.concatenate([np.asarray(column) for column in columns])
-
-    weights = [np.ones(d.size) if d.weights is None else d.weights for d in (rows, more)]
-    side = {
-        name: joined(values, more.side_information[name])
-        for name, values in rows.side_information.items()
-    }
-    y = joined(rows.y, more.y)
-    return Data(joined(rows.X, more.X), y, weights=joined(*weights), **side)
+    return joined([filled(part, part.size) for part in (rows, more)])

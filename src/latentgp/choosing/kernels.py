@@ -31,10 +31,9 @@ from latentgp.likelihoods.multiclass import ClassLikelihood
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.rows.data import Data
-from latentgp.rows.spread import varying
+from latentgp.rows.spread import median_distance, varying
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.setup.priors import Scales, scales
-from latentgp.setup.typical import median_distance
 
 _LEAST_SECONDS = 5.0, 12.0  # of a fit to few rows and to many, a fifth of which a choice may take
 _ROWS = 200

@@ -7,6 +7,7 @@ declare their support. `ParameterSpace` is the one place that knows how to leave
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -66,10 +67,8 @@ def parameter(
         >>> Decay(rate=2.0).rate
         array(2.)
     """
-    settings: dict[str, Any] = {"metadata": {_SUPPORT: support, _ROLE: role}}
-    if default is not dataclasses.MISSING:
-        settings["default"] = default
-    return eqx.field(converter=_as_value, **settings)
+    metadata = {_SUPPORT: support, _ROLE: role}
+    return eqx.field(converter=_as_value, default=default, metadata=metadata)
 
 
 def _as_value(value: Any) -> Any:
@@ -100,7 +99,7 @@ class Parametrised(Module):
             if not field.metadata.get("static", False) and not declared(field):
                 # As Equinox does for the converters of fields.
                 object.__setattr__(self, field.name, with_networks(getattr(self, field.name)))
-        for field in _parameter_fields(self):
+        for field in filter(declared, dataclasses.fields(self)):
             name = f"{type(self).__name__}.{field.name}"
             _check_value(name, getattr(self, field.name), field.metadata[_SUPPORT])
 
@@ -195,8 +194,6 @@ def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
         >>> float(replace(RBF(), {"lengthscale": 3.0}).lengthscale)
         3.0
     """
-    if not values:
-        return model
     known = parameters(model)
     for path, value in values.items():
         if path not in known:
@@ -228,10 +225,6 @@ def declared(field: dataclasses.Field) -> bool:
     return _SUPPORT in field.metadata
 
 
-def _parameter_fields(module: eqx.Module) -> list[dataclasses.Field]:
-    return [field for field in dataclasses.fields(module) if declared(field)]
-
-
 def _walk(node: Any, prefix: str, seen: "_InputColumns") -> Iterator[ParameterInfo]:
     if isinstance(node, Network):
         for path, value in node.by_path():
@@ -246,15 +239,14 @@ def _walk(node: Any, prefix: str, seen: "_InputColumns") -> Iterator[ParameterIn
                 info = ParameterInfo(path, value, meta[_SUPPORT], meta[_ROLE], seen.dimensions)
                 owner = node if isinstance(node, Parametrised) else None
                 yield info._replace(unit=seen.unit, module=owner)
-            elif isinstance(node, MultipliesParts) and field.name == "parts":
+            elif isinstance(node, MultipliesParts | OwnParts) and field.name == "parts":
                 for index, part in enumerate(node.parts):
                     for info in _walk(part, f"{path}[{index}]", seen):
-                        unitless = index > 0 and info.role == "variance"
-                        yield info._replace(role="factor") if unitless else info
-            elif isinstance(node, OwnParts) and field.name == "parts":
-                for latent, part in enumerate(node.parts):
-                    for info in _walk(part, f"{path}[{latent}]", seen):
-                        yield info._replace(latent=latent)
+                        if isinstance(node, OwnParts):
+                            yield info._replace(latent=index)
+                        else:
+                            unitless = index > 0 and info.role == "variance"
+                            yield info._replace(role="factor") if unitless else info
             else:
                 yield from _walk(value, path, seen)
     elif isinstance(node, tuple | list):
@@ -288,16 +280,12 @@ def _no_such_path(path: str, known: Mapping[str, Any]) -> str:
 
 
 def _describe(support: constraints.Constraint) -> str:
-    if support is constraints.positive:
-        return "positive"
-    if support is constraints.real:
-        return "real"
-    return repr(support)
+    named = (name for name in ("positive", "real") if support is getattr(constraints, name))
+    return next(named, repr(support))
 
 
 def _name_of(prior: Distribution) -> str:
     values = (np.asarray(getattr(prior, name)) for name in prior.arg_constraints)
-    shown = (
-        np.array2string(v, precision=3) if v.size <= _MOST_SHOWN else _shown(v) for v in values
-    )
+    short = partial(np.array2string, precision=3)
+    shown = (short(v) if v.size <= _MOST_SHOWN else _shown(v) for v in values)
     return f"{type(prior).__name__}({', '.join(shown)})"

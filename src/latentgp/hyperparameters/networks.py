@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -45,11 +46,9 @@ class Network(Module):
     def __reduce__(self) -> tuple[Callable[..., "Network"], tuple[Any, ...]]:
         # JAX's functions cannot be pickled, their names can.
         def named(part: Any) -> Any:
-            name = name_of(part)
-            return part if name is None else _NamedFunction(name)
+            return _NamedFunction(name) if (name := name_of(part)) else part
 
-        rest = jax.tree.map(named, self.rest)
-        return _unpickled, (self.weights, self.others, rest)
+        return _unpickled, (self.weights, self.others, jax.tree.map(named, self.rest))
 
     def original(self) -> Any:
         """The network as it was given, in the present precision."""
@@ -68,8 +67,8 @@ def with_networks(value: Any) -> Any:
     is_network = isinstance(value, eqx.Module) and not isinstance(value, Module)
     if not is_network or not _holds(value):
         return value
-    arrays, rest = eqx.partition(value, _is_array)
-    weights, others = eqx.partition(arrays, _is_real)
+    arrays, rest = eqx.partition(value, lambda part: isinstance(part, jax.Array | np.ndarray))
+    weights, others = eqx.partition(arrays, lambda part: jnp.issubdtype(part.dtype, jnp.floating))
     return Network(jax.tree.map(in_double_precision, weights), others, rest)
 
 
@@ -90,18 +89,14 @@ def name_of(function: Any) -> str | None:
     return next((name for name, known in named_functions().items() if known is function), None)
 
 
-class _NamedFunction(NamedTuple):
-    """A function by its name."""
-
+@dataclass
+class _NamedFunction:
     name: str
 
 
 def _unpickled(weights: Any, others: Any, rest: Any) -> Network:
-    def is_named(part: Any) -> bool:
-        return isinstance(part, _NamedFunction)
-
-    functions = named_functions()
-    rest = jax.tree.map(lambda p: functions[p.name] if is_named(p) else p, rest, is_leaf=is_named)
+    known = named_functions()
+    rest = jax.tree.map(lambda p: known[p.name] if isinstance(p, _NamedFunction) else p, rest)
     return Network(weights, others, rest)
 
 
@@ -112,11 +107,3 @@ def _holds(module: Any) -> bool:
         return type(node).__module__.startswith(_LIBRARY)
 
     return any(map(is_layer, jax.tree.leaves(module, is_leaf=is_layer)))
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, jax.Array | np.ndarray)
-
-
-def _is_real(value: Any) -> bool:
-    return jnp.issubdtype(value.dtype, jnp.floating)

@@ -31,7 +31,7 @@ from latentgp.hyperparameters.supports import (
     unconstrained,
     with_arrays,
 )
-from latentgp.typing import Array
+from latentgp.typing import Array, HyperVector
 
 _PRIOR_DRAWS = 4096
 
@@ -39,16 +39,10 @@ _PRIOR_DRAWS = 4096
 class ParameterSpace(eqx.Module):
     """The free parameters of a model as one unconstrained vector.
 
-    Args:
-        model: any module; its values are kept for parameters that are frozen.
-        frozen: paths (or their beginnings, such as `"kernel"`) that are not learned.
-        priors: a NumPyro distribution by path; None for a path means no prior.
-        units: of free parameters on the real line, by path: the vector has them in these.
-        known: the table of the model's parameters, where it has been made.
-
-    Raises:
-        InputError: a path in `frozen` or `priors` names no parameter; a prior is no distribution,
-            or none that the parameter can have.
+    Those at paths (or below their beginnings, such as `"kernel"`) that are frozen are kept; those
+    on the real line may have `units` that the vector has them in. `known` is the table of the
+    parameters, where it has been made. InputError of a path that names no parameter, or a prior
+    that is no distribution of NumPyro, or none that the parameter can have.
 
     Example:
         >>> from latentgp import RBF
@@ -121,8 +115,7 @@ class ParameterSpace(eqx.Module):
 
     def inside(self) -> tuple[Any, tuple[str, ...]]:
         """Model with all values inside the supports of their priors; changes in words."""
-        supports = self.supports
-        values, said = {}, []
+        supports, values, said = self.supports, {}, []
         for path, prior in zip(self.prior_paths, self.priors, strict=True):
             value = np.asarray(self.known[path].value)
             moved = moved_inside(prior, supports[path], value)
@@ -188,9 +181,7 @@ class ParameterSpace(eqx.Module):
             transform = biject_to(support) if unit is None else AffineTransform(0.0, unit)
             yield path, transform, tuple(transform.inverse_shape(np.shape(self.known[path].value)))
 
-    def _constrained(
-        self, vector: Float[Array, "H"]
-    ) -> Iterator[tuple[str, Array, Array, Transform]]:
+    def _constrained(self, vector: HyperVector) -> Iterator[tuple[str, Array, Array, Transform]]:
         start = 0
         for path, transform, shape in self._layout():
             stop = start + math.prod(shape)

@@ -21,11 +21,7 @@ from latentgp.hyperparameters.space import ParameterSpace
 def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:
     """The length-scale of each input: the shortest of those that are about it, infinity for none.
 
-    In the units of the inputs.
-
-    Args:
-        model: a kernel, or a model with one.
-        inputs: number of input columns D.
+    In the units of the inputs, of a kernel or a model with one.
 
     Example:
         >>> from latentgp import RBF
@@ -61,16 +57,15 @@ def summary(
         lengthscale  1      positive
         variance     1      positive
     """
-    rows = [("parameter", "value", "support")]
-    rows += [(i.path, _shown(i.value), _describe(i.support)) for i in parameters(model).values()]
-    if space is not None:
-        named = zip(space.prior_paths, map(_name_of, space.priors), strict=True)
-        states = dict.fromkeys(space.paths, "-") | dict(named)
-        states = ["prior", *(states.get(path, "frozen") for path, *_ in rows[1:])]
-        sources = dict.fromkeys(space.prior_paths, "weak") | dict.fromkeys(given, "yours")
-        sources = ["source", *(sources.get(path, "") for path, *_ in rows[1:])]
-        rows = [(*row, *told) for row, *told in zip(rows, states, sources, strict=True)]
-    return aligned(rows)
+    known = parameters(model).values()
+    rows = [(i.path, _shown(i.value), _describe(i.support)) for i in known]
+    if space is None:
+        return aligned([("parameter", "value", "support"), *rows])
+    named = zip(space.prior_paths, map(_name_of, space.priors), strict=True)
+    states = dict.fromkeys(space.paths, "-") | dict(named)
+    sources = dict.fromkeys(space.prior_paths, "weak") | dict.fromkeys(given, "yours")
+    rows = [(*row, states.get(row[0], "frozen"), sources.get(row[0], "")) for row in rows]
+    return aligned([("parameter", "value", "support", "prior", "source"), *rows])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -5,12 +5,7 @@ from typing import Any
 from latentgp.extensions import shown_in
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.dot_product import ArcCosine, Categorical, Linear, Polynomial, White
-from latentgp.kernels.effects import (
-    CorrelatedLinear,
-    FixedEffects,
-    SameGroup,
-    has_effects,
-)
+from latentgp.kernels.effects import CorrelatedLinear, FixedEffects, SameGroup, has_effects
 from latentgp.kernels.functionals import Functionals
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated

@@ -148,9 +148,8 @@ class Product(MultipliesParts, Kernel):
 
     def __repr__(self) -> str:
         first, *others = self.parts
-        return " * ".join(
-            [_written(first, Sum, Product), *(_written(k, Sum, Product, Scaled) for k in others)]
-        )
+        written = (_written(other, Sum, Product, Scaled) for other in others)
+        return " * ".join([_written(first, Sum, Product), *written])
 
 
 class Scaled(Kernel):
@@ -248,6 +247,11 @@ def _check_number(value: object) -> None:
         )
 
 
+def same_variance(self: Any, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+    """`diagonal` of a kernel whose prior variance is its `variance` at every row."""
+    return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+
+
 class Constant(Kernel):
     """A constant function of unknown height."""
 
@@ -259,8 +263,7 @@ class Constant(Kernel):
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
         return jnp.broadcast_to(self.variance.astype(X.dtype), (X.shape[0], Z.shape[0]))
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
 
 def contains(kernel: Any, kinds: type | tuple[type, ...]) -> bool:

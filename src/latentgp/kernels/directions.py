@@ -96,19 +96,12 @@ def _hadamard_matrix(size: int) -> Float[np.ndarray, "padded padded"]:
 def draw_directions(
     key: Key[Array, ""], coordinates: int, number: int, kind: DirectionKind = "fourier"
 ) -> Directions:
-    """Directions whose law, one by one, is N(0, I).
+    """Directions, F in E coordinates, whose law, one by one, is N(0, I).
 
-    Args:
-        key: random key; traced for "fourier" alone.
-        coordinates: E.
-        number: F.
-        kind: "fourier" draws them independently (Rahimi & Recht 2007), "orthogonal" makes those of
-            each block of E orthogonal (Yu et al. 2016, theorem 1), "structured" does so by products
-            with Hadamard matrices (section 4), "quasi-monte-carlo" takes a scrambled Sobol
-            sequence (Yang et al. 2014).
-
-    Raises:
-        InputError: an unknown kind.
+    "fourier" draws them independently (Rahimi & Recht 2007), and may have a traced key,
+    "orthogonal" makes those of each block of E orthogonal (Yu et al. 2016, theorem 1), "structured"
+    does so by products with Hadamard matrices (section 4), "quasi-monte-carlo" takes a scrambled
+    Sobol sequence (Yang et al. 2014). InputError of another kind.
     """
     if kind not in get_args(DirectionKind):
         known = ", ".join(f'"{name}"' for name in get_args(DirectionKind))
@@ -116,7 +109,8 @@ def draw_directions(
     if kind == "fourier":
         return DirectionMatrix(jax.random.normal(key, (number, coordinates)))
     # In NumPy: each of JAX's operations would be compiled for a few numbers.
-    dtype, generator = jnp.result_type(float), np.random.default_rng(_bits(key))
+    bits = [int(word) for word in np.ravel(jax.random.key_data(key))]
+    dtype, generator = jnp.result_type(float), np.random.default_rng(bits)
     if kind == "quasi-monte-carlo":
         from scipy.stats import norm, qmc  # takes long to import
 
@@ -138,7 +132,3 @@ def draw_directions(
     turns = turns * np.sign(np.diagonal(triangle, axis1=1, axis2=2))[:, None, :]
     rows = turns.reshape(-1, size)[:number]
     return DirectionMatrix((rows * lengths[:, None]).astype(dtype))
-
-
-def _bits(key: Key[Array, ""]) -> list[int]:
-    return [int(word) for word in np.ravel(jax.random.key_data(key))]

@@ -10,8 +10,8 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import check_choices, check_whole
 from latentgp.hyperparameters.base import parameter
-from latentgp.kernels.base import Kernel
-from latentgp.typing import Array
+from latentgp.kernels.base import Kernel, same_variance
+from latentgp.typing import Array, PerColumn
 
 
 class Linear(Kernel):
@@ -22,7 +22,7 @@ class Linear(Kernel):
             function squared over those of the inputs squared.
     """
 
-    variance: Float[Array, "#D"] | Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    variance: PerColumn = parameter(constraints.positive, default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return jnp.sum(self.per_column("variance", x) * x * z)
@@ -44,7 +44,7 @@ class Polynomial(Kernel):
     """
 
     degree: int = eqx.field(static=True, default=2)
-    variance: Float[Array, "#D"] | Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    variance: PerColumn = parameter(constraints.positive, default=1.0)
     offset: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
     def __check_init__(self) -> None:
@@ -71,8 +71,7 @@ class White(Kernel):
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return jnp.where(jnp.all(x == z), self.variance, 0.0)
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
 
 class Categorical(Kernel):
@@ -86,24 +85,20 @@ class Categorical(Kernel):
         variance: units of the latent function squared.
     """
 
-    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, default=1.0
-    )
+    lengthscale: PerColumn = parameter(constraints.positive, default=1.0)
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return self.variance * jnp.exp(-jnp.sum((x != z) / self.per_column("lengthscale", x)))
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
 
 class ArcCosine(Kernel):
     """An infinitely wide layer of a neural network (Cho & Saul 2009, eq. 1), orders 0 and 1.
 
-    With a = (sqrt(w) x, sqrt(bias)) and t the angle between a and b: order 0 (step units) is
-    variance * (1 - t / pi), order 1 (rectified linear units) is
-    variance / pi * |a| |b| (sin t + (pi - t) cos t).
+    With a = (sqrt(w) x, sqrt(bias)) and t the angle between a and b: order 0 (steps) is variance *
+    (1 - t / pi), order 1 (rectified linear units) variance / pi * |a| |b| (sin t + (pi - t) cos t).
 
     Args:
         order: 0 or 1.
@@ -113,9 +108,7 @@ class ArcCosine(Kernel):
     """
 
     order: int = eqx.field(static=True, default=1)
-    weight_variance: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, default=1.0
-    )
+    weight_variance: PerColumn = parameter(constraints.positive, default=1.0)
     bias_variance: Float[Array, ""] = parameter(constraints.positive, default=1.0)
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
@@ -128,15 +121,12 @@ class ArcCosine(Kernel):
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
         product = (self.per_column("weight_variance", X) * X) @ Z.T + self.bias_variance
-        return self._from_products(
-            product, self._squared_norm(X)[:, None], self._squared_norm(Z)[None, :]
-        )
+        left, right = self._squared_norm(X)[:, None], self._squared_norm(Z)[None, :]
+        return self._from_products(product, left, right)
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         squared_norm = self._squared_norm(X)
-        if self.order == 0:
-            return self.variance * jnp.ones_like(squared_norm)
-        return self.variance * squared_norm
+        return self.variance * (squared_norm if self.order else jnp.ones_like(squared_norm))
 
     def _squared_norm(self, points: Float[Array, "*N D"]) -> Float[Array, "*N"]:
         weight_variance = self.per_column("weight_variance", points)

@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, contains
 from latentgp.runtime.x64 import double_precision
-from latentgp.typing import Array, in_double_precision
+from latentgp.typing import Array, PerColumn, in_double_precision
 
 
 class FixedEffects(Kernel):
@@ -40,8 +40,8 @@ class FixedEffects(Kernel):
         6.0
     """
 
-    variance: Float[Array, "#D"] | Float[Array, ""]
-    centre: Float[Array, "#D"] | Float[Array, ""]
+    variance: PerColumn
+    centre: PerColumn
 
     def __init__(self, variance: Any, centre: Any = 0.0):
         self.variance = in_double_precision(variance)
@@ -97,8 +97,7 @@ class CorrelatedLinear(Kernel):
     Args:
         variance: of the intercept and the slope of each column, shape (D + 1,); units of the latent
             function squared, over those of the inputs squared.
-        partial_correlation: shape (D (D + 1) / 2,), the lower triangle row by row; zeros unless
-            given.
+        partial_correlation: shape (D (D + 1) / 2,), the lower triangle by rows; zeros if not given.
 
     Raises:
         InputError: not as many as the variances need.

@@ -5,29 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Key, UInt32
 
 from latentgp.errors import InputError
-from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
+from latentgp.kernels import stationary
+from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum, contains
 from latentgp.kernels.directions import DirectionKind, Directions, draw_directions
 from latentgp.kernels.dot_product import ArcCosine, Linear, White
 from latentgp.kernels.sphere import OnSphere
-from latentgp.kernels.stationary import (
-    RBF,
-    Matern,
-    Matern12,
-    Matern32,
-    Matern52,
-    Periodic,
-    RationalQuadratic,
-    Stationary,
-)
+from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.typing import Array
@@ -61,16 +52,6 @@ class StationaryAngles(Features):
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
         return self.directions(self.kernel.embed(X - self.centre)) * self.stretch
-
-
-class SphereAngles(Features):
-    """Angles by places in space of points on a sphere."""
-
-    angles: Features
-    kernel: OnSphere
-
-    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
-        return self.angles(self.kernel.place(X))
 
 
 class ProductAngles(Features):
@@ -139,24 +120,14 @@ class ProductFeatures(Features):
         return product
 
 
-class SelectedFeatures(Features):
-    """Features, or angles, of some columns."""
+class FeaturesElsewhere(Features):
+    """Features, or angles, of places on a sphere, of some columns, or of warped ones."""
 
     features: Features
-    dimensions: tuple[int, ...] = eqx.field(static=True)
+    place: Any  # of a row, a method of the kernel
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
-        return self.features(X[:, np.array(self.dimensions)])
-
-
-class InputWarpingFeatures(Features):
-    """Features, or angles, of warped columns."""
-
-    features: Features
-    kernel: InputWarping
-
-    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
-        return self.features(self.kernel.warp(X))
+        return self.features(self.place(X))
 
 
 class LinearFeatures(Features):
@@ -199,24 +170,12 @@ class WhiteFeatures(Features):
 
 
 def random_features(
-    kernel: Kernel,
-    key: Key[Array, ""],
-    inputs: int,
-    number: int,
-    kind: DirectionKind = "fourier",
+    kernel: Kernel, key: Key[Array, ""], inputs: int, number: int, kind: DirectionKind = "fourier"
 ) -> Features:
-    """Random features of a kernel.
+    """Random features of a kernel of D inputs, an even number for each part that has random ones.
 
-    Args:
-        kernel: a stationary, arc-cosine, linear, constant or white kernel, or a sum, product,
-            scaling or selection of such.
-        key: random key.
-        inputs: number of input columns D.
-        number: of features for each part that has random ones, an even number.
-        kind: of their directions, as for `draw_directions`.
-
-    Raises:
-        InputError: the kernel has none.
+    It is a stationary, arc-cosine, linear, constant or white kernel, or a sum, product, scaling or
+    selection of such; InputError of another. The kind is that of `draw_directions`.
     """
     return features_of(kernel, _spectra(kernel, key, inputs, number, kind))
 
@@ -229,16 +188,12 @@ def draw_spectra(
     The kernel's structure alone matters. InputError of a kernel without random features, or a part
     without smooth ones: signs at N points are N features, not fewer.
     """
-    if any(isinstance(m, White) for m in jax.tree.leaves(kernel, is_leaf=_is_white)):
+    if contains(kernel, White):
         raise InputError(
             "White noise is no sum over few features, as RandomFeatures need; leave White() to the "
             "noise of the likelihood, or use Dense()."
         )
     return _spectra(kernel, key, inputs, number, kind)
-
-
-def _is_white(module: object) -> bool:
-    return isinstance(module, White)
 
 
 def _spectra(
@@ -350,9 +305,7 @@ def _(kernel: Stationary, spectra: Iterator[Spectrum], centre: Float[Array, "#D"
 @_features.register
 def _(kernel: OnSphere, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     own = centre if len(centre) == 1 else kernel.place(centre[None])[0]
-    features = _features(kernel.kernel, spectra, own)
-    assert isinstance(features, CosineFeatures)
-    return CosineFeatures(SphereAngles(features.angles, kernel), features.variance)
+    return _elsewhere(_features(kernel.kernel, spectra, own), kernel.place)
 
 
 @_features.register
@@ -401,21 +354,20 @@ def _(kernel: Scaled, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -
 def _(
     kernel: ActiveDimensions, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]
 ) -> Features:
-    own = centre if len(centre) == 1 else centre[np.array(kernel.dimensions)]
-    features = _features(kernel.kernel, spectra, own)
-    if isinstance(features, CosineFeatures):
-        angles = SelectedFeatures(features.angles, kernel.dimensions)
-        return CosineFeatures(angles, features.variance)
-    return SelectedFeatures(features, kernel.dimensions)
+    own = centre if len(centre) == 1 else kernel.select(centre)
+    return _elsewhere(_features(kernel.kernel, spectra, own), kernel.select)
 
 
 @_features.register
 def _(kernel: InputWarping, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     own = centre if len(centre) == 1 < kernel.knots.shape[1] else kernel.warp(centre)
-    features = _features(kernel.kernel, spectra, own)
+    return _elsewhere(_features(kernel.kernel, spectra, own), kernel.warp)
+
+
+def _elsewhere(features: Features, place: Any) -> Features:
     if isinstance(features, CosineFeatures):
-        return CosineFeatures(InputWarpingFeatures(features.angles, kernel), features.variance)
-    return InputWarpingFeatures(features, kernel)
+        return CosineFeatures(FeaturesElsewhere(features.angles, place), features.variance)
+    return FeaturesElsewhere(features, place)
 
 
 @_features.register
@@ -437,24 +389,22 @@ def _spectral_mixing(kernel: Stationary, key: Key[Array, ""], number: int) -> Fl
     )
 
 
-@_spectral_mixing.register(RBF)
-@_spectral_mixing.register(Periodic)
+@_spectral_mixing.register(stationary.RBF)
+@_spectral_mixing.register(stationary.Periodic)
 def _(kernel: Stationary, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     return jnp.ones(number)
 
 
 @_spectral_mixing.register
-def _(kernel: RationalQuadratic, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
+def _(kernel: stationary.RationalQuadratic, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     return jax.random.gamma(key, kernel.mixing, (number,)) / kernel.mixing
 
 
-@_spectral_mixing.register(Matern)
-@_spectral_mixing.register(Matern12)
-@_spectral_mixing.register(Matern32)
-@_spectral_mixing.register(Matern52)
-def _(
-    kernel: Matern | Matern12 | Matern32 | Matern52, key: Key[Array, ""], number: int
-) -> Float[Array, "F"]:
+@_spectral_mixing.register(stationary.Matern)
+@_spectral_mixing.register(stationary.Matern12)
+@_spectral_mixing.register(stationary.Matern32)
+@_spectral_mixing.register(stationary.Matern52)
+def _(kernel: Any, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     """The spectral law is multivariate Student-t with 2 nu degrees of freedom (R&W eq. 4.15)."""
     order = jnp.asarray(kernel.order)
     return order / jax.random.gamma(key, order, (number,))

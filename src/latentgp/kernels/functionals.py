@@ -55,8 +55,7 @@ class Functionals(SeesColumns, Kernel):
         derivatives: whether there are rows of derivatives; false makes regions faster.
 
     Raises:
-        InputError: a kernel that is none of differences along `average_along`; regions of points
-            with another number of columns.
+        InputError: a kernel not of differences along `average_along`; regions of other columns.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -171,16 +170,18 @@ class Functionals(SeesColumns, Kernel):
             one = jax.vmap(self._average, (None, 0))
             return jax.vmap(one, (0, None))(rows, others)
         own, other = rows.value[:, None], others.value[None]
-        if not self.derivatives:
-            return own * other * self.kernel.gram(rows.x, others.x)
-        values, in_z, in_x, in_both = _slopes(self.kernel.gram, rows, others)
-        return own * other * values + own * in_z + other * in_x + in_both
+        return self._between(self.kernel.gram, rows, others, own, other)
 
     def _pair(self, x: EncodedColumns, z: EncodedColumns) -> Float[Array, ""]:
+        return self._between(self.kernel.__call__, x, z, x.value, z.value)
+
+    def _between(
+        self, covariance: Any, x: EncodedColumns, z: EncodedColumns, own: Array, other: Array
+    ) -> Array:
         if not self.derivatives:
-            return x.value * z.value * self.kernel(x.x, z.x)
-        values, in_z, in_x, in_both = _slopes(self.kernel.__call__, x, z)
-        return x.value * z.value * values + x.value * in_z + z.value * in_x + in_both
+            return own * other * covariance(x.x, z.x)
+        values, in_z, in_x, in_both = _slopes(covariance, x, z)
+        return own * other * values + own * in_z + other * in_x + in_both
 
     def _average(self, x: EncodedColumns, z: EncodedColumns) -> Float[Array, ""]:
         """Expectation over the difference of two uniform places, a trapezoidal law."""
@@ -188,7 +189,6 @@ class Functionals(SeesColumns, Kernel):
             return self._pair(x, z)
         column = self.average_along
         shifts, masses = _trapezoidal_law(x.width, z.width, z.x[column] - x.x[column], self.nodes)
-
         unit = jnp.asarray(np.eye(self.columns)[column], x.x.dtype)
 
         def add(total: Any, node: Any) -> tuple[Any, None]:
@@ -200,9 +200,7 @@ class Functionals(SeesColumns, Kernel):
         return jax.lax.scan(jax.checkpoint(add), zero, (shifts, masses))[0]
 
 
-def _slopes(
-    covariance: Any, x: EncodedColumns, z: EncodedColumns
-) -> tuple[Array, Array, Array, Array]:
+def _slopes(covariance: Any, x: EncodedColumns, z: EncodedColumns) -> tuple[Array, ...]:
     """k, and its derivatives along the direction of z, of x, and of both."""
     zero, one = jnp.zeros((), x.x.dtype), jnp.ones((), x.x.dtype)
 

@@ -45,9 +45,8 @@ def parts_of(kernel: Kernel) -> tuple[Kernel, ...]:
 def names_of_parts(kernel: LatentKernel, names: Sequence[str] | None = None) -> tuple[str, ...]:
     """A name for each part: as given, or as its kernel is printed.
 
-    Raises:
-        InputError: names that are not as many as the parts, or not distinct; latent functions with
-            kernels of different numbers of parts.
+    InputError of names that are not as many as the parts, or not distinct, and of latent functions
+    with kernels of different numbers of parts.
     """
     kernels = kernel.each if isinstance(kernel, OwnKernels) else (kernel,)
     each = [parts_of(own) for own in kernels]
@@ -58,12 +57,9 @@ def names_of_parts(kernel: LatentKernel, names: Sequence[str] | None = None) -> 
             "their parts have common names where they are as many."
         )
     if names is None:
-        printed: dict[str, int] = {}
-        made = []
-        for name in map(repr, each[0]):
-            printed[name] = printed.get(name, 0) + 1
-            made.append(name if printed[name] == 1 else f"{name} ({printed[name]})")
-        return tuple(made)
+        printed = [*map(repr, each[0])]
+        numbered = ((name, printed[:place].count(name)) for place, name in enumerate(printed))
+        return tuple(f"{name} ({before + 1})" if before else name for name, before in numbered)
     if len(names) != len(each[0]) or len(set(names)) != len(names):
         raise InputError(
             f"names must be distinct, one for each of the {len(each[0])} parts, got {names!r}."
@@ -104,15 +100,6 @@ class PartsOfEach(OwnKernels):
     @property
     def each(self) -> tuple[Kernel, ...]:
         return tuple(PartsOfKernel(own, self.number) for own in self.kernel.each)
-
-    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "Q N M"]:
-        return jnp.stack([own.gram(X, Z) for own in self.each])
-
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "Q N"]:
-        return jnp.stack([own.diagonal(X) for own in self.each])
-
-    def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        return jnp.stack([own.symmetric_gram(X) for own in self.each])
 
 
 def telling_parts(kernel: LatentKernel, number: int) -> LatentKernel:

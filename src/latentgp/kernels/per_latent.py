@@ -17,24 +17,28 @@ from latentgp.typing import Array
 
 
 class OwnKernels(Parametrised):
-    """A kernel of each latent function's own; not itself a kernel of a pair of points."""
+    """A kernel of each latent function's own; not itself a kernel of a pair of points.
+
+    Kernels that differ only in the values of their parameters are computed together, so that
+    compiling takes no longer with more of them; override `gram` and such where more is in common.
+    """
 
     @property
     @abstractmethod
     def each(self) -> tuple[Kernel, ...]:
         """The kernels, one for each latent function, in their order."""
 
-    @abstractmethod
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "Q N M"]:
         """Covariances of each latent function between all rows of X and all rows of Z."""
+        return of_kernel_groups(self, lambda kernel, _: kernel.gram(X, Z))
 
-    @abstractmethod
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "Q N"]:
         """Prior variances of each latent function at every row of X."""
+        return of_kernel_groups(self, lambda kernel, _: kernel.diagonal(X))
 
-    @abstractmethod
     def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         """`gram(X, X)`, its diagonals free of the rounding of matrix-product distances."""
+        return of_kernel_groups(self, lambda kernel, _: kernel.symmetric_gram(X))
 
     def check_inputs(self, columns: int) -> None:
         """Raise InputError if one of the kernels does not fit inputs with so many columns."""
@@ -44,9 +48,6 @@ class OwnKernels(Parametrised):
 
 class PerLatent(OwnParts, OwnKernels):
     """Separate kernels of the latent functions; not itself a kernel of a pair of points.
-
-    Kernels that differ only in the values of their parameters are computed together, so that
-    compiling takes no longer with more of them.
 
     Args:
         parts: as many kernels as the likelihood has latent functions, in their order.
@@ -70,18 +71,6 @@ class PerLatent(OwnParts, OwnKernels):
     @property
     def each(self) -> tuple[Kernel, ...]:
         return self.parts
-
-    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "Q N M"]:
-        return self._of_each(lambda kernel: kernel.gram(X, Z))
-
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "Q N"]:
-        return self._of_each(lambda kernel: kernel.diagonal(X))
-
-    def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        return self._of_each(lambda kernel: kernel.symmetric_gram(X))
-
-    def _of_each(self, function: Callable[[Kernel], Float[Array, "*S"]]) -> Float[Array, "Q *S"]:
-        return of_kernel_groups(self, lambda kernel, _: function(kernel))
 
 
 LatentKernel: TypeAlias = Kernel | OwnKernels  # shared by the latent functions, or one for each
@@ -119,12 +108,12 @@ def of_kernel_groups(
     if isinstance(kernel, Kernel):
         return function(kernel, 0)[None]
     groups = kernel_groups(kernel, len(kernel.each))
-    values = [
-        jax.vmap(lambda own, number=number: function(own, number), axis_size=len(group.latents))(
-            group.kernels
-        )
-        for number, group in enumerate(groups)
-    ]
+
+    def of_group(number: int, group: KernelGroup) -> Float[Array, "_ *S"]:
+        mapped = jax.vmap(lambda own: function(own, number), axis_size=len(group.latents))
+        return mapped(group.kernels)
+
+    values = [of_group(number, group) for number, group in enumerate(groups)]
     return in_latent_order([group.latents for group in groups], values)
 
 

@@ -162,12 +162,12 @@ def check_gram(matrix: Float[np.ndarray, "N N"]) -> None:
             f"The Gram matrix is not symmetric: entries differ from their mirror images by up to "
             f"{off:.3g}; give 0.5 * (K + K.T) if that is rounding."
         )
-    tolerance = _INDEFINITE * len(matrix) * np.max(np.diagonal(matrix))
+    tolerance = max(_INDEFINITE * len(matrix) * np.max(np.diagonal(matrix)), 0.0)
     try:
-        np.linalg.cholesky(matrix + max(tolerance, 0.0) * np.eye(len(matrix)))
+        np.linalg.cholesky(matrix + tolerance * np.eye(len(matrix)))
     except np.linalg.LinAlgError:
         smallest = np.linalg.eigvalsh(matrix)[0]
-        if np.any(matrix) and smallest < -max(tolerance, 0.0):
+        if np.any(matrix) and smallest < -tolerance:
             raise InputError(
                 f"The Gram matrix is indefinite: its smallest eigenvalue is {smallest:.3g}; give a "
                 "matrix of covariances, or clip its eigenvalues at zero first."

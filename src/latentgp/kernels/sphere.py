@@ -18,17 +18,12 @@ from latentgp.typing import Array
 
 EARTH_RADIUS = 6371.0088  # kilometres, the mean one
 
-_DISTANCES = "chord", "great-circle"
-
 
 def _isotropic(kernel: Any) -> Stationary:
     """The kernel itself, if it is a function of the distance in three coordinates."""
     if isinstance(kernel, Stationary) and np.shape(kernel.lengthscale) in ((), (1,)):
-        own = type(kernel)
-        if (
-            own.coordinates is Stationary.coordinates
-            and own.lengthscales is Stationary.lengthscales
-        ):
+        changed = ("coordinates", "lengthscales")
+        if all(getattr(type(kernel), name) is getattr(Stationary, name) for name in changed):
             return kernel
     raise InputError(
         f"OnSphere needs a stationary kernel of the distance with one length-scale, got {kernel!r};"
@@ -70,7 +65,7 @@ class OnSphere(ChangesUnits, Kernel):
     radius: float = eqx.field(static=True, default=EARTH_RADIUS, converter=float)
 
     def __check_init__(self) -> None:
-        check_choices(self, distance=_DISTANCES)
+        check_choices(self, distance=("chord", "great-circle"))
         check_ranges(self, radius="(0, inf)")
         if self.distance == "great-circle" and not _is_exponential(self.kernel):
             raise InputError(
@@ -107,10 +102,11 @@ class OnSphere(ChangesUnits, Kernel):
             )
 
     def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
-        if np.any(np.abs(X[:, 1]) > 90) or np.any(np.abs(X[:, 0]) > 360):
+        wrong = X[(np.abs(X[:, 1]) > 90) | (np.abs(X[:, 0]) > 360)]
+        if len(wrong):
             raise InputError(
                 "OnSphere reads longitude and latitude in degrees, in this order, got "
-                f"{_first_wrong(X)}; latitudes are from -90 to 90, longitudes from -360 to 360."
+                f"{wrong[0].tolist()}; latitudes are from -90 to 90, longitudes from -360 to 360."
             )
 
     def place(self, X: Float[Array, "N D"]) -> Float[Array, "N 3"]:
@@ -134,7 +130,3 @@ def _norm(vectors: Float[Array, "*N 3"]) -> Float[Array, "*N"]:
 def _is_exponential(kernel: Kernel) -> bool:
     half = isinstance(kernel, MaternHalfInteger) and not kernel.degree
     return half or isinstance(kernel, Matern12)
-
-
-def _first_wrong(X: Float[np.ndarray, "N D"]) -> list[float]:
-    return X[(np.abs(X[:, 1]) > 90) | (np.abs(X[:, 0]) > 360)][0].tolist()

@@ -16,9 +16,9 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import check_whole
 from latentgp.hyperparameters.base import parameter
-from latentgp.kernels.base import Kernel
+from latentgp.kernels.base import Kernel, same_variance
 from latentgp.numerics.bessel import matern_correlation
-from latentgp.typing import Array
+from latentgp.typing import Array, PerColumn
 
 
 class Stationary(Kernel):
@@ -33,9 +33,7 @@ class Stationary(Kernel):
         variance: prior variance of the latent function; units of the latent function squared.
     """
 
-    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, role="lengthscale", default=1.0
-    )
+    lengthscale: PerColumn = parameter(constraints.positive, role="lengthscale", default=1.0)
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
     @abstractmethod
@@ -73,8 +71,7 @@ class Stationary(Kernel):
         squared_distance = squared_distances(*coordinates, self.lengthscales(X))
         return self.variance * self.correlation(squared_distance)
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
 
 class RBF(Stationary):
@@ -180,12 +177,8 @@ class Periodic(Stationary):
         period: scalar or shape (D,); units of the inputs.
     """
 
-    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, default=1.0
-    )
-    period: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, role="period", default=1.0
-    )
+    lengthscale: PerColumn = parameter(constraints.positive, default=1.0)
+    period: PerColumn = parameter(constraints.positive, role="period", default=1.0)
 
     def coordinates(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
         angle = 2 * jnp.pi * points / self.per_column("period", points)
@@ -214,9 +207,7 @@ class Cosine(Kernel):
         -1.0
     """
 
-    period: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, role="period", default=1.0
-    )
+    period: PerColumn = parameter(constraints.positive, role="period", default=1.0)
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
@@ -227,8 +218,7 @@ class Cosine(Kernel):
         a, b = (jnp.sum(self._phase(points - centre), axis=1) for points in (X, Z))
         return self.variance * jnp.cos(a[:, None] - b[None])
 
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+    diagonal = same_variance
 
     def _phase(self, points: Float[Array, "*N D"]) -> Float[Array, "*N D"]:
         return 2 * jnp.pi * points / self.per_column("period", points)

@@ -23,12 +23,8 @@ class Part(NamedTuple):
 class Term(NamedTuple):
     """A positive number times a product of parts; of none, a constant function."""
 
-    scale: Float[Array, ""]  # the number
-    parts: tuple[Part, ...]  # the parts
-
-    def times(self, other: "Term") -> "Term":
-        """Product of two terms."""
-        return Term(self.scale * other.scale, self.parts + other.parts)
+    scale: Float[Array, ""]
+    parts: tuple[Part, ...]
 
 
 @singledispatch
@@ -67,17 +63,13 @@ def _(kernel: Sum, columns: tuple[int, ...]) -> tuple[Term, ...]:
 
 @terms_of.register
 def _(kernel: WeightedSum, columns: tuple[int, ...]) -> tuple[Term, ...]:
-    return tuple(
-        term._replace(scale=kernel.weights[index] * term.scale)
-        for index, part in enumerate(kernel.parts)
-        for term in terms_of(part, columns)
-    )
+    scaled = (Scaled(part, w) for part, w in zip(kernel.parts, kernel.weights, strict=True))
+    return tuple(term for part in scaled for term in terms_of(part, columns))
 
 
 @terms_of.register
 def _(kernel: Product, columns: tuple[int, ...]) -> tuple[Term, ...]:
-    found = terms_of(kernel.parts[0], columns)
-    for part in kernel.parts[1:]:
-        own = terms_of(part, columns)
-        found = tuple(left.times(right) for left in found for right in own)
-    return found
+    first, *others = (terms_of(part, columns) for part in kernel.parts)
+    for own in others:
+        first = tuple(Term(a.scale * b.scale, a.parts + b.parts) for a in first for b in own)
+    return first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import equinox as eqx
@@ -23,9 +24,8 @@ class InputWarping(Kernel):
     """A kernel of increasing functions of the columns, k(w(x), w(z)) (Snoek et al. 2014, 3).
 
     A stationary kernel takes a function to vary as fast everywhere. Where a column has a long tail,
-    or values of many sizes, it does not, and ranks or logarithms of it are what matters. w is
-    given, a monotone cubic through knots (Fritsch & Butland 1984), straight beyond the last ones;
-    nothing of it is learned.
+    or values of many sizes, it does not, and ranks or logarithms of it are what matters. w is a
+    monotone cubic through knots (Fritsch & Butland 1984), straight beyond; it is not learned.
 
     Args:
         kernel: of w(x); its length-scales are in the units of `values`.
@@ -148,12 +148,12 @@ def slope_of_whole(kernel: Any, slope: Any) -> Any:
     """Derivative in a kernel from that in the one of warped inputs: knots have none."""
     match kernel:
         case InputWarping():
-            place = lambda own: own.kernel  # noqa: E731
+            path = "kernel"
         case ActiveDimensions(kernel=InputWarping()):
-            place = lambda own: own.kernel.kernel  # noqa: E731
+            path = "kernel.kernel"
         case _:
             return slope
-    return eqx.tree_at(place, jax.tree.map(jnp.zeros_like, kernel), slope)
+    return eqx.tree_at(attrgetter(path), jax.tree.map(jnp.zeros_like, kernel), slope)
 
 
 def _interpolated(

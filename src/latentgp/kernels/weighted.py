@@ -32,8 +32,7 @@ class WeightedSum(Kernel):
 
     Args:
         parts: M kernels, each of which may see columns of its own, as by `.on(...)`.
-        weights: positive, shape (M,), units of the latent function squared over those of the
-            parts; ones unless given.
+        weights: positive, shape (M,), units of f squared over the parts'; ones unless given.
 
     Raises:
         InputError: no part, one that is no kernel, or weights that are not as many.
@@ -132,10 +131,6 @@ class PerLatentSum(OwnKernels):
 
     def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         return self._sums([part.symmetric_gram(X) for part in self.parts])
-
-    def check_inputs(self, columns: int) -> None:
-        for part in self.parts:
-            part.check_inputs(columns)
 
     def stored(self, X: Any) -> "PerLatentSum":
         """The same sums with the Gram matrix of every part stored, as `WeightedSum.stored`."""

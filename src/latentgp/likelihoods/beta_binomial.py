@@ -12,7 +12,7 @@ from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import SideInformation
 from latentgp.likelihoods.counts import TrialsLikelihood, log_choices
 from latentgp.likelihoods.positive import shapes_of_mean
-from latentgp.numerics.log_beta import log_beta
+from latentgp.numerics.log_space import log_beta
 from latentgp.typing import Latents, RandomKey, Scalar
 
 _NODES = 61

@@ -14,8 +14,7 @@ from numpyro.distributions import constraints
 from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import Gaussian
-from latentgp.numerics.log_beta import log_beta
-from latentgp.numerics.log_space import log_complement
+from latentgp.numerics.log_space import log_beta, log_complement
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 

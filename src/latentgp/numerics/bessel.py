@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaln
 from jaxtyping import Float
 
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar, Values
 
 _NODES = 128
 
@@ -31,12 +31,9 @@ def _matern_correlation_jvp(primals, tangents):
     return value, in_r * tangents[0] + in_order * tangents[1]
 
 
-def _correlation_and_derivatives(
-    r: Float[Array, "*S"], order: Float[Array, ""]
-) -> tuple[Float[Array, "*S"], Float[Array, "*S"], Float[Array, "*S"]]:
+def _correlation_and_derivatives(r: Values, order: Scalar) -> tuple[Values, Values, Values]:
     order = jnp.asarray(order, r.dtype)
-    scale = jnp.sqrt(2 * order)
-    tiny = 1e-14
+    scale, tiny = jnp.sqrt(2 * order), 1e-14
     s = jnp.maximum(scale * r, tiny)
     # The exponent nu t - s cosh t peaks at sinh t = nu / s with curvature sqrt(s^2 + nu^2);
     # the range ends on both sides where the integrand has fallen by e^-45.
@@ -53,11 +50,8 @@ def _correlation_and_derivatives(
         # cosh(nu t) = (e^(nu t) + e^(-nu t)) / 2, scaled by the peak to stay finite.
         rising = 0.5 * weight * jnp.exp(order * t - s * jnp.cosh(t) - log_peak)
         falling = 0.5 * weight * jnp.exp(-order * t - s * jnp.cosh(t) - log_peak)
-        return (
-            total + rising + falling,
-            total_cosh + (rising + falling) * jnp.cosh(t),
-            total_t + (rising - falling) * t,
-        )
+        total_cosh = total_cosh + (rising + falling) * jnp.cosh(t)
+        return total + rising + falling, total_cosh, total_t + (rising - falling) * t
 
     zero = jnp.zeros_like(s)
     total, total_cosh, total_t = jax.lax.fori_loop(0, _NODES, add_node, (zero, zero, zero))
@@ -67,8 +61,6 @@ def _correlation_and_derivatives(
     log_in_order = -jnp.log(2.0) - digamma(order) + jnp.log(s) + total_t / total
     at_zero = scale * r <= tiny
     in_s = value * log_in_s
-    return (
-        jnp.where(at_zero, 1.0, value),
-        jnp.where(at_zero, 0.0, in_s * scale),
-        jnp.where(at_zero, 0.0, value * log_in_order + in_s * s / (2 * order)),
-    )
+    in_order = value * log_in_order + in_s * s / (2 * order)
+    in_r, in_order = (jnp.where(at_zero, 0.0, slope) for slope in (in_s * scale, in_order))
+    return jnp.where(at_zero, 1.0, value), in_r, in_order

@@ -1,9 +1,9 @@
-"""Cholesky factors with their inverses, and jitter."""
+"""Cholesky factors with their inverses, and jitter; eigenvectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,17 +11,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.modules import stored
+from latentgp.numerics import triangular
 from latentgp.numerics.devices import is_leaf, one_after_another
-from latentgp.numerics.triangular import (
-    inverse_of_lower,
-    lower_of_blocks,
-    solve_lower,
-    transpose_times_itself,
-)
-from latentgp.typing import Array
+from latentgp.typing import Array, Square
 
-_LADDER_FACTOR = 10.0
-_MAXIMAL_JITTER = 1e-2
+_LADDER_FACTOR, _MAXIMAL_JITTER = 10.0, 1e-2
 
 Result = TypeVar("Result")
 
@@ -30,8 +24,7 @@ Result = TypeVar("Result")
 class Factor(NamedTuple):
     """A lower Cholesky factor L and its inverse.
 
-    On CPUs and GPUs alike one inversion and matrix products afterwards beat triangular solves
-    with many right-hand sides.
+    On CPUs and GPUs one inversion and matrix products beat triangular solves for many columns.
     """
 
     lower: Float[Array, "M M"]
@@ -44,7 +37,7 @@ class Factor(NamedTuple):
 
     def inverse_of_product(self) -> Float[Array, "M M"]:
         """(L L')^-1."""
-        return transpose_times_itself(self.inverse)
+        return triangular.transpose_times_itself(self.inverse)
 
 
 class JitteredFactor(NamedTuple):
@@ -75,7 +68,7 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     """DL = L Phi(L^-1 dA L^-T), Phi the lower triangle with half the diagonal (Murray 2016, 8)."""
     (A,), (slope,) = primals, tangents
     lower = lower_cholesky(A)
-    inverse = solve_lower(lower, jnp.eye(len(A), dtype=A.dtype))
+    inverse = triangular.solve_lower(lower, jnp.eye(len(A), dtype=A.dtype))
     inner = inverse @ (0.5 * (slope + slope.T)) @ inverse.T
     return lower, lower @ (jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner)))
 
@@ -97,31 +90,25 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
     size = A.shape[0]
     if is_leaf(size):
         lower = lower_cholesky(A)
-        return Factor(lower, inverse_of_lower(lower))
+        return Factor(lower, triangular.inverse_of_lower(lower))
     half = size // 2
     first = cholesky(A[:half, :half])
     corner = A[half:, :half] @ first.inverse.T
     second = cholesky(A[half:, half:] - corner @ corner.T)
     inverse_corner = -(second.inverse @ corner) @ first.inverse
-    inverse = lower_of_blocks(first.inverse, inverse_corner, second.inverse)
-    return Factor(lower_of_blocks(first.lower, corner, second.lower), inverse)
+    inverse = triangular.lower_of_blocks(first.inverse, inverse_corner, second.inverse)
+    return Factor(triangular.lower_of_blocks(first.lower, corner, second.lower), inverse)
 
 
 def climb_jitter(
     attempt: Callable[[Float[Array, "*Q"]], tuple[Result, Bool[Array, ""]]],
     scale: Float[Array, "*Q"],
 ) -> tuple[Result, Float[Array, "*Q"]]:
-    """Try ever larger jitter, inside jit, until an attempt is accepted.
+    """Try ever larger jitter, inside jit, until an attempt says that its result can be used.
 
-    The rungs are none, then sqrt(eps) and powers of ten of it up to one hundredth.
-
-    Args:
-        attempt: works with an absolute jitter; says whether its result can be used.
-        scale: what the rungs are relative to, the mean of the diagonal; several matrices, one
-            scale each, climb together.
-
-    Returns:
-        The first result accepted (the last one tried if none was), and its absolute jitter.
+    The rungs are none, then sqrt(eps) and powers of ten of it up to one hundredth, relative to a
+    scale, the mean of the diagonal; several matrices, one scale each, climb together. Gives the
+    first result accepted (the last one tried if none was), and its absolute jitter.
     """
     unit = float(np.sqrt(np.finfo(scale.dtype).eps))
     rungs = [0.0, *(unit * _LADDER_FACTOR ** np.arange(20))]
@@ -158,34 +145,38 @@ def differentiable_cholesky(K: Float[Array, "M M"]) -> tuple[Float[Array, "M M"]
     return lower_cholesky(K + jitter * jnp.eye(K.shape[0], dtype=K.dtype)), jitter
 
 
-def jittered_cholesky(
-    K: Float[Array, "M M"], scale: Float[Array, ""] | None = None
-) -> JitteredFactor:
+def jittered_cholesky(K: Square, scale: Float[Array, ""] | None = None) -> JitteredFactor:
     """Factor of a covariance matrix, with as much jitter as makes it safe to invert.
 
     A well-conditioned matrix is factorised exactly as it is. Jitter is relative to `scale`, the
     mean of the diagonal unless given: of a conditional covariance that of the prior, because its
     rounding errors are.
     """
-    scale = jnp.mean(jnp.diagonal(K)) if scale is None else scale
-    identity = jnp.eye(K.shape[0], dtype=K.dtype)
-
-    def attempt(jitter: Float[Array, ""]) -> tuple[Factor, Bool[Array, ""]]:
-        factor = cholesky(K + jitter * identity)
-        return factor, is_safe(factor.lower, scale)
-
-    return JitteredFactor(*climb_jitter(attempt, scale))
+    return JitteredFactor(*_jittered(cholesky, K, scale))
 
 
-def jittered_lower(
-    K: Float[Array, "M M"], scale: Float[Array, ""] | None = None
-) -> Float[Array, "M M"]:
+def jittered_lower(K: Square, scale: Float[Array, ""] | None = None) -> Square:
     """The lower factor of `jittered_cholesky` without its inverse: for draws, in half the time."""
+    return _jittered(lower_cholesky, K, scale)[0]
+
+
+def _jittered(factorise: Callable[[Square], Any], K: Square, scale: Any) -> tuple[Any, Array]:
     scale = jnp.mean(jnp.diagonal(K)) if scale is None else scale
     identity = jnp.eye(K.shape[0], dtype=K.dtype)
 
-    def attempt(jitter: Float[Array, ""]) -> tuple[Float[Array, "M M"], Bool[Array, ""]]:
-        lower = lower_cholesky(K + jitter * identity)
-        return lower, is_safe(lower, scale)
+    def attempt(jitter: Float[Array, ""]) -> tuple[Any, Bool[Array, ""]]:
+        factor = factorise(K + jitter * identity)
+        return factor, is_safe(jax.tree.leaves(factor)[0], scale)  # the lower one, or that alone
 
-    return climb_jitter(attempt, scale)[0]
+    return climb_jitter(attempt, scale)
+
+
+@one_after_another
+def eigenvectors(A: Float[Array, "M M"]) -> tuple[Float[Array, "M"], Float[Array, "M M"]]:
+    """Eigenvalues of a symmetric matrix, rising, and its eigenvectors in columns.
+
+    Example:
+        >>> eigenvectors(jnp.diag(jnp.array([2.0, 1.0])))[0].tolist()
+        [1.0, 2.0]
+    """
+    return jnp.linalg.eigh(A)

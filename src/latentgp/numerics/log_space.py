@@ -1,11 +1,12 @@
-"""Differences of probabilities that are given by their logarithms."""
+"""Logarithms of probabilities and their differences, and of the beta function."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
+from jax.scipy.special import gammaln
 from jaxtyping import Float
 
-from latentgp.typing import Array
+from latentgp.typing import Array, Values
 
 _HALF = -0.7  # where the two ways to write it are equally exact
 
@@ -27,10 +28,7 @@ def log_complement(log_probability: Float[Array, "*N"]) -> Float[Array, "*N"]:
     return jnp.where(near_one, by_difference, by_ratio)
 
 
-def log_interval(
-    lower: tuple[Float[Array, "*N"], Float[Array, "*N"]],
-    upper: tuple[Float[Array, "*N"], Float[Array, "*N"]],
-) -> Float[Array, "*N"]:
+def log_interval(lower: tuple[Values, Values], upper: tuple[Values, Values]) -> Values:
     """Log of the probability between two points, digits kept in both tails.
 
     `lower` and `upper` are log probabilities of at most, and of more than, each of the points.
@@ -41,3 +39,13 @@ def log_interval(
     possible = larger > -jnp.inf
     ratio = jnp.where(possible, smaller, 0.0) - jnp.where(possible, larger, 1.0)
     return larger + log_complement(jnp.minimum(ratio, 0.0))
+
+
+def log_beta(a: Float[Array, "*#N"], b: Float[Array, "*#N"]) -> Float[Array, "*#N"]:
+    """Log B(a, b), by gamma functions: `betaln` of JAX 0.10 is off by 1e-6 where b is 8 or more.
+
+    Example:
+        >>> round(float(log_beta(jnp.array(2.0), jnp.array(3.0))), 4)  # 1 / 12
+        -2.4849
+    """
+    return gammaln(a) + gammaln(b) - gammaln(a + b)

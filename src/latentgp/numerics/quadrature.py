@@ -11,17 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.typing import Array
+from latentgp.typing import Array, PerRow, RowLatents, Vectors
 
 Nodes = tuple[Float[np.ndarray, "S Q"], Float[np.ndarray, "S"]]
 
-_TRAINING_NODES = 20
-_PREDICTION_NODES = 121
-_RANGE = 8.5
-_FAR = 40.0
+_TRAINING_NODES, _PREDICTION_NODES, _SOBOL_NODES = 20, 121, 256
+_RANGE, _FAR = 8.5, 40.0
 _NARROW = 2  # even nodes a width that are enough
 _POINTS, _ROUNDS, _WIDTHS = 9, 7, 17
-_SOBOL_NODES = 256
 
 
 @lru_cache
@@ -82,20 +79,20 @@ def sobol_nodes(latent_size: int, count: int) -> Nodes:
 
 
 def latent_at_nodes(
-    mean: Float[Array, "N"], variance: Float[Array, "N"], nodes: Nodes
-) -> tuple[Float[Array, "N S"], Float[Array, "S"]]:
+    mean: PerRow, variance: PerRow, nodes: Nodes
+) -> tuple[Vectors, Float[Array, "S"]]:
     """One latent at nodes, where the others are integrated out, and their weights."""
     f, _ = latents_at(mean[:, None], variance[:, None], nodes)
     return f[:, :, 0], jnp.asarray(nodes[1], mean.dtype)
 
 
 def nodes_near(
-    mean: Float[Array, "N Q"],
-    variance: Float[Array, "N Q"],
-    near_mean: Float[Array, "N Q"],
-    near_variance: Float[Array, "N Q"],
+    mean: RowLatents,
+    variance: RowLatents,
+    near_mean: RowLatents,
+    near_variance: RowLatents,
     along: int | None = None,
-) -> tuple[Float[Array, "N S Q"], Float[Array, "N S"]]:
+) -> tuple[Float[Array, "N S Q"], Vectors]:
     """Nodes and log weights for f ~ N(mean, diag(variance)), few latents, dense near another law.
 
     For an integrand that can be much narrower than the law that the expectation is under: the
@@ -118,21 +115,14 @@ def nodes_near(
 
 
 def log_expectation(
-    log_function: Callable[[Float[Array, "N S"]], Float[Array, "N S"]],
-    like: Float[Array, "N"],
-    *,
-    unimodal: bool,
-) -> Float[Array, "N"]:
+    log_function: Callable[[Vectors], Vectors], like: PerRow, *, unimodal: bool
+) -> PerRow:
     """Log E exp(log_function(x)) under x ~ N(0, 1), a row: of factors that may be narrow.
 
     The nodes are dense where the integrand is largest: around a mode within 40 standard
-    deviations, as dense as the integrand falls there.
-
-    Args:
-        log_function: of S values a row, each by itself.
-        like: an array of the rows' shape and dtype.
-        unimodal: whether log_function is concave. Where it is not, only a mode that is narrower
-            than the even nodes of `prediction_nodes` changes their spacing.
+    deviations, as dense as the integrand falls there. Where log_function, which is of S values a
+    row, each by itself, is not concave (`unimodal`), only a mode that is narrower than the even
+    nodes of `prediction_nodes` changes their spacing. `like` has the rows' shape and dtype.
     """
     count = len(prediction_nodes(1)[0])
     grid = np.sinh(np.arcsinh(_FAR) * np.linspace(-1, 1, count if not unimodal else count // 4 + 1))
@@ -140,16 +130,12 @@ def log_expectation(
     def log_tilted(x: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return jax.lax.stop_gradient(log_function(x) - 0.5 * x**2)
 
-    def closer(
-        _: Any, ends: tuple[Float[Array, "N"], Float[Array, "N"]]
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def closer(_: Any, ends: tuple[PerRow, PerRow]) -> tuple[PerRow, PerRow]:
         """The neighbours of the highest of a few points between two ends."""
         x = jnp.linspace(*ends, _POINTS, axis=1)
         return neighbours(x, log_tilted(x))
 
-    def neighbours(
-        x: Float[Array, "N S"], values: Float[Array, "N S"]
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    def neighbours(x: Vectors, values: Vectors) -> tuple[PerRow, PerRow]:
         highest = jnp.argmax(values, axis=1)[:, None]
         lower = jnp.take_along_axis(x, jnp.maximum(highest - 1, 0), axis=1)
         upper = jnp.take_along_axis(x, jnp.minimum(highest + 1, x.shape[1] - 1), axis=1)
@@ -171,8 +157,8 @@ def log_expectation(
 
 def expectation(
     function: Callable[[Float[Array, "N S Q"]], Float[Array, "N S *shape"]],
-    mean: Float[Array, "N Q"],
-    variance: Float[Array, "N Q"],
+    mean: RowLatents,
+    variance: RowLatents,
     nodes: Nodes,
 ) -> Float[Array, "N *shape"]:
     """E function(f) under f ~ N(mean, diag(variance)), a row."""
@@ -209,11 +195,8 @@ def lowest_where_unknown(values: Float[Array, "N S"]) -> Float[Array, "N S"]:
 
 
 def slopes_by_values(
-    values: Float[Array, "N S"],
-    mean: Float[Array, "N Q"],
-    variance: Float[Array, "N Q"],
-    nodes: Nodes,
-) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q"]]:
+    values: Vectors, mean: RowLatents, variance: RowLatents, nodes: Nodes
+) -> tuple[PerRow, RowLatents, RowLatents]:
     """E function(f) and its derivatives in mean and variance, from values at the nodes alone.
 
     With f = m + v^1/2 x they are E[x function] / v^1/2 and E[(x^2 - 1) function] / (2 v).
@@ -230,9 +213,8 @@ def slopes_by_values(
 def _product(
     nodes: tuple[Float[np.ndarray, "nodes 1"], Float[np.ndarray, "nodes"]], latent_size: int
 ) -> Nodes:
-    points, weights = nodes[0][:, 0], nodes[1]
-    grids = np.meshgrid(*[points] * latent_size, indexing="ij")
-    factors = np.meshgrid(*[weights] * latent_size, indexing="ij")
+    grids = np.meshgrid(*[nodes[0][:, 0]] * latent_size, indexing="ij")
+    factors = np.meshgrid(*[nodes[1]] * latent_size, indexing="ij")
     return np.stack([g.ravel() for g in grids], axis=-1), np.prod(factors, axis=0).ravel()
 
 

@@ -8,30 +8,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar, Values
 
-_WIDENINGS = 400
-_ITERATIONS = 100
+_WIDENINGS, _ITERATIONS = 400, 100
 
-CDF = Callable[[Float[Array, "*N"]], Float[Array, "*N"]]
+CDF = Callable[[Values], Values]
 
 
 def invert_cdf(
-    cdf: CDF,
-    probabilities: Float[Array, "levels"],
-    centre: Float[Array, "*N"],
-    width: Float[Array, "*N"],
+    cdf: CDF, probabilities: Float[Array, "levels"], centre: Values, width: Values
 ) -> Float[Array, "*N levels"]:
-    """The y with cdf(y) = p for every row and probability.
+    """The y with cdf(y) = p for every row and probability in (0, 1).
 
     A bracket is widened until it holds the quantile; then Chandrupatla's method (1997), which is
-    inverse quadratic interpolation that falls back on bisection, narrows it to rounding.
-
-    Args:
-        cdf: one value of y a row in, one probability a row out; continuous, not decreasing.
-        probabilities: in (0, 1).
-        centre: where each row's law is.
-        width: about how wide it is; any positive number will do.
+    inverse quadratic interpolation that falls back on bisection, narrows it to rounding. The cdf
+    takes one value of y a row, and is continuous and not decreasing; the centre is where each
+    row's law is, the width about how wide it is: any positive number will do.
     """
 
     def one(probability: Float[Array, ""]) -> Float[Array, "*N"]:
@@ -80,12 +72,8 @@ def invert_cdf_of_counts(
 
 
 def _bracket(
-    cdf: CDF,
-    probability: Float[Array, ""],
-    low: Float[Array, "*N"],
-    high: Float[Array, "*N"],
-    width: Float[Array, "*N"],
-) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    cdf: CDF, probability: Scalar, low: Values, high: Values, width: Values
+) -> tuple[Values, Values]:
     """Ends with cdf(low) < p <= cdf(high); an end that is right already stays."""
 
     def outside(state):
@@ -105,9 +93,7 @@ def _bracket(
     return low, high
 
 
-def _chandrupatla(
-    function: CDF, low: Float[Array, "*N"], high: Float[Array, "*N"]
-) -> Float[Array, "*N"]:
+def _chandrupatla(function: CDF, low: Values, high: Values) -> Values:
     """Root of an increasing function in a bracket, to rounding."""
     resolution = 4 * float(jnp.finfo(low.dtype).eps)
 
@@ -139,9 +125,8 @@ def _chandrupatla(
         def over(number, by):
             return number / jnp.where(by == 0, 1.0, by)
 
-        interpolated = over(at_a, at_b - at_a) * over(at_c, at_b - at_c) + over(
-            c - a, b - a
-        ) * over(at_a, at_c - at_a) * over(at_b, at_c - at_b)
+        far = over(c - a, b - a) * over(at_a, at_c - at_a) * over(at_b, at_c - at_b)
+        interpolated = over(at_a, at_b - at_a) * over(at_c, at_b - at_c) + far
         width = jnp.abs(b - a)
         least = over(0.5 * resolution * jnp.maximum(jnp.abs(a), jnp.abs(b)), width)
         share = jnp.where(trusted, jnp.clip(interpolated, least, 1 - least), 0.5)

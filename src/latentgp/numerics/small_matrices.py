@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.typing import Array
+from latentgp.typing import Array, Values
 
 _SWEEPS = 10  # of Jacobi's method, which converges quadratically: 6 are enough for ten rows
 
@@ -29,8 +29,8 @@ def small_cholesky(A: Float[Array, "*N Q Q"]) -> Float[Array, "*N Q Q"]:
         rest = A[..., :, j]
         for column in columns:
             rest = rest - column * column[..., j : j + 1]
-        below = np.arange(size) >= j
-        columns.append(jnp.where(below, rest / jnp.sqrt(rest[..., j : j + 1]), 0.0))
+        scaled = rest / jnp.sqrt(rest[..., j : j + 1])
+        columns.append(jnp.where(np.arange(size) >= j, scaled, 0.0))
     return jnp.stack(columns, axis=-1)
 
 
@@ -105,9 +105,7 @@ def small_eigh(A: Float[Array, "*N Q Q"]) -> tuple[Float[Array, "*N Q"], Float[A
     return jnp.diagonal(A, axis1=-2, axis2=-1), vectors
 
 
-def _rotation(
-    one: Float[Array, "*N"], off: Float[Array, "*N"], other: Float[Array, "*N"]
-) -> tuple[Float[Array, "*N"], Float[Array, "*N"], Float[Array, "*N"]]:
+def _rotation(one: Values, off: Values, other: Values) -> tuple[Values, Values, Values]:
     """Tangent, cosine and sine of the angle that makes `off` zero, half a right one at most.
 
     `one` and `other` are the diagonal's entries in the two columns.

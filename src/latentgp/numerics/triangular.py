@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.numerics.devices import is_leaf, one_after_another
-from latentgp.typing import Array
+from latentgp.typing import Array, Square
 
 
 def solve_lower(
-    lower: Float[Array, "M M"], right: Float[Array, "M *B"], *, transposed: bool = False
+    lower: Square, right: Float[Array, "M *B"], *, transposed: bool = False
 ) -> Float[Array, "M *B"]:
     """L^-1 right, or L^-T right, for a lower triangular L.
 
@@ -29,20 +29,13 @@ def solve_lower(
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _solve(
-    transposed: bool, lower: Float[Array, "M M"], right: Float[Array, "M *B"]
-) -> Float[Array, "M *B"]:
-    @one_after_another
-    def solve_one(lower: Float[Array, "M M"], right: Float[Array, "M *B"]) -> Float[Array, "M *B"]:
-        return jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=int(transposed))
-
-    return solve_one(lower, right)
+def _solve(transposed: bool, lower: Square, right: Float[Array, "M *B"]) -> Float[Array, "M *B"]:
+    solve = partial(jax.scipy.linalg.solve_triangular, lower=True, trans=int(transposed))
+    return one_after_another(lambda L, B: solve(L, B))(lower, right)
 
 
 @_solve.defjvp
-def _(
-    transposed: bool, primals: tuple[Array, Array], tangents: tuple[Array, Array]
-) -> tuple[Array, Array]:
+def _(transposed: bool, primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple:
     """d(L^-1 b) = L^-1 (db - dL L^-1 b), with the inverse itself: a product can be transposed."""
     (lower, right), (slope, right_slope) = primals, tangents
     solution = _solve(transposed, lower, right)
@@ -79,9 +72,7 @@ def lower_product(A: Float[Array, "M M"], B: Float[Array, "M M"]) -> Float[Array
     return lower_of_blocks(first, corner, lower_product(A[half:, half:], B[half:, half:]))
 
 
-def congruence(
-    lower: Float[Array, "M M"], symmetric: Float[Array, "M M"], *, transposed: bool = False
-) -> Float[Array, "M M"]:
+def congruence(lower: Square, symmetric: Square, *, transposed: bool = False) -> Square:
     """L S L', or L' S L, of a lower triangular and a symmetric matrix: a third of two products.
 
     Example:

@@ -14,8 +14,6 @@ from latentgp.errors import InputError
 
 # For messages about targets that are text.
 FOR_LABELS = "for labels use GPClassifier, or GPOrdinalClassifier if they have an order"
-
-
 _ROWS_NAMED = 5
 
 

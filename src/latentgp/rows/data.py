@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights, evenly
-from latentgp.rows.merging import _distinct
 from latentgp.rows.spread import robust_spread
 from latentgp.runtime.mesh import shard_rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Inputs, PerRow
 
 _MERGED_AT_MOST = 200_000
+_MULTIPLIERS, _MIXED_AT_ONCE = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), 2**16
 
 
 @stored
@@ -59,20 +59,13 @@ class Data(eqx.Module):
 
     @classmethod
     def with_checked_inputs(
-        cls,
-        X: Float[np.ndarray, "N D"],
-        y: Any,
-        weights: Float[np.ndarray, "N"] | None,
-        **side_information: Any,
+        cls, X: Inputs, y: Any, weights: PerRow | None, **side_information: Any
     ) -> "Data":
         """Data of inputs and weights already checked; y is checked here."""
-        size = len(X)
-        side = {name: as_rows(name, v, size) for name, v in side_information.items()}
+        side = {name: as_rows(name, v, len(X)) for name, v in side_information.items()}
+        fields = {"X": X, "y": as_targets(y, len(X)), "weights": weights, "side_information": side}
         data = object.__new__(cls)
-        for name, value in zip(
-            ("X", "y", "weights", "side_information"), (X, as_targets(y, size), weights, side),
-            strict=True,
-        ):  # fmt: skip
+        for name, value in fields.items():
             object.__setattr__(data, name, value)
         return data
 
@@ -132,7 +125,7 @@ class Data(eqx.Module):
     def reweighted(self, weights: Float[Array, "N"] | None) -> "Data":
         """The same rows with other weights."""
         return eqx.tree_at(
-            lambda data: data.weights, self, weights, is_leaf=lambda leaf: leaf is None
+            lambda own: own.weights, self, weights, is_leaf=lambda leaf: leaf is None
         )
 
     def to_device(self) -> "Data":
@@ -143,16 +136,13 @@ class Data(eqx.Module):
         """The same observations padded to one of few numbers of rows, to reuse compiled programs.
 
         Rows that fill up are copies of the last one with weight zero. There are a multiple of 64
-        up to 512, above that one of 32 numbers in every octave: at most 3 % more.
-
-        Args:
-            number: of devices, by which the rows are divisible too.
+        up to 512, above that one of 32 numbers in every octave: at most 3 % more, and as many as
+        are divisible by the number of devices.
         """
         size = padded_size(self.size)
-        more = size + -size % number - self.size
-        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
-        index = np.concatenate([np.arange(self.size), np.full(more, self.size - 1)])
-        return self.select(index).reweighted(np.concatenate([weights, np.zeros(more)]))
+        rows, weights = self._lengthened(size + -size % number)
+        weights[self.size :] = 0
+        return rows.reweighted(weights)
 
     def divisible(self, number: int) -> "Data":
         """The same observations in a number of rows that is a multiple of another.
@@ -162,11 +152,15 @@ class Data(eqx.Module):
         more = -self.size % number
         if not more:
             return self
-        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
-        index = np.concatenate([np.arange(self.size), np.full(more, self.size - 1)])
-        weights = weights[index]
+        rows, weights = self._lengthened(self.size + more)
         weights[self.size - 1 :] /= more + 1
-        return self.select(index).reweighted(weights)
+        return rows.reweighted(weights)
+
+    def _lengthened(self, size: int) -> "tuple[Data, Float[np.ndarray, 'more']]":
+        """The rows with copies of the last one, and the weights of all."""
+        index = np.minimum(np.arange(size), self.size - 1)
+        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
+        return self.select(index), weights[index]
 
 
 def padded_size(size: int) -> int:
@@ -190,15 +184,12 @@ def check_outputs(y: Float[np.ndarray, "N *P"], outputs: tuple[int, ...], likeli
         )
 
 
-def check_side_information(
-    given: Mapping[str, Any], known: tuple[str, ...], likelihood: str
-) -> None:
+def check_side_information(given: Iterable[str], known: tuple[str, ...], likelihood: str) -> None:
     """Raise if the rows carry something that the likelihood would not read."""
     for name in given:
         if name not in known:
-            names = ", ".join(known) or "none"
             raise InputError(
-                f"{likelihood} reads no per-row {name!r} (it knows: {names}); "
+                f"{likelihood} reads no per-row {name!r} (it knows: {', '.join(known) or 'none'}); "
                 "leave it out or choose a likelihood that reads it."
             )
 
@@ -206,16 +197,55 @@ def check_side_information(
 class MergedRows(NamedTuple):
     """Rows that were checked and merged once, for whoever comes after."""
 
-    given: Data  # as they were given
+    given: Data
     merged: Data  # equal ones in one, in an order of their own
-    # in which merged row each of those given is; -1 for one that is gone
-    origin: Int[np.ndarray, "N"]
+    origin: Int[np.ndarray, "N"]  # the merged row of each given one; -1 for one that is gone
 
     def centred(self, centre: float) -> "MergedRows":
         """With a constant taken off the targets."""
         if not centre:
             return self
-        given, merged = (
-            eqx.tree_at(lambda d: d.y, data, data.y - centre) for data in (self.given, self.merged)
-        )
+        tables = self.given, self.merged
+        given, merged = (eqx.tree_at(lambda d: d.y, data, data.y - centre) for data in tables)
         return MergedRows(given, merged, self.origin)
+
+
+def _distinct(
+    table: Float[np.ndarray, "N columns"], leading: int
+) -> tuple[Int[np.ndarray, "distinct"], Int[np.ndarray, "N"]]:
+    """Index of the first copy of each distinct row, and which of them each row is.
+
+    They are in an order of their own, that of some leading columns where these differ.
+    """
+    bits = table.view(np.uint64)
+    prints = [_fingerprints(columns) for columns in (bits[:, :leading], bits[:, leading:])]
+    first, inverse = _as_wholes(np.stack(prints, axis=1))
+    if len(first) < len(bits) and not np.array_equal(bits[first][inverse], bits):
+        # Different rows of one fingerprint, about once in a billion tables.
+        first, inverse = _as_wholes(bits)
+    return first, inverse
+
+
+def _as_wholes(
+    bits: UInt[np.ndarray, "N columns"],
+) -> tuple[Int[np.ndarray, "distinct"], Int[np.ndarray, "N"]]:
+    """The same in the order of the rows' bytes."""
+    rows = bits.view(np.dtype((np.void, bits.dtype.itemsize * bits.shape[1])))[:, 0]
+    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def _fingerprints(bits: UInt[np.ndarray, "N columns"]) -> UInt[np.ndarray, "N"]:
+    """A number of 64 bits for each row, equal for equal rows, by the mixer of Stafford (2011)."""
+    half = np.uint64(32)
+    salts = np.random.default_rng(0).integers(0, 2**64, size=bits.shape[1], dtype=np.uint64)
+    found = np.empty(len(bits), np.uint64)
+    rows = max(1, _MIXED_AT_ONCE // bits.shape[1])
+    for start in range(0, len(bits), rows):
+        mixed = bits[start : start + rows] ^ salts
+        for multiplier in _MULTIPLIERS:
+            mixed ^= mixed >> half
+            mixed *= np.uint64(multiplier)
+        mixed ^= mixed >> half
+        found[start : start + rows] = mixed.sum(axis=1)
+    return found

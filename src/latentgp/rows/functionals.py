@@ -18,7 +18,7 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.modules import Module
 from latentgp.rows.arrays import as_inputs
-from latentgp.typing import Array, in_double_precision
+from latentgp.typing import Array, Inputs, in_double_precision
 
 __all__ = ["Regions", "averages", "derivatives", "values"]
 
@@ -40,11 +40,8 @@ def width_of(columns: int) -> int:
 
 def decoded(rows: Float[Array, "*N columns"], columns: int) -> EncodedColumns:
     """The parts of rows with functionals of a function of D inputs."""
-    D = columns
-    after = rows[..., D + 1 :]
-    return EncodedColumns(
-        rows[..., :D], rows[..., D], after[..., :D], after[..., D], after[..., -1]
-    )
+    x, value, rest = rows[..., :columns], rows[..., columns], rows[..., columns + 1 :]
+    return EncodedColumns(x, value, rest[..., :columns], rest[..., columns], rest[..., -1])
 
 
 def values(X: Any) -> Float[np.ndarray, "N columns"]:
@@ -54,8 +51,7 @@ def values(X: Any) -> Float[np.ndarray, "N columns"]:
         >>> values([[0.5], [2.0]]).tolist()
         [[0.5, 1.0, 0.0, 0.0, 0.0], [2.0, 1.0, 0.0, 0.0, 0.0]]
     """
-    X = as_inputs(X)
-    return _rows(X, value=1.0)
+    return _rows(as_inputs(X), value=1.0)
 
 
 def derivatives(X: Any, column: int = 0) -> Float[np.ndarray, "N columns"]:
@@ -108,8 +104,7 @@ class Regions(Module):
 
     Args:
         points: of each region, shape (S, D) with S of its own, such as cells of a grid.
-        weights: of each region's points, such as shares of its population; equal ones that sum
-            to one unless given.
+        weights: of each region's points, such as shares of its population; one over their number.
 
     Raises:
         InputError: no region, one without points, or weights that are not as many.
@@ -126,11 +121,8 @@ class Regions(Module):
         each = [as_inputs(region) for region in points]
         if not each or not all(map(len, each)):
             raise InputError("Regions need at least one region, and each at least one point.")
-        shares = (
-            [np.full(len(region), 1 / len(region)) for region in each]
-            if weights is None
-            else [np.asarray(share, np.float64) for share in weights]
-        )
+        equal = ([1 / len(region)] * len(region) for region in each)
+        shares = [np.asarray(s, np.float64) for s in (equal if weights is None else weights)]
         if [len(share) for share in shares] != [len(region) for region in each]:
             raise InputError("Regions need one weight for each point of each region.")
         most = max(map(len, each))
@@ -166,11 +158,7 @@ def spread_over_regions(
 
 
 def _rows(
-    X: Float[np.ndarray, "N D"],
-    value: float = 0.0,
-    direction: Any = 0.0,
-    width: Any = 0.0,
-    region: Any = 0.0,
+    X: Inputs, value: float = 0.0, direction: Any = 0.0, width: Any = 0.0, region: Any = 0.0
 ) -> Float[np.ndarray, "N columns"]:
     N, D = X.shape
     parts = ((value, 1), (direction, D), (width, 1), (region, 1))

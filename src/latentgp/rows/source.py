@@ -17,9 +17,14 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.rows.data import Data
-from latentgp.runtime.devices import fits_accelerator
 from latentgp.runtime.hashing import digest
-from latentgp.runtime.mesh import ALIGNMENT, number_of_shards, shard_own_rows, shard_rows
+from latentgp.runtime.mesh import (
+    ALIGNMENT,
+    fits_accelerator,
+    number_of_shards,
+    shard_own_rows,
+    shard_rows,
+)
 from latentgp.typing import Array
 
 Part = TypeVar("Part")
@@ -53,8 +58,7 @@ class RowSource(ABC):
     def split(self, share: float) -> tuple["RowSource", Data]:
         """The rows without a share of them, and that share: some 20,000 at most, from all over.
 
-        Raises:
-            InputError: no row is left on one side.
+        InputError if no row is left on one side.
         """
 
     @abstractmethod
@@ -67,12 +71,9 @@ class RowSource(ABC):
 
     @abstractmethod
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
-        """All rows in an order fixed by the seed, in blocks of so many; the last one padded.
+        """All rows in an order fixed by the seed, in blocks of so many, without those before start.
 
-        Args:
-            seed: the same gives the same blocks.
-            rows: of a block. Those that fill up the last one have weight zero.
-            start: how many blocks are left out at the beginning.
+        The last one is padded with rows of weight zero.
         """
 
     def resident_blocks(
@@ -89,9 +90,7 @@ class RowsInMemory(RowSource):
     """The rows of a `Data`."""
 
     def __init__(self, data: Data):
-        self.data = data
-        self.size = data.size
-        self.total_weight = data.total_weight
+        self.data, self.size, self.total_weight = data, data.size, data.total_weight
 
     def sample(self, rows: int) -> Data:
         if rows >= self.size:
@@ -194,14 +193,8 @@ def blocks_of(
 ) -> Iterator[Data]:
     """An epoch on the devices, in blocks of so many rows of all processes together.
 
-    All processes get as many blocks, whatever part of the rows is theirs.
-
-    Args:
-        source: of the rows, or of the process's part of them.
-        seed: of the epoch.
-        rows: of a block.
-        start: how many blocks are left out at the beginning.
-        axes: lengths of axes before that of the rows, which they cut a block into.
+    All processes get as many blocks, whatever part of the rows is theirs; arguments are those of
+    `RowSource.epoch`, and lengths of axes before that of the rows, which they cut a block into.
     """
     shared = 1 if source.is_everywhere else jax.process_count()
     own = rows // shared
@@ -261,10 +254,8 @@ def read_ahead(parts: Iterator[Part], depth: int = 2) -> Generator[Part, None, N
 
     def read() -> None:
         try:
-            for part in parts:
-                if not _put(waiting, (part, None), ended):
-                    return
-            _put(waiting, (None, None), ended)
+            if all(_put(waiting, (part, None), ended) for part in parts):
+                _put(waiting, (None, None), ended)
         except BaseException as error:
             _put(waiting, (None, error), ended)
 

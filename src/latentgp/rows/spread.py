@@ -1,4 +1,4 @@
-"""Robust standard deviations of columns."""
+"""Robust standard deviations of columns, and typical distances of rows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from latentgp.errors import InputError
 
 # What is cut off at either end of a column, and the standard deviation of a normal law without it.
 _TRIMMED, _OF_NORMAL = 0.07, 0.734
-
-
 # A value is wild so many sizes from the middle, where few lie between it and what is beside that.
 WILD, _BESIDE, _IN_THE_GAP = 30.0, 8.0, 0.1
-
-
 _FAR_TOO_WIDE, _SPREAD_OUT = 3.0, 0.3
-
-
+_SQUARABLE = 1e-120, 1e120
 _ROUNDING = 8 * np.finfo(np.float64).eps
-_QUANTILE_ROWS = 20_000
+_QUANTILE_ROWS, _MEDIAN_ROWS = 20_000, 1_000
 
 
 def robust_spread(
@@ -67,10 +62,23 @@ def spread_of_columns(
     return np.where(varies & (spread > 0), spread, 1.0)
 
 
-_SQUARABLE = 1e-120, 1e120
-
-
 def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
     """Mask of the columns that vary by more than the rounding of their values."""
     half = np.ptp(columns / 2, axis=0)  # halves, because the range itself may overflow
     return half > _ROUNDING * np.max(np.abs(columns), axis=0)
+
+
+def median_distance(X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None) -> float:
+    """Weighted median distance over all ordered pairs of (at most 1,000) rows; 1 if it is zero.
+
+    A row is paired with itself too, so that a weight of two is the same as a row twice.
+    """
+    step = -(-len(X) // _MEDIAN_ROWS)
+    X = X[::step] - X.mean(axis=0)
+    weights = np.ones(len(X)) if weights is None else weights[::step]
+    squared = np.sum(X**2, axis=1)
+    distances = np.sqrt(np.maximum(squared[:, None] + squared - 2 * X @ X.T, 0)).ravel()
+    order = np.argsort(distances)
+    cumulative = np.cumsum(np.outer(weights, weights).ravel()[order])
+    median = distances[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])]
+    return float(median) if median > 0 else 1.0

@@ -13,8 +13,7 @@ _WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
 def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
     """Evenly spaced rows whose latents are kept draw by draw; all rows if that is cheap.
 
-    They are at least 200, more while the `numbers` kept of each are no more than eight million in
-    all.
+    They are at least 200, more while the `numbers` kept of each are at most eight million in all.
     """
     return evenly(size, max(_WATCHED_ROWS, _WATCHED_NUMBERS // numbers))
 
@@ -22,12 +21,7 @@ def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
 def blocks_of_rows(X: Float[np.ndarray, "N D"], size: int) -> Int[np.ndarray, "blocks B"]:
     """Rows near each other, at most so many in a block: halves of the widest column, repeated.
 
-    Args:
-        X: inputs, in length-scales if columns differ.
-        size: the most rows of a block.
-
-    Returns:
-        Rows of each block, in which N fills up the short ones.
+    Inputs are in length-scales if columns differ. N fills up the short blocks.
 
     Example:
         >>> blocks_of_rows(np.array([[3.0], [0.0], [2.0], [1.0], [4.0]]), 3).tolist()

@@ -23,32 +23,20 @@ _CHILD = "from latentgp.runtime.apart import _answer; _answer()"
 
 
 class MeasuredCall(NamedTuple):
-    """Result of a call in a process of its own.
-
-    Attributes:
-        value: its result.
-        memory: bytes by which the process grew at its peak: resident memory, or on an accelerator
-            that of the device; NaN where the system does not tell.
-    """
+    """Result of a call in a process of its own."""
 
     value: Any
+    # Bytes by which it grew at its peak: resident memory, or on an accelerator that of the device;
+    # NaN where the system does not tell.
     memory: float
 
 
 def apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> MeasuredCall:
-    """Call a function of a module in a process of its own.
+    """Call a function of a module, by whose name it is found, in a process of its own.
 
-    Args:
-        function: of a module, by whose name it is found there.
-        arguments: which cloudpickle can write, as it can the result.
-        seconds: after which the process is ended, its start included.
-
-    Returns:
-        The result, and the peak of memory above what imports and arguments take.
-
-    Raises:
-        InputError: an argument that cannot be handed to another process.
-        ProcessLost: no result in this time, or the process failed.
+    The peak of memory is that above what imports and arguments take. InputError if cloudpickle
+    cannot hand an argument to another process, ProcessLost if there is no result within so many
+    seconds, its start included, or the process failed.
 
     Example:
         >>> apart(sorted, [2, 1], seconds=60).value

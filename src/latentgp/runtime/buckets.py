@@ -32,49 +32,31 @@ class Buckets:
 
     @classmethod
     def of(cls, rows: PyTree, columns: int = 1) -> "Buckets":
-        """Buckets of NumPy arrays that share their first axis.
-
-        Args:
-            rows: the arrays.
-            columns: numbers needed a row; pieces are smaller where it is large.
-        """
+        """Buckets of NumPy arrays that share their first axis, smaller where columns are many."""
         size, shards = jax.tree.leaves(rows)[0].shape[0], number_of_shards()
         own = -(-size // shards)
         fitting = (b for b in reversed(_BUCKETS) if b <= 2 * own and b * columns <= _PIECE_SIZE)
         width = next(fitting, _BUCKETS[0]) * shards
-        pieces = []
-        for start in range(0, max(size, 1), width):
-            piece = jax.tree.map(lambda a, start=start: a[start : start + width], rows)
-            piece = jax.tree.map(lambda a: _fill(a, width), piece)
-            pieces.append(shard_rows(piece) if shards > 1 else piece)
-        return cls(pieces, size)
+        return cls([_piece(rows, start, width) for start in range(0, max(size, 1), width)], size)
+
+    @property
+    def _width(self) -> int:
+        return jax.tree.leaves(self.pieces[0])[0].shape[0]
 
     def beside(self, rows: PyTree) -> "Buckets":
         """These with further arrays of the same rows, as pairs."""
-        width = jax.tree.leaves(self.pieces[0])[0].shape[0]
-        more = []
-        for index, piece in enumerate(self.pieces):
-            own = jax.tree.map(lambda a, i=index: a[i * width : (i + 1) * width], rows)
-            own = jax.tree.map(lambda a: _fill(a, width), own)
-            more.append((piece, shard_rows(own) if number_of_shards() > 1 else own))
+        width = self._width
+        more = [(own, _piece(rows, i * width, width)) for i, own in enumerate(self.pieces)]
         return Buckets(more, self.size)
 
     def map(self, function: Callable[..., Any], *arguments: Any, columns: int = 1) -> "Buckets":
-        """`function(*arguments, rows)` of every piece; compiled once for each size.
+        """`function(*arguments, rows)`, one output a row, of every piece; compiled once a size.
 
-        At most two pieces are under way, so that an interrupt, or an abort of the run, soon ends
-        the work. Of several processes none ends it alone.
-
-        Args:
-            function: gives outputs one a row; the same object from call to call.
-            arguments: what does not depend on the row.
-            columns: numbers needed a row; a piece is worked off in parts where they are many.
-
-        Raises:
-            RunAborted: the run is aborted between two pieces.
+        The function is the same object from call to call; a piece is worked off in parts where
+        columns, numbers needed a row, are many. At most two pieces are under way, so that an
+        interrupt, or an abort of the run (RunAborted), soon ends the work, but no process alone.
         """
-        width = jax.tree.leaves(self.pieces[0])[0].shape[0]
-        part = width
+        part = width = self._width
         while part % 2 == 0 and part * columns > _PIECE_SIZE and part > _BUCKETS[0]:
             part //= 2
         arguments, found = fresh(arguments), []
@@ -102,24 +84,21 @@ def _mapped(function: Callable[..., Any], part: int, arguments: Any, rows: PyTre
     return jax.tree.map(lambda a: a.reshape(size, *a.shape[2:]), found)
 
 
-def apply_in_buckets(
-    function: Callable[..., Any], *arguments: Any, rows: PyTree, columns: int = 1
-) -> Any:
+def apply_in_buckets(function: Callable, *arguments: Any, rows: PyTree, columns: int = 1) -> Any:
     """A function of rows, for any number of rows, compiled for few; on all devices.
 
-    Args:
-        function: `function(*arguments, rows)` gives outputs one a row.
-        arguments: what does not depend on the row.
-        rows: NumPy arrays that share their first axis.
-        columns: numbers needed a row; pieces are smaller where it is large.
-
-    Returns:
-        NumPy arrays, one output a row.
+    Arguments are those of `Buckets.of` and `Buckets.map`; gives NumPy arrays, one output a row.
     """
     return Buckets.of(rows, columns).map(function, *arguments).to_numpy()
 
 
-def _fill(array: np.ndarray, width: int) -> np.ndarray:
-    """The array with its last row repeated (zeros if it has none) up to a number of rows."""
-    padding = ((0, width - len(array)), *((0, 0),) * (array.ndim - 1))
-    return np.pad(array, padding, mode="edge" if len(array) else "constant")
+def _piece(rows: PyTree, start: int, width: int) -> PyTree:
+    """So many rows from one on; the last one is repeated (zeros if there is none) to fill it up."""
+
+    def filled(array: np.ndarray) -> np.ndarray:
+        own = array[start : start + width]
+        padding = ((0, width - len(own)), *((0, 0),) * (own.ndim - 1))
+        return np.pad(own, padding, mode="edge" if len(own) else "constant")
+
+    piece = jax.tree.map(filled, rows)
+    return shard_rows(piece) if number_of_shards() > 1 else piece

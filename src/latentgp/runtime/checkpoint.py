@@ -28,21 +28,11 @@ class Checkpoint:
     """A file with a description of its problem, which must be the same when it is read.
 
     The first of several processes reads and writes it; what it finds counts for all of them.
-
-    Args:
-        path: of the file; None for none.
-        made_with: values of settings by name, and digests of what is longer by "another" and what
-            it is. Where several differ, the first is what the others follow from.
-
-    Raises:
-        InputError: there is no folder for the file.
+    `made_with` has values of settings by name, and digests of what is longer by "another" and what
+    it is; the first that differs is what others follow from. InputError if the folder is missing.
     """
 
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        made_with: Mapping[str, str] | None = None,
-    ):
+    def __init__(self, path: str | Path | None = None, made_with: Mapping[str, str] | None = None):
         self.path = None if path is None else Path(path)
         self._made_with = json.dumps(made_with or {}).encode()
         self._written = time.perf_counter()
@@ -82,8 +72,7 @@ class Checkpoint:
     def read(self, understand: Callable[[dict[str, np.ndarray]], Content]) -> Content | None:
         """Read the file; None if there is none.
 
-        Raises:
-            InputError: it cannot be read, or was made with something else.
+        InputError if it cannot be read, or was made with something else.
         """
         found = b"" if self.path is None else of_first_process(self._found)
         if not found:
@@ -109,9 +98,9 @@ class Checkpoint:
         """Difference between the file's description and this problem's, in words; or empty."""
         then, now = json.loads(made_with), json.loads(self._made_with)
         others = [name for name in now if then.get(name) != now[name]]
-        if others and others[0].startswith("another "):
-            return others[0]
         settings = [name for name in others if not name.startswith("another ")]
+        if others and others[0] not in settings:
+            return others[0]
         return ", ".join(f"{name}={then.get(name)} (not {now[name]})" for name in settings)
 
     def is_due(self) -> bool:
@@ -159,8 +148,6 @@ def tensors_of(state: Any) -> dict[str, np.ndarray]:
 def state_in(stored: dict[str, np.ndarray], like: Any) -> Any:
     """The state that a checkpoint holds, of the structure and shapes of another."""
     leaves, structure = jax.tree.flatten(like)
-    read = [
-        jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
-        for n, leaf in enumerate(leaves)
-    ]
+    pairs = ((stored[f"state.{n}"], leaf) for n, leaf in enumerate(leaves))
+    read = [jnp.asarray(own.reshape(leaf.shape), leaf.dtype) for own, leaf in pairs]
     return jax.tree.unflatten(structure, read)

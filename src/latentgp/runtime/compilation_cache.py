@@ -49,8 +49,7 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
 
     The first fit of a process does it by itself, in a folder of the user's cache, unless the
     environment says `LATENTGP_CACHE=0`, or JAX has been told of a folder of its own. A first fit
-    to data of a size that was fitted before then has nothing to compile. Numbers are the same, as
-    programs are.
+    to data of a size that was fitted before then has nothing to compile. Numbers are the same.
 
     Args:
         folder: by default one of the user's cache, of this kind of processor alone. Where programs
@@ -108,14 +107,12 @@ class ProgramFiles(CacheInterface):
     def get(self, key: str) -> Any:
         """A program; None where there is no whole file of it."""
         file = self._path / f"{key}{_ENDING}"
-        try:
+        with contextlib.suppress(OSError):
             whole = file.read_bytes()
             program, checksum = whole[:-_CHECKSUM], whole[-_CHECKSUM:]
             if hashlib.sha256(program).digest() == checksum:
                 return program
             file.unlink()
-        except OSError:
-            pass
         return None
 
     def put(self, key: str, value: bytes) -> None:
@@ -152,11 +149,9 @@ def _make_room_in(folder: Path) -> None:
 def _usual_folder() -> Path:
     """Programs for one kind of processor may stop a process on another."""
     kind = platform.machine() + platform.processor()
-    try:
+    with contextlib.suppress(OSError):
         lines = _PROCESSORS.read_text().splitlines()
         kind += "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
-    except OSError:
-        pass
     asked = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # The XDG base directory specification has relative paths ignored.
     cache = asked if asked.is_absolute() else Path.home() / ".cache"

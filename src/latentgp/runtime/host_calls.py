@@ -23,17 +23,9 @@ def call_on_host(
     """Results of a NumPy function, as `jax.pure_callback`, with all digits.
 
     JAX makes the call in a thread of its own, where double precision is switched off: numbers of
-    that kind come and go as pairs of integers.
-
-    Args:
-        function: of NumPy arrays of the dtype, with any axes before those given here, the same of
-            all; gives a tuple of arrays with the same axes before theirs.
-        shapes: of the results.
-        dtype: of the results and of all numbers.
-        arguments: trees of arrays.
-
-    Raises:
-        InputError: from the function, once a public call has ended (`refusal_in`).
+    that kind come and go as pairs of integers. The function takes arrays of the dtype, with any
+    axes before those given here, the same of all, and gives a tuple of arrays with these axes
+    before theirs. Its InputError is raised once a public call has ended (`refusal_in`).
     """
     is_double = np.dtype(dtype) == np.float64
 
@@ -44,15 +36,12 @@ def call_on_host(
     def call(*packed_arguments: Any) -> tuple[np.ndarray, ...]:
         found = function(*jax.tree.map(_unpacked if is_double else np.asarray, packed_arguments))
         made = (np.asarray(part, dtype, order="C") for part in found)
-        return tuple(_packed(part) if is_double else part for part in made)
+        return tuple(part[..., None].view(np.uint32) if is_double else part for part in made)
 
-    kind = jnp.uint32 if is_double else dtype
-    likes = tuple(
-        jax.ShapeDtypeStruct((*shape, 2) if is_double else shape, kind) for shape in shapes
-    )
-    results = jax.pure_callback(
-        call, likes, *jax.tree.map(packed, arguments), vmap_method="broadcast_all"
-    )
+    kind, pair = (jnp.uint32, (2,)) if is_double else (dtype, ())
+    likes = tuple(jax.ShapeDtypeStruct((*shape, *pair), kind) for shape in shapes)
+    given = jax.tree.map(packed, arguments)
+    results = jax.pure_callback(call, likes, *given, vmap_method="broadcast_all")
     if not is_double:
         return tuple(results)
     return tuple(jax.lax.bitcast_convert_type(part, jnp.float64) for part in results)
@@ -66,7 +55,3 @@ def refusal_in(error: RuntimeError) -> InputError | None:
 
 def _unpacked(bits: Any) -> np.ndarray:
     return np.asarray(bits, order="C").view(np.float64)[..., 0]
-
-
-def _packed(numbers: np.ndarray) -> np.ndarray:
-    return numbers[..., None].view(np.uint32)

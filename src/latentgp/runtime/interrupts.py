@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import islice
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -32,21 +34,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Those of a public call, which goes on until it can end with what there is.
-
-    Args:
-        keeps_results: whether the call ends early with a result.
-
-    Attributes:
-        happened: whether there was one.
-        steps: that the call has made.
-        result: of the call, once it has one.
-        ended: set at the end of the call.
-    """
+    """Those of a public call, which goes on until it can end with what there is."""
 
     def __init__(self, keeps_results: bool):
-        self.keeps_results = keeps_results
-        self.happened, self.steps = False, 0
+        self.keeps_results = keeps_results  # whether the call ends early with one
+        self.happened, self.steps = False, 0  # whether there was one, steps of the call
         self.result: Any = None
         self.ended = threading.Event()
 
@@ -64,13 +56,8 @@ class Interrupts:
 
 
 def _is_compiling(frame: FrameType | None) -> bool:
-    for _ in range(_FRAMES_ABOVE_XLA):
-        if frame is None:
-            return False
-        if frame.f_globals.get("__name__") == _COMPILES:
-            return True
-        frame = frame.f_back
-    return False
+    above = islice(walk_stack(frame), _FRAMES_ABOVE_XLA) if frame else ()
+    return any(own.f_globals.get("__name__") == _COMPILES for own, _ in above)
 
 
 _OF_THIS_CALL: ContextVar[Interrupts | None] = ContextVar("interrupts", default=None)
@@ -85,14 +72,9 @@ def current_interrupts() -> Interrupts:
 def raising_interrupts(keeps_results: bool = False) -> Iterator[Interrupts]:
     """Context of a public call, whose end raises an interrupt, as `Interrupted` with its result.
 
-    Calls inside leave interrupts to it.
-
-    Args:
-        keeps_results: whether the call's loops end early with a result, as those of a fit do.
-            Otherwise an interrupt is raised at once, except while programs are compiled.
-
-    Yields:
-        What the call's result is to be put into.
+    Calls inside leave interrupts to it; the call's result is to be put into what it yields. With
+    `keeps_results` the call's loops end early with a result, as those of a fit do. Otherwise an
+    interrupt is raised at once, except while programs are compiled.
     """
     outer, own = _OF_THIS_CALL.get(), Interrupts(keeps_results)
     if outer is not None and (outer.keeps_results or not keeps_results):
@@ -142,9 +124,8 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 @contextmanager
 def _handled_by(own: Interrupts) -> Iterator[None]:
     """Context in which Ctrl-C is told to a call, unless the process has a handler of its own."""
-    before = None
-    if threading.current_thread() is threading.main_thread():
-        before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if is_main else None
     inside = getattr(before, "__self__", None)
     if before is not signal.default_int_handler and not isinstance(inside, Interrupts):
         yield

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,12 +19,22 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, PyTree, Shaped
 
 from latentgp.errors import ProcessLost
-from latentgp.runtime.devices import on_processor
 from latentgp.typing import Array
 
 ROWS = "rows"
 SIGNS_OF_LOSS = "Gloo", "gloo", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service"
 ALIGNMENT = 64  # bytes; what XLA asks of memory on a CPU
+
+
+def on_processor() -> bool:
+    """Whether JAX computes on the processor (read when a program is traced)."""
+    return jax.default_backend() == "cpu"
+
+
+def fits_accelerator(size: int) -> bool:
+    """Whether so many bytes are at most a quarter of an accelerator's memory."""
+    stats = None if on_processor() else jax.local_devices()[0].memory_stats()
+    return 4 * size <= (stats or {}).get("bytes_limit", 0)
 
 
 @contextmanager
@@ -135,10 +146,8 @@ def shard_own_rows(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTr
     """Shard arrays of which every process gives the rows of its own devices."""
     if jax.process_count() == 1:
         return shard_rows(rows, axis, shared=shared)
-    sharding = _sharding(axis)
-    return jax.tree.map(
-        lambda a: jax.make_array_from_process_local_data(sharding, np.asarray(a)), rows
-    )
+    put = partial(jax.make_array_from_process_local_data, _sharding(axis))
+    return jax.tree.map(lambda a: put(np.asarray(a)), rows)
 
 
 def gather(values: PyTree) -> PyTree:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, NoReturn
 
 import equinox as eqx
@@ -71,15 +70,13 @@ def join_processes(
             ) from error
         raise ProcessLost(
             f"The processes did not meet at {coordinator or 'their address'} within "
-            f"{_SECONDS_TO_MEET} s "
-            f"({' '.join(str(error).split())[:200]}); start all of them, with one address."
+            f"{_SECONDS_TO_MEET} s ({' '.join(str(error).split())[:200]}); start all of them, with "
+            "one address."
         ) from error
     show = sys.excepthook
 
-    def show_and_leave(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        show(kind, error, trace)
+    def show_and_leave(*error: Any) -> None:
+        show(*error)
         leave()
 
     sys.excepthook = show_and_leave

@@ -20,11 +20,8 @@ class Program:
     """A function under `jax.jit`, which XLA's options for few rows hold for.
 
     What runs for milliseconds is compiled by the quicker of XLA's code generators; with more
-    rows, or inside another program, which has the options of its own, it is `jax.jit`.
-
-    Args:
-        function: of arrays and trees of arrays, by position.
-        static_argnums: positions of arguments that are no arrays, as of `jax.jit`.
+    rows, or inside another program, which has the options of its own, it is `jax.jit`. Arguments
+    are given by position; `static_argnums` are those that are no arrays.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Progress of long work: limits, callback, the line that is shown."""
+"""Long work: its loop, limits and callback, the line that is shown."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import dataclasses
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -36,33 +36,19 @@ INTERRUPTED = "it was interrupted"
 class RunControl(NamedTuple):
     """Control of a run: callback, limits, progress line, checkpoint.
 
-    Attributes:
-        started: when the fit began, of `time.perf_counter`.
-        callback: told of every evaluation, round or piece; true ends the work with what there is.
-        max_seconds: from there on, None for no limit; a sampler makes some draws in any case.
-        verbose: 0 silent, 1 a progress line for anything longer than a second.
-        checkpoint: a file kept up to date, and resumed from if it is there.
+    The callback is told of every evaluation, round or piece; true ends the work with what there is.
     """
 
-    started: float
+    started: float  # when the fit began, of `time.perf_counter`
     callback: Callback | None = None
-    max_seconds: float | None = None
-    verbose: int = 0
-    checkpoint: Checkpoint = Checkpoint()
+    max_seconds: float | None = None  # from there on; a sampler makes some draws in any case
+    verbose: int = 0  # 1 shows a progress line for anything longer than a second
+    checkpoint: Checkpoint = Checkpoint()  # kept up to date, and resumed from if it is there
 
     @property
     def seconds(self) -> float:
         """Since the fit began, less those that it was paused."""
-        switch = current_switch()
-        paused = 0.0 if switch is None else switch.seconds_paused
-        return time.perf_counter() - self.started - paused
-
-
-Text = str | Callable[[], str]
-
-
-def _words(text: Text) -> str:
-    return text if isinstance(text, str) else text()
+        return time.perf_counter() - self.started - current_switch().seconds_paused
 
 
 class ProgressLine:
@@ -78,7 +64,7 @@ class ProgressLine:
         self._console: Any = None
         self._written = -np.inf
 
-    def show(self, text: Text, seconds: float) -> None:
+    def show(self, text: str | Callable[[], str], seconds: float) -> None:
         """Write it over, or add it, given for how long there has been work."""
         if not self._verbose or seconds < _SILENT_SECONDS:
             return
@@ -86,16 +72,18 @@ class ProgressLine:
             from rich.console import Console
 
             self._console = Console(stderr=True)
+        if not self._console.is_terminal and seconds - self._written < _SECONDS_A_LINE:
+            return
+        text = text() if callable(text) else text
         if not self._console.is_terminal:
-            if seconds - self._written >= _SECONDS_A_LINE:
-                self._written = seconds
-                with suppress(BrokenPipeError):  # a log that nobody reads any more
-                    print(_words(text), file=sys.stderr, flush=True)
+            self._written = seconds
+            with suppress(BrokenPipeError):  # a log that nobody reads any more
+                print(text, file=sys.stderr, flush=True)
             return
         if self._status is None:
             self._status = self._console.status("")
             self._status.start()
-        self._status.update(_words(text))
+        self._status.update(text)
 
     def close(self) -> None:
         """Clear the line; what is shown later is a new one."""
@@ -118,20 +106,15 @@ class Resumable(ABC, Generic[StateT]):
     def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> StateT:
         """The state of a checkpoint, whose seconds count for the run by `went_on_after`.
 
-        Raises:
-            KeyError, ValueError: the tensors are not those of such a state.
+        KeyError or ValueError if the tensors are not those of such a state.
         """
 
 
 class Run(Generic[StateT]):
     """A run of chains, batches or evaluations: shown, logged, saved, and ended by what controls it.
 
-    Args:
-        control: callback, limit, progress line, checkpoint.
-        resumable: makes tensors of the states that steps end with; None for work that is not saved.
-
-    Raises:
-        RunAborted: the run is aborted, or interrupted, before its first step.
+    `resumable` makes tensors of the states that steps end with; None for work that is not saved.
+    RunAborted if the run is aborted, or interrupted, before its first step.
     """
 
     def __init__(self, control: RunControl, resumable: Resumable[StateT] | None = None):
@@ -142,8 +125,7 @@ class Run(Generic[StateT]):
         self._phase = ""
         self._since: tuple[int, float] | None = None  # a step, and the seconds gone then
         self._compiled = False
-        if self._switch is not None:
-            self._switch.check()
+        self._switch.check()
         if self._interrupts.happened and not self._interrupts.steps:
             raise RunAborted("The run was interrupted before its first step.")
 
@@ -155,8 +137,7 @@ class Run(Generic[StateT]):
     @property
     def aborted(self) -> bool:
         """Whether the run has been asked to end, by its switch or by Ctrl-C."""
-        switched = self._switch is not None and self._switch.aborted
-        return switched or self._interrupts.happened
+        return self._switch.aborted or self._interrupts.happened
 
     def went_on_after(self, seconds: float) -> None:
         """Count the seconds of the run that is resumed."""
@@ -166,17 +147,15 @@ class Run(Generic[StateT]):
         """A phase begins, with steps made before."""
         self._phase, self._since, self._compiled = phase, (made, self.seconds), False
         self._line.show(f"{phase}: getting ready", self.seconds)
+        self._logged("phase", phase=phase)
+        self._switch.begins(RunProgress(phase, made, None, self.seconds, None))
+
+    def _logged(self, event: str, **told: Any) -> None:
         if self._log is not None:
-            self._log.add("phase", phase=phase, seconds=self.seconds)
-        if self._switch is not None:
-            self._switch.begins(RunProgress(phase, made, None, self.seconds, None))
+            self._log.add(event, **told, seconds=self.seconds)
 
     def resumed(self) -> StateT | None:
-        """The state that the checkpoint has; None without one.
-
-        Raises:
-            InputError: it cannot be read, or was made with something else.
-        """
+        """The state that the checkpoint has, as `Checkpoint.read`; None without one."""
         assert self._resumable is not None
         return self.control.checkpoint.read(partial(self._resumable.from_tensors, run=self))
 
@@ -194,10 +173,6 @@ class Run(Generic[StateT]):
 
         The step is shown and logged, the callback told, and the checkpoint written if it is due;
         where the run is paused, it waits here. The first of several processes decides for all.
-
-        Args:
-            step: what was made.
-            state: after it.
         """
         if step.phase != self._phase:
             self._phase, self._since = step.phase, None
@@ -205,8 +180,7 @@ class Run(Generic[StateT]):
         step = dataclasses.replace(step, seconds=seconds, seconds_left=left)
         self._line.show(step.in_words, seconds)
         self._interrupts.steps += 1
-        if self._switch is not None:
-            self._switch.stepped(dataclasses.replace(step, values=dict, details={}))
+        self._switch.stepped(dataclasses.replace(step, values=dict, details={}))
         if self._log is not None:
             told = {name: getattr(step, name) for name in _LOGGED}
             self._log.add("step", **told, values=step.values())
@@ -214,9 +188,8 @@ class Run(Generic[StateT]):
         self._wait(state)
         over = limit is not None and self.seconds > limit
         due = state is not None and self.control.checkpoint.is_due()
-        asked, over, due, aborted = map(
-            bool, broadcast_from_first((asked, over, due, self.aborted))
-        )
+        told = broadcast_from_first((asked, over, due, self.aborted))
+        asked, over, due, aborted = map(bool, told)
         if due:
             self.save(state)
         if asked:
@@ -253,21 +226,15 @@ class Run(Generic[StateT]):
 
     def _wait(self, state: StateT | None) -> None:
         """Where the switch says pause, save what there is and wait."""
-        if self._switch is None or not self._switch.paused:
+        if not self._switch.paused:
             return
         self.save(state)
-        if self._log is not None:
-            self._log.add("pause", seconds=self.seconds)
+        self._logged("pause")
         self._switch.wait()
-        if self._log is not None:
-            self._log.add("resume", seconds=self.seconds)
+        self._logged("resume")
 
     def passed(self, step: RunProgress) -> None:
-        """A step is made, after which there is no result yet.
-
-        Raises:
-            RunAborted: the run is aborted or interrupted.
-        """
+        """A step is made without a result yet; RunAborted if the run is aborted or interrupted."""
         if self.made(step) in (ABORTED, INTERRUPTED):
             raise RunAborted(
                 f"The run was aborted while {step.phase}, after {step.unit} {step.step:,}, so "
@@ -279,17 +246,51 @@ class Run(Generic[StateT]):
         self._line.close()
 
 
+Steps = Generator[tuple[StateT, RunProgress], None, None]
+
+
+class Algorithm(Resumable[StateT]):
+    """Steps of a method, from one state to the next."""
+
+    phase: ClassVar[str]
+
+    @abstractmethod
+    def init(self) -> StateT:
+        """The first state; not made where a checkpoint has a later one."""
+
+    @abstractmethod
+    def steps(self, state: StateT, run: Run) -> Steps[StateT]:
+        """State after each of the steps that are left, and what is reported of the step."""
+
+
+def run_loop(algorithm: Algorithm[StateT], control: RunControl) -> tuple[StateT, str | None]:
+    """Make the steps of an algorithm until none is left or the run is to end.
+
+    The checkpoint is written when it is due and at the end, whatever ends the loop. Gives the last
+    state, and why the loop ended early, in words; None if it did not.
+    """
+    run, state = Run(control, algorithm), None
+    try:
+        run.begins(algorithm.phase)
+        state = run.resumed()
+        if state is None:
+            state = algorithm.init()
+        with closing(algorithm.steps(state, run)) as steps:
+            for state, step in steps:
+                reason = run.made(step, state)
+                if reason is not None and step.has_result:
+                    return state, reason
+        return state, None
+    finally:
+        run.close()
+        run.save(state)
+
+
 def stepwise(items: Sequence[ItemT], phase: str, unit: str, verbose: int = 0) -> Iterator[ItemT]:
     """Items in turn, each a step that is shown, logged, and can be paused or aborted after.
 
-    Args:
-        items: what is worked off.
-        phase: what is done to them, such as "cross-validating".
-        unit: what one of them is, such as "fold".
-        verbose: 1 shows a progress line.
-
-    Raises:
-        RunAborted: the run is aborted.
+    The phase is what is done to them, such as "cross-validating", the unit what one of them is,
+    such as "fold". RunAborted if the run is aborted.
 
     Example:
         >>> [2 * number for number in stepwise([1, 2], "doubling", "number")]

@@ -14,6 +14,7 @@ from latentgp.runtime.mesh import ROWS, number_of_shards, summed
 from latentgp.typing import Array
 
 Carry = TypeVar("Carry")
+Step = Callable[[Carry, Any, Bool[Array, "B"]], tuple[Carry, Any]]
 
 # A block of chunk x M numbers should stay in a core's own cache, and still be a large product.
 _BLOCK_SIZE = 1 << 17
@@ -30,26 +31,14 @@ def chunk_size(columns: int, *, in_cache: bool = False) -> int:
 
 
 def scan_rows(
-    step: Callable[[Carry, Any, Bool[Array, "B"]], tuple[Carry, Any]],
-    carry: Carry,
-    rows: PyTree,
-    *,
-    columns: int,
-    in_cache: bool = False,
+    step: Step[Carry], carry: Carry, rows: PyTree, *, columns: int, in_cache: bool = False
 ) -> tuple[Carry, Any]:
     """`lax.scan` over chunks of rows, on each device over its own.
 
-    Args:
-        step: takes the carry, a chunk of the rows and which of its rows are real; gives the
-            new carry and outputs one a row. Rows that fill up the last chunk repeat the last
-            real one and must not count in sums.
-        carry: what is summed, from whatever it holds on; adding zero changes nothing.
-        rows: arrays that share their first axis, N.
-        columns: numbers needed a row, which sets the chunk.
-        in_cache: the numbers are no kernel block for a matrix product: smaller chunks pay.
-
-    Returns:
-        The last carry, and the outputs of all N rows.
+    A step takes the carry, a chunk of the rows and which of its rows are real, and gives the new
+    carry, of sums to which adding zero changes nothing, and outputs one a row. Rows that fill up
+    the last chunk repeat the last real one and must not count. `columns` are the numbers needed a
+    row; `in_cache` they are no kernel block for a matrix product: smaller chunks pay.
     """
     if number_of_shards() == 1:
         return _scan_own(step, carry, rows, columns, in_cache)
@@ -66,11 +55,7 @@ def scan_rows(
 
 
 def _scan_own(
-    step: Callable[[Carry, Any, Bool[Array, "B"]], tuple[Carry, Any]],
-    carry: Carry,
-    rows: PyTree,
-    columns: int,
-    in_cache: bool,
+    step: Step[Carry], carry: Carry, rows: PyTree, columns: int, in_cache: bool
 ) -> tuple[Carry, Any]:
     """The same over the rows of one device."""
     size = jax.tree.leaves(rows)[0].shape[0]
@@ -78,16 +63,14 @@ def _scan_own(
     if chunks <= 1:
         return step(carry, rows, jnp.ones(size, bool))
     width = -(-size // chunks)
-    padding = chunks * width - size
 
     def split(array: Array) -> Array:
-        widths = ((0, padding), *((0, 0),) * (array.ndim - 1))
+        widths = ((0, chunks * width - size), *((0, 0),) * (array.ndim - 1))
         return jnp.pad(array, widths, mode="edge").reshape(chunks, width, *array.shape[1:])
 
     real = (jnp.arange(chunks * width) < size).reshape(chunks, width)
-    carry, outputs = jax.lax.scan(
-        lambda c, part: step(c, *part), carry, (jax.tree.map(split, rows), real)
-    )
+    parts = jax.tree.map(split, rows), real
+    carry, outputs = jax.lax.scan(lambda c, part: step(c, *part), carry, parts)
     return carry, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:size], outputs)
 
 
@@ -106,9 +89,8 @@ def in_chunks(
     def write(chunk: Any, whole: PyTree) -> PyTree:
         start = jnp.minimum(chunk * width, size - width)
         made = function(jax.lax.dynamic_slice_in_dim(X, start, width))
-        return jax.tree.map(
-            lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b, start, -1), whole, made
-        )
+        update = jax.lax.dynamic_update_slice_in_dim
+        return jax.tree.map(lambda a, b: update(a, b, start, -1), whole, made)
 
     shapes = jax.eval_shape(function, X[:width])
     start = jax.tree.map(lambda a: jnp.zeros((*a.shape[:-1], size), a.dtype), shapes)

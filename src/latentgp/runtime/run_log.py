@@ -21,11 +21,7 @@ from latentgp.runtime.processes import is_first_process
 class RunLog:
     """A file to which lines are added, each written out as soon as it is known.
 
-    Args:
-        path: of the file; lines of earlier runs stay.
-
-    Raises:
-        InputError: it cannot be written to.
+    Lines of earlier runs stay. InputError if the file cannot be written to.
     """
 
     def __init__(self, path: str | Path):
@@ -46,22 +42,17 @@ class RunLog:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps(_plain({"time": time, "event": event, **told}), allow_nan=False)
         with self._lock:
-            refused = self._written(line)
-        if refused:
-            warn_user(f"The log {self._path} cannot be written ({refused}); it ends here.")
-
-    def _written(self, line: str) -> str:
-        """Why the line could not be written; empty if it was."""
-        if self._file is None:
-            return ""
-        try:
-            self._file.write(line + "\n")
-        except OSError as error:
-            file, self._file = self._file, None
-            with suppress(OSError):
-                file.close()
-            return error.strerror or str(error)
-        return ""
+            file = self._file
+            if file is None:
+                return
+            try:
+                file.write(line + "\n")
+                return
+            except OSError as error:
+                refused, self._file = error.strerror or error, None
+                with suppress(OSError):
+                    file.close()
+        warn_user(f"The log {self._path} cannot be written ({refused}); it ends here.")
 
     def close(self) -> None:
         """Close the file."""
@@ -98,8 +89,7 @@ def log_runs(path: str | Path | None) -> Iterator[None]:
 
     A line is a JSON object: the `time`, and an `event`: "begin", "phase", "step" (with `phase`,
     `step`, `total`, `seconds`, `seconds_left` and the `values` reported), "pause", "resume",
-    "warning", "note", "end" or "error". Numbers that are not finite are null. Of several processes
-    the first writes.
+    "warning", "note", "end" or "error". Infinity and NaN are null. The first of processes writes.
 
     Args:
         path: of the file, to which lines are added; None logs nothing further.

@@ -61,17 +61,16 @@ class RunProgress:
 
     def in_words(self) -> str:
         """Phase, step, values and seconds."""
-        parts = [f"{self.phase}: {self.unit} {self.step:,}"]
+        parts, at_most = [f"{self.phase}: {self.unit} {self.step:,}"], "at most " * self.at_most
         if self.total is not None:
-            parts[0] += f" of {'at most ' if self.at_most else ''}{self.total:,}"
+            parts[0] += f" of {at_most}{self.total:,}"
         for name, value in self.values().items():
             if np.isfinite(value):
                 nats = name in _IN_NATS
                 parts.append(f"{name} {value:,.2f} nats" if nats else f"{name} {value:.3f}")
         parts.append(f"{self.seconds:.0f} s")
         if self.seconds_left is not None:
-            left = f"about {self.seconds_left:.0f} s left"
-            parts.append(f"{'at most ' if self.at_most else ''}{left}")
+            parts.append(f"{at_most}about {self.seconds_left:.0f} s left")
         return ", ".join(parts)
 
 
@@ -83,7 +82,7 @@ class Switch:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._aborted = self._paused = False
+        self.aborted = self.paused = False  # whether the run has been asked to end, or to wait
         self._paused_since: float | None = None
         self._seconds_paused = 0.0
         self._told: tuple[RunProgress, float] | None = None  # and when, less pauses
@@ -92,29 +91,19 @@ class Switch:
     def pause(self) -> None:
         """Ask the run to wait at the end of its step."""
         with self._changed:
-            self._paused = not self._aborted
+            self.paused = not self.aborted
 
     def resume(self) -> None:
         """Let the run go on."""
         with self._changed:
-            self._paused = False
+            self.paused = False
             self._changed.notify_all()
 
     def abort(self) -> None:
         """Ask the run to end with what there is at the end of its step, also where it is paused."""
         with self._changed:
-            self._aborted, self._paused = True, False
+            self.aborted, self.paused = True, False
             self._changed.notify_all()
-
-    @property
-    def aborted(self) -> bool:
-        """Whether the run has been asked to end."""
-        return self._aborted
-
-    @property
-    def paused(self) -> bool:
-        """Whether the run has been asked to wait."""
-        return self._paused
 
     @property
     def waits(self) -> bool:
@@ -145,17 +134,13 @@ class Switch:
             return (time.perf_counter() if since is None else since) - self._seconds_paused
 
     def begins(self, told: RunProgress) -> None:
-        """A phase begins.
-
-        Raises:
-            RunAborted: the run is aborted and has made no step yet.
-        """
+        """A phase begins; raises as `check`."""
         self._told = told, self._clock()
         self.check()
 
     def check(self) -> None:
         """Raise RunAborted if the run is aborted and has made no step yet."""
-        if self._aborted and not self._steps:
+        if self.aborted and not self._steps:
             raise RunAborted(
                 "The run was aborted before its first step, so there is no result; start it again."
             )
@@ -168,10 +153,10 @@ class Switch:
     def wait(self) -> None:
         """Wait while the run is paused."""
         with self._changed:
-            if not self._paused:
+            if not self.paused:
                 return
             self._paused_since = time.perf_counter()
-            self._changed.wait_for(lambda: not self._paused)
+            self._changed.wait_for(lambda: not self.paused)
             self._seconds_paused += time.perf_counter() - self._paused_since
             self._paused_since = None
 
@@ -180,9 +165,9 @@ _OF_THIS_THREAD: ContextVar[Switch | None] = ContextVar("switch", default=None)
 _WITHIN_A_FIT: ContextVar[bool] = ContextVar("within a fit", default=False)
 
 
-def current_switch() -> Switch | None:
-    """The switch of the run that this thread is part of; None if nothing can turn it."""
-    return _OF_THIS_THREAD.get()
+def current_switch() -> Switch:
+    """The switch of the run that this thread is part of; if nothing can turn it, one of its own."""
+    return _OF_THIS_THREAD.get() or Switch()
 
 
 @contextmanager
@@ -208,17 +193,13 @@ def within_a_fit() -> Iterator[None]:
 def predicted(rows: int, total: int) -> None:
     """Some rows of a prediction are made; wait here while the run is paused.
 
-    Raises:
-        RunAborted: the run is aborted, and the prediction is not a fit's.
-        KeyboardInterrupt: so it is interrupted.
+    RunAborted if it is aborted, KeyboardInterrupt if interrupted, and the prediction no fit's.
     """
-    switch = current_switch()
     if _WITHIN_A_FIT.get():
         return
     if current_interrupts().happened:
         raise KeyboardInterrupt
-    if switch is None:
-        return
+    switch = current_switch()
     switch.wait()
     if switch.aborted:
         raise RunAborted(

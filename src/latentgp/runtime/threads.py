@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 from itertools import repeat
 from typing import TypeVar
 
-from latentgp.runtime.devices import on_processor
+from latentgp.runtime.mesh import on_processor
 from latentgp.runtime.x64 import double_precision
 
 PartT = TypeVar("PartT")
@@ -26,10 +26,8 @@ def on_all_cores(
 ) -> Iterator[ResultT]:
     """Map a function over parts, on a thread a core; results in the order of the parts.
 
-    Args:
-        function: run in double precision, as the context belongs to a thread.
-        parts: one argument each.
-        alone: so many parts are done before the others: the first compiles what these use.
+    It is run in double precision, as the context belongs to a thread. So many parts as `alone` are
+    done before the others: the first compiles what these use.
     """
     function, parts = double_precision(function), list(parts)
     contexts = [copy_context() for _ in parts]  # of the run that asks
@@ -38,8 +36,4 @@ def on_all_cores(
     yield from map(function, parts[:alone])
     if len(parts) > alone:
         with ThreadPoolExecutor(cores()) as pool:
-            yield from pool.map(_called_in, contexts[alone:], repeat(function), parts[alone:])
-
-
-def _called_in(context: Context, function: Callable[[PartT], ResultT], part: PartT) -> ResultT:
-    return context.run(function, part)
+            yield from pool.map(Context.run, contexts[alone:], repeat(function), parts[alone:])

@@ -12,12 +12,8 @@ from latentgp.errors import InputError, in_a_line
 def check_writable(path: str | Path, *, makes_folders: bool = False) -> Path:
     """The path, if a file can be written there; nothing is left behind, none there is touched.
 
-    Args:
-        path: of the file.
-        makes_folders: whether its folder may be missing, as it is made when the file is written.
-
-    Raises:
-        InputError: it is a folder or a device, its folder is missing or cannot be written to.
+    InputError if it is a folder or a device, or its folder cannot be written to, or is missing and
+    not made (`makes_folders`) when the file is written.
 
     Example:
         >>> import tempfile
@@ -46,12 +42,8 @@ def check_writable(path: str | Path, *, makes_folders: bool = False) -> Path:
 def written_whole(path: Path, *errors: type[Exception]) -> Iterator[Path]:
     """A file beside `path` to write to, which takes its place once it is whole.
 
-    Args:
-        path: of the file; an earlier one there stays until the end.
-        errors: of a writer, which are raised as the user's, as those of the disk are.
-
-    Raises:
-        InputError: what the disk or the writer refuses; nothing is left behind then.
+    What the disk, or the writer by `errors` of its own, refuses is raised as InputError; nothing is
+    left behind then, and an earlier file stays.
     """
     partial = _beside(path)
     try:

@@ -1,18 +1,21 @@
-"""Double precision at the public entry points, without touching a global flag."""
+"""Public entry points: double precision without touching a global flag, none after a fork."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
+from jax._src.xla_bridge import backends_are_initialized
 from jax.errors import JaxRuntimeError
 
-from latentgp.runtime.forks import check_not_forked
+from latentgp.errors import InputError
 from latentgp.runtime.host_calls import refusal_in
 from latentgp.runtime.interrupts import raising_interrupts
 
@@ -21,19 +24,15 @@ Result = TypeVar("Result")
 
 # What programs here are written for, whatever the process has set for its own, by JAX's name.
 _USUAL = {
-    "jax_numpy_rank_promotion": ("allow", jax.numpy_rank_promotion),
-    "jax_numpy_dtype_promotion": ("standard", jax.numpy_dtype_promotion),
-    "jax_default_matmul_precision": (None, jax.default_matmul_precision),
-    "jax_debug_nans": (False, jax.debug_nans),  # a factor that does not exist is NaN, and asked
-    "jax_debug_infs": (False, jax.debug_infs),
-    "jax_check_tracer_leaks": (False, jax.check_tracer_leaks),
-    "jax_debug_key_reuse": (False, jax.debug_key_reuse),
-    "jax_disable_jit": (False, jax.disable_jit),
-    "jax_threefry_partitionable": (True, jax.threefry_partitionable),
-    "jax_default_prng_impl": ("threefry2x32", jax.default_prng_impl),
-    "jax_transfer_guard_host_to_device": ("allow", jax.transfer_guard_host_to_device),
-    "jax_transfer_guard_device_to_host": ("allow", jax.transfer_guard_device_to_host),
-    "jax_transfer_guard_device_to_device": ("allow", jax.transfer_guard_device_to_device),
+    **dict.fromkeys(["debug_nans", "debug_infs"], False),  # a factor that there is not is NaN
+    **dict.fromkeys(["check_tracer_leaks", "debug_key_reuse", "disable_jit"], False),
+    **{f"transfer_guard_{way}_to_device": "allow" for way in ("host", "device")},
+    "transfer_guard_device_to_host": "allow",
+    "numpy_rank_promotion": "allow",
+    "numpy_dtype_promotion": "standard",
+    "default_matmul_precision": None,
+    "threefry_partitionable": True,
+    "default_prng_impl": "threefry2x32",
 }
 
 
@@ -44,9 +43,9 @@ def usual_settings() -> Iterator[None]:
     Also a decorator, of rules of derivatives that JAX asks after a public call has ended.
     """
     with ExitStack() as changed:
-        for name, (value, setting) in _USUAL.items():
-            if getattr(jax.config, name) not in (None, value):
-                changed.enter_context(setting(value))
+        for name, value in _USUAL.items():
+            if getattr(jax.config, f"jax_{name}") not in (None, value):
+                changed.enter_context(getattr(jax, name)(value))
         yield
 
 
@@ -66,9 +65,7 @@ def public(
 ) -> Callable[Parameters, Result]:
     """A public entry point: refused after a fork, under the usual settings, with Ctrl-C at its end.
 
-    Args:
-        function: the entry point.
-        keeps_results: see `raising_interrupts`.
+    `keeps_results` is as for `raising_interrupts`.
     """
 
     @wraps(function)
@@ -120,3 +117,49 @@ def fresh(tree: Any) -> Any:
     which programs in double precision then take.
     """
     return jax.tree.map(lambda leaf: leaf.view() if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
+class _Fork:
+    """Record of forks: set before one, read in the child."""
+
+    was_used = False  # JAX, in the parent
+    threads_are_lost = False  # those of JAX, in this process
+
+
+def check_not_forked() -> None:
+    """InputError where JAX was used before this process was forked: it would wait for ever."""
+    if _Fork.threads_are_lost:
+        raise InputError(
+            "This process was forked from one that had used JAX, whose threads do not survive a "
+            "fork, so that nothing can be computed here; start workers by "
+            'multiprocessing.get_context("spawn") or joblib\'s loky, or fork before anything is '
+            "fitted or predicted and load the model in the worker; files of `export` predict "
+            "without JAX."
+        )
+
+
+def _before() -> None:
+    _Fork.was_used = backends_are_initialized()
+
+
+def _in_the_child() -> None:
+    _Fork.threads_are_lost = _Fork.threads_are_lost or _Fork.was_used
+
+
+def _forked_earlier() -> bool:
+    """Whether the fork was before this import: JAX is in use, and none of its threads is there.
+
+    Of a fork the command is that of its parent.
+    """
+    try:
+        pids = os.getpid(), os.getppid()
+        own, parents = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+        names = [file.read_text() for file in Path("/proc/self/task").glob("*/comm")]
+    except OSError:  # another system, or a thread that has just ended
+        return False
+    return own == parents and backends_are_initialized() and not any("XLA" in n for n in names)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_before, after_in_child=_in_the_child)
+    _Fork.threads_are_lost = _forked_earlier()

@@ -17,13 +17,12 @@ from jaxtyping import Float
 
 from latentgp.hyperparameters.base import ParameterInfo, parameters, replace_unchecked
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import latent_grams
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
 from latentgp.runtime.programs import Program
-from latentgp.typing import Array
+from latentgp.typing import Inputs, PerRow
 
 _ROWS, _ROWS_OF_EVIDENCE = 1_500, 250
 _OVERSAMPLED, _MOST_FREQUENCIES, _CHUNK = 5, 20_000, 1_000_000
@@ -50,9 +49,9 @@ def periods_of(space: ParameterSpace, data: Data) -> list[Period]:
     if space.model.depth > 1 or not learned or not np.any(np.ptp(data.y, axis=0)):
         return []
     inputs, alike = data.X.shape[1], data.y.ndim > 1 or space.model.likelihood.targets == "class"
-    known, found = space.known, []
+    found = []
     for path in space.paths:
-        info = known[path]
+        info = space.known[path]
         if info.role != "period" or (info.latent and not alike):  # such as that of a noise
             continue
         seen = tuple(range(inputs)) if info.dimensions is None else info.dimensions
@@ -74,7 +73,8 @@ def with_likely_periods(space: ParameterSpace, data: Data) -> tuple[LatentGP, tu
         return model, ()
     search = _Search(space, data)
     for period in periods * (2 if len(periods) > 1 else 1):
-        model = search.improved(model, period)
+        own, value, best = search.best(model, period)
+        model = best if value > own + CLEARLY else model
     said = []
     known, moved = space.known, parameters(model)
     for path in dict.fromkeys(period.path for period in periods):
@@ -94,9 +94,7 @@ def better_periods(space: ParameterSpace, model: LatentGP, data: Data) -> tuple[
         return ()
     search, said = _Search(space, data), []
     for period in periods:
-        own = search.value(model, period.latent)
-        found = [(search.value(m, period.latent), m) for m in search.candidates(model, period)]
-        value, best = max(found, key=lambda pair: pair[0], default=(own, model))
+        own, value, best = search.best(model, period)
         if value > own + _MUCH:
             at, now = (
                 float(np.asarray(parameters(m)[period.path].value)[period.entry])
@@ -127,8 +125,7 @@ class EvidenceOfSomeRows:
         rows = slice(0, _ROWS_OF_EVIDENCE)
         X, targets, root = self._X[rows], self._targets[rows], np.sqrt(self._weights[rows])
         grams = np.asarray(_grams(model.kernel, jnp.asarray(X)))
-        K = grams[min(latent, len(grams) - 1)]
-        K = root[:, None] * K * root
+        K = root[:, None] * grams[min(latent, len(grams) - 1)] * root
         if not np.all(np.isfinite(K)):
             return -np.inf
         scale = np.mean(np.diagonal(K))
@@ -155,12 +152,11 @@ class _Search(EvidenceOfSomeRows):
         super().__init__(space, data)
         self._peaks: dict[int, Float[np.ndarray, "periods"]] = {}
 
-    def improved(self, model: LatentGP, period: Period) -> LatentGP:
-        """The model with one period where the evidence is highest, if that is clearly better."""
+    def best(self, model: LatentGP, period: Period) -> tuple[float, float, LatentGP]:
+        """Evidence of a model, the highest one with another period, and the model of that."""
         own = self.value(model, period.latent)
         found = [(self.value(m, period.latent), m) for m in self.candidates(model, period)]
-        value, best = max(found, key=lambda pair: pair[0], default=(own, model))
-        return best if value > own + CLEARLY else model
+        return own, *max(found, key=lambda pair: pair[0], default=(own, model))
 
     def candidates(self, model: LatentGP, period: Period) -> Iterator[LatentGP]:
         """The model with other periods; with longer length-scales too."""
@@ -202,10 +198,7 @@ class _Search(EvidenceOfSomeRows):
 
 
 def likely_periods(
-    X: Float[np.ndarray, "N D"],
-    targets: Float[np.ndarray, "N targets"],
-    weights: Float[np.ndarray, "N"],
-    column: int,
+    X: Inputs, targets: Float[np.ndarray, "N targets"], weights: PerRow, column: int
 ) -> Float[np.ndarray, "periods"]:
     """Periods of one input at peaks of least-squares periodograms, and few times as long ones.
 
@@ -214,7 +207,7 @@ def likely_periods(
     before (Zechmeister & Kürster 2009), and what the waves of the highest peak do, with harmonics,
     before the next periodogram.
     """
-    x = X[:, column]
+    x = np.asarray(X[:, column], np.float64)
     span = np.ptp(x)
     steps = np.diff(np.unique(x))
     if len(steps) < 4:
@@ -266,9 +259,8 @@ def _power(
     powers = []
     for start in range(0, len(frequencies), step):
         angle = 2 * np.pi * frequencies[start : start + step, None] * x
-        waves = np.concatenate(
-            [f(angle)[:, :, None] * sizes * root for f in (np.cos, np.sin)], axis=2
-        )
+        pair = [f(angle)[:, :, None] * sizes * root for f in (np.cos, np.sin)]
+        waves = np.concatenate(pair, axis=2)
         waves = waves - known @ (known.T @ waves)
         products = waves.transpose(0, 2, 1) @ waves
         ridge = 1e-6 * np.trace(products, axis1=1, axis2=2)[:, None, None] + 1e-12
@@ -302,14 +294,7 @@ def stand_ins(model: LatentGP, data: Data) -> Float[np.ndarray, "N targets"]:
     return y / np.where(deviation > 0, deviation, 1.0)
 
 
-@Program
-def _grams(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N N"]:
-    return latent_grams(kernel, X)
-
-
-@jax.jit
-def _log_prior(space: ParameterSpace, vector: Float[Array, "H"]) -> Float[Array, ""]:
-    return space.log_prior(vector)
+_grams, _log_prior = Program(latent_grams), jax.jit(ParameterSpace.log_prior)
 
 
 def in_words(values: Float[np.ndarray, "*S"]) -> str:

@@ -8,15 +8,7 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpyro.distributions import (
-    Beta,
-    Distribution,
-    LogNormal,
-    Normal,
-    TransformedDistribution,
-    Uniform,
-    constraints,
-)
+from numpyro import distributions as dist
 from numpyro.distributions.transforms import AffineTransform
 
 from latentgp.hyperparameters.base import (
@@ -34,6 +26,7 @@ from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 from latentgp.setup.shared_log_normal import SharedLogNormal
+from latentgp.typing import HyperVector, Inputs
 
 _BOUND_FACTOR, _NOISE_FACTOR = 1e5, 1e10
 # Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
@@ -43,6 +36,15 @@ _SHARED_BY, _OFF_GRID = 10, 1e-6  # targets of a value; from a whole number of s
 FAR_OFF = 30.0  # length-scales from those of the inputs, either way
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
 LENGTHSCALES, OWN_LENGTHSCALE = 3.0, 0.5
+# Log-normal laws: times of the logarithm of a latent variance, what is added, and the deviation.
+_LOG_NORMAL = {
+    "variance": (1.0, 0.0, 2.0),
+    "factor": (0.0, 0.0, 2.0),
+    "noise_variance": (1.0, np.log(0.1), 2.0),
+    "noise_scale": (0.5, 0.5 * np.log(0.1), 1.0),
+    "noise_precision": (-1.0, -np.log(0.05), 2.0),
+    "degrees_of_freedom": (0.0, np.log(8.0), 1.0),
+}
 
 
 class Scales(NamedTuple):
@@ -50,11 +52,8 @@ class Scales(NamedTuple):
 
     inputs: Float[np.ndarray, "D"]  # of each input, without its wild values
     latent: Float[np.ndarray, "Q"]  # of each latent function
-    # standard deviation of each input over its typical size; above one if wild values make the
-    # difference
-    stretch: Float[np.ndarray, "D"]
-    # of latent functions for typical targets, from the first one on; None if not known
-    level: tuple[float, ...] | None = None
+    stretch: Float[np.ndarray, "D"]  # deviation of each input over that; above one by wild values
+    level: tuple[float, ...] | None = None  # of the first functions, for typical targets, if known
     grid_width: float = 0.0  # of targets where equal rows repeat; zero without
 
 
@@ -66,9 +65,7 @@ def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -
     likelihood makes of the standard deviation of y. In streaming updates
     neither is what all rows would give: the inducing points of the streaming prior then
     count as much as the new rows, and the latent variance is that of the present model.
-
-    Raises:
-        InputError: values so large or small that their squares leave double precision.
+    InputError of values so large or small that their squares leave double precision.
     """
     if remembered is not None:
         points = np.asarray(places_of(remembered.centres))
@@ -97,10 +94,9 @@ def spread_of(data: Data) -> float:
     spreads = []
     for column in data.y.reshape(data.size, -1).T:
         seen = np.isfinite(column)
-        if not seen.any():
-            continue
-        weights = None if data.weights is None else data.weights[seen]
-        spreads.append(spread_of_columns("y", column[seen, None], weights)[0])
+        if seen.any():
+            weights = None if data.weights is None else data.weights[seen]
+            spreads.append(spread_of_columns("y", column[seen, None], weights)[0])
     return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else 1.0
 
 
@@ -113,7 +109,7 @@ def at_layer(model: LatentGP, path: str, scale: Scales) -> Scales:
 
 def weak_priors(
     model: LatentGP, of_rows: Scales, known: Mapping[str, ParameterInfo] | None = None
-) -> dict[str, Distribution]:
+) -> dict[str, dist.Distribution]:
     """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
@@ -127,7 +123,7 @@ def weak_priors(
     one; (1 + r) / 2 of correlations r has the law Beta(2, 2);
     shares are uniform. A module may have a prior of its own (`Parametrised.weak_prior`).
     """
-    priors: dict[str, Distribution] = {}
+    priors: dict[str, dist.Distribution] = {}
     for path, info in (parameters(model) if known is None else known).items():
         shape, scale = np.shape(info.value), at_layer(model, path, of_rows)
         if (own := _prior_of_module(info, scale)) is not None:
@@ -136,40 +132,30 @@ def weak_priors(
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
             priors[path] = _of_lengthscales(np.asarray(typical))
-        elif info.role == "variance":
-            priors[path] = LogNormal(np.full(shape, _log_variance(info, scale)), 2.0)
-        elif info.role == "factor":
-            priors[path] = LogNormal(np.zeros(shape), 2.0)
-        elif info.role == "noise_variance":
-            typical = _log_variance(info, scale) + np.log(0.1)
-            priors[path] = LogNormal(np.full(shape, typical), 2.0)
-        elif info.role == "noise_scale":
-            typical = 0.5 * (_log_variance(info, scale) + np.log(0.1))
-            priors[path] = LogNormal(np.full(shape, typical), 1.0)
-        elif info.role == "noise_precision":
-            typical = -_log_variance(info, scale) - np.log(0.05)
-            priors[path] = LogNormal(np.full(shape, typical), 2.0)
+        elif info.role in _LOG_NORMAL:
+            power, shift, deviation = _LOG_NORMAL[info.role]
+            typical = shift + (power and power * _log_variance(info, scale))
+            priors[path] = dist.LogNormal(np.full(shape, typical), deviation)
         elif info.role == "level":
             latent = info.latent or 0
             if scale.level is not None and latent < len(scale.level):
                 level = np.full(shape, scale.level[latent])
-                priors[path] = Normal(level, float(scale.latent[latent]))
+                priors[path] = dist.Normal(level, float(scale.latent[latent]))
         elif info.role == "loading":
-            priors[path] = Normal(np.zeros(shape), 1.0)
+            priors[path] = dist.Normal(np.zeros(shape), 1.0)
         elif info.role == "correlation" and shape != (0,):
-            between = AffineTransform(-1.0, 2.0, domain=constraints.unit_interval)
-            priors[path] = TransformedDistribution(Beta(np.full(shape, 2.0), 2.0), between)
+            between = AffineTransform(-1.0, 2.0, domain=dist.constraints.unit_interval)
+            own = dist.Beta(np.full(shape, 2.0), 2.0)
+            priors[path] = dist.TransformedDistribution(own, between)
         elif info.role == "share":
-            priors[path] = Uniform(np.zeros(shape), 1.0)
-        elif info.role == "degrees_of_freedom":
-            priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
+            priors[path] = dist.Uniform(np.zeros(shape), 1.0)
     return priors
 
 
 def space_of(
     model: LatentGP,
     scale: Scales,
-    priors: Mapping[str, Distribution | None] | Literal["weak"] | None,
+    priors: Mapping[str, dist.Distribution | None] | Literal["weak"] | None,
     frozen: Sequence[str] = (),
     *,
     streaming: bool = False,
@@ -180,7 +166,7 @@ def space_of(
     values. InputError of an unknown path, or a prior that its parameter cannot have.
     """
     known = parameters(model)
-    chosen: dict[str, Distribution | None] = {}
+    chosen: dict[str, dist.Distribution | None] = {}
     if priors is not None:
         weak = weak_priors(model, scale, known)
         chosen |= around(known, weak) if streaming else weak
@@ -197,19 +183,20 @@ def space_of(
 
 
 def around(
-    known: Mapping[str, ParameterInfo], priors: dict[str, Distribution]
-) -> dict[str, Distribution]:
+    known: Mapping[str, ParameterInfo], priors: dict[str, dist.Distribution]
+) -> dict[str, dist.Distribution]:
     """The log-normal ones of some priors, around the parameters' own values.
 
     For streaming updates: what earlier rows tell about hyper-parameters is kept nowhere else.
     """
-    moved = dict(priors)
-    for path, prior in priors.items():
-        if isinstance(prior, LogNormal):
-            moved[path] = LogNormal(np.log(known[path].value), prior.scale)
-        elif isinstance(prior, SharedLogNormal):
-            moved[path] = _of_lengthscales(np.asarray(known[path].value))
-    return moved
+
+    def moved(path: str, prior: dist.Distribution) -> dist.Distribution:
+        if isinstance(prior, dist.LogNormal):
+            return dist.LogNormal(np.log(known[path].value), prior.scale)
+        own = isinstance(prior, SharedLogNormal)
+        return _of_lengthscales(np.asarray(known[path].value)) if own else prior
+
+    return {path: moved(path, prior) for path, prior in priors.items()}
 
 
 def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "H"] | None:
@@ -219,9 +206,8 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     without it. None where there are none.
     """
     values = {}
-    known = space.known
     for path in space.paths:
-        info = known[path]
+        info = space.known[path]
         stretch = _inputs_seen(info._replace(unit=1.0), scale._replace(inputs=scale.stretch))
         if info.role == "lengthscale" and np.shape(info.value) == stretch.shape:
             values[path] = np.asarray(info.value) * stretch
@@ -236,9 +222,9 @@ def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "
     At length-scales far below the distances of rows, or far above, the evidence hardly depends on
     them, and a search stands still. None where none is far off.
     """
-    known, values = space.known, {}
+    values = {}
     for path in space.paths:
-        info, scale = known[path], at_layer(space.model, path, of_rows)
+        info, scale = space.known[path], at_layer(space.model, path, of_rows)
         if info.role == "lengthscale" and path not in space.narrowed:
             seen = _inputs_seen(info, scale)
             typical = _typical_inputs(seen, np.shape(info.value)) * np.sqrt(len(seen))
@@ -247,9 +233,7 @@ def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "
     return space.to_vector(replace_unchecked(space.model, values)) if values else None
 
 
-def other_starts(
-    space: ParameterSpace, scale: Scales, X: Float[np.ndarray, "N D"]
-) -> tuple[Float[np.ndarray, "H"], ...]:
+def other_starts(space: ParameterSpace, scale: Scales, X: Inputs) -> tuple[HyperVector, ...]:
     """Further starts beside the model's own: rough functions with little noise, and much noise.
 
     Evidences of regression have several modes, such as rough functions with little noise and
@@ -262,17 +246,15 @@ def other_starts(
     free = [path for path in space.paths if path not in space.narrowed]
 
     def started(**factors: float) -> Float[np.ndarray, "H"]:
-        values = {
-            path: np.asarray(known[path].value) * factors[known[path].role]
-            for path in free
-            if known[path].role in factors
-        }
+        changed = [known[path] for path in free if known[path].role in factors]
+        values = {info.path: np.asarray(info.value) * factors[info.role] for info in changed}
         return space.to_vector(replace_unchecked(space.model, values))
 
-    if not any(known[path].role == "lengthscale" for path in free):
+    roles = {known[path].role for path in free}
+    if "lengthscale" not in roles:
         return ()
     rough = started(lengthscale=_roughness(X / scale.inputs), noise_variance=_LESS_NOISE)
-    if not any(known[path].role == "noise_variance" for path in free):
+    if "noise_variance" not in roles:
         return (rough,)
     return rough, started(noise_variance=_MORE_NOISE)
 
@@ -296,10 +278,8 @@ def grid_width(data: Data) -> float:
 
     A density that is measured at rounded targets grows without limit where a function goes through
     rows that are there twice. Their rounding alone is noise of variance w^2 / 12 (Sheppard 1898).
-    Targets are of a grid if ten share a value on average, and differences are multiples of one.
-
-    Args:
-        data: merged rows; one that repeats has a weight above one.
+    Targets are of a grid if ten share a value on average, and differences are multiples of one. The
+    rows are merged ones; one that repeats has a weight above one.
     """
     if data.weights is None or np.max(data.weights) <= 1:
         return 0.0
@@ -315,35 +295,25 @@ def grid_width(data: Data) -> float:
 
 def search_bounds(
     space: ParameterSpace, of_rows: Scales, *, quiet: bool = True
-) -> tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]]:
+) -> tuple[HyperVector, HyperVector]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
-    Where the role does not say what is typical, a positive parameter's start does. Noise variances
-    may be ten orders smaller, as functions without noise need; a noise precision as much larger.
-    Noise of rounded targets is at least that of rounding.
-
-    Args:
-        space: the hyper-parameters.
-        of_rows: scales of the data.
-        quiet: whether noise may be so small, which solves by iterations do not bear.
+    Where the role does not say what is typical, a positive parameter's start does. If `quiet`,
+    which solves by iterations do not bear, noise variances may be ten orders smaller, for functions
+    without noise, a noise precision as much larger. Noise of rounded targets is at least rounding.
     """
     small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
     lower, upper = [], []
     known = space.known
     for path, support in space.supports.items():
         info, scale = known[path], at_layer(space.model, path, of_rows)
-        raw = unconstrained(info.value, support)
-        if type(support) is not type(info.support):
-            centre = raw
-        elif info.role in IN_UNITS_OF_INPUTS:
+        centre = raw = unconstrained(info.value, support)
+        role = info.role if type(support) is type(info.support) else "other"
+        if role in IN_UNITS_OF_INPUTS:
             centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
-        elif info.role in ("variance", "noise_variance"):
-            centre = np.full(raw.shape, _log_variance(info, scale))
-        elif info.role == "factor":
-            centre = np.zeros(raw.shape)
-        else:
-            centre = raw
-        reach = np.inf if support is constraints.real else np.log(_BOUND_FACTOR)
+        elif role in ("variance", "noise_variance", "factor"):
+            centre = np.full(raw.shape, 0.0 if role == "factor" else _log_variance(info, scale))
+        reach = np.inf if support is dist.constraints.real else np.log(_BOUND_FACTOR)
         # A start outside the usual range is the user's wish, and widens it.
         down = small if info.role == "noise_variance" and np.isfinite(reach) else reach
         up = small if info.role == "noise_precision" and np.isfinite(reach) else reach
@@ -356,15 +326,15 @@ def search_bounds(
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
 
 
-def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> Distribution:
+def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> dist.Distribution:
     """The prior around some medians: each has a deviation of sqrt(3), several little to itself."""
     if medians.size < 2:
-        return LogNormal(np.log(medians), np.sqrt(LENGTHSCALES))
+        return dist.LogNormal(np.log(medians), np.sqrt(LENGTHSCALES))
     shared = np.sqrt(LENGTHSCALES - OWN_LENGTHSCALE**2)
     return SharedLogNormal(np.log(medians), shared, OWN_LENGTHSCALE)
 
 
-def _prior_of_module(info: ParameterInfo, scale: Scales) -> Distribution | None:
+def _prior_of_module(info: ParameterInfo, scale: Scales) -> dist.Distribution | None:
     if info.module is None:
         return None
     latent = 1.0 if info.role == "factor" else float(scale.latent[info.latent or 0])

@@ -90,8 +90,7 @@ def student_gain(residuals: Residuals) -> float:
 def in_local_units(residuals: Residuals) -> Residuals:
     """The same over the mean size of those of their nearest neighbours.
 
-    Where the noise depends on the inputs its law then is nearly Gaussian; outliers stay what
-    they are.
+    Where the noise depends on the inputs its law then is nearly Gaussian; outliers remain.
     """
     from scipy.spatial import KDTree  # takes long to import
 

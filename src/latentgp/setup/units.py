@@ -14,14 +14,12 @@ from jaxtyping import Float
 
 from latentgp.hyperparameters.base import parameters, replace_unchecked
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.setup.periods import CLEARLY, EvidenceOfSomeRows, in_words
 from latentgp.setup.priors import FAR_OFF, Scales, typical_start
-from latentgp.typing import Array
 
 _ROWS = 64  # of the mean prior variance, in all data as many
 _NOISE = 0.1  # in variances of the targets
@@ -37,18 +35,14 @@ def in_units_of_rows(
     prior variance that of the targets, if that is above 900 or below 1 / 900, and with them what
     the noise has if that is as far from a tenth of the targets' variance; levels at the targets'
     mean, if they are 30 of their deviations off. Length-scales 30 times too short or long take
-    typical ones if some rows are far likelier under these. Paths with priors of the user's `own`
-    stay.
+    typical ones if some rows are far likelier under these. Paths of the user's `own` priors stay.
     """
     moved = replace_unchecked(space.model, _of_targets(space, scale, data, own))
     other = typical_start(space, scale) if moved.depth == 1 else None
     if other is not None:
-        known = parameters(space.to_model(jnp.asarray(other)))
-        lengths = {
-            path: info.value
-            for path, info in known.items()
-            if info.role == "lengthscale" and path not in own
-        }
+        known = parameters(space.to_model(jnp.asarray(other))).values()
+        own_lengths = (i for i in known if i.role == "lengthscale" and i.path not in own)
+        lengths = {info.path: info.value for info in own_lengths}
         typical, evidence = replace_unchecked(moved, lengths), EvidenceOfSomeRows(space, data)
         if evidence.value(typical, 0) > evidence.value(moved, 0) + CLEARLY:
             moved = typical
@@ -73,9 +67,9 @@ def _of_targets(
     some = np.linspace(0, data.size - 1, _ROWS).astype(int)
     prior = float(np.mean(_diagonals(model.kernel, jnp.asarray(data.X[some]))[0]))
     factor = spread**2 / prior if prior > 0 else 1.0
-    known, values = space.known, {}
+    values = {}
     for path in space.paths:
-        info = known[path]
+        info = space.known[path]
         if path in space.narrowed or path in own or (info.latent or 0) > 0:
             continue
         value = np.asarray(info.value)
@@ -95,6 +89,4 @@ def _is_far(factor: float) -> bool:
     return not 1 / FAR_OFF**2 < factor < FAR_OFF**2
 
 
-@Program
-def _diagonals(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
-    return latent_diagonals(kernel, X)
+_diagonals = Program(latent_diagonals)

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import betaln
 
-from latentgp.numerics.log_beta import log_beta
+from latentgp.numerics.log_space import log_beta
 
 
 def test_log_beta_around_eight_and_at_extreme_shapes(x64):

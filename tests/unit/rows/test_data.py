@@ -4,7 +4,7 @@ import pytest
 from scipy import sparse
 
 import latentgp as lgp
-import latentgp.rows.merging as data_module
+import latentgp.rows.data as data_module
 from problems import BINARY, SMOOTH, X, classification, regression
 
 pytestmark = pytest.mark.quick

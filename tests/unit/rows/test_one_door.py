@@ -9,7 +9,7 @@ import pytest
 import latentgp as lgp
 from latentgp.choosing import choice
 from latentgp.posteriors import components
-from latentgp.rows import arrays, merging, spread
+from latentgp.rows import arrays, data, spread
 
 _rng = np.random.default_rng(0)
 X = _rng.normal(size=(30, 2))
@@ -40,7 +40,7 @@ def counted(monkeypatch):
 
     count(arrays, "check_finite")
     count(arrays, "as_weights")
-    count(merging, "_distinct")
+    count(data, "_distinct")
     count(spread, "robust_spread")
     count(choice, "choose_for")
     count(sys.modules["latentgp.validation"], "check_data")

@@ -29,8 +29,8 @@ from latentgp.kernels import (
 from latentgp.kernels.sphere import EARTH_RADIUS
 from latentgp.modules import stored
 from latentgp.rows.data import Data
+from latentgp.rows.spread import median_distance
 from latentgp.setup.priors import Scales
-from latentgp.setup.typical import median_distance
 from latentgp.surfaces.options import GroupColumns
 
 # Kernels that a smooth term can name.

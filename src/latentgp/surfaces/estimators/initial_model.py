@@ -12,9 +12,8 @@ from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
-from latentgp.rows.spread import varying
+from latentgp.rows.spread import median_distance, varying
 from latentgp.setup.priors import Scales, scales
-from latentgp.setup.typical import median_distance
 from latentgp.surfaces.estimators.additive import SMOOTH, AdditiveTerms
 
 NAMED = {name: SMOOTH[name] for name in SMOOTH if name not in ("periodic", "globe")}

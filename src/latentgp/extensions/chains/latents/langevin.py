@@ -14,7 +14,7 @@ from latentgp.extensions.chains.coordinates import Coordinates, DenseCoordinates
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, accepted
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
-from latentgp.numerics.eigen import eigenvectors
+from latentgp.numerics.cholesky import eigenvectors
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array, Coefs, RandomKey, Scalar
 

@@ -17,7 +17,7 @@ from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.solution import Solution, norms
-from latentgp.numerics.eigen import eigenvectors
+from latentgp.numerics.cholesky import eigenvectors
 from latentgp.typing import Array, Vectors
 
 # The quadrature's band matrix has as many blocks as there were steps, rounded up to one of a few

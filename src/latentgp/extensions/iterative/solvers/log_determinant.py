@@ -17,7 +17,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
 )
 from latentgp.extensions.iterative.solvers.solution import Solution, certified, norms
 from latentgp.extensions.iterative.solvers.traced import compiled
-from latentgp.numerics.eigen import eigenvectors
+from latentgp.numerics.cholesky import eigenvectors
 from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 

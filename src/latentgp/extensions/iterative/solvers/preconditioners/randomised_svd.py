@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import LowRank, with_diagonal
 from latentgp.modules import Module
-from latentgp.numerics.eigen import eigenvectors
+from latentgp.numerics.cholesky import eigenvectors
 from latentgp.typing import RandomKey
 
 
