@@ -324,11 +324,12 @@ def _parts(components: Components) -> list[_Part] | None:
     if isinstance(components, OneGaussian):
         return [_Part(components.own_model, components.latent, 0.0)]
     if isinstance(components, Gaussians):
-        pair, log_weights = (components.models, components.latents), components.log_weights
-        each = (
-            jax.tree.map(lambda a, k=k: np.asarray(a)[k], pair) for k in range(len(log_weights))
-        )
-        return [_Part(*own, float(weight)) for own, weight in zip(each, log_weights, strict=True)]
+        pair = components.models, components.latents
+        found = []
+        for k, log_weight in enumerate(components.log_weights):
+            model, latent = jax.tree.map(lambda a, k=k: np.asarray(a)[k], pair)
+            found.append(_Part(model, latent, float(log_weight)))
+        return found
     if isinstance(components, Mixture):
         found = []
         for part, log_weight in zip(components.parts, components.log_weights, strict=True):

@@ -53,7 +53,8 @@ def baselines(judged: Assessment) -> Iterator[Baseline]:
 
 
 def _classes(judged: Assessment, folds: np.ndarray, name: str, linear: Any) -> Baseline:
-    numbers, classes = np.asarray(judged.data.y).astype(int), np.size(judged.classes)
+    assert judged.classes is not None
+    numbers, classes = np.asarray(judged.data.y).astype(int), len(judged.classes)
     given = np.zeros((len(numbers), classes))
     for own, others in _apart(folds):
         if linear is None or len(np.unique(numbers[others])) < 2:
