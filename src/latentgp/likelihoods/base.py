@@ -25,7 +25,16 @@ from latentgp.numerics.quadrature import (
 )
 from latentgp.numerics.root_finding import invert_cdf, invert_cdf_of_counts
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
-from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowLatents, Scalar
+from latentgp.typing import (
+    Array,
+    Latents,
+    PerClass,
+    PerRow,
+    RandomKey,
+    RowLatents,
+    RowMoments,
+    Scalar,
+)
 
 Targets = Literal["real", "count", "class"]
 _SINGULAR = 1e2  # roundings of a variance by which covariances are kept from being singular
@@ -48,6 +57,11 @@ class Marginals(NamedTuple):
     def known(cls, f: RowLatents) -> "Marginals":
         """Marginals of known latents: variance zero."""
         return cls(f, jnp.zeros_like(f))
+
+    @property
+    def first(self) -> RowMoments:
+        """Means and variances of the first latent function."""
+        return self.mean[:, 0], self.variance[:, 0]
 
     def shifted(self, offset: RowLatents) -> "Marginals":
         """Marginals of f + offset."""
@@ -405,3 +419,20 @@ class Likelihood(Parametrised):
         """A function of one row, over all rows and over S values of their latents."""
         over_nodes = jax.vmap(function, (None, 0, None))
         return lambda f: jax.vmap(over_nodes)(y, f, dict(side))
+
+
+class ClosedMoments(Likelihood):
+    """A likelihood whose predictive moments are closed: those given f are of variance zero."""
+
+    def conditional_moments(
+        self, f: Latents, side: SideInformation
+    ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
+        mean, variance = self.predictive_moments(Marginals.known(f[None]), side)
+        return mean[0], variance[0]
+
+
+class ClosedForms(ClosedMoments):
+    """The same with a closed expected log density, of which log_prob is that of variance zero."""
+
+    def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
+        return self.expected_log_prob(y[None], Marginals.known(f[None]), side)[0]

@@ -17,7 +17,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameter
-from latentgp.likelihoods.base import JointMarginals, Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import ClosedForms, JointMarginals, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.numerics.quadrature import expectation, prediction_nodes
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     loading_variance: Float[Array, "#N P R"]  # of L
 
 
-class LinearOutputs(Likelihood):
+class LinearOutputs(ClosedForms):
     """y = centre + scale (L g + noise), noise ~ N(0, diag(noise_variance)), g latent functions.
 
     A missing output is NaN and is left out.
@@ -124,15 +124,6 @@ class LinearOutputs(Likelihood):
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         return 1.0
-
-    def log_prob(self, y: Float[Array, "P"], f: Latents, side: SideInformation) -> Scalar:
-        return self.expected_log_prob(y[None], Marginals.known(f[None]), side)[0]
-
-    def conditional_moments(
-        self, f: Latents, side: SideInformation
-    ) -> tuple[Float[Array, "P"], Float[Array, "P"]]:
-        mean, variance = self.predictive_moments(Marginals.known(f[None]), side)
-        return mean[0], variance[0]
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "P"]:
         mean, variance = self.conditional_moments(f, side)

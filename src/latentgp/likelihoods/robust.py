@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import check_ranges
 from latentgp.hyperparameters.base import parameter, replace
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import ClosedMoments, Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.noise_shapes import (
     ExponentialOfRoot,
     LaplaceShape,
@@ -28,7 +28,7 @@ from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the scale starts
 
 
-class SymmetricNoise(NoiseShape, ScaleMixture):
+class SymmetricNoise(NoiseShape, ScaleMixture, ClosedMoments):
     """y = f + scale e, e of a shape."""
 
     is_location: ClassVar[bool] = True
@@ -45,12 +45,9 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
             jnp.broadcast_to(precision, y.shape),
         )
 
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        return f[0], jnp.asarray(self.scale**2 * self.unit_variance(), f.dtype)
-
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        mean, variance = marginals
-        return mean[:, 0], variance[:, 0] + self.scale**2 * self.unit_variance()
+        mean, variance = marginals.first
+        return mean, variance + self.scale**2 * self.unit_variance()
 
     def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
@@ -101,9 +98,8 @@ class LaplaceNoise(LaplaceShape, SymmetricNoise):
     is_smooth: ClassVar[bool] = False
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        distance = y - mean[:, 0]
-        absolute = 2 * expected_excess(distance, variance[:, 0]) - distance
+        mean, variance = marginals.first
+        absolute = 2 * expected_excess(y - mean, variance) - (y - mean)
         return -jnp.log(2 * self.scale) - absolute / self.scale
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
@@ -128,7 +124,7 @@ class MaternNoise(MaternShape, SymmetricNoise):
         return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
 
 
-class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
+class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture, ClosedMoments):
     """y = f + scale e, e of density q (1 - q) exp(-e (q - 1[e < 0])): f is the quantile at q.
 
     Quantile regression (Yu & Moyeed 2001): maximising it minimises the check loss. Its Gaussian
@@ -169,13 +165,11 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
             jnp.broadcast_to(precision, y.shape),
         )
 
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        bias, noise = self._noise_moments()
-        return f[0] + bias, jnp.asarray(noise, f.dtype)
-
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        bias, noise = self._noise_moments()
-        return marginals.mean[:, 0] + bias, marginals.variance[:, 0] + noise
+        mean, variance = marginals.first
+        q, product = self.level, self.level * (1 - self.level)
+        noise = self.scale**2 * (1 - 2 * product) / product**2
+        return mean + self.scale * (1 - 2 * q) / product, variance + noise
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         above, below = jax.random.exponential(key, (2,), f.dtype)
@@ -194,9 +188,9 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
         )
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        distance = y - marginals.mean[:, 0]
-        above = expected_excess(distance, marginals.variance[:, 0])
-        return self._log_height() - (above - (1 - self.level) * distance) / self.scale
+        mean, variance = marginals.first
+        loss = expected_excess(y - mean, variance) - (1 - self.level) * (y - mean)
+        return self._log_height() - loss / self.scale
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         below, above = (1 - self.level) / self.scale, self.level / self.scale
@@ -211,19 +205,14 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
     def _log_height(self) -> Scalar:
         return jnp.log(self.level * (1 - self.level)) - jnp.log(self.scale)
 
-    def _noise_moments(self) -> tuple[Scalar, Scalar]:
-        """Mean and variance of y - f."""
-        q, product = self.level, self.level * (1 - self.level)
-        return self.scale * (1 - 2 * q) / product, self.scale**2 * (1 - 2 * product) / product**2
-
 
 def _log_expected_exponentials(
     y: PerRow, marginals: Marginals, below: Scalar, above: Scalar
 ) -> PerRow:
     """Log E of exp(-above (y - f)) where y > f, and exp(below (y - f)) elsewhere."""
-    mean, variance = marginals
-    spread = jnp.sqrt(variance[:, 0] + float(jnp.finfo(variance.dtype).tiny))
-    z, falls, rises = (y - mean[:, 0]) / spread, above * spread, below * spread
+    mean, variance = marginals.first
+    spread = jnp.sqrt(variance + float(jnp.finfo(variance.dtype).tiny))
+    z, falls, rises = (y - mean) / spread, above * spread, below * spread
     return jnp.logaddexp(
         0.5 * falls**2 - z * falls + log_ndtr(z - falls),
         0.5 * rises**2 + z * rises + log_ndtr(-z - rises),
