@@ -258,11 +258,9 @@ class Likelihood(Parametrised):
 
     def check_targets(self, y: Float[Array, "N *P"]) -> None:
         """Raise InputError if targets are outside the support, naming what is expected."""
-        return
 
     def check_side_information(self, side: SideInformation) -> None:
         """Raise InputError if a row's numbers are outside their range, naming what is expected."""
-        return
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
@@ -334,12 +332,8 @@ class Likelihood(Parametrised):
         """Mean and variance of y under f ~ N(mean, diag(variance)), a row."""
 
         def moments(f: Float[Array, "N S Q"]) -> Float[Array, "N S *P 2"]:
-            at_nodes = jax.vmap(
-                lambda f, side: jax.vmap(
-                    lambda f: jnp.stack(self.conditional_moments(f, side), axis=-1)
-                )(f)
-            )(f, dict(side))
-            first, second = at_nodes[..., 0], at_nodes[..., 1]
+            over_nodes = jax.vmap(self.conditional_moments, (0, None))
+            first, second = jax.vmap(over_nodes)(f, dict(side))
             return jnp.stack([first, second + first**2], axis=-1)
 
         nodes = prediction_nodes(self.latent_size)
@@ -358,15 +352,13 @@ class Likelihood(Parametrised):
         self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N *P levels"]:
         """Quantiles of y under f ~ N(mean, diag(variance)), a row, by inverting the CDF."""
-        mean, variance = marginals
 
-        def cdf(y: PerRow) -> PerRow:
+        def cdf(y: Float[Array, "N *P"]) -> Float[Array, "N *P"]:
             return self.predictive_cdf(y, marginals, side)
 
-        centre = mean[:, 0]
+        centre, width = self._quantiles_around(marginals, side)
         if self.targets == "count":
             return invert_cdf_of_counts(cdf, probabilities, centre)
-        width = jnp.sqrt(variance[:, 0]) + 1e-3 * jnp.abs(centre) + 1e-8
         if not self.atoms:
             return invert_cdf(cdf, probabilities, centre, width)
         atoms, precision = jnp.asarray(self.atoms, centre.dtype), jnp.finfo(centre.dtype)
@@ -390,6 +382,16 @@ class Likelihood(Parametrised):
             return jnp.where(jnp.any(at, axis=0), atom, found)
 
         return jnp.moveaxis(jax.lax.map(one, probabilities), 0, -1)
+
+    def _quantiles_around(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N *P"], Float[Array, "N *P"]]:
+        """Where quantiles are sought: places and widths."""
+        if self.output_shape:
+            centre, variance = self.predictive_moments(marginals, side)
+            return centre, jnp.sqrt(variance)
+        centre, variance = marginals.first
+        return centre, jnp.sqrt(variance) + 1e-3 * jnp.abs(centre) + 1e-8
 
     def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         """Probabilities of the classes under f ~ N(mean, diag(variance)), a row."""
@@ -433,6 +435,12 @@ class ClosedMoments(Likelihood):
 
 class ClosedForms(ClosedMoments):
     """The same with a closed expected log density, of which log_prob is that of variance zero."""
+
+    @abstractmethod
+    def expected_log_prob(
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
+    ) -> PerRow:
+        """E log p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
 
     def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
         return self.expected_log_prob(y[None], Marginals.known(f[None]), side)[0]

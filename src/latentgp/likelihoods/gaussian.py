@@ -13,7 +13,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameter
-from latentgp.likelihoods.base import ClosedForms, Marginals, SideInformation
+from latentgp.likelihoods.base import ClosedForms, Likelihood, Marginals, SideInformation
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
@@ -21,7 +21,23 @@ USUAL_NOISE_SHARE = 0.1  # of the variance of y: where a search for the noise va
 LOG_2_PI = float(np.log(2 * np.pi))
 
 
-class Gaussian(ClosedForms):
+class NormalPredictions(Likelihood):
+    """A likelihood under which y is normal, each output with its predictive moments."""
+
+    def predictive_cdf(
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N *P"]:
+        mean, variance = self.predictive_moments(marginals, side)
+        return ndtr((y - mean) / jnp.sqrt(variance))
+
+    def predictive_quantiles(
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N *P levels"]:
+        mean, variance = self.predictive_moments(marginals, side)
+        return mean[..., None] + jnp.sqrt(variance)[..., None] * ndtri(probabilities)
+
+
+class Gaussian(NormalPredictions, ClosedForms):
     """y = f + noise, noise ~ N(0, noise_variance + the row's own known noise variance).
 
     Args:
@@ -74,21 +90,12 @@ class Gaussian(ClosedForms):
         return _log_density(y, mean, noise) - 0.5 * variance / noise
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        return _log_density(y, *self.predictive_moments(marginals, side))
+        mean, variance = marginals.first
+        return _log_density(y, mean, variance + self.total_noise_variance(side))
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals.first
         return mean, variance + self.total_noise_variance(side)
-
-    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = self.predictive_moments(marginals, side)
-        return ndtr((y - mean) / jnp.sqrt(variance))
-
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N levels"]:
-        mean, variance = self.predictive_moments(marginals, side)
-        return mean[:, None] + jnp.sqrt(variance)[:, None] * ndtri(probabilities)
 
     def total_noise_variance(self, side: SideInformation) -> Values:
         """Learned noise variance plus the known one of the rows."""

@@ -56,7 +56,8 @@ class NoiseNodes(NamedTuple):
         # Squares of its inverse are in derivatives.
         slope = shared / jnp.maximum(variance[:, 1:], float(jnp.finfo(f.dtype).tiny) ** 0.45)
         given = mean[:, :1] + slope * (f - mean[:, 1:])
-        return cls(f, weights, given, jnp.maximum(variance[:, :1] - slope * shared, 0.0))
+        left = variance[:, :1] - slope * shared
+        return cls(f, weights, given, jnp.where(left >= 0, left, 0.0))
 
 
 class NoiseOfInput(NoiseShape, ClosedMoments):

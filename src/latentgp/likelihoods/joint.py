@@ -16,7 +16,6 @@ from latentgp.likelihoods.base import (
 )
 from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import expectation, hermite_nodes, nodes_near, sobol_nodes
-from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents, Scalar
 
@@ -66,23 +65,13 @@ class WhitenedLikelihood(Likelihood):
     def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return self.own.class_probabilities(*_of_row(f, side))
 
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N *P levels"]:
-        if self.output_shape:
-            centre, variance = self.predictive_moments(marginals, side)
-            width = jnp.sqrt(variance)
-        elif self.targets == "real":
+    def _quantiles_around(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N *P"], Float[Array, "N *P"]]:
+        if self.targets == "real" and not self.output_shape:
             joint, _ = self.of_f(side)
-            centre = joint.mean[:, 0]
-            width = jnp.sqrt(joint.variance[:, 0]) + 1e-3 * jnp.abs(centre) + 1e-8
-        else:
-            return super().predictive_quantiles(probabilities, marginals, side)
-
-        def cdf(y: Float[Array, "N *P"]) -> Float[Array, "N *P"]:
-            return self.predictive_cdf(y, marginals, side)
-
-        return invert_cdf(cdf, probabilities, centre, width)
+            marginals = Marginals(joint.mean, joint.variance)
+        return super()._quantiles_around(marginals, side)
 
     @property
     def has_sure_moments(self) -> bool:

@@ -18,10 +18,9 @@ from numpyro.distributions import constraints
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameter
 from latentgp.likelihoods.base import ClosedForms, JointMarginals, Marginals, SideInformation
-from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
+from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE, NormalPredictions
 from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.numerics.quadrature import expectation, prediction_nodes
-from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_cholesky, small_inverse, small_solve_lower
 from latentgp.rows.arrays import as_targets, as_weights
 from latentgp.typing import Array, Latents, PerRow, RandomKey, Scalar
@@ -209,7 +208,7 @@ class TurnedOutputs(WhitenedLikelihood):
         return self.own._in_units(*self.own._joint_output_moments(joint))
 
 
-class LinearCoregionalisation(LinearOutputs):
+class LinearCoregionalisation(NormalPredictions, LinearOutputs):
     """Outputs that mix latent functions by numbers: L = mixing.
 
     With a kernel for each latent function this is the linear model of coregionalisation (Journel
@@ -247,18 +246,6 @@ class LinearCoregionalisation(LinearOutputs):
         spread = jnp.einsum("pr,nrs,ps->np", loading, joint.covariance, loading)
         return joint.mean @ loading.T, spread
 
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P levels"]:
-        centre, spread = self.predictive_moments(marginals, side)
-        return centre[..., None] + jnp.sqrt(spread)[..., None] * jax.scipy.special.ndtri(
-            probabilities
-        )
-
-    def predictive_cdf(self, y: Outputs, marginals: Marginals, side: SideInformation) -> Outputs:
-        centre, spread = self.predictive_moments(marginals, side)
-        return ndtr((y - centre) / jnp.sqrt(spread))
-
     def _log_expected(self, y: Outputs, marginals: Marginals, noise: Float[Array, "P"]) -> PerRow:
         return self._log_joint(y, JointMarginals.independent(marginals), noise)
 
@@ -277,7 +264,7 @@ class LinearCoregionalisation(LinearOutputs):
         return -jnp.sum(halves + constant, axis=1)
 
 
-class TurnedCoregionalisation(TurnedOutputs):
+class TurnedCoregionalisation(NormalPredictions, TurnedOutputs):
     """Outputs by numbers of correlated latents: everything is Gaussian."""
 
     own: LinearCoregionalisation  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -290,10 +277,6 @@ class TurnedCoregionalisation(TurnedOutputs):
         self, y: Outputs, marginals: Marginals, side: SideInformation
     ) -> PerRow:
         return self.own._log_joint(y, self.of_f(side)[0], self.own.noise_variance)
-
-    def predictive_cdf(self, y: Outputs, marginals: Marginals, side: SideInformation) -> Outputs:
-        centre, spread = self.predictive_moments(marginals, side)
-        return ndtr((y - centre) / jnp.sqrt(spread))
 
     def tilted(
         self,
@@ -425,17 +408,6 @@ class GPRegressionNetwork(LinearOutputs):
 
         nodes = prediction_nodes(self.mixing.shape[1])
         return expectation(jax.vmap(below, 1, 1), parts.mean, parts.variance, nodes)
-
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P levels"]:
-        centre, spread = self.predictive_moments(marginals, side)
-        return invert_cdf(
-            lambda y: self.predictive_cdf(y, marginals, side),
-            probabilities,
-            centre,
-            jnp.sqrt(spread),
-        )
 
 
 class TurnedNetwork(TurnedOutputs):

@@ -206,9 +206,8 @@ def _f_points(mean: Float[Array, "N K Q"], spread: Spread) -> Array:
 
 def _roots(covariance: Float[Array, "N K Q Q"]) -> Float[Array, "N K Q Q"]:
     flat = covariance.reshape(-1, *covariance.shape[2:])
-    return (
-        JointMarginals(jnp.zeros(flat.shape[:2], flat.dtype), flat).root().reshape(covariance.shape)
-    )
+    law = JointMarginals(jnp.zeros(flat.shape[:2], flat.dtype), flat)
+    return law.root().reshape(covariance.shape)
 
 
 def _mean_of(values: Float[Array, "points N *S"], log_weights: Float[Array, "points"]) -> Array:
@@ -287,10 +286,10 @@ def _quantiles(
             pass
     f = _f_points(mean, variance)
     keys = jax.random.split(jax.random.key(0), f.shape[:2])  # of all rows, whatever their number
-    along_rows = jax.vmap(lambda lik, f, key, side: lik.sample(key, f, side), (None, 0, None, 0))
+    along_rows = jax.vmap(lambda own, *row: own.sample(*row), (None, None, 0, 0))
     along_points = jax.vmap(along_rows, (None, 0, 0, None))
     axes = (0 if law.own else None, 0, 0, None)
-    y = jax.vmap(along_points, axes)(law.likelihood, f, keys, side)
+    y = jax.vmap(along_points, axes)(law.likelihood, keys, f, side)
     y = y.reshape(-1, *y.shape[2:])
     log_weights = jnp.repeat(law.log_weights, f.shape[1])
     return _weighted_quantiles(y, log_weights, levels, law.likelihood.targets == "count")

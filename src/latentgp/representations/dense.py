@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -107,16 +108,14 @@ class DensePosterior(PosteriorAtRows):
         saying = np.any((np.asarray(self.precision) != 0) | (np.asarray(self.weights) != 0), axis=0)
         chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
         # Their rows of B are those of the identity, and so are those of its factor.
-        factor = Factor(
-            *(half[:, chosen][:, :, chosen] if half.size else half for half in self.factor)
-        )
+        halves = (half[:, chosen][:, :, chosen] if half.size else half for half in self.factor)
         return dataclasses.replace(
             self,
             X=self.X[chosen],
             weights=self.weights[:, chosen],
             precision=self.precision[:, chosen],
             root_precision=self.root_precision[:, chosen],
-            factor=factor,
+            factor=Factor(*halves),
             raised=self.raised[:, :, chosen],
         )
 
@@ -138,17 +137,13 @@ class DensePosterior(PosteriorAtRows):
             return WhiteSites(lower.T @ linear, lower.T @ (precision[:, None] * lower))
 
         white = vmap_latents(sites, grams, prior.lower, self.weights, self.precision)
-        constant = log_evidence - self.log_evidence
-        signed = self.raised.shape[1] > 0
-        return StreamingPrior(
-            centres=self.X, inverse=prior.inverse, white=white, constant=constant, signed=signed
-        )
+        constant, signed = log_evidence - self.log_evidence, self.raised.shape[1] > 0
+        return StreamingPrior(self.X, prior.inverse, white, constant, signed)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
-        noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
-        more = jax.random.normal(
-            jax.random.fold_in(key, 1), self.raised.shape[:2], self.weights.dtype
-        )
+        dtype, key_more = self.weights.dtype, jax.random.fold_in(key, 1)
+        noise = jax.random.normal(key, self.weights.shape, dtype)
+        more = jax.random.normal(key_more, self.raised.shape[:2], dtype)
         prior = prior_path(self.X).T
 
         def weights(weights, root_precision, factor, raised, prior, noise, more):
@@ -158,9 +153,8 @@ class DensePosterior(PosteriorAtRows):
             correction = factor.inverse.T @ (factor.inverse @ residual)
             return weights - root_precision * correction + more @ raised
 
-        return vmap_latents(
-            weights, self.weights, self.root_precision, self.factor, self.raised, prior, noise, more
-        )
+        own = self.weights, self.root_precision, self.factor, self.raised
+        return vmap_latents(weights, *own, prior, noise, more)
 
 
 AnyDensePosterior: TypeAlias = DensePosterior | CoupledDensePosterior
@@ -298,11 +292,11 @@ class Dense(Representation):
     def _marginals_of_rows(
         self, posterior: AnyDensePosterior, K: Float[Array, "#Q places places"], X: Inputs
     ) -> AnyMarginals:
-        marginals = _marginals_at_centres(posterior, K)
+        is_coupled = isinstance(posterior, CoupledDensePosterior)
+        marginals = row_marginals(posterior, K) if is_coupled else _row_marginals(posterior, K)
         if self.places is None:
             return marginals
-        places = self._places_of(X)
-        return jax.tree.map(lambda a: a[places], marginals)
+        return jax.tree.map(itemgetter(self._places_of(X)), marginals)
 
 
 class _SitePosterior(NamedTuple):
@@ -400,12 +394,6 @@ def _with_negative(
 
     nothing = positive._replace(raised=jnp.zeros_like(K))
     return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)
-
-
-def _marginals_at_centres(posterior: AnyDensePosterior, K: Float[Array, "#Q N N"]) -> AnyMarginals:
-    if isinstance(posterior, CoupledDensePosterior):
-        return row_marginals(posterior, K)
-    return _row_marginals(posterior, K)
 
 
 def _row_marginals(posterior: DensePosterior, K: Float[Array, "#Q N N"]) -> Marginals:
