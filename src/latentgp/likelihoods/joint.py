@@ -103,16 +103,10 @@ class WhitenedLikelihood(Likelihood):
         power: float,
         near: JointMarginals,
     ) -> tuple[PerRow, JointMarginals]:
-        """Log mass, means and covariances of cavity times p(y | f)^power, a row.
+        """Log mass, means and covariances of cavity times p(y | f)^power, a row; power in (0, 1].
 
-        On a grid for up to three latents, at quasi-random points for more.
-
-        Args:
-            y: targets.
-            cavity: law of f.
-            side: side information of the likelihood of f.
-            power: in (0, 1].
-            near: a law around where the product is, for the nodes.
+        On a grid for up to three latents, at quasi-random points for more, dense where `near` is.
+        The cavity and the side information are those of f.
         """
         f, log_weights = _nodes_near(cavity, near)
         log_prob = self.own._along_nodes(self.own.log_prob, y, side)(f)

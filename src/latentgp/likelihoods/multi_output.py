@@ -208,7 +208,7 @@ class TurnedOutputs(WhitenedLikelihood):
         return self.own._in_units(*self.own._joint_output_moments(joint))
 
 
-class LinearCoregionalisation(NormalPredictions, LinearOutputs):
+class LinearCoregionalisation(LinearOutputs, NormalPredictions):
     """Outputs that mix latent functions by numbers: L = mixing.
 
     With a kernel for each latent function this is the linear model of coregionalisation (Journel
@@ -264,7 +264,7 @@ class LinearCoregionalisation(NormalPredictions, LinearOutputs):
         return -jnp.sum(halves + constant, axis=1)
 
 
-class TurnedCoregionalisation(NormalPredictions, TurnedOutputs):
+class TurnedCoregionalisation(TurnedOutputs, NormalPredictions):
     """Outputs by numbers of correlated latents: everything is Gaussian."""
 
     own: LinearCoregionalisation  # pyright: ignore[reportIncompatibleVariableOverride]

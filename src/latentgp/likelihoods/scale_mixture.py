@@ -46,9 +46,9 @@ class Form(NamedTuple):
     Attributes:
         log_constant: log C.
         linear: g.
-        alpha: with `beta` and `gamma`, the quadratic; not negative for any f.
-        beta: see alpha.
-        gamma: see alpha; positive.
+        alpha: of a quadratic that is not negative for any f.
+        beta: of the same.
+        gamma: of the same; positive.
     """
 
     log_constant: Values

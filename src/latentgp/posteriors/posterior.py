@@ -99,15 +99,9 @@ class Posterior(eqx.Module):
         Example:
             >>> import jax, latentgp as lgp
             >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9])
-            >>> fits = [
-            ...     lgp.fit(
-            ...         lgp.LatentGP(lgp.RBF(scale), lgp.Gaussian(0.1)),
-            ...         data,
-            ...         key=jax.random.key(0),
-            ...         learn_hyperparameters=False,
-            ...     ).posterior
-            ...     for scale in (0.5, 1.0)
-            ... ]
+            >>> models = [lgp.LatentGP(lgp.RBF(scale), lgp.Gaussian(0.1)) for scale in (0.5, 1.0)]
+            >>> settings = {"key": jax.random.key(0), "learn_hyperparameters": False}
+            >>> fits = [lgp.fit(model, data, **settings).posterior for model in models]
             >>> mixture = lgp.Posterior.mixture(fits, [0.3, 0.7])
             >>> mixture.predict([0.5]).cdf([0.4]).round(2)
             array([0.52])
@@ -159,22 +153,16 @@ class Posterior(eqx.Module):
 
     @double_precision
     def predict(self, X: Any, **side_information: Any) -> Predictive:
-        """The predictive distribution of y at X, one a row.
+        """The predictive distribution of y at X, shape (N, D), one a row.
 
-        Args:
-            X: inputs, shape (N, D).
-            side_information: what the likelihood reads a row, as in `Data`.
+        Side information is what the likelihood reads a row, as in `Data`.
         """
         X = self._inputs(X)
         return Predictive(self._prepared, X, self._side(side_information, len(X)))
 
     @double_precision
     def sample_f(self, X: Any, *, key: RandomKey, number: int = 1) -> Float[np.ndarray, "S N *Q"]:
-        """Joint draws of the latent functions at X, exact, O(N^3).
-
-        Returns:
-            Shape (S, N), or (S, N, Q) for Q > 1.
-        """
+        """Joint draws of the latents at X, exact, O(N^3), shape (S, N), or (S, N, Q) for Q > 1."""
         return self._of_latents(self._joint_draws(self._inputs(X), key, number)[0])
 
     @double_precision
@@ -196,15 +184,8 @@ class Posterior(eqx.Module):
         """Joint draws of the expectation of y given the latents: no noise, rows dependent.
 
         Of more than two classes these are the probabilities of each, of two that of the second.
-
-        Args:
-            X: inputs, shape (N, D).
-            key: random key.
-            number: of draws S.
-            side_information: what the likelihood reads a row, as in `Data`.
-
-        Returns:
-            Shape (S, N), or (S, N, P) for P outputs or classes.
+        Of S draws they have shape (S, N), or (S, N, P) for P outputs or classes. X has shape
+        (N, D), side information is what the likelihood reads a row, as in `Data`.
 
         Raises:
             InputError: the likelihood does not define the expectation.

@@ -55,25 +55,18 @@ _MOST_ROWS = 30_000
 
 @stored
 class DensePosterior(PosteriorAtRows):
-    """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
-
-    Attributes:
-        X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
-        weights: K^-1 times the posterior mean, shape (Q, N).
-        precision: W, shape (#Q, N), one for all latent functions where these share precisions.
-        root_precision: W^1/2, shape (#Q, N); zero where a precision is negative.
-        factor: of B, shapes (#Q, N, N). With rows over devices its lower half is left out, and its
-            inverse, whose rows are over the devices, is that of B with rows in another order.
-        raised: U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x,
-            shape (Q, N, N); (Q, 0, N) where no precision can be negative.
-    """
+    """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27)."""
 
     kernel: LatentKernel
-    X: Inputs
-    weights: Float[Array, "Q N"]
-    precision: Float[Array, "#Q N"]
-    root_precision: Float[Array, "#Q N"]
+    X: Inputs  # of the rows; the last ones may be copies of weight zero
+    weights: Float[Array, "Q N"]  # K^-1 times the posterior mean
+    precision: Float[Array, "#Q N"]  # W, one for all latent functions where these share precisions
+    root_precision: Float[Array, "#Q N"]  # W^1/2; zero where a precision is negative
+    # of B, shapes (#Q, N, N). With rows over devices its lower half is left out, and its inverse,
+    # whose rows are over the devices, is that of B with rows in another order
     factor: Factor
+    # U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x, shape
+    # (Q, N, N); (Q, 0, N) where no precision can be negative
     raised: Float[Array, "Q raised N"]
     log_evidence: Scalar
     kl: Scalar

@@ -110,12 +110,10 @@ class Needs:
     )
 
     def check(self, user: str, *, instead: str = "", **given: Any) -> None:
-        """Raise InputError unless what is given meets the needs.
+        """Raise InputError unless what is given meets the needs of a method or setting.
 
-        Args:
-            user: method or setting, as the user writes it.
-            instead: the remedy; empty for the usual one.
-            given: `likelihood`, `representation`, `kernel`, `method` that are compared.
+        Given are any of `likelihood`, `representation`, `kernel` and `method`; `instead` is the
+        remedy, empty for the usual one.
         """
         for need in fields(self):
             says, own = need.metadata, given.get(need.metadata["of"])

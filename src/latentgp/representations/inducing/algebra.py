@@ -222,20 +222,12 @@ class ByVariables(Representation):
     ) -> RowsRead:
         """White sites of a batch and derivatives of the bound: one pass, one reduction.
 
-        The posterior is the prior times a factor of u that is held fixed. Derivatives of its bound
-        are unbiased if rows are weighted to count as all. (With a diagonal covariance the rows'
-        sites are held fixed, which gives the same once they have converged.)
-
-        Args:
-            posterior: before this batch.
-            held: its factor of the white inducing variables.
-            data: rows with weights; a row of weight zero does not count.
-            update: gives sites of g, and sums over the rows, for a chunk of rows and the
-                marginals of g there.
-            nothing: such sums over no rows.
-            learning: whether derivatives are wanted at all; without, they are None.
-            moving: whether derivatives in the inducing variables are wanted, with the factor held
-                as a function of g instead of these.
+        The posterior before this batch is the prior times a factor of u that is held fixed, `held`.
+        Derivatives of its bound are unbiased if rows are weighted to count as all. (With a diagonal
+        covariance the rows' sites are held fixed, which gives the same once they have converged.)
+        The update gives sites of g, and sums over the rows, for a chunk of rows and the marginals
+        of g there; `nothing` is such sums over no rows. Without `learning` derivatives are None;
+        `moving` are those in the inducing variables, with the factor held as a function of g.
         """
 
         def step(carry, chunk, real):
