@@ -25,16 +25,7 @@ from latentgp.numerics.quadrature import (
 )
 from latentgp.numerics.root_finding import invert_cdf, invert_cdf_of_counts
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
-from latentgp.typing import (
-    Array,
-    Latents,
-    PerClass,
-    PerRow,
-    RandomKey,
-    RowLatents,
-    RowMoments,
-    Scalar,
-)
+from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, RowLatents, Scalar
 
 Targets = Literal["real", "count", "class"]
 _SINGULAR = 1e2  # roundings of a variance by which covariances are kept from being singular
@@ -59,7 +50,7 @@ class Marginals(NamedTuple):
         return cls(f, jnp.zeros_like(f))
 
     @property
-    def first(self) -> RowMoments:
+    def first(self) -> tuple[PerRow, PerRow]:
         """Means and variances of the first latent function."""
         return self.mean[:, 0], self.variance[:, 0]
 

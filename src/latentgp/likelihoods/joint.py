@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
@@ -17,13 +19,24 @@ from latentgp.likelihoods.base import (
 from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import expectation, hermite_nodes, nodes_near, sobol_nodes
 from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
-from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, PerRow, RowLatents
 
 _MEAN, _ROOT = "mean of f", "root of the covariance of f"
 _NODES_ALONG = {1: 121, 2: 40, 3: 17}  # of a grid; quasi-random points for more latents
 _HERMITE, _HERMITE_NODES = 3, 10  # latents of which bounds take a grid, and its nodes along each
 _POINTS = 4096
 _WIDER = 1.25  # than the law that they are near, those points
+
+
+def _of_f(name: str) -> Any:
+    """Method of one row that is that of the likelihood of f; latents and side information last."""
+
+    def of_z(self: Any, *given: Any) -> Any:
+        *first, z, side = given
+        f = side[_MEAN] + side[_ROOT] @ z
+        return getattr(self.own, name)(*first, f, _without(side))
+
+    return of_z
 
 
 class WhitenedLikelihood(Likelihood):
@@ -39,8 +52,11 @@ class WhitenedLikelihood(Likelihood):
     output_shape = forwarded("own.output_shape")
     targets = forwarded("own.targets")
 
-    def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
-        return self.own.log_prob(y, *_of_row(f, side))
+    log_prob = _of_f("log_prob")
+    conditional_moments = _of_f("conditional_moments")
+    sample = _of_f("sample")
+    cdf = _of_f("cdf")
+    class_probabilities = _of_f("class_probabilities")
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
@@ -50,20 +66,6 @@ class WhitenedLikelihood(Likelihood):
         # Quasi-random points would leave sites of the softmax a negative eigenvalue.
         nodes = hermite_nodes(_HERMITE, _HERMITE_NODES)
         return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
-
-    def conditional_moments(
-        self, f: Latents, side: SideInformation
-    ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
-        return self.own.conditional_moments(*_of_row(f, side))
-
-    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "*P"]:
-        return self.own.sample(key, *_of_row(f, side))
-
-    def cdf(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
-        return self.own.cdf(y, *_of_row(f, side))
-
-    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
-        return self.own.class_probabilities(*_of_row(f, side))
 
     def _quantiles_around(
         self, marginals: Marginals, side: SideInformation
@@ -141,10 +143,6 @@ def turned(likelihood: Likelihood) -> WhitenedLikelihood:
 
 def _without(side: SideInformation) -> SideInformation:
     return {name: values for name, values in side.items() if name not in (_MEAN, _ROOT)}
-
-
-def _of_row(z: Latents, side: SideInformation) -> tuple[Latents, SideInformation]:
-    return side[_MEAN] + side[_ROOT] @ z, _without(side)
 
 
 def _nodes_near(

@@ -129,8 +129,8 @@ class Predictive:
         beside = self._rows.beside(rows)
         if self._few:
             wide = _NODES_A_ROW * self._latents * self._components.size
-            return beside.map(_ASKED[question], self._law, settings, columns=wide).to_numpy()
-        return beside.map(_ASKED_ANEW[question], self._components, settings).to_numpy()
+            return beside.map(_asked(question), self._law, settings, columns=wide).to_numpy()
+        return beside.map(_asked_anew(question), self._components, settings).to_numpy()
 
 
 def marginals_of(components: Components, X: Inputs) -> Marginals:
@@ -360,6 +360,7 @@ def _samples(
     return along_draws(keys, numbers, mean, spread, side)
 
 
+@lru_cache  # one object a question, so that its program is compiled once
 def _asked(question: Question) -> Callable[..., Any]:
     """About marginals that are known."""
 
@@ -370,6 +371,7 @@ def _asked(question: Question) -> Callable[..., Any]:
     return ask
 
 
+@lru_cache
 def _asked_anew(question: Question) -> Callable[..., Any]:
     """About marginals that are found on the way."""
 
@@ -380,13 +382,9 @@ def _asked_anew(question: Question) -> Callable[..., Any]:
     return ask
 
 
-# One object a question, so that its program is compiled once.
-_QUESTIONS = (_moments, _latent_moments, _log_prob, _cdf, _probabilities, _quantiles, _samples)
 QUESTIONS: dict[str, Question] = {
     "latent": _latent_moments,
     "moments": _moments,
     "probabilities": _probabilities,
     "quantiles": _quantiles,
 }
-_ASKED: dict[Question, Question] = {question: _asked(question) for question in _QUESTIONS}
-_ASKED_ANEW: dict[Question, Question] = {question: _asked_anew(question) for question in _QUESTIONS}
