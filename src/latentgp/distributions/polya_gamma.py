@@ -18,10 +18,8 @@ from latentgp.distributions.inverse_gaussian import reciprocal
 from latentgp.distributions.rejection import computed_once, repeat_until_done
 from latentgp.typing import Array, Draws, PerRow, RandomKey, Values
 
-# (sinh c - c) / c^3 in powers of c^2.
-_SINH_EXCESS = 1 / factorial(2 * np.arange(8) + 3)
-# Above this many parts, the sum of gammas costs less.
-_MAXIMAL_PARTS = 4
+_SINH_EXCESS = 1 / factorial(2 * np.arange(8) + 3)  # (sinh c - c) / c^3 in powers of c^2
+_MAXIMAL_PARTS = 4  # above this many parts, the sum of gammas costs less
 # Terms of the alternating series, and of the sum of gammas before its remainder.
 _SERIES_TERMS, _GAMMAS = 24, 10
 # Nodes of the density's contour integral, and steps to its saddle point.
@@ -224,10 +222,7 @@ def _add_gamma(
 
 def _polynomial(x: Array, coefficients: np.ndarray) -> Array:
     """The polynomial with these coefficients, that of x^0 first."""
-    value = jnp.zeros_like(x)
-    for coefficient in reversed(coefficients):
-        value = value * x + float(coefficient)
-    return value
+    return jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), x)
 
 
 @jax.jit

@@ -21,8 +21,7 @@ from latentgp.typing import Array, Draws, PerRow, RandomKey, Values
 
 # Relative error of F after which a step of Halley's method, of third order, is the last.
 _LAST = 1e-3
-# A draw is done after so many evaluations at the latest.
-_MAXIMAL_STEPS = 150
+_MAXIMAL_STEPS = 150  # a draw is done after so many evaluations at the latest
 
 
 class TiltedScaleMixture(Law):

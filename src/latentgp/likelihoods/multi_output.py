@@ -433,20 +433,18 @@ class TurnedNetwork(TurnedOutputs):
                 own_noise = jnp.where(seen, own.noise_variance, 1.0)
                 return jnp.where(seen, centre, 0.0), spread + jnp.diag(own_noise)
 
-            def closer(_: Any, x: Float[Array, "R"]) -> Float[Array, "R"]:
-                """Gauss and Newton's step towards the law of x given y."""
-                return given(x)[0]
-
             def given(x: Float[Array, "R"]) -> tuple[Array, Array]:
+                """Gauss and Newton's step towards the law of x given y: its mean and root."""
                 centre, spread = seen_law(x)
-                slopes = jax.jacfwd(lambda x: seen_law(x)[0])(x)
-                half = small_solve_lower(small_cholesky(spread), slopes)
-                left = small_solve_lower(small_cholesky(spread), (target - centre)[:, None])
+                lower = small_cholesky(spread)
+                half = small_solve_lower(lower, jax.jacfwd(lambda x: seen_law(x)[0])(x))
+                left = small_solve_lower(lower, (target - centre)[:, None])
                 covariance = small_inverse(identity + half.T @ half)
                 pull = half.T @ (left[:, 0] + half @ x)
                 return covariance @ pull, small_cholesky(covariance)
 
-            x = jax.lax.fori_loop(0, _STEPS, closer, jnp.zeros(number, dtype))
+            x = jnp.zeros(number, dtype)
+            x = jax.lax.fori_loop(0, _STEPS, lambda _, x: given(x)[0], x)
             x, root = jax.lax.stop_gradient(given(x))
 
             def at(z: Float[Array, "R"]) -> Scalar:

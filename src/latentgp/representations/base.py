@@ -2,9 +2,7 @@
 """Representations of the latent functions: from Gaussian sites to a Gaussian posterior.
 
 Everything here is about the zero-mean part g = f - mean(x) of Q latent functions. Arrays a latent
-have Q first ((Q, M), (Q, M, M)), arrays a row have N first ((N, Q)). What follows from the kernel
-alone (its blocks, the factor of K_mm) has a first axis of size Q where every latent function has
-its own kernel, and of size 1 where they share it (#Q): `vmap_latents` puts the two together.
+have Q first ((Q, M), (Q, M, M)), or #Q (see `latent_axis`), arrays a row have N first ((N, Q)).
 """
 
 from abc import abstractmethod

@@ -48,8 +48,7 @@ from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, Coefs, Inputs, PerRow, Points, RandomKey, RowLatents, Scalar
 
-# Below this product of precision and prior variance, marginals are computed the long way.
-_WEAK_SITE = 1e-6
+_WEAK_SITE = 1e-6  # precision times prior variance: below, marginals are computed the long way
 _MOST_ROWS = 30_000
 
 
@@ -223,10 +222,8 @@ class Dense(Representation):
         update: SiteUpdate,
     ) -> tuple[Sites, AnyDensePosterior, PyTree]:
         K = latent_grams(posterior.kernel, self._centres(X))
-        marginals = self._marginals_of_rows(posterior, K, X)
-        sites, other = update(rows, marginals, sites, offset)
-        after = self._condition(posterior.kernel, X, K, sites.about(offset))
-        return sites, after, other
+        sites, other = update(rows, self._marginals_of_rows(posterior, K, X), sites, offset)
+        return sites, self._condition(posterior.kernel, X, K, sites.about(offset)), other
 
     def pull_back(self, posterior: AnyDensePosterior, X: Inputs, sites: Sites) -> Pullback:
         if number_of_shards() > 1 and isinstance(posterior, DensePosterior):
@@ -378,12 +375,8 @@ def _with_negative(
         gain, determinant = 0.5 * pull @ pull, left.half_log_determinant
         norms = weights @ (K @ weights) - positive.weights @ (K @ positive.weights)
         more = 0.5 * (jnp.sum(raised * (to_white @ covariance)) + norms)
-        return _SitePosterior(
-            weights,
-            raised,
-            positive.log_evidence + gain - determinant,
-            positive.kl + more + determinant,
-        )
+        evidence, kl = positive.log_evidence + gain - determinant, positive.kl + more + determinant
+        return _SitePosterior(weights, raised, evidence, kl)
 
     nothing = positive._replace(raised=jnp.zeros_like(K))
     return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)

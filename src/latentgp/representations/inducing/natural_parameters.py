@@ -150,7 +150,6 @@ class Memory(NamedTuple):
 class ProjectedPrior(NamedTuple):
     """Streaming prior projected on other inducing points."""
 
-    # k(Z, earlier points) L^-T, so that its product with K_mm^-1 u is the mean of what was white
-    # then
+    # k(Z, earlier points) L^-T: its product with K_mm^-1 u is the mean of what was white then
     turn: Float[Array, "Q M earlier"]
     loss: Latents  # mean of v' precision v under the prior, shape (Q,)
