@@ -60,14 +60,8 @@ def repeat_until_done(
     def gather(array: Array) -> Array:
         return array.at[lanes].get(mode="clip")
 
-    rest = repeat_until_done(
-        step,
-        key,
-        jax.tree.map(gather, parameters),
-        jax.tree.map(gather, state),
-        lanes >= size,
-        narrower - 1,
-    )
+    own = (jax.tree.map(gather, part) for part in (parameters, state))
+    rest = repeat_until_done(step, key, *own, lanes >= size, narrower - 1)
     return jax.tree.map(lambda all, part: all.at[lanes].set(part, mode="drop"), state, rest)
 
 

@@ -173,14 +173,9 @@ def sample_tilted_scale_mixture(
         steps = search.steps + 1
         done = is_last | (residual <= tolerance) | (steps >= _MAXIMAL_STEPS)
         done = done | (upper - lower <= 4 * eps * jnp.maximum(jnp.abs(search.place), 1.0))
-        return _Search(
-            jnp.where(done & ~is_last, search.place, next_place),
-            lower,
-            upper,
-            jnp.where(is_good | bounded, search.stride, 2 * search.stride),
-            residual,
-            steps,
-        ), done
+        place = jnp.where(done & ~is_last, search.place, next_place)
+        stride = jnp.where(is_good | bounded, search.stride, 2 * search.stride)
+        return _Search(place, lower, upper, stride, residual, steps), done
 
     done = jnp.zeros(u.shape, bool)
     search = repeat_until_done(step, key, (law[1:], u), search, done)
@@ -206,7 +201,5 @@ def _derivatives(log_phi: Callable[[Array], Array], r: Values) -> tuple[Values, 
         return jax.grad(lambda r: jnp.sum(log_phi(r)))(r)
 
     slope, curvature = jax.jvp(first, (r,), (jnp.ones_like(r),))
-    return (
-        jnp.where(jnp.isnan(slope), -jnp.inf, slope),
-        jnp.where(jnp.isnan(curvature), jnp.inf, curvature),
-    )
+    slope = jnp.where(jnp.isnan(slope), -jnp.inf, slope)
+    return slope, jnp.where(jnp.isnan(curvature), jnp.inf, curvature)

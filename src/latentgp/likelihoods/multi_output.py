@@ -319,12 +319,8 @@ class GPRegressionNetwork(LinearOutputs):
         mean, variance = marginals
         number = self.mixing.shape[1]
         table = (len(mean), *self.mixing.shape)
-        return Parts(
-            mean[:, :number],
-            variance[:, :number],
-            mean[:, number:].reshape(table) + self.mixing,
-            variance[:, number:].reshape(table),
-        )
+        loading, spread = (part[:, number:].reshape(table) for part in marginals)
+        return Parts(mean[:, :number], variance[:, :number], loading + self.mixing, spread)
 
     def _log_expected(self, y: Outputs, marginals: Marginals, noise: Float[Array, "P"]) -> PerRow:
         # Given g the outputs are independent and normal. In units of its spread from its mean,

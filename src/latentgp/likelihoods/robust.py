@@ -20,7 +20,7 @@ from latentgp.likelihoods.noise_shapes import (
     NoiseShape,
     StudentShape,
 )
-from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
+from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, form_of_distance
 from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import expectation, expected_excess, prediction_nodes
 from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar
@@ -36,14 +36,8 @@ class SymmetricNoise(NoiseShape, ScaleMixture, ClosedMoments):
     scale: Scalar = parameter(constraints.positive, role="noise_scale", default=1.0)
 
     def form(self, y: Scalar, side: SideInformation) -> Form:
-        precision = 1 / self.scale**2
-        return Form(
-            self.log_density_at_zero() - jnp.log(self.scale),
-            jnp.zeros_like(y),
-            precision * y**2,
-            2 * precision * y,
-            jnp.broadcast_to(precision, y.shape),
-        )
+        log_constant = self.log_density_at_zero() - jnp.log(self.scale)
+        return form_of_distance(y, 1 / self.scale**2, log_constant, jnp.zeros_like(y))
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals.first
@@ -157,13 +151,7 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture, ClosedMoments):
     def form(self, y: Scalar, side: SideInformation) -> Form:
         # The check loss of u is |u| / 2 + (q - 1/2) u.
         tilt, precision = (self.level - 0.5) / self.scale, 0.25 / self.scale**2
-        return Form(
-            self._log_height() - tilt * y,
-            jnp.broadcast_to(tilt, y.shape),
-            precision * y**2,
-            2 * precision * y,
-            jnp.broadcast_to(precision, y.shape),
-        )
+        return form_of_distance(y, precision, self._log_height() - tilt * y, tilt)
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals.first
@@ -182,10 +170,8 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture, ClosedMoments):
         e, q = (y - f[0]) / self.scale, self.level
         below = jnp.log(q) + (1 - q) * jnp.minimum(e, 0.0)
         above = jnp.log1p(-q) - q * jnp.maximum(e, 0.0)
-        return (
-            jnp.where(e > 0, log_complement(above), below),
-            jnp.where(e > 0, above, log_complement(below)),
-        )
+        below_or_rest = jnp.where(e > 0, log_complement(above), below)
+        return below_or_rest, jnp.where(e > 0, above, log_complement(below))
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals.first

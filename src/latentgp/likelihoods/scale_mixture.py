@@ -58,6 +58,12 @@ class Form(NamedTuple):
     gamma: Values
 
 
+def form_of_distance(y: Values, precision: Scalar, log_constant: Array, linear: Array) -> Form:
+    """C exp(g f) phi(precision (y - f)^2)."""
+    quadratic = precision * y**2, 2 * precision * y, jnp.broadcast_to(precision, y.shape)
+    return Form(log_constant, jnp.broadcast_to(linear, y.shape), *quadratic)
+
+
 class ScaleMixture(CompletelyMonotone):
     """A likelihood of one latent, given by `form` and `log_phi`; all else follows from them.
 

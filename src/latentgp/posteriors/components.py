@@ -42,8 +42,9 @@ _FEW = 16  # components, of which each has its own quadrature
 _FEW_STACKED = 32  # the same, where one program is run for all
 _KEPT_NUMBERS = 1 << 25  # of inverse factors, one for each draw's kernel
 
-
 Spread = Float[Array, "N #K Q"] | Float[Array, "N #K Q Q"]
+# Draws of f at rows together, and of which component each is, shape (S,).
+JointDraws: TypeAlias = tuple[Float[np.ndarray, "S N Q"], np.ndarray]
 
 
 def covariances_of(spread: Spread) -> Float[Array, "N #K Q Q"]:
@@ -56,10 +57,6 @@ def covariances_of(spread: Spread) -> Float[Array, "N #K Q Q"]:
 def variances_of(spread: Spread) -> Float[Array, "N #K Q"]:
     """Variances of each latent."""
     return spread if spread.ndim == 3 else jnp.diagonal(spread, axis1=2, axis2=3)
-
-
-# Draws of f at rows together, and of which component each is, shape (S,).
-JointDraws: TypeAlias = tuple[Float[np.ndarray, "S N Q"], np.ndarray]
 
 
 class Law(eqx.Module):
@@ -127,13 +124,10 @@ class Components(eqx.Module):
     def telling_parts(self, number: int) -> "Components":
         """Components for rows with coefficients of the kernel's parts; without the prior mean.
 
-        Raises:
-            InputError: unless overridden; there is no posterior of them.
+        Refused by an InputError unless overridden.
         """
-        raise InputError(
-            "This posterior has no parts of f; fit a model of one layer with Dense() or "
-            "Inducing(...)."
-        )
+        advice = "fit a model of one layer with Dense() or Inducing(...)"
+        raise InputError(f"This posterior has no parts of f; {advice}.")
 
     def check_inputs(self, X: Inputs) -> None:
         """Raise InputError where the posterior no longer knows f; nowhere unless overridden."""
@@ -269,11 +263,9 @@ class Mixture(Components):
         return max(part.columns for part in self.parts)
 
     def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
-        means, spreads = zip(*(part.marginals(X) for part in self.parts), strict=True)
-        spreads = [
-            jnp.broadcast_to(spread, (*mean.shape, *spread.shape[3:]))
-            for mean, spread in zip(means, spreads, strict=True)
-        ]
+        found = [part.marginals(X) for part in self.parts]
+        means = [mean for mean, _ in found]
+        spreads = [jnp.broadcast_to(s, (*mean.shape, *s.shape[3:])) for mean, s in found]
         if len({spread.ndim for spread in spreads}) > 1:
             spreads = [covariances_of(spread) for spread in spreads]
         return jnp.concatenate(means, axis=1), jnp.concatenate(spreads, axis=1)

@@ -426,11 +426,7 @@ class Posterior(eqx.Module):
         and `constant_data` (inputs `X`). The coordinate `row` is the place of a row in the data. Of
         many rows there are evenly spaced ones; rows of weight zero or without a target are not.
         `az.loo` takes the posterior for exact; `latentgp.leave_one_out` knows that it is not.
-
-        Args:
-            data: the rows.
-            key: random key; None is `jax.random.key(0)`.
-            draws: how many.
+        Without a key it is `jax.random.key(0)`.
 
         Raises:
             InputError: no rows; fewer than one draw.

@@ -275,11 +275,8 @@ class ByVariables(Representation):
         else:
             white = posterior.factor, posterior.white_lower, posterior.white_root
             in_determinant = vmap_latents(slope_of_precisions, *white)
-        return vmap_latents(
-            lambda slope, weights: slope - 0.5 * jnp.outer(weights, weights),
-            in_determinant,
-            posterior.mean_weights,
-        )
+        weights = posterior.mean_weights
+        return in_determinant - 0.5 * weights[:, :, None] * weights[:, None]
 
     def _pull_prior(
         self, posterior: AnyInducingPosterior, through_rows: Any, *slopes: Float[Array, "#Q M M"]

@@ -53,11 +53,8 @@ class BlockRead(NamedTuple):
 
     @classmethod
     def of(cls, posterior: InducingPosterior, X: Float[Array, "B D"]) -> "BlockRead":
-        (blocks, prior), pull_blocks = jax.vjp(
-            lambda kernel, centres: kernel_blocks(kernel, centres, X),
-            posterior.kernel,
-            posterior.centres,
-        )
+        places = posterior.kernel, posterior.centres
+        (blocks, prior), pull_blocks = jax.vjp(lambda *at: kernel_blocks(*at, X), *places)
 
         def read(block, prior, weights, reduction):
             product = reduction @ block

@@ -63,11 +63,8 @@ class PosteriorByVariables(LatentPosterior):
         return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
 
     def telling_parts(self, number: int) -> "PosteriorByVariables":
-        return eqx.tree_at(
-            lambda p: (p.kernel, p.variables),
-            self,
-            (telling_parts(self.kernel, number), wholes_at(self.variables, number)),
-        )
+        parts = telling_parts(self.kernel, number), wholes_at(self.variables, number)
+        return eqx.tree_at(lambda p: (p.kernel, p.variables), self, parts)
 
     @property
     def centres(self) -> Centres:
