@@ -208,7 +208,7 @@ class TurnedOutputs(WhitenedLikelihood):
         return self.own._in_units(*self.own._joint_output_moments(joint))
 
 
-class LinearCoregionalisation(LinearOutputs, NormalPredictions):
+class LinearCoregionalisation(LinearOutputs, NormalPredictions):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Outputs that mix latent functions by numbers: L = mixing.
 
     With a kernel for each latent function this is the linear model of coregionalisation (Journel

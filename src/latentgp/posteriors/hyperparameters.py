@@ -132,11 +132,13 @@ def marginals_of(
     for path, values in draws.items():
         for place in np.ndindex(values.shape[1:]):
             label = path if not place else f"{path}[{', '.join(map(str, place))}]"
-            scale, before = {"positive": path in positive}, None
+            logarithmic, before = path in positive, None
             if path in prior:
-                before = HyperparameterMarginal.of(prior[path][:, *place], **scale)
-            own = values[:, *place]
-            found[label] = HyperparameterMarginal.of(own, weights, **scale, prior=before)
+                own = prior[path][:, *place]
+                before = HyperparameterMarginal.of(own, positive=logarithmic)
+            found[label] = HyperparameterMarginal.of(
+                values[:, *place], weights, positive=logarithmic, prior=before
+            )
     return found
 
 

@@ -10,7 +10,7 @@ of `dense` carries over to B = I + S' K S of size N Q. What is linear in all lat
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +90,8 @@ class CoupledPosterior(LatentPosterior):
             "independent from the start."
         )
         sites = WhiteSites(linear, white.precision)
-        return StreamingPrior(self.centres, white.factor.inverse, sites, constant, white.signed)
+        settings: Any = {"inverse": white.factor.inverse, "white": sites, "signed": white.signed}
+        return StreamingPrior(centres=self.centres, constant=constant, **settings)
 
 
 class WhiteMoments(NamedTuple):

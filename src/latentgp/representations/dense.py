@@ -130,7 +130,8 @@ class DensePosterior(PosteriorAtRows):
 
         white = vmap_latents(sites, grams, prior.lower, self.weights, self.precision)
         constant, signed = log_evidence - self.log_evidence, self.raised.shape[1] > 0
-        return StreamingPrior(self.X, prior.inverse, white, constant, signed)
+        settings: Any = {"inverse": prior.inverse, "white": white, "signed": signed}
+        return StreamingPrior(centres=self.X, constant=constant, **settings)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         dtype, key_more = self.weights.dtype, jax.random.fold_in(key, 1)

@@ -59,7 +59,11 @@ def prior_paths(
         _draw(group, group_key, inputs, features, number)
         for group, group_key in zip(groups, jax.random.split(key, len(groups)), strict=True)
     ]
-    return PriorPaths(*zip(*drawn, strict=True), tuple(group.latents for group in groups))
+    return PriorPaths(
+        tuple(features for features, _ in drawn),
+        tuple(weights for _, weights in drawn),
+        tuple(group.latents for group in groups),
+    )
 
 
 def _draw(

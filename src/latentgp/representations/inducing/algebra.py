@@ -153,8 +153,8 @@ class ByVariables(Representation):
             x, *own = chunk
             return of_rows.add(sums, RowSites(*_blocks_of(kernel, centres, x), *own), real), None
 
-        start = of_rows.none(sites.linear.shape[1], centres)
-        sums, _ = _scan(step, *start, X, (sites.linear, sites.precision))
+        start, columns = of_rows.none(sites.linear.shape[1], centres)
+        sums, _ = _scan(step, start, columns, X, (sites.linear, sites.precision))
         return finish(sums)
 
     def update_sites(
@@ -177,8 +177,8 @@ class ByVariables(Representation):
             own = RowSites(*blocks, *sites.about(offset)[:2])
             return of_rows.add(sums, own, real), (sites, other)
 
-        start = of_rows.none(sites.linear.shape[1], centres)
-        sums, (sites, other) = _scan(step, *start, X, (rows, sites, offset))
+        start, columns = of_rows.none(sites.linear.shape[1], centres)
+        sums, (sites, other) = _scan(step, start, columns, X, (rows, sites, offset))
         return sites, finish(sums), other
 
     def pull_back(self, posterior: AnyInducingPosterior, X: Inputs, sites: Sites) -> Pullback:
@@ -361,7 +361,8 @@ class ByVariables(Representation):
 
         K_mm is factorised here only where sites are projected by it and no posterior has it.
         """
-        is_coupled, prior = isinstance(sites, CoupledSites), None
+        prior: Any = None
+        is_coupled = isinstance(sites, CoupledSites)
         if self.power or is_coupled:
             known = None if posterior is None else Prior(posterior.factor, posterior.jitter)
             prior = known or self.prior(kernel)

@@ -54,7 +54,7 @@ class BlockRead(NamedTuple):
     @classmethod
     def of(cls, posterior: InducingPosterior, X: Float[Array, "B D"]) -> "BlockRead":
         places = posterior.kernel, posterior.centres
-        (blocks, prior), pull_blocks = jax.vjp(lambda *at: kernel_blocks(*at, X), *places)
+        (blocks, prior), pull_blocks = jax.vjp(lambda k, Z: kernel_blocks(k, Z, X), *places)
 
         def read(block, prior, weights, reduction):
             product = reduction @ block

@@ -4,7 +4,7 @@
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -138,9 +138,8 @@ class InducingPosterior(PosteriorByVariables):
         white = self.white_sites()
         own = 0.5 * jnp.sum(self.white_mean * white.linear)
         own = own + sum(jnp.sum(jnp.log(jnp.diagonal(root))) for root in self.white_root)
-        return StreamingPrior(
-            self.centres, self.factor.inverse, white, log_evidence - own, self.signed
-        )
+        settings: Any = {"inverse": self.factor.inverse, "white": white, "signed": self.signed}
+        return StreamingPrior(centres=self.centres, constant=log_evidence - own, **settings)
 
     def white_sites(self) -> WhiteSites:
         """White sites of all rows, those of the streaming prior included."""
@@ -188,7 +187,7 @@ class RowSites(NamedTuple):
     blocks: Float[Array, "#Q M B"]
     variances: Float[Array, "#Q B"]
     linear: Float[Array, "B Q"]
-    precision: Float[Array, "B Q *Q"]
+    precision: Float[Array, "B Q *S"]
 
 
 def scales_of(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
