@@ -183,19 +183,11 @@ def _hat(psi: _Exponent) -> _Hat:
     right = at_about_minus_one(
         -psi.value(one), jnp.sqrt(2 / (alpha + order)), jnp.log(4 / (alpha + 2 * order))
     )
-    left = at_about_minus_one(
-        -psi.value(-one),
-        jnp.sqrt(4 / (alpha * jnp.cosh(1.0) + order)),
-        jnp.minimum(by_order, by_alpha),
-    )
+    near = jnp.sqrt(4 / (alpha * jnp.cosh(1.0) + order))
+    left = at_about_minus_one(-psi.value(-one), near, jnp.minimum(by_order, by_alpha))
     slope_right, slope_left = -psi.slope(right), psi.slope(-left)
-    return _Hat(
-        psi,
-        left + psi.value(-left) / slope_left,
-        right + psi.value(right) / slope_right,
-        slope_left,
-        slope_right,
-    )
+    flats = left + psi.value(-left) / slope_left, right + psi.value(right) / slope_right
+    return _Hat(psi, *flats, slope_left, slope_right)
 
 
 def _propose_log(key: RandomKey, hat: _Hat, _: Array) -> tuple[PerRow, Bool[Array, "N"]]:

@@ -11,8 +11,7 @@ from scipy.special import gammaln
 from latentgp.distributions.rejection import repeat_until_done
 from latentgp.typing import Array, PerRow, RandomKey
 
-# Below this rate, by inversion.
-_SMALL = 10.0
+_SMALL = 10.0  # below this rate, by inversion
 # log k! for k below 10, where Stirling's series is not used.
 _LOG_FACTORIALS = gammaln(np.arange(10) + 1.0)
 

@@ -8,23 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Complex, Float
 from numpyro.distributions import constraints
 from scipy.special import comb, factorial, zeta
 
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.gamma import propose_gamma
 from latentgp.distributions.inverse_gaussian import reciprocal
-from latentgp.distributions.polya_gamma_density import log_polya_gamma_density
 from latentgp.distributions.rejection import computed_once, repeat_until_done
-from latentgp.typing import Array, Draws, PerRow, RandomKey
+from latentgp.typing import Array, Draws, PerRow, RandomKey, Values
 
-# (sinh c - c) / c^3 in powers of c^2.
-_SINH_EXCESS = 1 / factorial(2 * np.arange(8) + 3)
-# Above this many parts, the sum of gammas costs less.
-_MAXIMAL_PARTS = 4
+_SINH_EXCESS = 1 / factorial(2 * np.arange(8) + 3)  # (sinh c - c) / c^3 in powers of c^2
+_MAXIMAL_PARTS = 4  # above this many parts, the sum of gammas costs less
 # Terms of the alternating series, and of the sum of gammas before its remainder.
 _SERIES_TERMS, _GAMMAS = 24, 10
+# Nodes of the density's contour integral, and steps to its saddle point.
+_NODES, _NEWTON_STEPS = 64, 6
+# The transform's singularity with the largest real part, where cosh(sqrt(s / 2)) = 0.
+_SINGULARITY = -(jnp.pi**2) / 2
 
 
 class PolyaGamma(Law):
@@ -221,7 +222,54 @@ def _add_gamma(
 
 def _polynomial(x: Array, coefficients: np.ndarray) -> Array:
     """The polynomial with these coefficients, that of x^0 first."""
-    value = jnp.zeros_like(x)
-    for coefficient in reversed(coefficients):
-        value = value * x + float(coefficient)
-    return value
+    return jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), x)
+
+
+@jax.jit
+def log_polya_gamma_density(x: Values, b: Values, c: Values) -> Values:
+    """Log density of PG(b, c) at x > 0, b > 0.
+
+    The integral of exp(s x) / cosh^b(sqrt(s / 2)) along the parabola s = s0 + mu (1 + i v)^2
+    around the singularities (Weideman & Trefethen 2007), which passes through the saddle point
+    of the integrand: nothing cancels in either tail. With 64 nodes of the trapezoidal rule the
+    error is below 1e-12 for b >= 0.05, 1e-10 for b = 1e-3.
+    """
+    saddle = _saddle(4 * x / b)
+    mu = jnp.maximum(saddle, 4 / x)
+    top = _SINGULARITY + mu
+    peak = (top * x + _log_transform(top + 0j, b)).real
+    step = jnp.sqrt(42 / (mu * x)) / (_NODES - 1)
+    v = step[..., None] * jnp.arange(_NODES, dtype=x.dtype)
+    path = 1 + 1j * v
+    s = _SINGULARITY + mu[..., None] * path**2
+    exponent = s * x[..., None] + _log_transform(s, b[..., None]) - peak[..., None]
+    values = jnp.real(jnp.exp(exponent) * path)
+    integral = step * (jnp.sum(values, -1) - 0.5 * values[..., 0])
+    half = 0.5 * jnp.abs(c)
+    tilt = b * (half + jnp.log1p(jnp.exp(-2 * half)) - jnp.log(2.0)) - 2 * half**2 * x
+    return tilt + peak + jnp.log(2 * mu / jnp.pi) + jnp.log(integral)
+
+
+def _log_transform(s: Complex[Array, "*S"], b: Float[Array, "*#S"]) -> Complex[Array, "*S"]:
+    """-b log cosh(sqrt(s / 2)), analytic off the negative axis."""
+    root = jnp.sqrt(0.5 * s)
+    return -b * (root + jnp.log1p(jnp.exp(-2 * root)) - jnp.log(2.0))
+
+
+def _saddle(ratio: Float[Array, "*S"]) -> Float[Array, "*S"]:
+    """Distance s to the right of the singularity where tanh(q) / q = ratio, q = sqrt(s / 2).
+
+    Newton's method between the logarithms: the slope goes from -1 to -1/2 only.
+    """
+    log_distance = jnp.log(4 / ratio + 2 / ratio**2)
+    for _ in range(_NEWTON_STEPS):
+        distance = jnp.exp(log_distance)
+        square = 0.5 * (_SINGULARITY + distance)
+        near = jnp.abs(square) < 1e-2
+        root = jnp.sqrt(jnp.where(near, 1.0, square) + 0j)
+        tanh = jnp.tanh(root)
+        value = jnp.where(near, 1 - square / 3 + square**2 * 2 / 15, (tanh / root).real)
+        far_slope = ((1 - tanh**2 - tanh / root) / (4 * root**2)).real
+        slope = jnp.where(near, -1 / 6 + 2 * square / 15, far_slope)
+        log_distance = log_distance - jnp.log(value / ratio) * value / (slope * distance)
+    return jnp.exp(log_distance)

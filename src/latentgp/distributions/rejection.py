@@ -33,15 +33,10 @@ def repeat_until_done(
     are gathered into a narrower array when they fit there: the work is close to the sum of the
     lanes' own repetitions, not to the largest of them times N.
 
-    Args:
-        step: `step(key, parameters, state)` gives the new state and which lanes are done now, for
-            any number of lanes. The new state of a lane that is not done is kept as well.
-        key: the random key.
-        parameters: arrays that share their only axis, N.
-        state: arrays of the same shape, where the lanes begin.
-        done: lanes that need no step. A lane that could never end, one with a parameter that is
-            not a number say, must be among them.
-        narrower: how many times the unfinished lanes may be gathered.
+    `step(key, parameters, state)` gives the new state and which lanes are done now, for any number
+    of lanes; the new state of a lane that is not done is kept as well. Parameters and state share
+    their only axis. A lane that could never end, one with a parameter that is not a number say,
+    must be among those that are done at first. Lanes are gathered so many times at most (narrower).
     """
     size = done.shape[0]
     width = size // _SHRINKAGE
@@ -65,14 +60,8 @@ def repeat_until_done(
     def gather(array: Array) -> Array:
         return array.at[lanes].get(mode="clip")
 
-    rest = repeat_until_done(
-        step,
-        key,
-        jax.tree.map(gather, parameters),
-        jax.tree.map(gather, state),
-        lanes >= size,
-        narrower - 1,
-    )
+    own = (jax.tree.map(gather, part) for part in (parameters, state))
+    rest = repeat_until_done(step, key, *own, lanes >= size, narrower - 1)
     return jax.tree.map(lambda all, part: all.at[lanes].set(part, mode="drop"), state, rest)
 
 

@@ -21,8 +21,7 @@ from latentgp.typing import Array, Draws, PerRow, RandomKey, Values
 
 # Relative error of F after which a step of Halley's method, of third order, is the last.
 _LAST = 1e-3
-# A draw is done after so many evaluations at the latest.
-_MAXIMAL_STEPS = 150
+_MAXIMAL_STEPS = 150  # a draw is done after so many evaluations at the latest
 
 
 class TiltedScaleMixture(Law):
@@ -48,11 +47,7 @@ class TiltedScaleMixture(Law):
     pytree_data_fields = ("log_phi", "tilt")
 
     def __init__(
-        self,
-        log_phi: Callable[[Array], Array],
-        tilt: ArrayLike,
-        *,
-        validate_args: bool | None = None,
+        self, log_phi: Callable[[Array], Array], tilt: ArrayLike, *, validate_args: Any = None
     ) -> None:
         # A plain function becomes a pytree without leaves; a method of a module is one with them.
         is_leaf = jax.tree_util.all_leaves([log_phi])
@@ -144,25 +139,15 @@ def sample_tilted_scale_mixture(
     (Newton's in Ridout 2009) between bounds, with a bisection wherever a step leaves them or the
     last did not halve |F - u|; without bounds on one side, by strides that double. A draw is done
     where |F - u| <= 1e-9 (1e-4 in single precision), or where the next step will be, and is finite
-    always. F itself is good to 1e-10, and loses a digit for each that log phi(r) has.
-
-    Args:
-        key: the random key.
-        log_phi: see `TiltedScaleMixture`.
-        tilt: r.
+    always. F itself is good to 1e-10, and loses a digit for each that log phi(r) has. See
+    `TiltedScaleMixture` for log phi and the tilt r.
     """
     law = _shifted(log_phi, tilt.ravel())
     dtype = tilt.dtype
     u = jax.random.uniform(key, law.tilt.shape, dtype)
     zero = jnp.zeros_like(u)
-    search = _Search(
-        _first_guess(law, u),
-        zero - jnp.inf,
-        zero + jnp.inf,
-        zero + 1,
-        zero + jnp.inf,
-        zero.astype(jnp.int32),
-    )
+    unknown = zero - jnp.inf, zero + jnp.inf, zero + 1, zero + jnp.inf, zero.astype(jnp.int32)
+    search = _Search(_first_guess(law, u), *unknown)
     eps = float(jnp.finfo(dtype).eps)
     tolerance = max(1e-9, 1000 * eps)
     furthest = 0.95 * float(np.log(float(jnp.finfo(dtype).max)))
@@ -188,14 +173,9 @@ def sample_tilted_scale_mixture(
         steps = search.steps + 1
         done = is_last | (residual <= tolerance) | (steps >= _MAXIMAL_STEPS)
         done = done | (upper - lower <= 4 * eps * jnp.maximum(jnp.abs(search.place), 1.0))
-        return _Search(
-            jnp.where(done & ~is_last, search.place, next_place),
-            lower,
-            upper,
-            jnp.where(is_good | bounded, search.stride, 2 * search.stride),
-            residual,
-            steps,
-        ), done
+        place = jnp.where(done & ~is_last, search.place, next_place)
+        stride = jnp.where(is_good | bounded, search.stride, 2 * search.stride)
+        return _Search(place, lower, upper, stride, residual, steps), done
 
     done = jnp.zeros(u.shape, bool)
     search = repeat_until_done(step, key, (law[1:], u), search, done)
@@ -221,7 +201,5 @@ def _derivatives(log_phi: Callable[[Array], Array], r: Values) -> tuple[Values, 
         return jax.grad(lambda r: jnp.sum(log_phi(r)))(r)
 
     slope, curvature = jax.jvp(first, (r,), (jnp.ones_like(r),))
-    return (
-        jnp.where(jnp.isnan(slope), -jnp.inf, slope),
-        jnp.where(jnp.isnan(curvature), jnp.inf, curvature),
-    )
+    slope = jnp.where(jnp.isnan(slope), -jnp.inf, slope)
+    return slope, jnp.where(jnp.isnan(curvature), jnp.inf, curvature)

@@ -20,6 +20,7 @@ from latentgp.likelihoods.heteroscedastic import (
     HeteroscedasticGaussian,
     HeteroscedasticStudentT,
     LogNoiseGaussian,
+    StochasticVolatility,
 )
 from latentgp.likelihoods.inflated import Hurdle, ZeroInflated, ZeroOneInflated, ZeroTruncated
 from latentgp.likelihoods.least_squares import LeastSquares
@@ -43,7 +44,6 @@ from latentgp.likelihoods.positive import Beta, Gamma, GeneralisedPareto, LogNor
 from latentgp.likelihoods.robust import AsymmetricLaplace, LaplaceNoise, MaternNoise, StudentT
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
 from latentgp.likelihoods.tweedie import Tweedie
-from latentgp.likelihoods.volatility import StochasticVolatility
 from latentgp.likelihoods.warped import WarpedGaussian
 
 __all__ = [

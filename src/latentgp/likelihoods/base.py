@@ -49,6 +49,11 @@ class Marginals(NamedTuple):
         """Marginals of known latents: variance zero."""
         return cls(f, jnp.zeros_like(f))
 
+    @property
+    def first(self) -> tuple[PerRow, PerRow]:
+        """Means and variances of the first latent function."""
+        return self.mean[:, 0], self.variance[:, 0]
+
     def shifted(self, offset: RowLatents) -> "Marginals":
         """Marginals of f + offset."""
         return Marginals(self.mean + offset, self.variance)
@@ -234,21 +239,15 @@ class Likelihood(Parametrised):
     ) -> "Likelihood":
         """This likelihood with `calibrated_parameters` set, which only predictions depend on.
 
-        Args:
-            y: targets of the rows.
-            weights: of the rows.
-            marginals: of f at each row given all other rows.
-            side: what the rows carry.
+        Marginals are those of f at each row given all other rows.
         """
         return self
 
     def check_targets(self, y: Float[Array, "N *P"]) -> None:
         """Raise InputError if targets are outside the support, naming what is expected."""
-        return
 
     def check_side_information(self, side: SideInformation) -> None:
         """Raise InputError if a row's numbers are outside their range, naming what is expected."""
-        return
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
@@ -291,14 +290,9 @@ class Likelihood(Parametrised):
         power: float,
         near: Marginals,
     ) -> PerRow:
-        """Log E p(y | f)^power under f ~ N(mean, diag(variance)), in nats, a row.
+        """Log E p(y | f)^power under f ~ N(mean, diag(variance)), in nats, a row; power in (0, 1].
 
-        Args:
-            y: targets.
-            marginals: of f.
-            side: what the rows carry.
-            power: in (0, 1].
-            near: a law around where the integrand is, for the nodes.
+        `near` is a law around where the integrand is, for the nodes.
         """
         mean, variance = marginals
         overridden = type(self).predictive_log_prob is not Likelihood.predictive_log_prob
@@ -320,12 +314,8 @@ class Likelihood(Parametrised):
         """Mean and variance of y under f ~ N(mean, diag(variance)), a row."""
 
         def moments(f: Float[Array, "N S Q"]) -> Float[Array, "N S *P 2"]:
-            at_nodes = jax.vmap(
-                lambda f, side: jax.vmap(
-                    lambda f: jnp.stack(self.conditional_moments(f, side), axis=-1)
-                )(f)
-            )(f, dict(side))
-            first, second = at_nodes[..., 0], at_nodes[..., 1]
+            over_nodes = jax.vmap(self.conditional_moments, (0, None))
+            first, second = jax.vmap(over_nodes)(f, dict(side))
             return jnp.stack([first, second + first**2], axis=-1)
 
         nodes = prediction_nodes(self.latent_size)
@@ -344,15 +334,13 @@ class Likelihood(Parametrised):
         self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N *P levels"]:
         """Quantiles of y under f ~ N(mean, diag(variance)), a row, by inverting the CDF."""
-        mean, variance = marginals
 
-        def cdf(y: PerRow) -> PerRow:
+        def cdf(y: Float[Array, "N *P"]) -> Float[Array, "N *P"]:
             return self.predictive_cdf(y, marginals, side)
 
-        centre = mean[:, 0]
+        centre, width = self._quantiles_around(marginals, side)
         if self.targets == "count":
             return invert_cdf_of_counts(cdf, probabilities, centre)
-        width = jnp.sqrt(variance[:, 0]) + 1e-3 * jnp.abs(centre) + 1e-8
         if not self.atoms:
             return invert_cdf(cdf, probabilities, centre, width)
         atoms, precision = jnp.asarray(self.atoms, centre.dtype), jnp.finfo(centre.dtype)
@@ -376,6 +364,16 @@ class Likelihood(Parametrised):
             return jnp.where(jnp.any(at, axis=0), atom, found)
 
         return jnp.moveaxis(jax.lax.map(one, probabilities), 0, -1)
+
+    def _quantiles_around(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N *P"], Float[Array, "N *P"]]:
+        """Where quantiles are sought: places and widths."""
+        if self.output_shape:
+            centre, variance = self.predictive_moments(marginals, side)
+            return centre, jnp.sqrt(variance)
+        centre, variance = marginals.first
+        return centre, jnp.sqrt(variance) + 1e-3 * jnp.abs(centre) + 1e-8
 
     def predictive_probabilities(self, marginals: Marginals, side: SideInformation) -> PerClass:
         """Probabilities of the classes under f ~ N(mean, diag(variance)), a row."""
@@ -405,3 +403,26 @@ class Likelihood(Parametrised):
         """A function of one row, over all rows and over S values of their latents."""
         over_nodes = jax.vmap(function, (None, 0, None))
         return lambda f: jax.vmap(over_nodes)(y, f, dict(side))
+
+
+class ClosedMoments(Likelihood):
+    """A likelihood whose predictive moments are closed: those given f are of variance zero."""
+
+    def conditional_moments(
+        self, f: Latents, side: SideInformation
+    ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
+        mean, variance = self.predictive_moments(Marginals.known(f[None]), side)
+        return mean[0], variance[0]
+
+
+class ClosedForms(ClosedMoments):
+    """The same with a closed expected log density, of which log_prob is that of variance zero."""
+
+    @abstractmethod
+    def expected_log_prob(
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
+    ) -> PerRow:
+        """E log p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
+
+    def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
+        return self.expected_log_prob(y[None], Marginals.known(f[None]), side)[0]

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.likelihoods.of_base import OfBase
 from latentgp.modules import forwarded
 from latentgp.numerics.log_space import log_interval
 from latentgp.rows.arrays import check_values
-from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar
+from latentgp.typing import Latents, PerRow, Scalar
 
 _SIDES = "censored", "upper"
 _LEFT, _SEEN, _RIGHT, _INTERVAL = -1.0, 0.0, 1.0, 2.0
+
+
+def _of_base(side: SideInformation) -> SideInformation:
+    return {name: values for name, values in side.items() if name not in _SIDES}
+
+
+def _without_bounds(name: str) -> Any:
+    """Method that is the base's, without side information of our own, which comes last."""
+    return lambda self, *given: getattr(self.base, name)(*given[:-1], _of_base(given[-1]))
 
 
 class Censored(OfBase):
@@ -74,25 +84,14 @@ class Censored(OfBase):
         value = jnp.where(kind == _LEFT, below, value)
         return jnp.where(kind == _RIGHT, above, value)
 
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        return self.base.conditional_moments(f, _of_base(side))
-
-    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
-        return self.base.sample(key, f, _of_base(side))
-
-    def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return self.base.cdf(y, f, _of_base(side))
-
-    def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        return self.base.predictive_moments(marginals, _of_base(side))
-
-    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        return self.base.predictive_cdf(y, marginals, _of_base(side))
-
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N levels"]:
-        return self.base.predictive_quantiles(probabilities, marginals, _of_base(side))
+    conditional_moments = _without_bounds("conditional_moments")
+    sample = _without_bounds("sample")
+    cdf = _without_bounds("cdf")
+    predictive_moments = _without_bounds("predictive_moments")
+    predictive_cdf = _without_bounds("predictive_cdf")
+    predictive_quantiles = _without_bounds("predictive_quantiles")
+    latent_centre = _without_bounds("latent_centre")
+    latent_start = _without_bounds("latent_start")
 
     def check_side_information(self, side: SideInformation) -> None:
         self.base.check_side_information(_of_base(side))
@@ -108,15 +107,3 @@ class Censored(OfBase):
         kind = "above y where censored is 2, as targets are between them"
         advice = "give Data(..., upper=...), with any number in other rows"
         check_values("upper", upper, ~between | (y < upper), kind, advice)
-
-    def latent_centre(
-        self, y: PerRow, weights: PerRow | None, side: SideInformation
-    ) -> float | tuple[float, ...] | None:
-        return self.base.latent_centre(y, weights, _of_base(side))
-
-    def latent_start(self, y: PerRow, side: SideInformation) -> PerRow | None:
-        return self.base.latent_start(y, _of_base(side))
-
-
-def _of_base(side: SideInformation) -> SideInformation:
-    return {name: values for name, values in side.items() if name not in _SIDES}

@@ -13,7 +13,14 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameter
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
+from latentgp.likelihoods.base import (
+    ClosedForms,
+    ClosedMoments,
+    Likelihood,
+    Marginals,
+    SideInformation,
+    Targets,
+)
 from latentgp.numerics.poisson_cdf import poisson_cdf
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar, Values
@@ -108,7 +115,7 @@ class Binomial(TrialsLikelihood):
         return jnp.where(inside, below, (count >= n).astype(f.dtype))
 
 
-class NegativeBinomialLaw(CountLikelihood):
+class NegativeBinomialLaw(CountLikelihood, ClosedMoments):
     """Negative binomial counts, by the logit of their success chance."""
 
     is_log_concave: ClassVar[bool] = True
@@ -146,17 +153,12 @@ class NegativeBinomial(NegativeBinomialLaw):
         dispersion: r, learned; a Poisson law as it grows.
     """
 
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        odds = jnp.exp(f[0])
-        return self.dispersion * odds, self.dispersion * odds * (1 + odds)
-
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         # exp(f) is log-normal.
-        mean, variance = marginals
-        m, v, r = mean[:, 0], variance[:, 0], self.dispersion
+        (m, v), r = marginals.first, self.dispersion
         first = r * jnp.exp(m + 0.5 * v)
         within = first + r * jnp.exp(2 * m + 2 * v)
-        return first, within + first**2 * jnp.expm1(v)
+        return first, within + first * jnp.expm1(v) * first
 
     def latent_centre(self, y: PerRow, weights: PerRow | None, side: SideInformation) -> float:
         counts = np.average(y, weights=weights) + 0.5 / len(y)
@@ -235,11 +237,11 @@ class LogRateLikelihood(CountLikelihood):
 
     def _log_normal_mean(self, marginals: Marginals, side: SideInformation) -> PerRow:
         """E exposure exp(f)."""
-        mean, variance = marginals
-        return jnp.exp(self.log_exposure(side) + mean[:, 0] + 0.5 * variance[:, 0])
+        m, v = marginals.first
+        return jnp.exp(self.log_exposure(side) + m + 0.5 * v)
 
 
-class Poisson(LogRateLikelihood):
+class Poisson(LogRateLikelihood, ClosedForms):
     """y ~ Poisson(exposure exp(f)); a log-Gaussian Cox process on the cells of a grid.
 
     Example:
@@ -249,21 +251,13 @@ class Poisson(LogRateLikelihood):
         -2.0
     """
 
-    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        log_rate = self.log_exposure(side) + f[0]
-        return y * log_rate - jnp.exp(log_rate) - gammaln(y + 1)
-
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        rate = jnp.exp(self.log_exposure(side) + f[0])
-        return rate, rate
-
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         log_rate = self.log_exposure(side) + marginals.mean[:, 0]
         return y * log_rate - self._log_normal_mean(marginals, side) - gammaln(y + 1)
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         first = self._log_normal_mean(marginals, side)
-        return first, first + first**2 * jnp.expm1(marginals.variance[:, 0])
+        return first, first + first * jnp.expm1(marginals.variance[:, 0]) * first
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jax.random.poisson(key, jnp.exp(self.log_exposure(side) + f[0])).astype(f.dtype)
@@ -283,14 +277,10 @@ class LogNegativeBinomial(LogRateLikelihood, NegativeBinomialLaw):
         dispersion: r, learned; a Poisson law as it grows.
     """
 
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        rate = jnp.exp(self.log_exposure(side) + f[0])
-        return rate, rate + rate**2 / self.dispersion
-
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        first = self._log_normal_mean(marginals, side)
-        within = first + first**2 * jnp.exp(marginals.variance[:, 0]) / self.dispersion
-        return first, within + first**2 * jnp.expm1(marginals.variance[:, 0])
+        first, (_, v) = self._log_normal_mean(marginals, side), marginals.first
+        within = first + first**2 * jnp.exp(v) / self.dispersion
+        return first, within + first * jnp.expm1(v) * first
 
     def _logit(self, f: Latents, side: SideInformation) -> Scalar:
         return self.log_exposure(side) + f[0] - jnp.log(self.dispersion)

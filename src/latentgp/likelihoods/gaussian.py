@@ -7,20 +7,37 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr
+from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameter
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import ClosedForms, Likelihood, Marginals, SideInformation
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
 USUAL_NOISE_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
+LOG_2_PI = float(np.log(2 * np.pi))
 
 
-class Gaussian(Likelihood):
+class NormalPredictions(Likelihood):
+    """A likelihood under which y is normal, each output with its predictive moments."""
+
+    def predictive_cdf(
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N *P"]:
+        mean, variance = self.predictive_moments(marginals, side)
+        return ndtr((y - mean) / jnp.sqrt(variance))
+
+    def predictive_quantiles(
+        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N *P levels"]:
+        mean, variance = self.predictive_moments(marginals, side)
+        return mean[..., None] + jnp.sqrt(variance)[..., None] * ndtri(probabilities)
+
+
+class Gaussian(NormalPredictions, ClosedForms):
     """y = f + noise, noise ~ N(0, noise_variance + the row's own known noise variance).
 
     Args:
@@ -33,9 +50,7 @@ class Gaussian(Likelihood):
     """
 
     is_location: ClassVar[bool] = True
-
     is_log_concave: ClassVar[bool] = True
-
     side_information: ClassVar[tuple[str, ...]] = ("noise_variance",)
 
     noise_variance: Scalar = parameter(constraints.positive, role="noise_variance", default=1.0)
@@ -48,22 +63,15 @@ class Gaussian(Likelihood):
                 "give a small one, such as a millionth of the variance of y."
             )
 
-    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return _log_density(y, f[0], self.total_noise_variance(side))
-
     def latent_scale(self, spread: float) -> float:
         return spread
 
     def scaled_to(self, spread: float, centre: float = 0.0) -> "Gaussian":
         return Gaussian(noise_variance=USUAL_NOISE_SHARE * spread**2)
 
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        return f[0], jnp.broadcast_to(self.total_noise_variance(side), f[0].shape)
-
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
-        return f[0] + jnp.sqrt(self.total_noise_variance(side)) * jax.random.normal(
-            key, dtype=f.dtype
-        )
+        noise = jax.random.normal(key, dtype=f.dtype)
+        return f[0] + jnp.sqrt(self.total_noise_variance(side)) * noise
 
     def check_side_information(self, side: SideInformation) -> None:
         known = np.asarray(side.get("noise_variance", 0.0))
@@ -71,35 +79,23 @@ class Gaussian(Likelihood):
         check_values("noise_variance", known, known >= 0, "at least 0", advice)
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return jax.scipy.special.ndtr((y - f[0]) / jnp.sqrt(self.total_noise_variance(side)))
+        return self.predictive_cdf(y[None], Marginals.known(f[None]), side)[0]
 
     def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         z = (y - f[0]) / jnp.sqrt(self.total_noise_variance(side))
         return log_ndtr(z), log_ndtr(-z)
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        noise = self.total_noise_variance(side)
-        return _log_density(y, mean[:, 0], noise) - 0.5 * variance[:, 0] / noise
+        (mean, variance), noise = marginals.first, self.total_noise_variance(side)
+        return _log_density(y, mean, noise) - 0.5 * variance / noise
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        return _log_density(y, mean[:, 0], variance[:, 0] + self.total_noise_variance(side))
+        mean, variance = marginals.first
+        return _log_density(y, mean, variance + self.total_noise_variance(side))
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        mean, variance = marginals
-        return mean[:, 0], variance[:, 0] + self.total_noise_variance(side)
-
-    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean_y, variance_y = self.predictive_moments(marginals, side)
-        return jax.scipy.special.ndtr((y - mean_y) / jnp.sqrt(variance_y))
-
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N levels"]:
-        mean_y, variance_y = self.predictive_moments(marginals, side)
-        standard = jax.scipy.special.ndtri(probabilities)
-        return mean_y[:, None] + jnp.sqrt(variance_y)[:, None] * standard
+        mean, variance = marginals.first
+        return mean, variance + self.total_noise_variance(side)
 
     def total_noise_variance(self, side: SideInformation) -> Values:
         """Learned noise variance plus the known one of the rows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
@@ -16,15 +18,25 @@ from latentgp.likelihoods.base import (
 )
 from latentgp.modules import forwarded
 from latentgp.numerics.quadrature import expectation, hermite_nodes, nodes_near, sobol_nodes
-from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
-from latentgp.typing import Array, Latents, PerRow, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, PerRow, RowLatents
 
 _MEAN, _ROOT = "mean of f", "root of the covariance of f"
 _NODES_ALONG = {1: 121, 2: 40, 3: 17}  # of a grid; quasi-random points for more latents
 _HERMITE, _HERMITE_NODES = 3, 10  # latents of which bounds take a grid, and its nodes along each
 _POINTS = 4096
 _WIDER = 1.25  # than the law that they are near, those points
+
+
+def _of_f(name: str) -> Any:
+    """Method of one row that is that of the likelihood of f; latents and side information last."""
+
+    def of_z(self: Any, *given: Any) -> Any:
+        *first, z, side = given
+        f = side[_MEAN] + side[_ROOT] @ z
+        return getattr(self.own, name)(*first, f, _without(side))
+
+    return of_z
 
 
 class WhitenedLikelihood(Likelihood):
@@ -40,8 +52,11 @@ class WhitenedLikelihood(Likelihood):
     output_shape = forwarded("own.output_shape")
     targets = forwarded("own.targets")
 
-    def log_prob(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Scalar:
-        return self.own.log_prob(y, *_of_row(f, side))
+    log_prob = _of_f("log_prob")
+    conditional_moments = _of_f("conditional_moments")
+    sample = _of_f("sample")
+    cdf = _of_f("cdf")
+    class_probabilities = _of_f("class_probabilities")
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
@@ -52,37 +67,13 @@ class WhitenedLikelihood(Likelihood):
         nodes = hermite_nodes(_HERMITE, _HERMITE_NODES)
         return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
 
-    def conditional_moments(
-        self, f: Latents, side: SideInformation
-    ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
-        return self.own.conditional_moments(*_of_row(f, side))
-
-    def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "*P"]:
-        return self.own.sample(key, *_of_row(f, side))
-
-    def cdf(self, y: Float[Array, "*P"], f: Latents, side: SideInformation) -> Float[Array, "*P"]:
-        return self.own.cdf(y, *_of_row(f, side))
-
-    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
-        return self.own.class_probabilities(*_of_row(f, side))
-
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N *P levels"]:
-        if self.output_shape:
-            centre, variance = self.predictive_moments(marginals, side)
-            width = jnp.sqrt(variance)
-        elif self.targets == "real":
+    def _quantiles_around(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N *P"], Float[Array, "N *P"]]:
+        if self.targets == "real" and not self.output_shape:
             joint, _ = self.of_f(side)
-            centre = joint.mean[:, 0]
-            width = jnp.sqrt(joint.variance[:, 0]) + 1e-3 * jnp.abs(centre) + 1e-8
-        else:
-            return super().predictive_quantiles(probabilities, marginals, side)
-
-        def cdf(y: Float[Array, "N *P"]) -> Float[Array, "N *P"]:
-            return self.predictive_cdf(y, marginals, side)
-
-        return invert_cdf(cdf, probabilities, centre, width)
+            marginals = Marginals(joint.mean, joint.variance)
+        return super()._quantiles_around(marginals, side)
 
     @property
     def has_sure_moments(self) -> bool:
@@ -114,16 +105,10 @@ class WhitenedLikelihood(Likelihood):
         power: float,
         near: JointMarginals,
     ) -> tuple[PerRow, JointMarginals]:
-        """Log mass, means and covariances of cavity times p(y | f)^power, a row.
+        """Log mass, means and covariances of cavity times p(y | f)^power, a row; power in (0, 1].
 
-        On a grid for up to three latents, at quasi-random points for more.
-
-        Args:
-            y: targets.
-            cavity: law of f.
-            side: side information of the likelihood of f.
-            power: in (0, 1].
-            near: a law around where the product is, for the nodes.
+        On a grid for up to three latents, at quasi-random points for more, dense where `near` is.
+        The cavity and the side information are those of f.
         """
         f, log_weights = _nodes_near(cavity, near)
         log_prob = self.own._along_nodes(self.own.log_prob, y, side)(f)
@@ -158,10 +143,6 @@ def turned(likelihood: Likelihood) -> WhitenedLikelihood:
 
 def _without(side: SideInformation) -> SideInformation:
     return {name: values for name, values in side.items() if name not in (_MEAN, _ROOT)}
-
-
-def _of_row(z: Latents, side: SideInformation) -> tuple[Latents, SideInformation]:
-    return side[_MEAN] + side[_ROOT] @ z, _without(side)
 
 
 def _nodes_near(

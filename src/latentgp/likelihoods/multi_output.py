@@ -17,11 +17,10 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import parameter
-from latentgp.likelihoods.base import JointMarginals, Likelihood, Marginals, SideInformation
-from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
+from latentgp.likelihoods.base import ClosedForms, JointMarginals, Marginals, SideInformation
+from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE, NormalPredictions
 from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.numerics.quadrature import expectation, prediction_nodes
-from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_cholesky, small_inverse, small_solve_lower
 from latentgp.rows.arrays import as_targets, as_weights
 from latentgp.typing import Array, Latents, PerRow, RandomKey, Scalar
@@ -40,7 +39,7 @@ class Parts(NamedTuple):
     loading_variance: Float[Array, "#N P R"]  # of L
 
 
-class LinearOutputs(Likelihood):
+class LinearOutputs(ClosedForms):
     """y = centre + scale (L g + noise), noise ~ N(0, diag(noise_variance)), g latent functions.
 
     A missing output is NaN and is left out.
@@ -124,15 +123,6 @@ class LinearOutputs(Likelihood):
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         return 1.0
-
-    def log_prob(self, y: Float[Array, "P"], f: Latents, side: SideInformation) -> Scalar:
-        return self.expected_log_prob(y[None], Marginals.known(f[None]), side)[0]
-
-    def conditional_moments(
-        self, f: Latents, side: SideInformation
-    ) -> tuple[Float[Array, "P"], Float[Array, "P"]]:
-        mean, variance = self.predictive_moments(Marginals.known(f[None]), side)
-        return mean[0], variance[0]
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Float[Array, "P"]:
         mean, variance = self.conditional_moments(f, side)
@@ -218,7 +208,7 @@ class TurnedOutputs(WhitenedLikelihood):
         return self.own._in_units(*self.own._joint_output_moments(joint))
 
 
-class LinearCoregionalisation(LinearOutputs):
+class LinearCoregionalisation(LinearOutputs, NormalPredictions):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Outputs that mix latent functions by numbers: L = mixing.
 
     With a kernel for each latent function this is the linear model of coregionalisation (Journel
@@ -256,18 +246,6 @@ class LinearCoregionalisation(LinearOutputs):
         spread = jnp.einsum("pr,nrs,ps->np", loading, joint.covariance, loading)
         return joint.mean @ loading.T, spread
 
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P levels"]:
-        centre, spread = self.predictive_moments(marginals, side)
-        return centre[..., None] + jnp.sqrt(spread)[..., None] * jax.scipy.special.ndtri(
-            probabilities
-        )
-
-    def predictive_cdf(self, y: Outputs, marginals: Marginals, side: SideInformation) -> Outputs:
-        centre, spread = self.predictive_moments(marginals, side)
-        return ndtr((y - centre) / jnp.sqrt(spread))
-
     def _log_expected(self, y: Outputs, marginals: Marginals, noise: Float[Array, "P"]) -> PerRow:
         return self._log_joint(y, JointMarginals.independent(marginals), noise)
 
@@ -286,7 +264,7 @@ class LinearCoregionalisation(LinearOutputs):
         return -jnp.sum(halves + constant, axis=1)
 
 
-class TurnedCoregionalisation(TurnedOutputs):
+class TurnedCoregionalisation(TurnedOutputs, NormalPredictions):
     """Outputs by numbers of correlated latents: everything is Gaussian."""
 
     own: LinearCoregionalisation  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -299,10 +277,6 @@ class TurnedCoregionalisation(TurnedOutputs):
         self, y: Outputs, marginals: Marginals, side: SideInformation
     ) -> PerRow:
         return self.own._log_joint(y, self.of_f(side)[0], self.own.noise_variance)
-
-    def predictive_cdf(self, y: Outputs, marginals: Marginals, side: SideInformation) -> Outputs:
-        centre, spread = self.predictive_moments(marginals, side)
-        return ndtr((y - centre) / jnp.sqrt(spread))
 
     def tilted(
         self,
@@ -345,12 +319,8 @@ class GPRegressionNetwork(LinearOutputs):
         mean, variance = marginals
         number = self.mixing.shape[1]
         table = (len(mean), *self.mixing.shape)
-        return Parts(
-            mean[:, :number],
-            variance[:, :number],
-            mean[:, number:].reshape(table) + self.mixing,
-            variance[:, number:].reshape(table),
-        )
+        loading, spread = (part[:, number:].reshape(table) for part in marginals)
+        return Parts(mean[:, :number], variance[:, :number], loading + self.mixing, spread)
 
     def _log_expected(self, y: Outputs, marginals: Marginals, noise: Float[Array, "P"]) -> PerRow:
         # Given g the outputs are independent and normal. In units of its spread from its mean,
@@ -435,17 +405,6 @@ class GPRegressionNetwork(LinearOutputs):
         nodes = prediction_nodes(self.mixing.shape[1])
         return expectation(jax.vmap(below, 1, 1), parts.mean, parts.variance, nodes)
 
-    def predictive_quantiles(
-        self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
-    ) -> Float[Array, "N P levels"]:
-        centre, spread = self.predictive_moments(marginals, side)
-        return invert_cdf(
-            lambda y: self.predictive_cdf(y, marginals, side),
-            probabilities,
-            centre,
-            jnp.sqrt(spread),
-        )
-
 
 class TurnedNetwork(TurnedOutputs):
     """Regression networks of correlated latents: normal given the shared functions g."""
@@ -470,20 +429,18 @@ class TurnedNetwork(TurnedOutputs):
                 own_noise = jnp.where(seen, own.noise_variance, 1.0)
                 return jnp.where(seen, centre, 0.0), spread + jnp.diag(own_noise)
 
-            def closer(_: Any, x: Float[Array, "R"]) -> Float[Array, "R"]:
-                """Gauss and Newton's step towards the law of x given y."""
-                return given(x)[0]
-
             def given(x: Float[Array, "R"]) -> tuple[Array, Array]:
+                """Gauss and Newton's step towards the law of x given y: its mean and root."""
                 centre, spread = seen_law(x)
-                slopes = jax.jacfwd(lambda x: seen_law(x)[0])(x)
-                half = small_solve_lower(small_cholesky(spread), slopes)
-                left = small_solve_lower(small_cholesky(spread), (target - centre)[:, None])
+                lower = small_cholesky(spread)
+                half = small_solve_lower(lower, jax.jacfwd(lambda x: seen_law(x)[0])(x))
+                left = small_solve_lower(lower, (target - centre)[:, None])
                 covariance = small_inverse(identity + half.T @ half)
                 pull = half.T @ (left[:, 0] + half @ x)
                 return covariance @ pull, small_cholesky(covariance)
 
-            x = jax.lax.fori_loop(0, _STEPS, closer, jnp.zeros(number, dtype))
+            x = jnp.zeros(number, dtype)
+            x = jax.lax.fori_loop(0, _STEPS, lambda _, x: given(x)[0], x)
             x, root = jax.lax.stop_gradient(given(x))
 
             def at(z: Float[Array, "R"]) -> Scalar:

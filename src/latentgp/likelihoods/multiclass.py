@@ -48,9 +48,8 @@ class ClassLikelihood(Likelihood):
 
     def __check_init__(self) -> None:
         if self.classes < 2:
-            raise InputError(
-                f"{type(self).__name__} needs at least two classes, got {self.classes}."
-            )
+            name = type(self).__name__
+            raise InputError(f"{name} needs at least two classes, got {self.classes}.")
 
     latent_size = forwarded("classes")
 
@@ -233,7 +232,6 @@ class LargestLatent(ClassLikelihood):
     """Laws of y that depend on f through which latent is the largest."""
 
     is_smooth: ClassVar[bool] = False
-
     is_continuous: ClassVar[bool] = False
 
     def _latents_of(self, shares: Float[np.ndarray, "K"]) -> Float[np.ndarray, "Q"]:
@@ -242,6 +240,10 @@ class LargestLatent(ClassLikelihood):
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return jnp.log(self.class_probabilities(f, side)[y.astype(int)])
+
+    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
+        largest = jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
+        return self._given_largest(largest, 1.0)
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         log_probabilities = jnp.log(self.class_probabilities(f, side))
@@ -301,10 +303,6 @@ class RobustMax(LargestLatent):
     def __check_init__(self) -> None:
         check_ranges(self, epsilon="(0, 1)")
 
-    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
-        largest = jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
-        return self._given_largest(largest, 1.0)
-
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self._of_largest(self._largest(y, marginals))
 
@@ -324,9 +322,6 @@ class HeavisideMulticlass(LargestLatent):
     """
 
     is_positive: ClassVar[bool] = False
-
-    def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
-        return jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
 
     def _of_largest(self, largest: PerRow) -> PerRow:
         return jnp.where(largest < 1, -jnp.inf, 0.0)
@@ -397,9 +392,8 @@ class TurnedLargest(WhitenedLikelihood):
         log_largest = self._log_largest(y, joint)
         # Of p^power there is a share where the latent is the largest, and one elsewhere.
         given = jnp.log(self.own._given_largest(jnp.asarray([1.0, 0.0], log_largest.dtype), power))
-        log_other = jnp.log(
-            -jnp.expm1(jnp.minimum(log_largest, -float(jnp.finfo(log_largest).eps)))
-        )
+        below_one = jnp.minimum(log_largest, -float(jnp.finfo(log_largest).eps))
+        log_other = jnp.log(-jnp.expm1(below_one))
         return jnp.logaddexp(given[0] + log_largest, given[1] + log_other)
 
     def _log_largest(self, y: PerRow, joint: JointMarginals) -> PerRow:

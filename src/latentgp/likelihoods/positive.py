@@ -12,7 +12,13 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.hyperparameters.base import parameter
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import (
+    ClosedForms,
+    ClosedMoments,
+    Likelihood,
+    Marginals,
+    SideInformation,
+)
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.numerics.log_space import log_beta, log_complement
 from latentgp.rows.arrays import check_values
@@ -23,7 +29,7 @@ _NO_SHAPE = 1e-12
 _LEFT = 1e-3  # of 1 + shape z, below which the logarithm goes on as its tangent
 
 
-class PositiveLikelihood(Likelihood):
+class PositiveLikelihood(ClosedMoments):
     """A law of y > 0 whose scale is exp(f)."""
 
     is_log_concave: ClassVar[bool] = True
@@ -39,7 +45,7 @@ class PositiveLikelihood(Likelihood):
         return float(np.log(np.average(y, weights=weights)))
 
 
-class Gamma(PositiveLikelihood):
+class Gamma(PositiveLikelihood, ClosedForms):
     """y > 0 of mean exp(f): y ~ Ga(shape, rate shape exp(-f)).
 
     Args:
@@ -48,21 +54,13 @@ class Gamma(PositiveLikelihood):
 
     shape: Scalar = parameter(constraints.positive, default=1.0)
 
-    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return self._log_density(y, f[0], jnp.exp(-f[0]))
-
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        m, v = mean[:, 0], variance[:, 0]
-        return self._log_density(y, m, jnp.exp(0.5 * v - m))
-
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        mean = jnp.exp(f[0])
-        return mean, mean**2 / self.shape
+        (m, v), a = marginals.first, self.shape
+        constant = a * jnp.log(a) - gammaln(a)
+        return constant + (a - 1) * jnp.log(y) - a * (m + y * jnp.exp(0.5 * v - m))
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        mean, variance = marginals
-        m, v = mean[:, 0], variance[:, 0]
+        m, v = marginals.first
         first = jnp.exp(m + 0.5 * v)
         return first, first**2 * (jnp.expm1(v) + jnp.exp(v) / self.shape)
 
@@ -74,13 +72,8 @@ class Gamma(PositiveLikelihood):
         shape = jnp.asarray(self.shape, f.dtype)
         return gammainc(shape, shape * jnp.maximum(y, 0.0) * jnp.exp(-f[0]))
 
-    def _log_density(self, y: Values, f: Values, inverse: Values) -> Values:
-        a = self.shape
-        constant = a * jnp.log(a) - gammaln(a)
-        return constant + (a - 1) * jnp.log(y) - a * (f + y * inverse)
 
-
-class Weibull(PositiveLikelihood):
+class Weibull(PositiveLikelihood, ClosedForms):
     """Survival times: P(y > t) = exp(-(t exp(-f))^shape).
 
     The rows carry `censored`, 1 where y is only the time until which there was no event (right
@@ -94,20 +87,18 @@ class Weibull(PositiveLikelihood):
 
     side_information: ClassVar[tuple[str, ...]] = ("censored",)
 
-    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return self._log_density(y, f[0], -self.shape * f[0], side)
-
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        k, m, v = self.shape, mean[:, 0], variance[:, 0]
-        return self._log_density(y, m, 0.5 * k**2 * v - k * m, side)
-
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        return self._moments(f[0], jnp.zeros_like(f[0]))
+        k, (m, v) = self.shape, marginals.first
+        event = 1 - jnp.asarray(side.get("censored", 0.0))
+        hazard = jnp.log(k) - k * m + (k - 1) * jnp.log(y)
+        return event * hazard - jnp.exp(k * jnp.log(y) + (0.5 * k**2 * v - k * m))
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        mean, variance = marginals
-        return self._moments(mean[:, 0], variance[:, 0])
+        # Squares may overflow, their ratio may not.
+        m, v = marginals.first
+        log_first = gammaln(1 + 1 / self.shape) + m + 0.5 * v
+        log_second = gammaln(1 + 2 / self.shape) + 2 * m + 2 * v
+        return jnp.exp(log_first), jnp.exp(log_second + log_complement(2 * log_first - log_second))
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(f[0]) * jax.random.exponential(key, dtype=f.dtype) ** (1 / self.shape)
@@ -122,30 +113,11 @@ class Weibull(PositiveLikelihood):
 
     def check_side_information(self, side: SideInformation) -> None:
         censored, kind = side.get("censored", 0.0), "0 (an event at y) or 1 (none until y)"
-        check_values(
-            "censored",
-            censored,
-            np.isin(censored, [0.0, 1.0]),
-            kind,
-            "give one of these in every row",
-        )
-
-    def _log_density(
-        self, y: Values, f: Values, log_inverse: Values, side: SideInformation
-    ) -> Values:
-        """Given f and the logarithm of (the expectation of) exp(-shape f)."""
-        k, event = self.shape, 1 - jnp.asarray(side.get("censored", 0.0))
-        hazard = jnp.log(k) - k * f + (k - 1) * jnp.log(y)
-        return event * hazard - jnp.exp(k * jnp.log(y) + log_inverse)
-
-    def _moments(self, m: Values, v: Values) -> tuple[Values, Values]:
-        """Mean and variance of y under f ~ N(m, v); squares may overflow, their ratio may not."""
-        log_first = gammaln(1 + 1 / self.shape) + m + 0.5 * v
-        log_second = gammaln(1 + 2 / self.shape) + 2 * m + 2 * v
-        return jnp.exp(log_first), jnp.exp(log_second + log_complement(2 * log_first - log_second))
+        advice = "give one of these in every row"
+        check_values("censored", censored, np.isin(censored, [0.0, 1.0]), kind, advice)
 
 
-class LogNormal(PositiveLikelihood):
+class LogNormal(PositiveLikelihood, ClosedForms):
     """y > 0 of median exp(f): log y ~ N(f, noise_variance).
 
     Args:
@@ -158,27 +130,22 @@ class LogNormal(PositiveLikelihood):
 
     noise_variance: Scalar = parameter(constraints.positive, role="noise_variance", default=1.0)
 
-    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return self.of_log().log_prob(jnp.log(y), f, {}) - jnp.log(y)
-
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.of_log().expected_log_prob(jnp.log(y), marginals, {}) - jnp.log(y)
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         return self.of_log().predictive_log_prob(jnp.log(y), marginals, {}) - jnp.log(y)
 
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        return _log_normal_moments(f[0], jnp.asarray(self.noise_variance, f.dtype))
-
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        mean, variance = marginals
-        return _log_normal_moments(mean[:, 0], variance[:, 0] + self.noise_variance)
+        m, v = self.of_log().predictive_moments(marginals, {})
+        first = jnp.exp(m + 0.5 * v)
+        return first, first**2 * jnp.expm1(v)
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         return jnp.exp(self.of_log().sample(key, f, {}))
 
     def cdf(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return self.of_log().cdf(jnp.log(jnp.maximum(y, 0.0)), f, {})
+        return self.predictive_cdf(y[None], Marginals.known(f[None]), {})[0]
 
     def log_tails(self, y: Scalar, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self.of_log().log_tails(jnp.log(y), f, {})
@@ -220,11 +187,12 @@ class GeneralisedPareto(PositiveLikelihood):
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         return -f[0] - (1 + self.shape) * self._hazard(y * jnp.exp(-f[0]))
 
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        return self._moments(f[0], jnp.zeros_like(f[0]))
-
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        return self._moments(marginals.mean[:, 0], marginals.variance[:, 0])
+        (m, v), k = marginals.first, self.shape
+        first = jnp.exp(m + 0.5 * v) / (1 - k)
+        # The variance is infinite from shape 1/2 on.
+        within = jnp.where(k < 0.5, 1 / jnp.where(k < 0.5, 1 - 2 * k, 1.0), jnp.inf)
+        return first, first**2 * (jnp.exp(v) * within + jnp.expm1(v))
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         size, k = jax.random.exponential(key, dtype=f.dtype), jnp.asarray(self.shape, f.dtype)
@@ -249,14 +217,6 @@ class GeneralisedPareto(PositiveLikelihood):
         log_left += (jnp.minimum(1 + far, _LEFT) - _LEFT) / _LEFT
         by_series = z * (1 + near * (-1 / 2 + near * (1 / 3 - near * (1 / 4 - near / 5))))
         return jnp.where(series, by_series, log_left / jnp.where(series, 1.0, self.shape))
-
-    def _moments(self, m: Values, v: Values) -> tuple[Values, Values]:
-        """Mean and variance of y under f ~ N(m, v); the latter is infinite from shape 1/2 on."""
-        k = self.shape
-        first = jnp.exp(m + 0.5 * v) / (1 - k)
-        finite = k < 0.5
-        within = jnp.where(finite, 1 / jnp.where(finite, 1 - 2 * k, 1.0), jnp.inf)
-        return first, first**2 * (jnp.exp(v) * within + jnp.expm1(v))
 
 
 class Beta(Likelihood):
@@ -302,9 +262,3 @@ def shapes_of_mean(logit: Scalar, precision: Scalar) -> tuple[Scalar, Scalar]:
     s = jnp.asarray(precision, logit.dtype)
     a, b = s * jax.nn.sigmoid(logit), s * jax.nn.sigmoid(-logit)
     return jnp.maximum(a, least), jnp.maximum(b, least)
-
-
-def _log_normal_moments(m: Values, v: Float[Array, "*#N"]) -> tuple[Values, Values]:
-    """Mean and variance of exp(x) under x ~ N(m, v)."""
-    first = jnp.exp(m + 0.5 * v)
-    return first, first**2 * jnp.expm1(v)

@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import check_ranges
 from latentgp.hyperparameters.base import parameter, replace
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import ClosedMoments, Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.noise_shapes import (
     ExponentialOfRoot,
     LaplaceShape,
@@ -20,7 +20,7 @@ from latentgp.likelihoods.noise_shapes import (
     NoiseShape,
     StudentShape,
 )
-from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
+from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, form_of_distance
 from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import expectation, expected_excess, prediction_nodes
 from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar
@@ -28,7 +28,7 @@ from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the scale starts
 
 
-class SymmetricNoise(NoiseShape, ScaleMixture):
+class SymmetricNoise(NoiseShape, ScaleMixture, ClosedMoments):
     """y = f + scale e, e of a shape."""
 
     is_location: ClassVar[bool] = True
@@ -36,21 +36,12 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
     scale: Scalar = parameter(constraints.positive, role="noise_scale", default=1.0)
 
     def form(self, y: Scalar, side: SideInformation) -> Form:
-        precision = 1 / self.scale**2
-        return Form(
-            self.log_density_at_zero() - jnp.log(self.scale),
-            jnp.zeros_like(y),
-            precision * y**2,
-            2 * precision * y,
-            jnp.broadcast_to(precision, y.shape),
-        )
-
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        return f[0], jnp.asarray(self.scale**2 * self.unit_variance(), f.dtype)
+        log_constant = self.log_density_at_zero() - jnp.log(self.scale)
+        return form_of_distance(y, 1 / self.scale**2, log_constant, jnp.zeros_like(y))
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        mean, variance = marginals
-        return mean[:, 0], variance[:, 0] + self.scale**2 * self.unit_variance()
+        mean, variance = marginals.first
+        return mean, variance + self.scale**2 * self.unit_variance()
 
     def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         mean, variance = marginals
@@ -101,9 +92,8 @@ class LaplaceNoise(LaplaceShape, SymmetricNoise):
     is_smooth: ClassVar[bool] = False
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        distance = y - mean[:, 0]
-        absolute = 2 * expected_excess(distance, variance[:, 0]) - distance
+        mean, variance = marginals.first
+        absolute = 2 * expected_excess(y - mean, variance) - (y - mean)
         return -jnp.log(2 * self.scale) - absolute / self.scale
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
@@ -128,7 +118,7 @@ class MaternNoise(MaternShape, SymmetricNoise):
         return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
 
 
-class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
+class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture, ClosedMoments):
     """y = f + scale e, e of density q (1 - q) exp(-e (q - 1[e < 0])): f is the quantile at q.
 
     Quantile regression (Yu & Moyeed 2001): maximising it minimises the check loss. Its Gaussian
@@ -161,21 +151,13 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
     def form(self, y: Scalar, side: SideInformation) -> Form:
         # The check loss of u is |u| / 2 + (q - 1/2) u.
         tilt, precision = (self.level - 0.5) / self.scale, 0.25 / self.scale**2
-        return Form(
-            self._log_height() - tilt * y,
-            jnp.broadcast_to(tilt, y.shape),
-            precision * y**2,
-            2 * precision * y,
-            jnp.broadcast_to(precision, y.shape),
-        )
-
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        bias, noise = self._noise_moments()
-        return f[0] + bias, jnp.asarray(noise, f.dtype)
+        return form_of_distance(y, precision, self._log_height() - tilt * y, tilt)
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        bias, noise = self._noise_moments()
-        return marginals.mean[:, 0] + bias, marginals.variance[:, 0] + noise
+        mean, variance = marginals.first
+        q, product = self.level, self.level * (1 - self.level)
+        noise = self.scale**2 * (1 - 2 * product) / product**2
+        return mean + self.scale * (1 - 2 * q) / product, variance + noise
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         above, below = jax.random.exponential(key, (2,), f.dtype)
@@ -188,15 +170,13 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
         e, q = (y - f[0]) / self.scale, self.level
         below = jnp.log(q) + (1 - q) * jnp.minimum(e, 0.0)
         above = jnp.log1p(-q) - q * jnp.maximum(e, 0.0)
-        return (
-            jnp.where(e > 0, log_complement(above), below),
-            jnp.where(e > 0, above, log_complement(below)),
-        )
+        below_or_rest = jnp.where(e > 0, log_complement(above), below)
+        return below_or_rest, jnp.where(e > 0, above, log_complement(below))
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        distance = y - marginals.mean[:, 0]
-        above = expected_excess(distance, marginals.variance[:, 0])
-        return self._log_height() - (above - (1 - self.level) * distance) / self.scale
+        mean, variance = marginals.first
+        loss = expected_excess(y - mean, variance) - (1 - self.level) * (y - mean)
+        return self._log_height() - loss / self.scale
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         below, above = (1 - self.level) / self.scale, self.level / self.scale
@@ -211,19 +191,14 @@ class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
     def _log_height(self) -> Scalar:
         return jnp.log(self.level * (1 - self.level)) - jnp.log(self.scale)
 
-    def _noise_moments(self) -> tuple[Scalar, Scalar]:
-        """Mean and variance of y - f."""
-        q, product = self.level, self.level * (1 - self.level)
-        return self.scale * (1 - 2 * q) / product, self.scale**2 * (1 - 2 * product) / product**2
-
 
 def _log_expected_exponentials(
     y: PerRow, marginals: Marginals, below: Scalar, above: Scalar
 ) -> PerRow:
     """Log E of exp(-above (y - f)) where y > f, and exp(below (y - f)) elsewhere."""
-    mean, variance = marginals
-    spread = jnp.sqrt(variance[:, 0] + float(jnp.finfo(variance.dtype).tiny))
-    z, falls, rises = (y - mean[:, 0]) / spread, above * spread, below * spread
+    mean, variance = marginals.first
+    spread = jnp.sqrt(variance + float(jnp.finfo(variance.dtype).tiny))
+    z, falls, rises = (y - mean) / spread, above * spread, below * spread
     return jnp.logaddexp(
         0.5 * falls**2 - z * falls + log_ndtr(z - falls),
         0.5 * rises**2 + z * rises + log_ndtr(-z - rises),

@@ -46,9 +46,9 @@ class Form(NamedTuple):
     Attributes:
         log_constant: log C.
         linear: g.
-        alpha: with `beta` and `gamma`, the quadratic; not negative for any f.
-        beta: see alpha.
-        gamma: see alpha; positive.
+        alpha: of a quadratic that is not negative for any f.
+        beta: of the same.
+        gamma: of the same; positive.
     """
 
     log_constant: Values
@@ -56,6 +56,12 @@ class Form(NamedTuple):
     alpha: Values
     beta: Values
     gamma: Values
+
+
+def form_of_distance(y: Values, precision: Scalar, log_constant: Array, linear: Array) -> Form:
+    """C exp(g f) phi(precision (y - f)^2)."""
+    quadratic = precision * y**2, 2 * precision * y, jnp.broadcast_to(precision, y.shape)
+    return Form(log_constant, jnp.broadcast_to(linear, y.shape), *quadratic)
 
 
 class ScaleMixture(CompletelyMonotone):

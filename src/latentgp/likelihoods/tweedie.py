@@ -12,7 +12,7 @@ from jaxtyping import Complex, Float
 from numpyro.distributions import constraints
 
 from latentgp.hyperparameters.base import parameter
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import ClosedForms, Marginals, SideInformation
 from latentgp.numerics.laplace_inversion import invert
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
@@ -24,7 +24,7 @@ _NARROW = 0.05  # relative spread of y below which a saddlepoint gives its distr
 _NEAR_MEAN = 1e-3  # in standard deviations
 
 
-class Tweedie(Likelihood):
+class Tweedie(ClosedForms):
     """y >= 0 of mean exp(f) and variance dispersion mean^power: a compound Poisson-gamma law.
 
     Zero has the probability exp(-rate), rate = mean^(2 - power) / (dispersion (2 - power)), and a
@@ -47,21 +47,25 @@ class Tweedie(Likelihood):
     power: Scalar = parameter(constraints.interval(1.01, 1.99), default=1.5)
     dispersion: Scalar = parameter(constraints.positive, default=1.0)
 
-    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return self._log_density(y, f[0], jnp.zeros_like(f[0]))
-
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        return self._log_density(y, marginals.mean[:, 0], marginals.variance[:, 0])
-
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        return jnp.exp(f[0]), self.dispersion * jnp.exp(self.power * f[0])
+        """From the expectations of exp((1 - power) f) and exp((2 - power) f)."""
+        m, v = marginals.first
+        p, dispersion = (jnp.asarray(value, m.dtype) for value in (self.power, self.dispersion))
+        at_zero = -jnp.exp((2 - p) * m + 0.5 * (2 - p) ** 2 * v) / (dispersion * (2 - p))
+        positive = jnp.where(y > 0, y, 1.0)
+        log_y = jnp.log(positive)
+        # Half the deviance in units of y^(2 - power), which is zero at a mean of y.
+        falls = jnp.expm1((p - 1) * (log_y - m) + 0.5 * (p - 1) ** 2 * v) / (p - 1)
+        rises = jnp.expm1((2 - p) * (m - log_y) + 0.5 * (2 - p) ** 2 * v) / (2 - p)
+        log_size = (2 - p) * log_y - jnp.log(dispersion)
+        value = self._log_saturated(log_y, log_size) - jnp.exp(log_size) * (falls + rises)
+        return jnp.where(y > 0, value, at_zero)
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
-        mean, variance = marginals
-        m, v, p = mean[:, 0], variance[:, 0], self.power
+        (m, v), p = marginals.first, self.power
         first = jnp.exp(m + 0.5 * v)
         within = self.dispersion * jnp.exp(p * m + 0.5 * p**2 * v)
-        return first, within + first**2 * jnp.expm1(v)
+        return first, within + first * jnp.expm1(v) * first
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
         key_count, key_size = jax.random.split(key)
@@ -102,19 +106,6 @@ class Tweedie(Likelihood):
         p, dispersion = (jnp.asarray(value, f.dtype) for value in (self.power, self.dispersion))
         rate = jnp.exp((2 - p) * f) / (dispersion * (2 - p))
         return rate, (2 - p) / (p - 1), dispersion * (p - 1) * jnp.exp((p - 1) * f)
-
-    def _log_density(self, y: Values, m: Values, v: Values) -> Values:
-        """E log p(y | f), f ~ N(m, v), from those of exp((1 - power) f) and exp((2 - power) f)."""
-        p, dispersion = (jnp.asarray(value, m.dtype) for value in (self.power, self.dispersion))
-        at_zero = -jnp.exp((2 - p) * m + 0.5 * (2 - p) ** 2 * v) / (dispersion * (2 - p))
-        positive = jnp.where(y > 0, y, 1.0)
-        log_y = jnp.log(positive)
-        # Half the deviance in units of y^(2 - power), which is zero at a mean of y.
-        falls = jnp.expm1((p - 1) * (log_y - m) + 0.5 * (p - 1) ** 2 * v) / (p - 1)
-        rises = jnp.expm1((2 - p) * (m - log_y) + 0.5 * (2 - p) ** 2 * v) / (2 - p)
-        log_size = (2 - p) * log_y - jnp.log(dispersion)
-        value = self._log_saturated(log_y, log_size) - jnp.exp(log_size) * (falls + rises)
-        return jnp.where(y > 0, value, at_zero)
 
     def _log_saturated(self, log_y: Values, log_size: Values) -> Values:
         """Log density of y > 0 at a mean of y, by a sum over the Poisson number j.

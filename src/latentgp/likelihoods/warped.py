@@ -12,17 +12,16 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.hyperparameters.base import parameter, replace
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
-from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
+from latentgp.likelihoods.base import ClosedForms, Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.gaussian import LOG_2_PI, USUAL_NOISE_SHARE
 from latentgp.numerics.quadrature import trapezoidal_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.typing import Array, Latents, PerRow, RandomKey, RowMoments, Scalar, Values
 
-_LOG_2_PI = float(np.log(2 * np.pi))
 _NODES = 101
 
 
-class WarpedGaussian(Likelihood):
+class WarpedGaussian(ClosedForms):
     """t(y) = f + noise, t(y) = y + sum_i a_i tanh(b_i (y + c_i)) (Snelson et al. 2003, eq. 9).
 
     With all heights zero it is `Gaussian`. The density of y has the factor t'(y).
@@ -54,29 +53,16 @@ class WarpedGaussian(Likelihood):
 
     def unwarp(self, t: PerRow) -> PerRow:
         """The y whose warp is t, to rounding."""
-        reach = jnp.full_like(t, 1.0) * jnp.sum(jnp.asarray(self.heights)) + 1e-6
-
-        def above(y: PerRow) -> PerRow:
-            return self.warp(y) - t
-
         # t is within the sum of heights of y.
-        return invert_cdf(above, jnp.zeros(1, t.dtype), t, reach)[:, 0]
-
-    def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
-        return self._log_density(y, f[0], jnp.zeros_like(f[0]), self.noise_variance)
+        reach = jnp.full_like(t, 1.0) * jnp.sum(jnp.asarray(self.heights)) + 1e-6
+        return invert_cdf(lambda y: self.warp(y) - t, jnp.zeros(1, t.dtype), t, reach)[:, 0]
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        return self._log_density(y, mean[:, 0], variance[:, 0], self.noise_variance)
+        return self._log_density(y, *marginals.first, self.noise_variance)
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        nothing = jnp.zeros_like(mean[:, 0])
-        return self._log_density(y, mean[:, 0], nothing, variance[:, 0] + self.noise_variance)
-
-    def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
-        first, second = self.predictive_moments(Marginals.known(f[None]), side)
-        return first[0], second[0]
+        m, v = marginals.first
+        return self._log_density(y, m, jnp.zeros_like(m), v + self.noise_variance)
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         mean, variance = marginals
@@ -96,9 +82,8 @@ class WarpedGaussian(Likelihood):
         return self.predictive_cdf(y[None], Marginals.known(f[None]), side)[0]
 
     def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        mean, variance = marginals
-        spread = jnp.sqrt(variance[:, 0] + self.noise_variance)
-        return ndtr((self.warp(y) - mean[:, 0]) / spread)
+        m, v = marginals.first
+        return ndtr((self.warp(y) - m) / jnp.sqrt(v + self.noise_variance))
 
     def predictive_quantiles(
         self, probabilities: Float[Array, "levels"], marginals: Marginals, side: SideInformation
@@ -132,4 +117,4 @@ class WarpedGaussian(Likelihood):
         inside = jnp.tanh(self.slopes * (y[..., None] + self.centres))
         slope = 1 + jnp.sum(self.heights * self.slopes * (1 - inside**2), axis=-1)
         distance = (self.warp(y) - mean) ** 2 + extra
-        return jnp.log(slope) - 0.5 * (_LOG_2_PI + jnp.log(variance) + distance / variance)
+        return jnp.log(slope) - 0.5 * (LOG_2_PI + jnp.log(variance) + distance / variance)

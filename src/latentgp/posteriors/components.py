@@ -7,7 +7,7 @@ mixtures. Rows come first in what they give: means of shape (N, K, Q) for K comp
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -42,8 +42,9 @@ _FEW = 16  # components, of which each has its own quadrature
 _FEW_STACKED = 32  # the same, where one program is run for all
 _KEPT_NUMBERS = 1 << 25  # of inverse factors, one for each draw's kernel
 
-
 Spread = Float[Array, "N #K Q"] | Float[Array, "N #K Q Q"]
+# Draws of f at rows together, and of which component each is, shape (S,).
+JointDraws: TypeAlias = tuple[Float[np.ndarray, "S N Q"], np.ndarray]
 
 
 def covariances_of(spread: Spread) -> Float[Array, "N #K Q Q"]:
@@ -56,10 +57,6 @@ def covariances_of(spread: Spread) -> Float[Array, "N #K Q Q"]:
 def variances_of(spread: Spread) -> Float[Array, "N #K Q"]:
     """Variances of each latent."""
     return spread if spread.ndim == 3 else jnp.diagonal(spread, axis1=2, axis2=3)
-
-
-# Draws of f at rows together, and of which component each is, shape (S,).
-JointDraws: TypeAlias = tuple[Float[np.ndarray, "S N Q"], np.ndarray]
 
 
 class Law(eqx.Module):
@@ -127,13 +124,10 @@ class Components(eqx.Module):
     def telling_parts(self, number: int) -> "Components":
         """Components for rows with coefficients of the kernel's parts; without the prior mean.
 
-        Raises:
-            InputError: unless overridden; there is no posterior of them.
+        Refused by an InputError unless overridden.
         """
-        raise InputError(
-            "This posterior has no parts of f; fit a model of one layer with Dense() or "
-            "Inducing(...)."
-        )
+        advice = "fit a model of one layer with Dense() or Inducing(...)"
+        raise InputError(f"This posterior has no parts of f; {advice}.")
 
     def check_inputs(self, X: Inputs) -> None:
         """Raise InputError where the posterior no longer knows f; nowhere unless overridden."""
@@ -247,20 +241,18 @@ class Mixture(Components):
 
     @property
     def law(self) -> Law:
-        likelihoods, log_weights = [], []
-        for part, log_weight in zip(self.parts, self.log_weights, strict=True):
-            law = part.law
-            count = part.size
-            log_weights.append(log_weight + law.log_weights)
-            likelihoods.append(
-                law.likelihood
-                if law.own
-                else jax.tree.map(lambda a, n=count: jnp.stack([a] * n), law.likelihood)
-            )
+        laws = [part.law for part in self.parts]
+        likelihoods = [
+            law.likelihood
+            if law.own
+            else jax.tree.map(lambda a, n=part.size: jnp.stack([a] * n), law.likelihood)
+            for law, part in zip(laws, self.parts, strict=True)
+        ]
         stacked = jax.tree.map(lambda *parts: jnp.concatenate(parts), *likelihoods)
-        log_weights = jnp.concatenate([jnp.asarray(w) for w in log_weights])
-        few = self.size <= _FEW and all(part.law.by_quadrature for part in self.parts)
-        return Law(stacked, log_weights, own=True, by_quadrature=few)
+        own = [law.log_weights for law in laws]
+        log_weights = [jnp.asarray(a + b) for a, b in zip(self.log_weights, own, strict=True)]
+        few = self.size <= _FEW and all(law.by_quadrature for law in laws)
+        return Law(stacked, jnp.concatenate(log_weights), own=True, by_quadrature=few)
 
     @property
     def inputs(self) -> int:
@@ -271,20 +263,17 @@ class Mixture(Components):
         return max(part.columns for part in self.parts)
 
     def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
-        means, spreads = [], []
-        for part in self.parts:
-            mean, spread = part.marginals(X)
-            means.append(mean)
-            spreads.append(jnp.broadcast_to(spread, (*mean.shape, *spread.shape[3:])))
+        found = [part.marginals(X) for part in self.parts]
+        means = [mean for mean, _ in found]
+        spreads = [jnp.broadcast_to(s, (*mean.shape, *s.shape[3:])) for mean, s in found]
         if len({spread.ndim for spread in spreads}) > 1:
             spreads = [covariances_of(spread) for spread in spreads]
         return jnp.concatenate(means, axis=1), jnp.concatenate(spreads, axis=1)
 
     def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_parts = jax.random.split(key)
-        chosen = np.asarray(
-            jax.random.categorical(key_pick, jnp.asarray(self.log_weights), shape=(number,))
-        )
+        log_weights = jnp.asarray(self.log_weights)
+        chosen = np.asarray(jax.random.categorical(key_pick, log_weights, shape=(number,)))
         firsts = np.cumsum([0, *(part.size for part in self.parts)])
         draws = np.zeros((number, len(X), self.model.likelihood.latent_size))
         picked = np.zeros(number, int)
@@ -297,15 +286,16 @@ class Mixture(Components):
         return draws, picked
 
     def shifted(self, centre: float) -> "Mixture":
-        return Mixture([part.shifted(centre) for part in self.parts], np.exp(self.log_weights))
+        return self._of(part.shifted(centre) for part in self.parts)
 
     def telling_parts(self, number: int) -> "Mixture":
-        parts = [part.telling_parts(number) for part in self.parts]
-        return Mixture(parts, np.exp(self.log_weights))
+        return self._of(part.telling_parts(number) for part in self.parts)
 
     def prepared(self) -> "Mixture":
-        parts = [part.prepared() for part in self.parts]
-        return Mixture(parts, np.exp(self.log_weights))
+        return self._of(part.prepared() for part in self.parts)
+
+    def _of(self, parts: Iterable[Components]) -> "Mixture":
+        return Mixture(list(parts), np.exp(self.log_weights))
 
 
 @stored
@@ -360,19 +350,13 @@ class Gaussians(Components):
         return jax.tree.map(lambda a: a[0], self.latents)
 
     def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
-        def one(part: tuple[LatentGP, LatentPosterior]) -> tuple[Array, Array]:
-            model, latent = part
-            mean, variance = latent.marginals(X)
-            return mean + model.mean(X), variance
-
-        means, variances = jax.lax.map(one, (self.models, self.latents))
-        return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
+        parts = OneGaussian(self.models, self.latents)
+        mean, spread = jax.lax.map(lambda part: part.marginals(X), parts)
+        return jnp.moveaxis(mean[:, :, 0], 0, 1), jnp.moveaxis(spread[:, :, 0], 0, 1)
 
     def means(self, X: Inputs) -> Float[Array, "N K Q"]:
-        def one(part: tuple[LatentGP, LatentPosterior]) -> Array:
-            return part[1].mean(X) + part[0].mean(X)
-
-        return jnp.moveaxis(jax.lax.map(one, (self.models, self.latents)), 0, 1)
+        means = jax.lax.map(lambda part: part.means(X), OneGaussian(self.models, self.latents))
+        return jnp.moveaxis(means[:, :, 0], 0, 1)
 
     def joint(self, X: Inputs, key: RandomKey, number: int) -> JointDraws:
         key_pick, key_f = jax.random.split(key)
@@ -447,26 +431,17 @@ class DrawnComponents(Components):
     def shifted(self, centre: float) -> "DrawnComponents":
         latents = self.mean_model.likelihood.latent_size
         value = np.full(self.size, centre) if self.own else centre
-        return eqx.tree_at(
-            lambda d: (d.mean_model.mean, d.models.mean),
-            self,
-            (constant_first(centre, latents), constant_first(value, latents)),
-        )
+        means = constant_first(centre, latents), constant_first(value, latents)
+        return eqx.tree_at(lambda d: (d.mean_model.mean, d.models.mean), self, means)
 
 
 @stored
 class Draws(DrawnComponents):
-    """Draws of white coefficients.
+    """Draws of white coefficients."""
 
-    Attributes:
-        centres: what the coefficients belong to, such as points of shape (M, D).
-        white: white coefficients, shape (S, Q, M).
-        inverse: of the prior's factor at the centres, shape (#S, #Q, M, M); None until `prepared`,
-            or where there are too many of them to be kept.
-    """
-
-    centres: Centres
+    centres: Centres  # of the coefficients, such as points of shape (M, D)
     white: Float[Array, "S Q M"]
+    # of the prior's factor at the centres; None until `prepared`, or where they are too many
     inverse: Float[Array, "#S #Q M M"] | None
 
     @property
@@ -517,8 +492,7 @@ class Draws(DrawnComponents):
             mean = vmap_latents(lambda half, v: v @ half, half, white).T + model.mean(X)
 
             def factor(prior: Array, half: Array) -> Array:
-                scale = jnp.mean(jnp.diagonal(prior))
-                return jittered_lower(prior - half.T @ half, scale)
+                return jittered_lower(prior - half.T @ half, jnp.mean(jnp.diagonal(prior)))
 
             root = vmap_latents(factor, prior_covariance(model.kernel, self.centres, X), half)
             noise = jax.random.normal(key, mean.T.shape, mean.dtype)
@@ -528,22 +502,13 @@ class Draws(DrawnComponents):
         return over_draws(one, (*own_parts, self.white, keys))
 
     def of_draws(self, kept: Int[np.ndarray, "kept"], models: LatentGP) -> "Draws":
-        inverse = self.inverse
-        if inverse is not None and len(inverse) > 1:
-            inverse = inverse[kept]
-        white = self.white[kept]
+        inverse, white = taken(self.inverse, kept), self.white[kept]
         return Draws(self.mean_model, models, self.own, self.centres, white, inverse)
 
     def telling_parts(self, number: int) -> "Draws":
-        return eqx.tree_at(
-            lambda d: (d.mean_model, d.models, d.centres),
-            self,
-            (
-                _telling_parts(self.mean_model, number),
-                _telling_parts(self.models, number),
-                wholes_at(self.centres, number),
-            ),
-        )
+        models = (_telling_parts(model, number) for model in (self.mean_model, self.models))
+        parts = *models, wholes_at(self.centres, number)
+        return eqx.tree_at(lambda d: (d.mean_model, d.models, d.centres), self, parts)
 
     def prepared(self) -> "Draws":
         inverse = partial(_inverses, self.own)

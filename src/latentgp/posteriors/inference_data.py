@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int, Key, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from latentgp.hyperparameters.base import replace_unchecked
 from latentgp.likelihoods.base import Likelihood
 from latentgp.models import LatentGP
 from latentgp.posteriors.arviz_versions import from_groups, with_coordinates
 from latentgp.rows.data import Data
-from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, RandomKey, Scalar
 
 Drawn = Mapping[str, Float[np.ndarray, "C S *shape"]]
@@ -66,7 +66,8 @@ def log_likelihoods(
 
     `drawn` are draws of the likelihood's own parameters, by path; none if these are fixed.
     """
-    values = np.asarray(_log_likelihoods(model, dict(drawn), f, _rows_of(rows)))
+    of_rows = rows.y, dict(rows.side_information)
+    values = np.asarray(_at_every_draw(_log_prob, model, dict(drawn), f, *of_rows))
     return values if rows.weights is None else values * rows.weights
 
 
@@ -75,13 +76,20 @@ def replicates(
 ) -> Shaped[np.ndarray, "C S W *P"]:
     """A draw of y at every row from every draw of f; arguments as of `log_likelihoods`."""
     keys = jax.random.split(key, f.shape[:3])
-    return np.asarray(_replicates(model, dict(drawn), f, _rows_of(rows), keys))
+    given = (f, keys), dict(rows.side_information)
+    return np.asarray(_at_every_draw(_draw, model, dict(drawn), *given))
 
 
-def _rows_of(rows: Data) -> Rows:
-    return Rows(rows.y, None, rows.side_information)
+def _log_prob(likelihood: Likelihood, f: Array, y: Array, side: Any) -> Scalar:
+    return likelihood.log_prob(y, f, side)
 
 
+def _draw(likelihood: Likelihood, at: tuple[Array, RandomKey], side: Any) -> Array:
+    f, key = at
+    return likelihood.sample(key, f, side)
+
+
+@partial(jax.jit, static_argnums=0)
 def _at_every_draw(
     function: Any, model: LatentGP, drawn: dict[str, Array], f: Any, *rows: Any
 ) -> Any:
@@ -93,28 +101,3 @@ def _at_every_draw(
 
     over_draws = jax.vmap(at_draw, (0, 0, *(None for _ in rows)))
     return jax.vmap(over_draws, (0, 0, *(None for _ in rows)))(drawn, f, *rows)
-
-
-@jax.jit
-def _log_likelihoods(
-    model: LatentGP, drawn: dict[str, Array], f: Float[Array, "C S W Q"], rows: Rows
-) -> Float[Array, "C S W"]:
-    def log_prob(likelihood: Likelihood, f: Array, y: Array, side: Any) -> Scalar:
-        return likelihood.log_prob(y, f, side)
-
-    return _at_every_draw(log_prob, model, drawn, f, rows.y, dict(rows.side))
-
-
-@jax.jit
-def _replicates(
-    model: LatentGP,
-    drawn: dict[str, Array],
-    f: Float[Array, "C S W Q"],
-    rows: Rows,
-    keys: Key[Array, "C S W"],
-) -> Shaped[Array, "C S W *P"]:
-    def draw(likelihood: Likelihood, f: Any, side: Any) -> Array:
-        f, key = f
-        return likelihood.sample(key, f, side)
-
-    return _at_every_draw(draw, model, drawn, (f, keys), dict(rows.side))

@@ -60,6 +60,3 @@ def rows_of_parts(X: Inputs, number: int) -> Float[np.ndarray, "rows columns"]:
     """Rows of the first part at X, then of the second, and so on."""
     units = np.repeat(np.eye(number), len(X), axis=0)
     return np.concatenate([np.tile(X, (number, 1)), units], axis=1)
-
-
-__all__ = ["Part", "Parts", "rows_of_parts"]

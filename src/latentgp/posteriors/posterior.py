@@ -99,15 +99,9 @@ class Posterior(eqx.Module):
         Example:
             >>> import jax, latentgp as lgp
             >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9])
-            >>> fits = [
-            ...     lgp.fit(
-            ...         lgp.LatentGP(lgp.RBF(scale), lgp.Gaussian(0.1)),
-            ...         data,
-            ...         key=jax.random.key(0),
-            ...         learn_hyperparameters=False,
-            ...     ).posterior
-            ...     for scale in (0.5, 1.0)
-            ... ]
+            >>> models = [lgp.LatentGP(lgp.RBF(scale), lgp.Gaussian(0.1)) for scale in (0.5, 1.0)]
+            >>> settings = {"key": jax.random.key(0), "learn_hyperparameters": False}
+            >>> fits = [lgp.fit(model, data, **settings).posterior for model in models]
             >>> mixture = lgp.Posterior.mixture(fits, [0.3, 0.7])
             >>> mixture.predict([0.5]).cdf([0.4]).round(2)
             array([0.52])
@@ -150,38 +144,26 @@ class Posterior(eqx.Module):
     @double_precision
     def predict_f(self, X: Any) -> Marginals:
         """Means and variances of the latent functions at X, shape (N, D); O(N), in pieces."""
-        marginals = marginals_of(self._prepared, self._inputs(X))
-        if self.model.likelihood.latent_size == 1:
-            return Marginals(*(part[:, 0] for part in marginals))
-        return marginals
+        return Marginals(*map(self._of_latents, marginals_of(self._prepared, self._inputs(X))))
 
     @double_precision
     def mean_f(self, X: Any) -> Float[np.ndarray, "N *Q"]:
         """Means of the latent functions alone: no variance is computed, no system solved."""
-        known = self._prepared
-        mean = apply_in_buckets(_mean, known, rows=self._inputs(X), columns=known.columns)
-        return mean[:, 0] if self.model.likelihood.latent_size == 1 else mean
+        return self._of_latents(self._means(self._inputs(X)))
 
     @double_precision
     def predict(self, X: Any, **side_information: Any) -> Predictive:
-        """The predictive distribution of y at X, one a row.
+        """The predictive distribution of y at X, shape (N, D), one a row.
 
-        Args:
-            X: inputs, shape (N, D).
-            side_information: what the likelihood reads a row, as in `Data`.
+        Side information is what the likelihood reads a row, as in `Data`.
         """
         X = self._inputs(X)
         return Predictive(self._prepared, X, self._side(side_information, len(X)))
 
     @double_precision
     def sample_f(self, X: Any, *, key: RandomKey, number: int = 1) -> Float[np.ndarray, "S N *Q"]:
-        """Joint draws of the latent functions at X, exact, O(N^3).
-
-        Returns:
-            Shape (S, N), or (S, N, Q) for Q > 1.
-        """
-        draws, _ = self._joint_draws(self._inputs(X), key, number)
-        return draws[..., 0] if self.model.likelihood.latent_size == 1 else draws
+        """Joint draws of the latents at X, exact, O(N^3), shape (S, N), or (S, N, Q) for Q > 1."""
+        return self._of_latents(self._joint_draws(self._inputs(X), key, number)[0])
 
     @double_precision
     def sample_y(
@@ -192,7 +174,8 @@ class Posterior(eqx.Module):
         side = self._side(side_information, len(X))
         key_f, key_y = jax.random.split(key)
         f, picked = self._joint_draws(X, key_f, number)
-        return np.asarray(_observe(self._likelihoods(picked), f, side, key_y, self._law_is_own))
+        own = self.components.law.own
+        return np.asarray(_observe(self._likelihoods(picked), f, side, key_y, own))
 
     @double_precision
     def sample_expectation(
@@ -201,15 +184,8 @@ class Posterior(eqx.Module):
         """Joint draws of the expectation of y given the latents: no noise, rows dependent.
 
         Of more than two classes these are the probabilities of each, of two that of the second.
-
-        Args:
-            X: inputs, shape (N, D).
-            key: random key.
-            number: of draws S.
-            side_information: what the likelihood reads a row, as in `Data`.
-
-        Returns:
-            Shape (S, N), or (S, N, P) for P outputs or classes.
+        Of S draws they have shape (S, N), or (S, N, P) for P outputs or classes. X has shape
+        (N, D), side information is what the likelihood reads a row, as in `Data`.
 
         Raises:
             InputError: the likelihood does not define the expectation.
@@ -226,14 +202,14 @@ class Posterior(eqx.Module):
         X = self._inputs(X)
         side = self._side(side_information, len(X))
         f, picked = self._joint_draws(X, key, number)
-        return np.asarray(_expectations(self._likelihoods(picked), f, side, self._law_is_own))
+        own = self.components.law.own
+        return np.asarray(_expectations(self._likelihoods(picked), f, side, own))
 
     def effects(self, X: Any, **settings: Any) -> "Effects":
         """Effects of the inputs on the expectation of y, over the rows X as background.
 
-        Args:
-            X: inputs, shape (N, D), or a data frame of such columns.
-            settings: as `latentgp.surfaces.evaluation.effects.Effects` takes them.
+        X has shape (N, D), or is a data frame of such columns; settings are as
+        `latentgp.surfaces.evaluation.effects.Effects` takes them.
         """
         return verb("effects")(self, X, **settings)
 
@@ -267,14 +243,9 @@ class Posterior(eqx.Module):
         components = self.components.telling_parts(len(names)).prepared()
         moments = marginals_of(components, rows_of_parts(X, len(names)))
         mean, variance = (a.reshape(len(names), len(X), -1) for a in moments)
-        of_f = apply_in_buckets(
-            _mean, self._prepared, rows=X, columns=self._prepared.columns
-        ).reshape(len(X), -1)
-        parts = {
-            name: Part(self._of_latents(mean[j]), self._of_latents(variance[j]))
-            for j, name in enumerate(names)
-        }
-        return Parts(parts, self._of_latents(of_f - mean.sum(axis=0)))
+        parts = [Part(*map(self._of_latents, own)) for own in zip(mean, variance, strict=True)]
+        prior_mean = self._of_latents(self._means(X) - mean.sum(axis=0))
+        return Parts(dict(zip(names, parts, strict=True)), prior_mean)
 
     @double_precision
     def coefficients(self, names: Sequence[str] | None = None) -> "Coefficients":
@@ -330,8 +301,7 @@ class Posterior(eqx.Module):
         """Means and variances at rows whose last columns name the parts of the kernel."""
         number = rows.shape[1] - self.components.inputs
         moments = marginals_of(self.components.telling_parts(number).prepared(), rows)
-        mean, variance = (self._of_latents(np.asarray(moment)) for moment in moments)
-        return mean, variance
+        return self._of_latents(moments.mean), self._of_latents(moments.variance)
 
     @double_precision
     def sample_parts(
@@ -384,12 +354,7 @@ class Posterior(eqx.Module):
     def export(self, folder: str | Path, **settings: Any) -> "Exported":
         """Write the predictions as files that need no latentgp: a Python file, StableHLO.
 
-        Args:
-            folder: where to; it is made if need be.
-            settings: as `latentgp.export_predictor` takes them.
-
-        Raises:
-            InputError: as `latentgp.export_predictor` does.
+        The folder is made if need be; settings and errors are those of `latentgp.export_predictor`.
         """
         return verb("export")(self, folder, **settings)
 
@@ -461,11 +426,7 @@ class Posterior(eqx.Module):
         and `constant_data` (inputs `X`). The coordinate `row` is the place of a row in the data. Of
         many rows there are evenly spaced ones; rows of weight zero or without a target are not.
         `az.loo` takes the posterior for exact; `latentgp.leave_one_out` knows that it is not.
-
-        Args:
-            data: the rows.
-            key: random key; None is `jax.random.key(0)`.
-            draws: how many.
+        Without a key it is `jax.random.key(0)`.
 
         Raises:
             InputError: no rows; fewer than one draw.
@@ -545,10 +506,6 @@ class Posterior(eqx.Module):
         model = LatentGP(one.own_model.kernel, likelihood, one.own_model.mean)
         return Posterior(OneGaussian(model, one.latent), self.evidence)
 
-    @property
-    def _law_is_own(self) -> bool:
-        return self.components.law.own
-
     def _likelihoods(self, picked: np.ndarray) -> Likelihood:
         """The likelihood, or those of the components that are picked, one a draw."""
         law = self.components.law
@@ -556,6 +513,10 @@ class Posterior(eqx.Module):
 
     def _of_latents(self, values: Float[np.ndarray, "*S Q"]) -> Any:
         return values[..., 0] if self.model.likelihood.latent_size == 1 else values
+
+    def _means(self, X: Inputs) -> Float[np.ndarray, "N Q"]:
+        known = self._prepared
+        return apply_in_buckets(_mean, known, rows=X, columns=known.columns)
 
     @cached_property
     def _prepared(self) -> Components:

@@ -129,8 +129,8 @@ class Predictive:
         beside = self._rows.beside(rows)
         if self._few:
             wide = _NODES_A_ROW * self._latents * self._components.size
-            return beside.map(_ASKED[question], self._law, settings, columns=wide).to_numpy()
-        return beside.map(_ASKED_ANEW[question], self._components, settings).to_numpy()
+            return beside.map(_asked(question), self._law, settings, columns=wide).to_numpy()
+        return beside.map(_asked_anew(question), self._components, settings).to_numpy()
 
 
 def marginals_of(components: Components, X: Inputs) -> Marginals:
@@ -206,9 +206,8 @@ def _f_points(mean: Float[Array, "N K Q"], spread: Spread) -> Array:
 
 def _roots(covariance: Float[Array, "N K Q Q"]) -> Float[Array, "N K Q Q"]:
     flat = covariance.reshape(-1, *covariance.shape[2:])
-    return (
-        JointMarginals(jnp.zeros(flat.shape[:2], flat.dtype), flat).root().reshape(covariance.shape)
-    )
+    law = JointMarginals(jnp.zeros(flat.shape[:2], flat.dtype), flat)
+    return law.root().reshape(covariance.shape)
 
 
 def _mean_of(values: Float[Array, "points N *S"], log_weights: Float[Array, "points"]) -> Array:
@@ -287,10 +286,10 @@ def _quantiles(
             pass
     f = _f_points(mean, variance)
     keys = jax.random.split(jax.random.key(0), f.shape[:2])  # of all rows, whatever their number
-    along_rows = jax.vmap(lambda lik, f, key, side: lik.sample(key, f, side), (None, 0, None, 0))
+    along_rows = jax.vmap(lambda own, *row: own.sample(*row), (None, None, 0, 0))
     along_points = jax.vmap(along_rows, (None, 0, 0, None))
     axes = (0 if law.own else None, 0, 0, None)
-    y = jax.vmap(along_points, axes)(law.likelihood, f, keys, side)
+    y = jax.vmap(along_points, axes)(law.likelihood, keys, f, side)
     y = y.reshape(-1, *y.shape[2:])
     log_weights = jnp.repeat(law.log_weights, f.shape[1])
     return _weighted_quantiles(y, log_weights, levels, law.likelihood.targets == "count")
@@ -361,6 +360,7 @@ def _samples(
     return along_draws(keys, numbers, mean, spread, side)
 
 
+@lru_cache  # one object a question, so that its program is compiled once
 def _asked(question: Question) -> Callable[..., Any]:
     """About marginals that are known."""
 
@@ -371,6 +371,7 @@ def _asked(question: Question) -> Callable[..., Any]:
     return ask
 
 
+@lru_cache
 def _asked_anew(question: Question) -> Callable[..., Any]:
     """About marginals that are found on the way."""
 
@@ -381,13 +382,9 @@ def _asked_anew(question: Question) -> Callable[..., Any]:
     return ask
 
 
-# One object a question, so that its program is compiled once.
-_QUESTIONS = (_moments, _latent_moments, _log_prob, _cdf, _probabilities, _quantiles, _samples)
 QUESTIONS: dict[str, Question] = {
     "latent": _latent_moments,
     "moments": _moments,
     "probabilities": _probabilities,
     "quantiles": _quantiles,
 }
-_ASKED: dict[Question, Question] = {question: _asked(question) for question in _QUESTIONS}
-_ASKED_ANEW: dict[Question, Question] = {question: _asked_anew(question) for question in _QUESTIONS}

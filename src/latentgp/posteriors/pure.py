@@ -70,9 +70,7 @@ class PurePosterior:
     def predict(self, X: Inputs, **side_information: Any) -> tuple[Array, Array]:
         """Means and variances of y, each of shape (N,), or (N, P) for P outputs.
 
-        Args:
-            X: inputs.
-            side_information: what the likelihood reads a row, as in `Data`.
+        Side information is what the likelihood reads a row, as in `Data`.
         """
         marginals = self.latent.marginals(X).shifted(self.model.mean(X))
         side = {name: jnp.asarray(values) for name, values in side_information.items()}
@@ -81,24 +79,15 @@ class PurePosterior:
 
     @public
     def paths(self, key: RandomKey, number: int = 1, features: int = 1024) -> "PurePaths":
-        """Draws of the latent functions as functions, as `Posterior.sample_paths` makes them.
+        """S draws of the latent functions as functions, as `Posterior.sample_paths` makes them.
 
-        Args:
-            key: random key.
-            number: of draws S.
-            features: how many for each latent function.
+        There are so many features for each latent function.
 
         Raises:
             InputError: the kernel has no spectral features.
         """
-        paths = posterior_paths(
-            self.latent,
-            self.model.kernel,
-            key,
-            latents=self.model.likelihood.latent_size,
-            features=features,
-            number=number,
-        )
+        own, latents = (self.latent, self.model.kernel), self.model.likelihood.latent_size
+        paths = posterior_paths(*own, key, latents=latents, features=features, number=number)
         return PurePaths(self.model, self.latent.centres, paths, number)
 
     def _of_latents(self, values: RowLatents) -> Float[Array, "N *Q"]:

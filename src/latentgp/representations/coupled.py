@@ -10,7 +10,7 @@ of `dense` carries over to B = I + S' K S of size N Q. What is linear in all lat
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +53,7 @@ class CoupledPosterior(LatentPosterior):
         mean = self.mean(X)
         size = mean.size
         joint = self.joint_covariance(X).reshape(size, size)
-        scale = jnp.mean(latent_diagonals(self.kernel, X))
-        lower = jittered_lower(joint, scale)
+        lower = jittered_lower(joint, jnp.mean(latent_diagonals(self.kernel, X)))
         noise = jax.random.normal(key, (number, size), mean.dtype)
         return mean + jnp.swapaxes((noise @ lower.T).reshape(number, *mean.T.shape), 1, 2)
 
@@ -90,13 +89,9 @@ class CoupledPosterior(LatentPosterior):
             f"{1 - float(jnp.min(kept)):.1%} at most; fit with coupled=False for latents that are "
             "independent from the start."
         )
-        return StreamingPrior(
-            centres=self.centres,
-            inverse=white.factor.inverse,
-            white=WhiteSites(linear, white.precision),
-            constant=constant,
-            signed=white.signed,
-        )
+        sites = WhiteSites(linear, white.precision)
+        settings: Any = {"inverse": white.factor.inverse, "white": sites, "signed": white.signed}
+        return StreamingPrior(centres=self.centres, constant=constant, **settings)
 
 
 class WhiteMoments(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -47,32 +48,24 @@ from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, Coefs, Inputs, PerRow, Points, RandomKey, RowLatents, Scalar
 
-# Below this product of precision and prior variance, marginals are computed the long way.
-_WEAK_SITE = 1e-6
+_WEAK_SITE = 1e-6  # precision times prior variance: below, marginals are computed the long way
 _MOST_ROWS = 30_000
 
 
 @stored
 class DensePosterior(PosteriorAtRows):
-    """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
-
-    Attributes:
-        X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
-        weights: K^-1 times the posterior mean, shape (Q, N).
-        precision: W, shape (#Q, N), one for all latent functions where these share precisions.
-        root_precision: W^1/2, shape (#Q, N); zero where a precision is negative.
-        factor: of B, shapes (#Q, N, N). With rows over devices its lower half is left out, and its
-            inverse, whose rows are over the devices, is that of B with rows in another order.
-        raised: U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x,
-            shape (Q, N, N); (Q, 0, N) where no precision can be negative.
-    """
+    """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27)."""
 
     kernel: LatentKernel
-    X: Inputs
-    weights: Float[Array, "Q N"]
-    precision: Float[Array, "#Q N"]
-    root_precision: Float[Array, "#Q N"]
+    X: Inputs  # of the rows; the last ones may be copies of weight zero
+    weights: Float[Array, "Q N"]  # K^-1 times the posterior mean
+    precision: Float[Array, "#Q N"]  # W, one for all latent functions where these share precisions
+    root_precision: Float[Array, "#Q N"]  # W^1/2; zero where a precision is negative
+    # of B, shapes (#Q, N, N). With rows over devices its lower half is left out, and its inverse,
+    # whose rows are over the devices, is that of B with rows in another order
     factor: Factor
+    # U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x, shape
+    # (Q, N, N); (Q, 0, N) where no precision can be negative
     raised: Float[Array, "Q raised N"]
     log_evidence: Scalar
     kl: Scalar
@@ -107,16 +100,14 @@ class DensePosterior(PosteriorAtRows):
         saying = np.any((np.asarray(self.precision) != 0) | (np.asarray(self.weights) != 0), axis=0)
         chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
         # Their rows of B are those of the identity, and so are those of its factor.
-        factor = Factor(
-            *(half[:, chosen][:, :, chosen] if half.size else half for half in self.factor)
-        )
+        halves = (half[:, chosen][:, :, chosen] if half.size else half for half in self.factor)
         return dataclasses.replace(
             self,
             X=self.X[chosen],
             weights=self.weights[:, chosen],
             precision=self.precision[:, chosen],
             root_precision=self.root_precision[:, chosen],
-            factor=factor,
+            factor=Factor(*halves),
             raised=self.raised[:, :, chosen],
         )
 
@@ -138,17 +129,14 @@ class DensePosterior(PosteriorAtRows):
             return WhiteSites(lower.T @ linear, lower.T @ (precision[:, None] * lower))
 
         white = vmap_latents(sites, grams, prior.lower, self.weights, self.precision)
-        constant = log_evidence - self.log_evidence
-        signed = self.raised.shape[1] > 0
-        return StreamingPrior(
-            centres=self.X, inverse=prior.inverse, white=white, constant=constant, signed=signed
-        )
+        constant, signed = log_evidence - self.log_evidence, self.raised.shape[1] > 0
+        settings: Any = {"inverse": prior.inverse, "white": white, "signed": signed}
+        return StreamingPrior(centres=self.X, constant=constant, **settings)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
-        noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
-        more = jax.random.normal(
-            jax.random.fold_in(key, 1), self.raised.shape[:2], self.weights.dtype
-        )
+        dtype, key_more = self.weights.dtype, jax.random.fold_in(key, 1)
+        noise = jax.random.normal(key, self.weights.shape, dtype)
+        more = jax.random.normal(key_more, self.raised.shape[:2], dtype)
         prior = prior_path(self.X).T
 
         def weights(weights, root_precision, factor, raised, prior, noise, more):
@@ -158,9 +146,8 @@ class DensePosterior(PosteriorAtRows):
             correction = factor.inverse.T @ (factor.inverse @ residual)
             return weights - root_precision * correction + more @ raised
 
-        return vmap_latents(
-            weights, self.weights, self.root_precision, self.factor, self.raised, prior, noise, more
-        )
+        own = self.weights, self.root_precision, self.factor, self.raised
+        return vmap_latents(weights, *own, prior, noise, more)
 
 
 AnyDensePosterior: TypeAlias = DensePosterior | CoupledDensePosterior
@@ -236,10 +223,8 @@ class Dense(Representation):
         update: SiteUpdate,
     ) -> tuple[Sites, AnyDensePosterior, PyTree]:
         K = latent_grams(posterior.kernel, self._centres(X))
-        marginals = self._marginals_of_rows(posterior, K, X)
-        sites, other = update(rows, marginals, sites, offset)
-        after = self._condition(posterior.kernel, X, K, sites.about(offset))
-        return sites, after, other
+        sites, other = update(rows, self._marginals_of_rows(posterior, K, X), sites, offset)
+        return sites, self._condition(posterior.kernel, X, K, sites.about(offset)), other
 
     def pull_back(self, posterior: AnyDensePosterior, X: Inputs, sites: Sites) -> Pullback:
         if number_of_shards() > 1 and isinstance(posterior, DensePosterior):
@@ -298,11 +283,11 @@ class Dense(Representation):
     def _marginals_of_rows(
         self, posterior: AnyDensePosterior, K: Float[Array, "#Q places places"], X: Inputs
     ) -> AnyMarginals:
-        marginals = _marginals_at_centres(posterior, K)
+        is_coupled = isinstance(posterior, CoupledDensePosterior)
+        marginals = row_marginals(posterior, K) if is_coupled else _row_marginals(posterior, K)
         if self.places is None:
             return marginals
-        places = self._places_of(X)
-        return jax.tree.map(lambda a: a[places], marginals)
+        return jax.tree.map(itemgetter(self._places_of(X)), marginals)
 
 
 class _SitePosterior(NamedTuple):
@@ -391,21 +376,11 @@ def _with_negative(
         gain, determinant = 0.5 * pull @ pull, left.half_log_determinant
         norms = weights @ (K @ weights) - positive.weights @ (K @ positive.weights)
         more = 0.5 * (jnp.sum(raised * (to_white @ covariance)) + norms)
-        return _SitePosterior(
-            weights,
-            raised,
-            positive.log_evidence + gain - determinant,
-            positive.kl + more + determinant,
-        )
+        evidence, kl = positive.log_evidence + gain - determinant, positive.kl + more + determinant
+        return _SitePosterior(weights, raised, evidence, kl)
 
     nothing = positive._replace(raised=jnp.zeros_like(K))
     return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)
-
-
-def _marginals_at_centres(posterior: AnyDensePosterior, K: Float[Array, "#Q N N"]) -> AnyMarginals:
-    if isinstance(posterior, CoupledDensePosterior):
-        return row_marginals(posterior, K)
-    return _row_marginals(posterior, K)
 
 
 def _row_marginals(posterior: DensePosterior, K: Float[Array, "#Q N N"]) -> Marginals:

@@ -13,6 +13,7 @@ from latentgp.kernels import is_tabulated
 from latentgp.kernels.base import contains
 from latentgp.kernels.index import IndexKernel
 from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood
+from latentgp.likelihoods.row_modes import is_concave
 from latentgp.representations.base import Representation
 from latentgp.representations.protocols import streaming_prior_of
 from latentgp.representations.site_form import SiteForm
@@ -20,13 +21,10 @@ from latentgp.sites.augmentations import augmentation_of
 
 
 def _need(is_met: str | Callable[[Any], Any], words: str, instead: str = "", *, of: str) -> Any:
-    """A field of `Needs`, false by default.
+    """A field of `Needs`, false by default: a property of what is given, or a function of that.
 
-    Args:
-        is_met: a property, or a function of what has it.
-        words: for the need, and for what does not meet it.
-        instead: the remedy; empty for the usual method of the likelihood.
-        of: what has the property.
+    The words are for the need, and for what does not meet it; without a remedy, `instead`, it is
+    the usual method of the likelihood.
     """
     is_met = attrgetter(is_met) if isinstance(is_met, str) else is_met
     says = {"of": of, "is_met": is_met, "words": words, "instead": instead}
@@ -36,11 +34,6 @@ def _need(is_met: str | Callable[[Any], Any], words: str, instead: str = "", *, 
 def _fixes_sites(likelihood: Likelihood) -> bool:
     augmentation = augmentation_of(likelihood)
     return augmentation is not None and augmentation.sites_are_fixed
-
-
-def _is_concave(likelihood: Likelihood) -> bool:
-    alone = likelihood.is_log_concave and likelihood.latent_size == 1
-    return alone or likelihood.is_jointly_log_concave
 
 
 _likelihood = partial(_need, of="likelihood")
@@ -63,7 +56,7 @@ class Needs:
         "a gradient in f, but {} has no informative gradient",
     )
     curvature: bool = _likelihood("is_smooth", "curvature in f, but {} has kinks or steps")
-    concave: bool = _likelihood(_is_concave, "a concave log density, but {} is not log-concave")
+    concave: bool = _likelihood(is_concave, "a concave log density, but {} is not log-concave")
     normalised: bool = _likelihood("is_normalised", "moments, but {} is a pseudo-likelihood")
     augmentation: bool = _likelihood(augmentation_of, "an augmentation, but {} has none")
     fixed_sites: bool = _likelihood(
@@ -117,12 +110,10 @@ class Needs:
     )
 
     def check(self, user: str, *, instead: str = "", **given: Any) -> None:
-        """Raise InputError unless what is given meets the needs.
+        """Raise InputError unless what is given meets the needs of a method or setting.
 
-        Args:
-            user: method or setting, as the user writes it.
-            instead: the remedy; empty for the usual one.
-            given: `likelihood`, `representation`, `kernel`, `method` that are compared.
+        Given are any of `likelihood`, `representation`, `kernel` and `method`; `instead` is the
+        remedy, empty for the usual one.
         """
         for need in fields(self):
             says, own = need.metadata, given.get(need.metadata["of"])

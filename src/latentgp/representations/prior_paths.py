@@ -49,9 +49,7 @@ class PriorPaths(eqx.Module):
 def prior_paths(
     kernel: LatentKernel, key: RandomKey, *, inputs: int, latents: int, features: int, number: int
 ) -> PriorPaths:
-    """Draws from the prior of the latent functions.
-
-    Each stationary part has as many features.
+    """Draws from the prior of the latent functions; each stationary part has as many features.
 
     Raises:
         InputError: a kernel has no random features.
@@ -137,16 +135,9 @@ def posterior_paths(
         if spans_prior(centres):
             none = jnp.zeros((len(centres), latents), centres.dtype)
             return None, jax.vmap(lambda key: posterior.pathwise_update(key, lambda _: none))(keys)
-        prior = prior_paths(
-            kernel,
-            key_prior,
-            inputs=centres.shape[1],
-            latents=latents,
-            features=features,
-            number=own,
-        )
-        values = prior(centres)
+        sizes = {"inputs": centres.shape[1], "latents": latents, "features": features}
+        prior = prior_paths(kernel, key_prior, **sizes, number=own)
         updates = jax.vmap(lambda key, at: posterior.pathwise_update(key, lambda _: at))
-        return prior, updates(keys, values)
+        return prior, updates(keys, prior(centres))
 
     return PosteriorPaths(*jax.lax.map(draw, jax.random.split(key, sets)))

@@ -28,13 +28,7 @@ class SamplesCoefficients(Protocol):
         ...
 
     def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> SiteSampler:
-        """Sampler of the coefficients given sites.
-
-        Args:
-            kernel: its hyper-parameters are held.
-            X: inputs of the rows.
-            power: of the prior variance given the coefficients, as in `SiteForm`.
-        """
+        """Sampler of the coefficients given sites, at this kernel; power as in `SiteForm`."""
         ...
 
 
@@ -49,18 +43,12 @@ class HoldsRows(Protocol):
     def finished(self, posterior: Any, rows: Data | None = None) -> Any:
         """A posterior of `condition` with what predictions and updates need, such as draws.
 
-        Args:
-            posterior: of the rows.
-            rows: with their targets, padded; None where there will be no update.
+        Rows come with their targets, padded; None where there will be no update.
         """
         ...
 
     def draws_at_rows(self, draws: Any) -> Any:
-        """Draws of white coefficients as draws of g at the rows, which predictions need.
-
-        Args:
-            draws: components of the posterior, by white coefficients.
-        """
+        """Components by draws of white coefficients as draws of g at the rows, for predictions."""
         ...
 
 
@@ -100,12 +88,9 @@ class Streams(Protocol):
     def extended(
         self, number: int | None, selection: Selection, remembered: DataSummary | None
     ) -> Any:
-        """The same with a summary of the data so far.
+        """The same with a summary of the data so far, or without any.
 
-        Args:
-            number: at most so many inducing variables, where there are any; None keeps the own.
-            selection: how points are chosen among rows and earlier points.
-            remembered: the summary; None for none.
+        With at most so many inducing variables, where there are any; None keeps the own number.
         """
         ...
 

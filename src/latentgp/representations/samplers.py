@@ -36,8 +36,7 @@ class Covariances(NamedTuple):
     """Posterior covariances of some rows' g, exact to rounding however precise their sites are."""
 
     with_all: Float[Array, "functions M chosen"]  # C = cov(g, g_S)
-    # I - W^1/2 C_S W^1/2 for the rows' precisions W, (functions, chosen, chosen)
-    shrinkage: Float[Array, "functions chosen chosen"]
+    shrinkage: Float[Array, "functions chosen chosen"]  # I - W^1/2 C_S W^1/2, W their precisions
 
 
 class CoefficientDraw(NamedTuple):
@@ -66,10 +65,8 @@ class BlockUpdate(NamedTuple):
 class SiteSampler(eqx.Module):
     """Draws from prior times sites, for one kernel and the rows' inputs."""
 
-    # what the coefficients belong to, such as points of shape (M, D)
-    centres: eqx.AbstractVar[Centres]
-    # the largest that was added to the prior's diagonal there, absolute
-    jitter: eqx.AbstractVar[Scalar]
+    centres: eqx.AbstractVar[Centres]  # of the coefficients, such as points of shape (M, D)
+    jitter: eqx.AbstractVar[Scalar]  # the largest added to the prior's diagonal there, absolute
 
     @abstractmethod
     def draw(self, update: BlockUpdate) -> CoefficientDraw:
@@ -87,16 +84,11 @@ class SiteSampler(eqx.Module):
 
 
 class DenseSampler(SiteSampler):
-    """Coefficients are g at the rows; a draw by Matheron's rule through B = I + W^1/2 K W^1/2.
-
-    Attributes:
-        gram: K with its jitter, shape (#Q, N, N).
-        lower: L, with L L' = K, shape (#Q, N, N).
-    """
+    """Coefficients are g at the rows; a draw by Matheron's rule through B = I + W^1/2 K W^1/2."""
 
     centres: Inputs
-    gram: Float[Array, "#Q N N"]
-    lower: Float[Array, "#Q N N"]
+    gram: Float[Array, "#Q N N"]  # K with its jitter
+    lower: Float[Array, "#Q N N"]  # L, with L L' = K
     jitter: Scalar
 
     def draw(self, update: BlockUpdate) -> CoefficientDraw:
@@ -148,20 +140,14 @@ class InducingSampler(SiteSampler):
 
     The Gaussian of a sweep minimises the alpha divergence to prior times sites (Galy-Fajou 2022,
     7.5; Bui, Yan & Turner 2017, 3.4) of alpha = power: 0 is variational, 1 is that of FITC.
-
-    Attributes:
-        features: L^-1 k(Z, X), shape (#Q, M, N).
-        residual: prior variance that the inducing variables leave, shape (#Q, N).
-        lower: L, with L L' = K + jitter at the points, shape (#Q, M, M).
-        power: in [0, 1].
     """
 
     centres: Centres
-    features: Float[Array, "#Q M N"]
-    residual: Float[Array, "#Q N"]
-    lower: Float[Array, "#Q M M"]
+    features: Float[Array, "#Q M N"]  # L^-1 k(Z, X)
+    residual: Float[Array, "#Q N"]  # prior variance that the inducing variables leave
+    lower: Float[Array, "#Q M M"]  # L, with L L' = K + jitter at the points
     jitter: Scalar
-    power: float = eqx.field(static=True)
+    power: float = eqx.field(static=True)  # in [0, 1]
 
     def draw(self, update: BlockUpdate) -> CoefficientDraw:
         sites, block, key, *_ = update
@@ -179,9 +165,8 @@ class InducingSampler(SiteSampler):
             return solve_lower(factor, half + noise, transposed=True)
 
         features, residual = _of_block(self.features, block), _of_block(self.residual, block)
-        return CoefficientDraw(
-            vmap_latents(draw, features, residual, linear, precision, noise), None
-        )
+        drawn = vmap_latents(draw, features, residual, linear, precision, noise)
+        return CoefficientDraw(drawn, None)
 
     def at_rows(
         self, coefficients: Float[Array, "functions M"], block: Block, key: RandomKey
@@ -201,9 +186,9 @@ class InducingSampler(SiteSampler):
 def dense_sampler(kernel: LatentKernel, X: Inputs) -> DenseSampler:
     """A sampler with one coefficient a row."""
     gram = latent_grams(kernel, X)
-    factor, jitter = _factor(gram)
+    factor, jitter = vmap_latents(jittered_cholesky, gram)
     identity = jnp.eye(gram.shape[-1], dtype=gram.dtype)
-    return DenseSampler(X, gram + jitter[:, None, None] * identity, factor, jnp.max(jitter))
+    return DenseSampler(X, gram + jitter[:, None, None] * identity, factor.lower, jnp.max(jitter))
 
 
 def inducing_sampler(
@@ -215,19 +200,10 @@ def inducing_sampler(
             f"Sampling keeps rows x points = {len(X)} x {len(centres)} numbers, more than 2 GiB; "
             "use fewer inducing points or AugmentedVI."
         )
-    factor, jitter = _factor(covariance_of(kernel, centres))
-    block = cross_covariance(kernel, centres, X)
-    features = vmap_latents(lambda lower, block: solve_lower(lower, block), factor, block)
+    factor, jitter = vmap_latents(jittered_cholesky, covariance_of(kernel, centres))
+    features = vmap_latents(solve_lower, factor.lower, cross_covariance(kernel, centres, X))
     residual = jnp.maximum(prior_variances(kernel, centres, X) - jnp.sum(features**2, axis=1), 0.0)
-    return InducingSampler(centres, features, residual, factor, jnp.max(jitter), power)
-
-
-def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:
-    def factor(gram):
-        factor, jitter = jittered_cholesky(gram)
-        return factor.lower, jitter
-
-    return vmap_latents(factor, gram)
+    return InducingSampler(centres, features, residual, factor.lower, jnp.max(jitter), power)
 
 
 def _of_block(array: Float[Array, "#Q ..."], block: Block) -> Float[Array, "#functions ..."]:

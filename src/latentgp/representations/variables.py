@@ -24,8 +24,7 @@ class InducingVariables(eqx.Module):
     Its leaves are what can be learned of it.
     """
 
-    # the latent functions are linear combinations of the variables: none is left
-    spans_prior: ClassVar[bool] = False
+    spans_prior: ClassVar[bool] = False  # whether the latent functions are combinations of these
 
     @property
     @abstractmethod
@@ -67,14 +66,7 @@ class InducingVariables(eqx.Module):
         return latent_grams(kernel, X)
 
     def telling_parts(self, number: int) -> "InducingVariables":
-        """The same for rows with coefficients of a kernel's parts as their last columns.
-
-        Args:
-            number: of parts.
-
-        Raises:
-            InputError: unless overridden.
-        """
+        """The same for rows with coefficients of so many parts as last columns; refused here."""
         lacks(self, "no posterior of the parts of f; fit with Dense() or Inducing(...)")
 
     def __len__(self) -> int:

@@ -31,17 +31,11 @@ from latentgp.typing import Array, Coefs, Inputs, RowLatents, Scalar
 
 
 class Whitening(eqx.Module):
-    """The map from white coefficients to the latent functions at some inputs.
+    """The map from white coefficients to the latent functions at some inputs."""
 
-    Attributes:
-        centres: what the coefficients belong to, such as points of shape (M, D).
-        residual: prior variance given the coefficients, shape (#Q, N).
-        jitter: the largest that was added to K at the centres; units of f squared.
-    """
-
-    centres: eqx.AbstractVar[Centres]
-    residual: eqx.AbstractVar[Float[Array, "#Q N"]]
-    jitter: eqx.AbstractVar[Scalar]
+    centres: eqx.AbstractVar[Centres]  # of the coefficients, such as points of shape (M, D)
+    residual: eqx.AbstractVar[Float[Array, "#Q N"]]  # prior variance given the coefficients
+    jitter: eqx.AbstractVar[Scalar]  # the largest added to K at the centres; units of f squared
 
     @abstractmethod
     def conditional(self, white: Coefs) -> Marginals:
@@ -78,21 +72,15 @@ class WhiteningBySolves(Whitening):
 
 
 class DenseWhitening(Whitening):
-    """That map by matrices.
-
-    Attributes:
-        lower: L, shape (#Q, M, M).
-        features: A, shape (#Q, M, N).
-    """
+    """That map by matrices."""
 
     centres: Centres
-    lower: Float[Array, "#Q M M"]
-    features: Float[Array, "#Q M N"]
+    lower: Float[Array, "#Q M M"]  # L
+    features: Float[Array, "#Q M N"]  # A
     residual: Float[Array, "#Q N"]
     jitter: Scalar
 
     def conditional(self, white: Coefs) -> Marginals:
-        """Conditional marginals of g given white coefficients."""
         mean = vmap_latents(lambda features, v: v @ features, self.features, white).T
         variance = jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T
         return Marginals(mean, variance)

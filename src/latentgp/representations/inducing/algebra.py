@@ -6,7 +6,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,9 +15,8 @@ from jaxtyping import Float, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.numerics.cholesky import Factor, jittered_cholesky
-from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import BatchUpdate, Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing import coupled
 from latentgp.representations.inducing.coupled import AnyInducingPosterior, CoupledInducingPosterior
@@ -36,13 +35,12 @@ from latentgp.representations.inducing.posterior import (
     Covariance,
     InducingPosterior,
     Prior,
+    RowSites,
     kernel_blocks,
-    no_rows,
     posterior_given,
-    residuals,
     scales_of,
 )
-from latentgp.representations.inducing.projected import ProjectedSites, row_marginals
+from latentgp.representations.inducing.projected import RowsAlone
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
@@ -63,15 +61,10 @@ _KEPT_NUMBERS, _LEAST_COLUMNS = 1 << 21, 100
 
 
 class KeptBlocks(NamedTuple):
-    """Kernel blocks of rows that are read many times.
+    """Kernel blocks of rows that are read many times."""
 
-    Attributes:
-        blocks: k(Z, X).
-        variances: k(x, x).
-    """
-
-    blocks: Float[Array, "#Q M N"]
-    variances: Float[Array, "#Q N"]
+    blocks: Float[Array, "#Q M N"]  # k(Z, X)
+    variances: Float[Array, "#Q N"]  # k(x, x)
 
 
 RowsOrBlocks = Inputs | KeptBlocks
@@ -147,32 +140,22 @@ class ByVariables(Representation):
         centres = self.centres
         # In one chunk, which several latent functions would make too long for a core's cache.
         numbers = max(len(centres), _LEAST_COLUMNS) * len(X)
-        many = latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS
-        if many:
+        if latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS:
             return X
         return KeptBlocks(*in_chunks(partial(kernel_blocks, kernel, centres), X, len(centres)))
 
     def condition(
         self, kernel: LatentKernel, X: RowsOrBlocks, sites: Sites
     ) -> AnyInducingPosterior:
-        if isinstance(sites, CoupledSites):
-            known, settings = self.prior(kernel), {"power": self.power, "signed": self.signed}
-            return coupled.condition(kernel, self.centres, known, cast(Any, X), sites, **settings)
-        centres, prior = self.centres, self._prior(kernel)
-        precision_of_prior = None if prior is None else prior.precision
+        centres, (of_rows, finish) = self.centres, self._of_sites(kernel, sites)
 
-        def step(statistics, rows, real):
-            x, linear, precision = rows
-            blocks, variances = _blocks_of(kernel, centres, x)
-            linear, precision = linear.T * real, precision.T * real
-            residuals = self._residuals(precision_of_prior, blocks, variances)
-            return statistics.add(
-                blocks, *ProjectedSites.of(linear, precision, residuals, self.power)
-            ), None
+        def step(sums, chunk, real):
+            x, *own = chunk
+            return of_rows.add(sums, RowSites(*_blocks_of(kernel, centres, x), *own), real), None
 
-        start = no_rows(sites.linear.shape[1], centres)
-        statistics, _ = _scan(step, start, X, (sites.linear, sites.precision), len(centres))
-        return self._posterior(kernel, prior, statistics)
+        start, columns = of_rows.none(sites.linear.shape[1], centres)
+        sums, _ = _scan(step, start, columns, X, (sites.linear, sites.precision))
+        return finish(sums)
 
     def update_sites(
         self,
@@ -183,46 +166,26 @@ class ByVariables(Representation):
         offset: RowLatents,
         update: SiteUpdate,
     ) -> tuple[Sites, AnyInducingPosterior, PyTree]:
-        if isinstance(posterior, CoupledInducingPosterior):
-            prior = Prior(posterior.factor, posterior.jitter)
-            of_rows = cast(Any, X), rows, cast(CoupledSites, sites), offset
-            return coupled.update_sites(posterior, prior, *of_rows, update, power=self.power)
         kernel, centres = posterior.kernel, self.centres
-        prior = self._prior(kernel)
-        precision_of_prior = None if prior is None else prior.precision
+        of_rows, finish = self._of_sites(kernel, sites, posterior)
 
-        def step(statistics, chunk, real):
+        def step(sums, chunk, real):
             x, rows, sites, offset = chunk
-            blocks, variances = _blocks_of(kernel, centres, x)
-            marginals = posterior.block_marginals(blocks, variances)
-            residuals = self._residuals(precision_of_prior, blocks, variances)
-            if self.power:
-                about = sites.about(offset)
-                own = about.linear, about.precision
-                marginals = row_marginals(residuals, marginals, *own, self.power)
-            sites, other = update(rows, marginals, sites, offset)
-            about = sites.about(offset)
-            linear, precision = about.linear.T * real, about.precision.T * real
-            projected = ProjectedSites.of(linear, precision, residuals, self.power)
-            return statistics.add(blocks, *projected), (sites, other)
+            blocks = _blocks_of(kernel, centres, x)
+            own = RowSites(*blocks, *sites.about(offset)[:2])
+            sites, other = update(rows, of_rows.marginals(posterior, own), sites, offset)
+            own = RowSites(*blocks, *sites.about(offset)[:2])
+            return of_rows.add(sums, own, real), (sites, other)
 
-        start = no_rows(sites.linear.shape[1], centres)
-        rest = rows, sites, offset
-        statistics, (sites, other) = _scan(step, start, X, rest, len(centres))
-        return sites, self._posterior(kernel, prior, statistics), other
+        start, columns = of_rows.none(sites.linear.shape[1], centres)
+        sums, (sites, other) = _scan(step, start, columns, X, (rows, sites, offset))
+        return sites, finish(sums), other
 
     def pull_back(self, posterior: AnyInducingPosterior, X: Inputs, sites: Sites) -> Pullback:
-        if isinstance(posterior, CoupledInducingPosterior):
-            prior, own = Prior(posterior.factor, posterior.jitter), cast(CoupledSites, sites)
-            pulled = coupled.pull_back(posterior, prior, X, own, power=self.power)
-            slopes = pulled.prior, pulled.evidence
-            in_kernel, in_centres = self._pull_prior(posterior, pulled.rows, *slopes)
-            return Pullback(in_kernel, self.slope_in(in_centres), pulled.marginals)
-        rows = (X, sites.linear, sites.precision)
-        if self.power:
-            (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
-            return self._pulled(posterior, through_rows, in_prior, marginals)
-        through_rows, marginals = pull_rows(posterior, rows)
+        if self.power or isinstance(posterior, CoupledInducingPosterior):
+            (*through_rows, in_inverse), marginals = self._pull_open(posterior, X, sites)
+            return self._pulled(posterior, tuple(through_rows), in_inverse, marginals)
+        through_rows, marginals = pull_rows(posterior, (X, sites.linear, sites.precision))
         if self.remembered is not None:
             earlier = self._pull_remembered(posterior)
             through_rows = jax.tree.map(jnp.add, through_rows, earlier)
@@ -234,10 +197,10 @@ class ByVariables(Representation):
 
     def _pulled(
         self,
-        posterior: InducingPosterior,
+        posterior: AnyInducingPosterior,
         through_rows: Any,
         in_inverse: Float[Array, "#Q M M"],
-        marginals: Marginals,
+        marginals: AnyMarginals,
     ) -> Pullback:
         """Derivatives, given those through rows and in K_mm^-1 through what they leave open."""
         inverse = posterior.prior_precision
@@ -259,20 +222,12 @@ class ByVariables(Representation):
     ) -> RowsRead:
         """White sites of a batch and derivatives of the bound: one pass, one reduction.
 
-        The posterior is the prior times a factor of u that is held fixed. Derivatives of its bound
-        are unbiased if rows are weighted to count as all. (With a diagonal covariance the rows'
-        sites are held fixed, which gives the same once they have converged.)
-
-        Args:
-            posterior: before this batch.
-            held: its factor of the white inducing variables.
-            data: rows with weights; a row of weight zero does not count.
-            update: gives sites of g, and sums over the rows, for a chunk of rows and the
-                marginals of g there.
-            nothing: such sums over no rows.
-            learning: whether derivatives are wanted at all; without, they are None.
-            moving: whether derivatives in the inducing variables are wanted, with the factor held
-                as a function of g instead of these.
+        The posterior before this batch is the prior times a factor of u that is held fixed, `held`.
+        Derivatives of its bound are unbiased if rows are weighted to count as all. (With a diagonal
+        covariance the rows' sites are held fixed, which gives the same once they have converged.)
+        The update gives sites of g, and sums over the rows, for a chunk of rows and the marginals
+        of g there; `nothing` is such sums over no rows. Without `learning` derivatives are None;
+        `moving` are those in the inducing variables, with the factor held as a function of g.
         """
 
         def step(carry, chunk, real):
@@ -311,18 +266,17 @@ class ByVariables(Representation):
             places = jax.tree.map(jnp.add, places, change)
         return RowsRead(white, sums, in_kernel, self.slope_in(places))
 
-    def _slope_of_evidence(self, posterior: InducingPosterior) -> Float[Array, "Q M M"]:
+    def _slope_of_evidence(self, posterior: AnyInducingPosterior) -> Float[Array, "Q M M"]:
         """Derivative of the log evidence in K_mm, sums over raw blocks held fixed."""
-        if self.covariance == "full":
+        if isinstance(posterior, CoupledInducingPosterior):
+            in_determinant = 0.5 * posterior.own_reduction
+        elif self.covariance == "full":
             in_determinant = 0.5 * posterior.reduction
         else:
             white = posterior.factor, posterior.white_lower, posterior.white_root
             in_determinant = vmap_latents(slope_of_precisions, *white)
-        return vmap_latents(
-            lambda slope, weights: slope - 0.5 * jnp.outer(weights, weights),
-            in_determinant,
-            posterior.mean_weights,
-        )
+        weights = posterior.mean_weights
+        return in_determinant - 0.5 * weights[:, :, None] * weights[:, None]
 
     def _pull_prior(
         self, posterior: AnyInducingPosterior, through_rows: Any, *slopes: Float[Array, "#Q M M"]
@@ -334,10 +288,8 @@ class ByVariables(Representation):
         relative_jitter = posterior.jitter / jnp.max(scales_of(grams))
         size = len(posterior.centres)
         traces = jnp.trace(slope, axis1=1, axis2=2)[:, None, None] / size
-        through_grams = pull_grams(
-            slope + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
-        )
-        return jax.tree.map(jnp.add, through_grams, through_rows)
+        slope = slope + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
+        return jax.tree.map(jnp.add, pull_grams(slope), through_rows)
 
     def _pull_remembered(self, posterior: InducingPosterior) -> tuple[LatentKernel, Centres]:
         """Derivatives of the log evidence through what is remembered, in kernel and variables."""
@@ -357,53 +309,28 @@ class ByVariables(Representation):
 
         return jax.grad(worth, (0, 1))(posterior.kernel, posterior.centres)
 
-    def _pull_rows_of_power(
-        self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
-    ) -> tuple[Any, Marginals]:
+    def _pull_open(
+        self, posterior: AnyInducingPosterior, X: Inputs, sites: Sites
+    ) -> tuple[Any, AnyMarginals]:
         """Derivatives through the rows' blocks in kernel, variables and K_mm^-1; marginals of f."""
-        precision_of_prior = posterior.prior_precision
-        in_sums = vmap_latents(
-            lambda inverse, weights, reduction: (
-                -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
-            ),
-            precision_of_prior,
-            posterior.mean_weights,
-            posterior.reduction,
-        )
+        of_rows, _ = self._of_sites(posterior.kernel, sites, posterior)
+        slopes = posterior.slope_in_sums
+        places = posterior.kernel, posterior.centres, posterior.prior_precision
 
-        def step(slopes, chunk, real):
-            x, linear, precision = chunk
+        def step(sums, chunk, real):
+            x, *own = chunk
 
             def value(kernel, centres, inverse):
-                blocks, variances = kernel_blocks(kernel, centres, x)
-                residuals = self._residuals(inverse, blocks, variances)
-                own = linear.T * real, precision.T * real
-                projected = ProjectedSites.of(*own, residuals, self.power)
+                rows = RowSites(*kernel_blocks(kernel, centres, x), *own)
+                return of_rows.worth(posterior, slopes, inverse, rows, real)
 
-                def worth(block, linear, precision, loss, in_products, weights):
-                    products = sum_over_first((in_products @ block) * block) @ precision
-                    return products + linear @ (weights @ block) - 0.5 * jnp.sum(loss)
+            here = jax.grad(value, (0, 1, 2))(*places)
+            rows = RowSites(*kernel_blocks(*places[:2], x), *own)
+            return jax.tree.map(jnp.add, sums, here), of_rows.marginals(posterior, rows)
 
-                return jnp.sum(
-                    vmap_latents(worth, blocks, *projected, in_sums, posterior.mean_weights)
-                )
-
-            *here, in_prior = jax.grad(value, (0, 1, 2))(
-                posterior.kernel, posterior.centres, precision_of_prior
-            )
-            blocks, variances = kernel_blocks(posterior.kernel, posterior.centres, x)
-            marginals = row_marginals(
-                self._residuals(precision_of_prior, blocks, variances),
-                posterior.block_marginals(blocks, variances),
-                linear,
-                precision,
-                self.power,
-            )
-            return jax.tree.map(jnp.add, slopes, (tuple(here), in_prior)), marginals
-
-        places = (posterior.kernel, posterior.centres)
-        start = jax.tree.map(jnp.zeros_like, (places, precision_of_prior))
-        return scan_rows(step, start, rows, columns=len(posterior.centres))
+        start = jax.tree.map(jnp.zeros_like, places)
+        _, columns = of_rows.none(len(slopes), posterior.centres)
+        return scan_rows(step, start, (X, sites.linear, sites.precision), columns=columns)
 
     def whitening(self, kernel: LatentKernel, X: Inputs) -> Whitening:
         return whitening_from(kernel, self.centres, X)
@@ -427,18 +354,25 @@ class ByVariables(Representation):
             return None
         return self.remembered.memory(self.remembered.seen(kernel, self.centres), prior)
 
-    def _prior(self, kernel: LatentKernel) -> Prior | None:
-        """The factor of K_mm, where sites cannot be projected without it."""
-        return self.prior(kernel) if self.power else None
+    def _of_sites(
+        self, kernel: LatentKernel, sites: Sites, posterior: AnyInducingPosterior | None = None
+    ) -> tuple[Any, Callable[[Any], AnyInducingPosterior]]:
+        """What rows of a kind of sites give, and the posterior by sums over them.
 
-    def _residuals(
-        self,
-        precision: Float[Array, "#Q M M"] | None,
-        blocks: Float[Array, "#Q M B"],
-        variances: Float[Array, "#Q B"],
-    ) -> Float[Array, "#Q B"]:
-        """Rows' variance given u, K_mm^-1 known; the whole prior variance, see `Statistics`."""
-        return variances if precision is None else residuals(precision, blocks, variances)
+        K_mm is factorised here only where sites are projected by it and no posterior has it.
+        """
+        prior: Any = None
+        is_coupled = isinstance(sites, CoupledSites)
+        if self.power or is_coupled:
+            known = None if posterior is None else Prior(posterior.factor, posterior.jitter)
+            prior = known or self.prior(kernel)
+        if is_coupled:
+            settings = kernel, self.centres, prior, self.power, self.signed
+            return coupled.CoupledRows(prior, self.power), partial(
+                coupled.posterior_given, *settings
+            )
+        inverse = None if prior is None else prior.precision
+        return RowsAlone(inverse, self.power), partial(self._posterior, kernel, prior)
 
     def _posterior(
         self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics
@@ -456,7 +390,7 @@ def _blocks_of(
 
 
 def _scan(
-    step: Callable[..., tuple[Any, Any]], start: Any, rows: RowsOrBlocks, rest: PyTree, columns: int
+    step: Callable[..., tuple[Any, Any]], start: Any, columns: int, rows: RowsOrBlocks, rest: PyTree
 ) -> tuple[Any, Any]:
     """`scan_rows` over rows and the rest of them, or one step if their blocks are kept."""
     if isinstance(rows, KeptBlocks):

@@ -8,7 +8,7 @@ linear in all variables has shape (Q, M, ...).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -20,21 +20,18 @@ from latentgp.likelihoods.base import JointMarginals
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
-from latentgp.representations.base import SiteUpdate
 from latentgp.representations.coupled import CoupledPosterior, WhiteMoments
 from latentgp.representations.inducing.posterior import (
     InducingPosterior,
     PosteriorByVariables,
     Prior,
+    RowSites,
     kernel_blocks,
     residuals,
 )
 from latentgp.representations.latent_axis import block_means, vmap_latents
 from latentgp.representations.variables import Centres, cross_covariance, prior_covariance
-from latentgp.runtime.row_scan import scan_rows
-from latentgp.sites.coupled import CoupledSites
-from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array, Coefs, Inputs, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, RandomKey, Scalar
 
 
 @stored
@@ -71,9 +68,18 @@ class CoupledInducingPosterior(PosteriorByVariables, CoupledPosterior):
         covariance = jnp.where(identity > 0, variance[:, :, None], -explained)
         return JointMarginals(block_means(blocks, self.mean_weights), covariance)
 
-    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
-        precision = vmap_latents(Factor.inverse_of_product, self.factor)
-        return residuals(precision, *kernel_blocks(self.kernel, self.centres, X)).T
+    @property
+    def slope_in_sums(self) -> Float[Array, "Q M Q M"]:
+        latents = len(self.mean_weights)
+        identity = jnp.eye(latents, dtype=self.mean_weights.dtype)
+        outer = jnp.einsum("qm,rk->qmrk", self.mean_weights, self.mean_weights)
+        own = _each(self.prior_precision, latents)[:, :, None] * identity[:, None, :, None]
+        return -0.5 * (outer + own - self.reduction)
+
+    @property
+    def own_reduction(self) -> Float[Array, "Q M M"]:
+        """The reduction of each latent alone."""
+        return jnp.stack([self.reduction[q, :, q] for q in range(len(self.reduction))])
 
     def joint_covariance(self, X: Inputs) -> Float[Array, "Q N Q N"]:
         latents = len(self.mean_weights)
@@ -192,11 +198,6 @@ class _Sums(NamedTuple):
     linear: Coefs
     loss: Scalar  # of the projections, half of it
 
-    @classmethod
-    def none(cls, latents: int, centres: Centres) -> "_Sums":
-        shape, dtype = (latents, len(centres)), centres.dtype
-        return cls(jnp.zeros(shape * 2, dtype), jnp.zeros(shape, dtype), jnp.zeros((), dtype))
-
     def add(
         self, white: Float[Array, "Q M B"], sites: CoupledProjection, real: Bool[Array, "B"]
     ) -> "_Sums":
@@ -205,177 +206,62 @@ class _Sums(NamedTuple):
         )
         latents = range(len(white))
         table = [
-            [(white[q] * precision[:, q, r]) @ white[r].T if r <= q else None for r in latents]
-            for q in latents
+            [(white[q] * precision[:, q, r]) @ white[r].T for r in range(q + 1)] for q in latents
         ]
-        full = [[_entry(table, q, r) for r in latents] for q in latents]
+        full = [[table[q][r] if r <= q else table[r][q].T for r in latents] for q in latents]
         A = jnp.transpose(jnp.stack([jnp.stack(row) for row in full]), (0, 2, 1, 3))
         linear = jnp.einsum("qmb,bq->qm", white, linear)
         return _Sums(self.precision + A, self.linear + linear, self.loss + 0.5 * jnp.sum(loss))
 
 
-def _entry(table: list[list[Any]], q: int, r: int) -> Array:
-    return table[q][r] if r <= q else table[r][q].T
+class CoupledRows(NamedTuple):
+    """Rows of coupled sites, as `RowsAlone` are those of single ones."""
+
+    prior: Prior
+    power: float
+
+    def none(self, latents: int, centres: Centres) -> tuple[_Sums, int]:
+        shapes = (latents, len(centres)) * 2, (latents, len(centres)), ()
+        return _Sums(*(jnp.zeros(shape, centres.dtype) for shape in shapes)), latents * len(centres)
+
+    def add(self, sums: _Sums, rows: RowSites, real: Bool[Array, "B"]) -> _Sums:
+        latents, (white, residual) = rows.linear.shape[1], self._white(rows)
+        projected = CoupledProjection.of(*rows[2:], _each(residual, latents).T, self.power)
+        return sums.add(_each(white, latents), projected, real)
+
+    def marginals(self, posterior: CoupledInducingPosterior, rows: RowSites) -> JointMarginals:
+        found = posterior.block_marginals(rows.blocks, rows.variances)
+        residual = _each(self._white(rows)[1], rows.linear.shape[1]).T
+        return row_marginals(found, *rows[2:], residual, self.power)
+
+    def worth(
+        self,
+        posterior: CoupledInducingPosterior,
+        slopes: Float[Array, "Q M Q M"],
+        inverse: Float[Array, "#Q M M"],
+        rows: RowSites,
+        real: Bool[Array, "B"],
+    ) -> Scalar:
+        weights, latents = posterior.mean_weights, len(slopes)
+        residual = _each(residuals(inverse, rows.blocks, rows.variances), latents).T
+        projected = CoupledProjection.of(*rows[2:], residual, self.power)
+        blocks = _each(rows.blocks, latents)
+        turned = jnp.einsum("qmrk,rkb->qmrb", slopes, blocks)
+        products = jnp.einsum("qmrb,qmb->bqr", turned, blocks)
+        terms = jnp.sum(products * projected.precision, axis=(1, 2))
+        terms = terms + jnp.einsum("bq,qm,qmb->b", projected.linear, weights, blocks)
+        return jnp.sum(jnp.where(real, terms - 0.5 * projected.loss, 0.0))
+
+    def _white(self, rows: RowSites) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
+        """L^-1 k(Z, X), and the rows' variances given u."""
+        white = vmap_latents(jnp.matmul, self.prior.factor.inverse, rows.blocks)
+        return white, jnp.maximum(rows.variances - jnp.sum(white**2, axis=1), 0.0)
 
 
-def condition(
-    kernel: LatentKernel,
-    centres: Centres,
-    prior: Prior,
-    X: Inputs,
-    sites: CoupledSites,
-    *,
-    power: float,
-    signed: bool,
+def posterior_given(
+    kernel: LatentKernel, centres: Centres, prior: Prior, power: float, signed: bool, sums: _Sums
 ) -> CoupledInducingPosterior:
     """Prior times sites."""
-    latents = sites.linear.shape[1]
-
-    def step(sums: _Sums, chunk: Any, real: Bool[Array, "B"]) -> tuple[_Sums, None]:
-        x, linear, precision = chunk
-        blocks, variances = kernel_blocks(kernel, centres, x)
-        return _added(sums, prior, blocks, variances, linear, precision, power, real), None
-
-    rows = X, sites.linear, sites.precision
-    columns = latents * len(centres)
-    sums, _ = scan_rows(step, _Sums.none(latents, centres), rows, columns=columns)
-    return _posterior(kernel, centres, prior, sums, power, signed)
-
-
-def update_sites(
-    posterior: CoupledInducingPosterior,
-    prior: Prior,
-    X: Inputs,
-    rows: Rows,
-    sites: CoupledSites,
-    offset: RowLatents,
-    update: SiteUpdate,
-    *,
-    power: float,
-) -> tuple[CoupledSites, CoupledInducingPosterior, Any]:
-    """New sites from the posterior's marginals, and the posterior they give."""
-    kernel, centres, latents = posterior.kernel, posterior.centres, sites.linear.shape[1]
-
-    def step(sums: _Sums, chunk: Any, real: Bool[Array, "B"]) -> tuple[_Sums, Any]:
-        x, rows, sites, offset = chunk
-        blocks, variances = kernel_blocks(kernel, centres, x)
-        about = sites.about(offset)
-        marginals = _marginals(posterior, prior, blocks, variances, about, power)
-        sites, other = update(rows, marginals, sites, offset)
-        about = sites.about(offset)
-        own = about.linear, about.precision
-        return _added(sums, prior, blocks, variances, *own, power, real), (sites, other)
-
-    start, columns = _Sums.none(latents, centres), latents * len(centres)
-    chunks = X, rows, sites, offset
-    sums, (sites, other) = scan_rows(step, start, chunks, columns=columns)
-    return sites, _posterior(kernel, centres, prior, sums, power, posterior.signed), other
-
-
-class EvidenceGradient(NamedTuple):
-    """Derivatives of the log evidence, sites held.
-
-    Attributes:
-        rows: through the rows' kernel blocks, in kernel and inducing variables.
-        prior: in K_mm through the residual variances, shape (#Q, M, M).
-        evidence: in K_mm, sums over rows held, shape (Q, M, M).
-        marginals: of g at the rows.
-    """
-
-    rows: tuple[LatentKernel, Centres]
-    prior: Float[Array, "#Q M M"]
-    evidence: Float[Array, "Q M M"]
-    marginals: JointMarginals
-
-
-def pull_back(
-    posterior: CoupledInducingPosterior,
-    prior: Prior,
-    X: Inputs,
-    sites: CoupledSites,
-    *,
-    power: float,
-) -> EvidenceGradient:
-    """Derivatives of `condition(...).log_evidence`."""
-    weights, latents = posterior.mean_weights, len(posterior.mean_weights)
-    places = (posterior.kernel, posterior.centres)
-    inverse = prior.precision
-    identity = jnp.eye(latents, dtype=weights.dtype)
-    # With P the sums of W_qr k_q k_r': d/dP = -(weights weights' + (K_mm + P)^-1) / 2.
-    outer = jnp.einsum("qm,rk->qmrk", weights, weights)
-    own = _each(inverse, latents)[:, :, None] * identity[:, None, :, None]
-    in_sums = -0.5 * (outer + own - posterior.reduction)
-
-    def step(slopes: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, JointMarginals]:
-        x, linear, precision = chunk
-
-        def value(kernel: LatentKernel, centres: Any, inverse: Array) -> Array:
-            blocks, variances = kernel_blocks(kernel, centres, x)
-            residual = _each(residuals(inverse, blocks, variances), latents).T
-            projected = CoupledProjection.of(linear, precision, residual, power)
-            blocks = _each(blocks, latents)
-            turned = jnp.einsum("qmrk,rkb->qmrb", in_sums, blocks)
-            products = jnp.einsum("qmrb,qmb->bqr", turned, blocks)
-            terms = jnp.sum(products * projected.precision, axis=(1, 2))
-            terms = terms + jnp.einsum("bq,qm,qmb->b", projected.linear, weights, blocks)
-            return jnp.sum(jnp.where(real, terms - 0.5 * projected.loss, 0.0))
-
-        *here, in_inverse = jax.grad(value, (0, 1, 2))(*places, inverse)
-        blocks, variances = kernel_blocks(*places, x)
-        own = CoupledSites(linear, precision, jnp.zeros_like(linear[:, 0]))
-        marginals = _marginals(posterior, prior, blocks, variances, own, power)
-        return jax.tree.map(jnp.add, slopes, (tuple(here), in_inverse)), marginals
-
-    start = jax.tree.map(jnp.zeros_like, (places, inverse))
-    chunks = X, sites.linear, sites.precision
-    columns = latents * len(posterior.centres)
-    (through_rows, in_inverse), marginals = scan_rows(step, start, chunks, columns=columns)
-    through_prior = vmap_latents(lambda i, s: -i @ s @ i, inverse, in_inverse)
-    reduction = jnp.stack([posterior.reduction[q, :, q] for q in range(latents)])
-    evidence = 0.5 * (reduction - weights[:, :, None] * weights[:, None])
-    return EvidenceGradient(through_rows, through_prior, evidence, marginals)
-
-
-def _added(
-    sums: _Sums,
-    prior: Prior,
-    blocks: Float[Array, "#Q M B"],
-    variances: Float[Array, "#Q B"],
-    linear: Float[Array, "B Q"],
-    precision: Float[Array, "B Q Q"],
-    power: float,
-    real: Bool[Array, "B"],
-) -> _Sums:
-    latents = linear.shape[1]
-    white, residual = _white(prior, blocks, variances)
-    projected = CoupledProjection.of(linear, precision, _each(residual, latents).T, power)
-    return sums.add(_each(white, latents), projected, real)
-
-
-def _white(
-    prior: Prior, blocks: Float[Array, "#Q M B"], variances: Float[Array, "#Q B"]
-) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
-    """L^-1 k(Z, X), and the rows' variances given u."""
-    white = vmap_latents(jnp.matmul, prior.factor.inverse, blocks)
-    return white, jnp.maximum(variances - jnp.sum(white**2, axis=1), 0.0)
-
-
-def _marginals(
-    posterior: CoupledInducingPosterior,
-    prior: Prior,
-    blocks: Float[Array, "#Q M B"],
-    variances: Float[Array, "#Q B"],
-    about: CoupledSites,
-    power: float,
-) -> JointMarginals:
-    marginals = posterior.block_marginals(blocks, variances)
-    residual = _each(_white(prior, blocks, variances)[1], about.linear.shape[1]).T
-    return row_marginals(marginals, about.linear, about.precision, residual, power)
-
-
-def _posterior(
-    kernel: LatentKernel, centres: Centres, prior: Prior, sums: _Sums, power: float, signed: bool
-) -> CoupledInducingPosterior:
     shape, size = sums.linear.shape, sums.linear.size
     identity = jnp.eye(size, dtype=centres.dtype)
     factor = cholesky(identity + sums.precision.reshape(size, size))

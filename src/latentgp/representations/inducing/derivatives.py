@@ -40,33 +40,21 @@ def pull_rows(
 
 
 class BlockRead(NamedTuple):
-    """Kernel blocks of some rows, and a posterior's marginals there.
+    """Kernel blocks of some rows, and a posterior's marginals there."""
 
-    Attributes:
-        blocks: k(Z, X), shape (#Q, M, B).
-        prior: variances, shape (#Q, B).
-        products: reduction times block, shape (Q, M, B).
-        mean: of g at the rows, shape (Q, B).
-        variance: of g at the rows, shape (Q, B).
-        weights: the posterior's `mean_weights`.
-        pull_blocks: from derivatives in blocks and prior to those in kernel and inducing variables.
-    """
-
-    blocks: Float[Array, "#Q M B"]
-    prior: Float[Array, "#Q B"]
-    products: Float[Array, "Q M B"]
-    mean: Float[Array, "Q B"]
-    variance: Float[Array, "Q B"]
-    weights: Coefs
+    blocks: Float[Array, "#Q M B"]  # k(Z, X)
+    prior: Float[Array, "#Q B"]  # variances
+    products: Float[Array, "Q M B"]  # reduction times block
+    mean: Float[Array, "Q B"]  # of g at the rows
+    variance: Float[Array, "Q B"]  # of g at the rows
+    weights: Coefs  # the posterior's `mean_weights`
+    # from derivatives in blocks and prior to those in kernel and inducing variables
     pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Centres]]
 
     @classmethod
     def of(cls, posterior: InducingPosterior, X: Float[Array, "B D"]) -> "BlockRead":
-        (blocks, prior), pull_blocks = jax.vjp(
-            lambda kernel, centres: kernel_blocks(kernel, centres, X),
-            posterior.kernel,
-            posterior.centres,
-        )
+        places = posterior.kernel, posterior.centres
+        (blocks, prior), pull_blocks = jax.vjp(lambda k, Z: kernel_blocks(k, Z, X), *places)
 
         def read(block, prior, weights, reduction):
             product = reduction @ block

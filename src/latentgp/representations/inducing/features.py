@@ -33,18 +33,11 @@ class InducingFeatures(Module):
     ) -> InducingVariables | None:
         """The variables for another kernel; None where those that there are do as well.
 
-        Args:
-            variables: that there are.
-            X: inputs of the rows.
-            weights: of the rows; None for ones.
-            kernel: the other one.
-            share: of what is left open that may still be.
+        The share is that of what is left open that may still be.
         """
-        return None
 
     def sums(self, model: LatentGP, data: Data, variables: Any) -> RowsAsSums | None:
         """Sums that stand for the rows of a model; None where there are none."""
-        return None
 
     def has_sums(self, variables: Any) -> bool:
         """Whether sums over rows can be made once for all hyper-parameters."""

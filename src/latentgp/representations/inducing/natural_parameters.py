@@ -80,11 +80,9 @@ class WhiteSites(NamedTuple):
         return WhiteSites(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
 
     def carried(self, inverse: Float[Array, "#Q M M"], new: Factor) -> "WhiteSites":
-        """The same factor of u, where another K_mm makes its variables white.
+        """The same factor of u, where another K_mm, of factor `new`, makes its variables white.
 
-        Args:
-            inverse: of the factor of the K_mm that made them so.
-            new: the factor of the other.
+        The inverse is that of the factor of the K_mm that made them so.
         """
 
         def carry(sites, inverse, lower):
@@ -95,20 +93,15 @@ class WhiteSites(NamedTuple):
         return vmap_latents(carry, self, inverse, new.lower)
 
     def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M earlier"]) -> "WhiteSites":
-        """The same factor of g, projected on other inducing points.
+        """The same factor of g, projected on other inducing points, of factor `new`.
 
-        Args:
-            old: of K at the other points, which made `self` white.
-            new: of K at these.
-            cross: k(these, the others).
+        The old factor is that of the points that made `self` white; cross is k(new, old points).
         """
-        return vmap_latents(
-            lambda sites, old, new, cross: sites._turned(new @ cross @ old.T),
-            self,
-            old.inverse,
-            new.inverse,
-            cross,
-        )
+
+        def turned(sites, old, new, cross):
+            return sites._turned(new @ cross @ old.T)
+
+        return vmap_latents(turned, self, old.inverse, new.inverse, cross)
 
     def _turned(self, turn: Float[Array, "M earlier"]) -> "WhiteSites":
         """White sites of one latent for white variables whose mean is turn' v."""
@@ -157,7 +150,6 @@ class Memory(NamedTuple):
 class ProjectedPrior(NamedTuple):
     """Streaming prior projected on other inducing points."""
 
-    # k(Z, earlier points) L^-T, so that its product with K_mm^-1 u is the mean of what was white
-    # then
+    # k(Z, earlier points) L^-T: its product with K_mm^-1 u is the mean of what was white then
     turn: Float[Array, "Q M earlier"]
     loss: Latents  # mean of v' precision v under the prior, shape (Q,)

@@ -82,17 +82,11 @@ def condition(
 
 
 class PulledBlocks(NamedTuple):
-    """Derivatives of the log evidence through the rows, posterior marginals at these.
+    """Derivatives of the log evidence through the rows, posterior marginals at these."""
 
-    Attributes:
-        places: in kernel and inducing points.
-        inverse: in K_mm^-1.
-        marginals: zero at rows of no block.
-    """
-
-    places: tuple[LatentKernel, Points]
-    inverse: Float[Array, "#Q M M"]
-    marginals: Marginals
+    places: tuple[LatentKernel, Points]  # derivatives in kernel and inducing points
+    inverse: Float[Array, "#Q M M"]  # that in K_mm^-1
+    marginals: Marginals  # zero at rows of no block
 
 
 def pull_back(
@@ -100,14 +94,7 @@ def pull_back(
 ) -> PulledBlocks:
     """Derivatives with the sums over rows held in what follows from them."""
     inverse, weights = posterior.prior_precision, posterior.mean_weights
-    in_products = vmap_latents(
-        lambda inverse, weights, reduction: (
-            -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
-        ),
-        inverse,
-        weights,
-        posterior.reduction,
-    )
+    in_products = posterior.slope_in_sums
 
     def add(carry: Any, own: Any) -> Any:
         x, linear, precision = _taken(X, sites, own)

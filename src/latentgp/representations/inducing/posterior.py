@@ -2,8 +2,9 @@
 """The posterior of M inducing variables, from sums over rows or from natural parameters."""
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -41,17 +42,29 @@ class PosteriorByVariables(LatentPosterior):
     """Posterior through inducing variables, whose mean at x is k(x, Z) mean_weights."""
 
     variables: eqx.AbstractVar[Centres]
+    factor: eqx.AbstractVar[Factor]  # of K_mm + jitter, shapes (#Q, M, M)
     mean_weights: eqx.AbstractVar[Coefs]
+
+    @property
+    def prior_precision(self) -> Float[Array, "#Q M M"]:
+        """K_mm^-1."""
+        return vmap_latents(Factor.inverse_of_product, self.factor)
+
+    @property
+    @abstractmethod
+    def slope_in_sums(self) -> Float[Array, "..."]:
+        """Derivative of the log evidence in the sums of w_n k_n k_n', with K_mm held."""
+
+    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
+        blocks = kernel_blocks(self.kernel, self.centres, X)
+        return residuals(self.prior_precision, *blocks).T
 
     def mean(self, X: Inputs) -> RowLatents:
         return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
 
     def telling_parts(self, number: int) -> "PosteriorByVariables":
-        return eqx.tree_at(
-            lambda p: (p.kernel, p.variables),
-            self,
-            (telling_parts(self.kernel, number), wholes_at(self.variables, number)),
-        )
+        parts = telling_parts(self.kernel, number), wholes_at(self.variables, number)
+        return eqx.tree_at(lambda p: (p.kernel, p.variables), self, parts)
 
     @property
     def centres(self) -> Centres:
@@ -115,26 +128,18 @@ class InducingPosterior(PosteriorByVariables):
         return vmap_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
 
     @property
-    def prior_precision(self) -> Float[Array, "#Q M M"]:
-        """K_mm^-1."""
-        return vmap_latents(Factor.inverse_of_product, self.factor)
+    def slope_in_sums(self) -> Float[Array, "Q M M"]:
+        def slope(inverse, weights, reduction):
+            return -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
 
-    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
-        blocks = kernel_blocks(self.kernel, self.centres, X)
-        return residuals(self.prior_precision, *blocks).T
+        return vmap_latents(slope, self.prior_precision, self.mean_weights, self.reduction)
 
     def remembered(self, log_evidence: float) -> StreamingPrior:
         white = self.white_sites()
         own = 0.5 * jnp.sum(self.white_mean * white.linear)
         own = own + sum(jnp.sum(jnp.log(jnp.diagonal(root))) for root in self.white_root)
-        constant = log_evidence - own
-        return StreamingPrior(
-            centres=self.centres,
-            inverse=self.factor.inverse,
-            white=white,
-            constant=constant,
-            signed=self.signed,
-        )
+        settings: Any = {"inverse": self.factor.inverse, "white": white, "signed": self.signed}
+        return StreamingPrior(centres=self.centres, constant=log_evidence - own, **settings)
 
     def white_sites(self) -> WhiteSites:
         """White sites of all rows, those of the streaming prior included."""
@@ -152,14 +157,8 @@ class InducingPosterior(PosteriorByVariables):
         def weights(inverse, white_mean, white_root, prior, noise):
             return (white_mean + noise @ white_root - inverse @ prior) @ inverse
 
-        return vmap_latents(
-            weights,
-            self.factor.inverse,
-            self.white_mean,
-            self.white_root,
-            prior_path(self.centres).T,
-            noise,
-        )
+        white, prior = (self.white_mean, self.white_root), prior_path(self.centres).T
+        return vmap_latents(weights, self.factor.inverse, *white, prior, noise)
 
 
 @stored
@@ -182,6 +181,15 @@ def kernel_blocks(
     return cross_covariance(kernel, centres, X), prior_variances(kernel, centres, X)
 
 
+class RowSites(NamedTuple):
+    """Rows by their kernel blocks and prior variances, with their sites for g."""
+
+    blocks: Float[Array, "#Q M B"]
+    variances: Float[Array, "#Q B"]
+    linear: Float[Array, "B Q"]
+    precision: Float[Array, "B Q *S"]
+
+
 def scales_of(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
     """Scale that the jitter of each Gram matrix is relative to."""
     return jnp.mean(jnp.diagonal(grams, axis1=1, axis2=2), axis=1)
@@ -200,12 +208,9 @@ def residuals(
 
 def no_rows(latents: int, centres: Centres) -> Statistics:
     """Sums over nothing."""
-    size, dtype = len(centres), centres.dtype
-    return Statistics(
-        jnp.zeros((latents, size, size), dtype),
-        jnp.zeros((latents, size), dtype),
-        jnp.zeros(latents, dtype),
-    )
+    size = len(centres)
+    shapes = (latents, size, size), (latents, size), (latents,)
+    return Statistics(*(jnp.zeros(shape, centres.dtype) for shape in shapes))
 
 
 def posterior_given(
@@ -232,47 +237,34 @@ def posterior_given(
     identity = jnp.eye(len(centres), dtype=grams.dtype)
     seen = None if remembered is None else remembered.seen(kernel, centres)
 
-    def memory_of(prior: Factor) -> Memory | None:
-        return None if remembered is None or seen is None else remembered.memory(seen, prior)
+    def whitened(prior: Factor) -> tuple[WhiteSites, Factor, Memory | None]:
+        white = WhiteSites.of(statistics, prior)
+        if remembered is None or seen is None:
+            return white, white.factor(), None
+        memory = remembered.memory(seen, prior)
+        white = white.plus(memory.white)
+        return white, white.factor(), memory
 
     def attempt(jitters):
         prior = vmap_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
-        white = WhiteSites.of(statistics, prior)
-        memory = memory_of(prior)
-        if memory is not None:
-            white = white.plus(memory.white)
-        factor = white.factor()
-        pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
+        found = whitened(prior)
+        pivots = jnp.diagonal(found[1].lower, axis1=-2, axis2=-1)
         sound = jnp.all(vmap_latents(is_safe, prior.lower, scales))
-        return (prior, white, factor, memory), sound & (signed | jnp.all(pivots >= _SAFE_PIVOT))
+        return (prior, *found), sound & (signed | jnp.all(pivots >= _SAFE_PIVOT))
 
-    memory = None
     if known is None:
         (factor_of_prior, white, factor, memory), jitters = climb_jitter(attempt, scales)
         prior = Prior(factor_of_prior, jitters)
         rows = white.precision if memory is None else white.precision - memory.white.precision
         loss = 0.5 * jnp.sum(statistics.loss - jnp.trace(rows, axis1=1, axis2=2))
         trace_term = loss
-        if memory is not None:
-            loss, trace_term = loss - memory.constant, trace_term + memory.lost
     else:
-        prior, white = known, WhiteSites.of(statistics, known.factor)
-        memory = memory_of(known.factor)
+        prior, (white, factor, memory) = known, whitened(known.factor)
         loss, trace_term = 0.5 * jnp.sum(statistics.loss), jnp.zeros((), grams.dtype)
-        if memory is not None:
-            white = white.plus(memory.white)
-            loss, trace_term = loss - memory.constant, memory.lost
-        factor = white.factor()
-    posterior = posterior_of_white(
-        kernel,
-        centres,
-        prior,
-        white.linear,
-        factor,
-        signed=signed,
-        covariance=covariance,
-        memory=memory,
-    )
+    if memory is not None:
+        loss, trace_term = loss - memory.constant, trace_term + memory.lost
+    settings = {"signed": signed, "covariance": covariance, "memory": memory}
+    posterior = posterior_of_white(kernel, centres, prior, white.linear, factor, **settings)
     log_evidence = posterior.log_evidence - loss
     return dataclasses.replace(posterior, log_evidence=log_evidence, trace_term=trace_term)
 
@@ -308,9 +300,8 @@ def posterior_of_white(
             precisions = jnp.sum(factor.lower**2, axis=1)
             root = jnp.diag(precisions**-0.5)
             half_log_determinant = 0.5 * jnp.sum(jnp.log(precisions))
-        kl = (
-            0.5 * (jnp.sum(root**2) - len(centres) + white_mean @ white_mean) + half_log_determinant
-        )
+        kl = 0.5 * (jnp.sum(root**2) - len(centres) + white_mean @ white_mean)
+        kl = kl + half_log_determinant
         weights, log_evidence = inverse.T @ white_mean, 0.5 * c @ c - half_log_determinant
         reduction = half_reduction(root, inverse) @ inverse
         return white_mean, root, weights, reduction, log_evidence, kl

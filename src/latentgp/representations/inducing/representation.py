@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from operator import attrgetter
 from typing import Any, Literal, cast, get_args
 
 import equinox as eqx
@@ -159,9 +160,7 @@ class Inducing(ByVariables):
         return dataclasses.replace(self, number=len(points), points=points)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "Inducing":
-        if self.approximation != "pitc":
-            return self
-        if self.blocks is not None and isinstance(X, Tracer):
+        if self.approximation != "pitc" or (self.blocks is not None and isinstance(X, Tracer)):
             return self
         found = pitc.blocks_for(X, weights, self.block_size or len(self.centres))
         return dataclasses.replace(self, blocks=found)
@@ -253,9 +252,7 @@ class Inducing(ByVariables):
         return jnp.asarray(chosen(self.points, "Inducing points"))
 
     def units(self, X: Inputs) -> Float[Array, "#D"]:
-        if self.features is not None:
-            return jnp.ones(1)
-        return jnp.asarray(np.std(X, axis=0))
+        return jnp.ones(1) if self.features is not None else jnp.asarray(np.std(X, axis=0))
 
     def extended(
         self, number: int | None, selection: Selection, remembered: StreamingPrior | None
@@ -268,7 +265,7 @@ class Inducing(ByVariables):
 
     def at(self, centres: Centres) -> "Inducing":
         place = "points" if self.variables is None else "variables"
-        return eqx.tree_at(lambda r: getattr(r, place), self, centres, is_leaf=_is_none)
+        return eqx.tree_at(attrgetter(place), self, centres, is_leaf=lambda leaf: leaf is None)
 
 
 def coarse(own: Representation) -> Representation:
@@ -285,7 +282,3 @@ def coarse(own: Representation) -> Representation:
 def row_sums(own: Representation) -> RowsAsSums | None:
     """Sums that stand for the rows where sites are the likelihood itself; None without any."""
     return own.sums if isinstance(own, Inducing) else None
-
-
-def _is_none(leaf: Any) -> bool:
-    return leaf is None

@@ -221,11 +221,8 @@ def _greedy_variance(kernel: LatentKernel, X: Inputs, number: int) -> Int[Array,
 
         def reduce(gram, remaining, factor, rounding):
             column = gram[:, 0] - factor @ factor[pivot]
-            column = jnp.where(
-                remaining[pivot] > rounding,
-                column / jnp.sqrt(jnp.maximum(remaining[pivot], rounding)),
-                0.0,
-            )
+            scaled = column / jnp.sqrt(jnp.maximum(remaining[pivot], rounding))
+            column = jnp.where(remaining[pivot] > rounding, scaled, 0.0)
             # What is chosen stays chosen, also when rounding is all that remains.
             remaining = jnp.where(remaining < 0, -1.0, jnp.maximum(remaining - column**2, 0.0))
             return remaining.at[pivot].set(-1.0), factor.at[:, index].set(column)

@@ -22,18 +22,11 @@ class StreamingPrior(DataSummary):
 
     It is a factor of the earlier posterior's inducing variables: white sites under the prior of
     that time.
-
-    Attributes:
-        centres: the inducing variables, such as points of shape (earlier, D).
-        inverse: of the factor of K_oo at that time, shape (#Q, earlier, earlier).
-        white: sites of L^-1 u.
-        constant: in nats, such that the bound includes the earlier rows.
-        signed: whether precisions of rows could be negative.
     """
 
     centres: Centres
-    inverse: Float[Array, "#Q earlier earlier"]
-    white: WhiteSites
+    inverse: Float[Array, "#Q earlier earlier"]  # of the factor of K_oo at that time
+    white: WhiteSites  # sites of L^-1 u
     constant: Scalar
     signed: bool = eqx.field(static=True, default=False)
 
@@ -57,11 +50,10 @@ class StreamingPrior(DataSummary):
 
     def memory(self, seen: "ProjectedPrior", prior: Factor) -> Memory:
         """The factor of white inducing variables that `seen` implies, given K_mm's factor."""
-        white = vmap_latents(
-            lambda inverse, turn, sites: sites._turned(inverse @ turn),
-            prior.inverse,
-            seen.turn,
-            self.white,
-        )
+
+        def turned(inverse, turn, sites):
+            return sites._turned(inverse @ turn)
+
+        white = vmap_latents(turned, prior.inverse, seen.turn, self.white)
         lost = 0.5 * jnp.sum(seen.loss - jnp.trace(white.precision, axis1=1, axis2=2))
         return Memory(white, self.constant - lost, lost)
