@@ -60,8 +60,8 @@ def repeat_until_done(
     def gather(array: Array) -> Array:
         return array.at[lanes].get(mode="clip")
 
-    own = (jax.tree.map(gather, part) for part in (parameters, state))
-    rest = repeat_until_done(step, key, *own, lanes >= size, narrower - 1)
+    own, at = jax.tree.map(gather, (parameters, state))
+    rest = repeat_until_done(step, key, own, at, lanes >= size, narrower - 1)
     return jax.tree.map(lambda all, part: all.at[lanes].set(part, mode="drop"), state, rest)
 
 
