@@ -119,10 +119,8 @@ class Basis(eqx.Module):
         """
         if self == other:
             return True
-        kernels = (
-            kernel,
-            at_lengthscale(kernel, 2.0 * np.asarray(getattr(kernel, "lengthscale", 1.0))),
-        )
+        longer = 2.0 * np.asarray(getattr(kernel, "lengthscale", 1.0))
+        kernels = kernel, at_lengthscale(kernel, longer)
         own, others = (sum(b.left_open(k, x) for k in kernels) for b in (self, other))
         return own <= max(_TWICE * others, _NOTHING)
 
@@ -184,50 +182,41 @@ class FixedFunctions(InterDomainVariables):
 
     def operator(self, kernel: Kernel, group: int = 0) -> Operator:
         """K_uu of a kernel of a group, without filling up."""
-        blocks = [
-            _operator(term, own)
-            for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
-        ]
+        blocks = [_operator(term, own) for term, own in self._with_terms(kernel, group)]
         return blocks[0] if len(blocks) == 1 else BlockDiagonal(tuple(blocks))
 
     @property
     def bandwidth(self) -> int | None:
         """Bandwidth of K_uu and of sums over rows, for a single basis, such as splines."""
-        return self.bases[0][0][0].bandwidth if self._is_one else None
+        match self.bases:
+            case (((basis,),),):
+                return basis.bandwidth
 
     def in_bands(self) -> "FixedFunctions":
         """The same with a `bandwidth`, where it has one and that pays."""
-        if not self._is_one:
-            return self
-        return dataclasses.replace(self, bases=(((self.bases[0][0][0].in_bands(),),),))
-
-    @property
-    def _is_one(self) -> bool:
-        return len(self.bases) == len(self.bases[0]) == len(self.bases[0][0]) == 1
+        match self.bases:
+            case (((basis,),),):
+                return dataclasses.replace(self, bases=(((basis.in_bands(),),),))
+        return self
 
     def turn(self) -> Float[np.ndarray, "M M"] | None:
         """Coefficients of the functions in those that `local` gives; None if they are these."""
-        turns = [[basis.turn for basis in own] for own in self.bases[0]]
-        if all(turn is None for own in turns for turn in own):
+        if all(basis.turn is None for own in self.bases[0] for basis in own):
             return None
-        blocks = []
-        for own, found in zip(self.bases[0], turns, strict=True):
-            each = [np.eye(b.number) if t is None else t for b, t in zip(own, found, strict=True)]
-            blocks.append(reduce(np.kron, each, np.ones((1, 1))))
-        return np.asarray(block_diag(*blocks))
+
+        def block(own: tuple[Basis, ...]) -> Float[np.ndarray, "_ _"]:
+            each = [np.eye(b.number) if b.turn is None else b.turn for b in own]
+            return reduce(np.kron, each, np.ones((1, 1)))
+
+        return np.asarray(block_diag(*map(block, self.bases[0])))
 
     def carries(self, kernel: Kernel) -> Bool[Array, ""]:
         """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
-        return jnp.all(
-            jnp.stack(
-                [jnp.ones((), bool)]
-                + [
-                    basis.carries(part.kernel)
-                    for term, own in zip(self._terms(kernel), self.bases[0], strict=True)
-                    for part, basis in _pairs(term, own)
-                ]
-            )
-        )
+        found = jnp.ones((), bool)
+        for term, own in self._with_terms(kernel):
+            for part, basis in _pairs(term, own):
+                found &= basis.carries(part.kernel)
+        return found
 
     def serve_as(self, others: "FixedFunctions", kernel: LatentKernel) -> bool:
         """Whether they do as well as others that were made for a kernel."""
@@ -246,15 +235,13 @@ class FixedFunctions(InterDomainVariables):
 
     def scales(self, kernel: Kernel, group: int = 0) -> Float[Array, "_"]:
         """Factors of the functions of a kernel of a group."""
-        terms = zip(self._terms(kernel), self.bases[group], strict=True)
-        return jnp.concatenate([_scales(term, own) for term, own in terms])
+        return jnp.concatenate([_scales(*own) for own in self._with_terms(kernel, group)])
 
     def functions(self, X: Inputs, kernel: Kernel) -> Float[Array, "_ N"]:
         """The functions at rows inside the domain; of the kernel its structure alone matters."""
-        terms = zip(self._terms(kernel), self.bases[0], strict=True)
         blocks = [
             _times_columns([b.fixed(_of(part, X)) for part, b in _pairs(term, own)], len(X))
-            for term, own in terms
+            for term, own in self._with_terms(kernel)
         ]
         return jnp.concatenate(blocks).astype(X.dtype)
 
@@ -263,7 +250,7 @@ class FixedFunctions(InterDomainVariables):
     ) -> tuple[Int[Array, "N band"], Float[Array, "N band"]] | None:
         """Numbers and values of the functions that are not zero at rows; None if most are not."""
         start, numbers, values = 0, [], []
-        for term, own in zip(self._terms(kernel), self.bases[0], strict=True):
+        for term, own in self._with_terms(kernel):
             number, value = jnp.zeros((len(X), 1), int), jnp.ones((len(X), 1))
             for part, basis in _pairs(term, own):
                 found = basis.local(_of(part, X))
@@ -310,7 +297,7 @@ class FixedFunctions(InterDomainVariables):
                 [b.values(part.kernel, _of(part, X)) for part, b in _pairs(term, own)], len(X)
             )
             * _scales(term, own)[:, None]
-            for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
+            for term, own in self._with_terms(kernel, group)
         ]
 
     def cross_covariance_of_parts(
@@ -338,6 +325,10 @@ class FixedFunctions(InterDomainVariables):
 
     def _terms(self, kernel: Kernel) -> tuple[Term, ...]:
         return terms_of(kernel, tuple(range(self.sample.shape[1])))
+
+    def _with_terms(self, kernel: Kernel, group: int = 0) -> list[tuple[Term, tuple[Basis, ...]]]:
+        """Terms of a kernel of a group with their bases."""
+        return list(zip(self._terms(kernel), self.bases[group], strict=True))
 
 
 @stored

@@ -19,6 +19,7 @@ from latentgp.kernels.terms import Part, Term
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
+from latentgp.representations import Inducing
 from latentgp.representations.inducing.selection import select_points
 from latentgp.typing import Array, Inputs
 
@@ -136,3 +137,8 @@ class Points(WhiteFunctions):
         gram = kernel.symmetric_gram(points)
         root = lower_cholesky(gram + _JITTER * jnp.diag(jnp.diagonal(gram)))
         return solve_lower(root, kernel.gram(points, x))
+
+
+def of_each_part(number: int) -> Inducing:
+    """So many points, and the coefficients of the other parts."""
+    return Inducing(features=PerPart(number))

@@ -15,14 +15,14 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.search import NOBODY
-from latentgp.kernels import LatentKernel, OwnKernels
+from latentgp.kernels import LatentKernel
 from latentgp.kernels.warping import slope_of_whole, unwarped
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import over_sharing, vmap_latents
+from latentgp.representations.latent_axis import distinct_kernels, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, Points, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Scalar
 
 
 @stored
@@ -60,23 +60,36 @@ class Conditionals(NamedTuple):
         return whitening_rows(self.weights, self.variance)
 
 
+def errors_by(weights: Float[Array, "*B V"]) -> Float[Array, "*B M"]:
+    """Rows (-A, 1), by which they are less their means given the neighbours."""
+    own = jnp.ones((*weights.shape[:-1], 1), weights.dtype)
+    return jnp.concatenate([-weights, own], axis=-1)
+
+
 def whitening_rows(
     weights: Float[Array, "*B V"], variance: Float[Array, "*B"]
 ) -> Float[Array, "*B M"]:
-    """Rows (-A, 1) / sqrt(d): less their means given the neighbours, in standard deviations."""
-    own = jnp.ones((*weights.shape[:-1], 1), weights.dtype)
-    return jnp.concatenate([-weights, own], axis=-1) / jnp.sqrt(variance)[..., None]
+    """The same in standard deviations, (-A, 1) / sqrt(d)."""
+    return errors_by(weights) / jnp.sqrt(variance)[..., None]
 
 
 def grams_at(kernel: LatentKernel, points: Float[Array, "#Q B V D"]) -> Float[Array, "#Q B V V"]:
     """Gram matrices of a few points for each of many rows."""
-    if isinstance(kernel, OwnKernels):
-        spread = jnp.broadcast_to(points, (len(kernel.each), *points.shape[1:]))
-        grams = [
-            jax.vmap(own.symmetric_gram)(p) for own, p in zip(kernel.each, spread, strict=True)
-        ]
-        return jnp.stack(grams)
-    return jax.vmap(kernel.symmetric_gram)(points[0])[None]
+    each = distinct_kernels(kernel)
+    spread = jnp.broadcast_to(points, (len(each), *points.shape[1:]))
+    pairs = zip(each, spread, strict=True)
+    return jnp.stack([jax.vmap(own.symmetric_gram)(points) for own, points in pairs])
+
+
+def turned(each: Any) -> Any:
+    """Arrays with their axes of rows and of latent functions exchanged."""
+    return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), each)
+
+
+def scan_blocks(step: Any, start: Any, rows: Any) -> tuple[Any, Any]:
+    """`scan_rows` over rows and, second, their neighbours, with small matrices of each."""
+    columns = (rows[1].shape[2] + 1) ** 2
+    return scan_rows(step, start, rows, columns=columns, in_cache=True)
 
 
 class Block(NamedTuple):
@@ -96,29 +109,23 @@ class Block(NamedTuple):
         both = jnp.concatenate([neighbours, own], axis=2)
         return cls(jnp.where(both == NOBODY, own, both), both != NOBODY)
 
-    def take(self, values: Float[Array, "Q N"]) -> Float[Array, "Q B M"]:
+    def points(self, X: Inputs) -> Float[Array, "#Q B M D"]:
+        """Inputs of the rows."""
+        return jnp.asarray(X)[jnp.moveaxis(self.rows, 1, 0)]
+
+    def take(self, values: Float[Array, "#Q N"]) -> Float[Array, "#Q B M"]:
         """Values of each latent function at the rows, zero at those that are not there."""
-        values = jnp.asarray(values)
-        return jax.vmap(self._of_one, (0, None))(values, 0) if self.shared else self._own(values)
-
-    @property
-    def shared(self) -> bool:
-        """Whether all latent functions have the same neighbours."""
-        return self.rows.shape[1] == 1
-
-    def _of_one(self, values: PerRow, q: Any) -> Float[Array, "B M"]:
-        return jnp.where(self.there[:, q], values[self.rows[:, q]], 0.0)
-
-    def _own(self, values: Float[Array, "Q N"]) -> Float[Array, "Q B M"]:
-        latents = self.rows.shape[1]
-        values = jnp.broadcast_to(values, (latents, values.shape[1]))
-        return jax.vmap(self._of_one)(values, jnp.arange(latents))
+        return vmap_latents(
+            lambda own, rows, there: jnp.where(there, own[rows], 0.0),
+            jnp.asarray(values),
+            *map(turned, self),
+        )
 
     def add(self, sums: Float[Array, "Q N"], values: Float[Array, "Q B M"]) -> Float[Array, "Q N"]:
         """Sums over the rows, with these values added where they belong."""
         latents = jnp.arange(len(sums))
-        rows = jnp.broadcast_to(jnp.moveaxis(self.rows, 1, 0), values.shape)
-        there = jnp.moveaxis(self.there, 1, 0)
+        rows, there = map(turned, self)
+        rows = jnp.broadcast_to(rows, values.shape)
         return sums.at[latents[:, None, None], rows].add(jnp.where(there, values, 0.0))
 
 
@@ -196,7 +203,7 @@ def conditionals(
 
     def step(total: Array, chunk: Any, real: Bool[Array, "B"]) -> tuple[Array, Conditionals]:
         block = Block.of(*chunk)
-        grams = grams_at(kernel, jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)])
+        grams = grams_at(kernel, block.points(X))
         root, target = block.take(sites.root), block.take(sites.target)
 
         def of_latent(grams: Array, root: Array, target: Array) -> Conditionals:
@@ -209,12 +216,10 @@ def conditionals(
         found = vmap_latents(of_latent, grams, root, target)
         nats = found.residual**2 + jnp.log(found.variance)
         total = total + jnp.sum(jnp.where(real, nats, 0.0))
-        return total, Conditionals(*(jnp.moveaxis(a, 0, 1) for a in found))
+        return total, turned(found)
 
-    columns = (neighbours.shape[2] + 1) ** 2
-    zero = jnp.zeros((), X.dtype)
     rows = terms.rows, neighbours[terms.rows]
-    total, found = scan_rows(step, zero, rows, columns=columns, in_cache=True)
+    total, found = scan_blocks(step, jnp.zeros((), X.dtype), rows)
     # Of r given its neighbours over N(r | 0, 1).
     return found, 0.5 * (jnp.sum(sites.target**2) - terms.each * total)
 
@@ -238,10 +243,9 @@ def slopes(
     def step(sums: Slopes, chunk: Any, real: Bool[Array, "B"]) -> tuple[Slopes, None]:
         rows, neighbours, known = chunk
         block = Block.of(rows, neighbours)
-        points = jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)]
+        points = block.points(X)
         grams, pull = jax.vjp(lambda kernel: grams_at(kernel, points), kernel)
         root = block.take(sites.root)
-        known = Conditionals(*(jnp.moveaxis(a, 1, 0) for a in known))
 
         def of_latent(grams: Array, root: Array, known: Conditionals) -> tuple[Array, Array, Array]:
             u = whitening_rows(known.weights, known.variance)
@@ -255,12 +259,10 @@ def slopes(
             in_root = 2 * jnp.sum(outer * grams * root[:, None, :], axis=2)
             return in_gram, in_root, each * (-s * u)
 
-        in_gram, in_root, in_target = vmap_latents(of_latent, grams, root, known)
+        in_gram, in_root, in_target = vmap_latents(of_latent, grams, root, turned(known))
         (in_kernel,) = pull(over_sharing(in_gram, grams))
         return sums.plus(block, in_kernel, in_root, in_target), None
 
-    start = Slopes.start(kernel, sites)
-    columns = (neighbours.shape[2] + 1) ** 2
     rows = terms.rows, neighbours[terms.rows], known
-    found = scan_rows(step, start, rows, columns=columns, in_cache=True)[0]
+    found = scan_blocks(step, Slopes.start(kernel, sites), rows)[0]
     return found._replace(kernel=slope_of_whole(whole, found.kernel))

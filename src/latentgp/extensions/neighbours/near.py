@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from latentgp.extensions.neighbours.conditionals import Block, given, grams_at
+from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, turned
 from latentgp.extensions.neighbours.prior import nugget_of
 from latentgp.extensions.neighbours.search import NOBODY, coordinates
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
-from latentgp.modules import stored
+from latentgp.modules import forwarded, stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents
+from latentgp.typing import Array, Inputs, NeighbourRows, RowLatents
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
@@ -122,17 +122,25 @@ class NearRows(eqx.Module):
         nearest = jnp.stack([self._nearest(own, X) for own in each], axis=1)
         return Block.of(jnp.zeros(len(X), int), nearest)
 
-    def points_of(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M D"]:
-        """Inputs of the nearest rows, the new one last."""
-        rows = jnp.moveaxis(near.rows, 1, 0)
-        own = jnp.broadcast_to(X[:, None], (len(rows), len(X), 1, X.shape[1]))
-        return jnp.concatenate([jnp.asarray(self.X)[rows[..., :-1]], own], axis=2)
-
     def grams(
         self, kernel: LatentKernel, near: Block, X: Float[Array, "B D"]
     ) -> Float[Array, "#Q B M M"]:
         """Gram matrices of the nearest rows with, last, the new input."""
-        return grams_at(kernel, self.points_of(near, X))
+        return grams_at(kernel, near.points(self.X).at[:, :, -1].set(X))
+
+    def latents_given(
+        self, kernel: LatentKernel, near: Block, X: Float[Array, "B D"]
+    ) -> tuple[Float[Array, "#Q B V"], Float[Array, "#Q B"]]:
+        """Weights of latents at the nearest rows in means at new inputs, and what these leave."""
+        roots = 1 / jnp.sqrt(nugget_of(kernel, self.X))
+
+        def of_latent(grams: Array, there: Array, root: Array) -> tuple[Array, Array]:
+            scales = (root * there).at[:, -1].set(root)
+            weights, _, less = jax.vmap(given)(grams, scales, jnp.zeros_like(scales[:, :-1]))
+            prior = grams[:, -1, -1]
+            return weights, jnp.clip(prior - less / root**2, 0.0, prior)
+
+        return vmap_latents(of_latent, self.grams(kernel, near, X), turned(near.there), roots)
 
     def _nearest(self, kernel: Any, X: Float[Array, "B D"]) -> Int[Array, "B V"]:
         """Numbers of the rows nearest to new inputs; rows of weight zero are nobody.
@@ -141,8 +149,8 @@ class NearRows(eqx.Module):
         the nearest of these in the precision of the inputs.
         """
         absent, number = self.absent, min(self.number, len(self.X))
-        fixed = jax.lax.stop_gradient((kernel, X, self.X))
-        new, rows = coordinates(*fixed[:2], fixed[2]), coordinates(fixed[0], fixed[2], fixed[2])
+        kernel, X, known = jax.lax.stop_gradient((kernel, X, self.X))
+        new, rows = (coordinates(kernel, points, known) for points in (X, known))
         if self.blocks is not None:
             return self._all_round(new, rows, self.blocks)
         new_single, single = new.astype(jnp.float32), rows.astype(jnp.float32)
@@ -239,32 +247,13 @@ class NearRows(eqx.Module):
         return scan_rows(step, nothing, (every, weights), columns=len(every))[0]
 
 
-def latents_given(
-    kernel: LatentKernel, rows: NearRows, near: Block, grams: Float[Array, "#Q B M M"]
-) -> tuple[Float[Array, "#Q B V"], Float[Array, "#Q B"]]:
-    """Weights of the latents at the nearest rows in the mean at new inputs, and what these leave.
-
-    Gram matrices are those of the nearest rows with, last, the new input.
-    """
-    there = jnp.moveaxis(near.there, 1, 0)
-    roots = 1 / jnp.sqrt(nugget_of(kernel, rows.X))
-
-    def of_latent(grams: Array, there: Array, root: Array) -> tuple[Array, Array]:
-        scales = (root * there).at[:, -1].set(root)
-        weights, _, less = jax.vmap(given)(grams, scales, jnp.zeros_like(scales[:, :-1]))
-        prior = grams[:, -1, -1]
-        return weights, jnp.clip(prior - less / root**2, 0.0, prior)
-
-    return vmap_latents(of_latent, grams, there, roots)
-
-
 def weighted_rows(
     weights: Float[Array, "#Q B V"], near: Block, values: Float[Array, "N Q S"]
 ) -> Float[Array, "Q B S"]:
     """Weighted sums of what the nearest rows have."""
     latents = values.shape[1]
     weights = jnp.broadcast_to(weights, (latents, *weights.shape[1:]))
-    rows = jnp.moveaxis(near.rows.at[:, :, -1].set(0), 1, 0)
+    rows = turned(near.rows.at[:, :, -1].set(0))
     rows = jnp.broadcast_to(rows, (latents, *rows.shape[1:]))
     each = jnp.arange(latents)[:, None]
 
@@ -313,9 +302,7 @@ class NearPosterior(LatentPosterior):
         """Joint covariance of the errors of means, by the latents in them, under the prior."""
         return self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
 
-    @property
-    def centres(self) -> Points:
-        return self.X
+    centres = forwarded("X")
 
     @property
     def rows(self) -> NearRows:
@@ -326,10 +313,6 @@ class NearPosterior(LatentPosterior):
     def near(self, X: Float[Array, "B D"]) -> Block:
         """Rows nearest to new inputs; a block's own row, the last, is that of the new input."""
         return self.rows.near(self.kernel, X)
-
-    def points_of(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M D"]:
-        """Inputs of the nearest rows, the new one last."""
-        return self.rows.points_of(near, X)
 
     def grams_near(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M M"]:
         """Gram matrices of the nearest rows with, last, the new input."""

@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.neighbours.latent_posterior import WhitenedOperator, perturbed, solve_to
-from latentgp.extensions.neighbours.preconditioner import posterior_regression
-from latentgp.extensions.neighbours.prior import Regression, SparseFactor
+from latentgp.extensions.neighbours.prior import Regression, SparseFactor, posterior_regression
 from latentgp.extensions.neighbours.sweeps import Sweeps
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals

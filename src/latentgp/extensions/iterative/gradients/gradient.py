@@ -16,7 +16,7 @@ from latentgp.extensions.iterative.solvers.operators import (
     TiledCovariance,
 )
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import (
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
     Nystrom,
     nystrom_factor,
     random_rows,

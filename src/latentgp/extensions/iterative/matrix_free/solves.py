@@ -13,15 +13,13 @@ from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
     block_conjugate_gradients,
     gone_on,
 )
-from latentgp.extensions.iterative.solvers.block_quadrature import (
-    block_quadrature,
-    recorded_block_conjugate_gradients,
-)
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.log_determinant import (
     Estimate,
+    block_quadrature,
     mean_of,
     quadrature,
+    recorded_block_conjugate_gradients,
     recorded_conjugate_gradients,
 )
 from latentgp.extensions.iterative.solvers.operators import (
@@ -32,11 +30,17 @@ from latentgp.extensions.iterative.solvers.operators import (
     TiledCovariance,
     site_system,
 )
-from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.extensions.iterative.solvers.preconditioners.complete import Complete
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Fitc, Nystrom
-from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
-from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
+from latentgp.extensions.iterative.solvers.preconditioners.base import (
+    Complete,
+    Identity,
+    Preconditioner,
+)
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
+    Fitc,
+    Nystrom,
+    PivotedCholesky,
+    RandomisedSVD,
+)
 from latentgp.extensions.iterative.solvers.refinement import in_single_precision
 from latentgp.extensions.iterative.solvers.solution import CONVERGED, STALLED, Solution
 from latentgp.extensions.iterative.solvers.structured import Grid

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
-from latentgp.extensions.iterative.solvers.traced import compiled, is_plain
+from latentgp.extensions.iterative.solvers.solution import compiled, is_plain
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.typing import Array, RandomKey, Scalar
 

@@ -16,12 +16,12 @@ from latentgp.extensions.iterative.solvers.solution import (
     CONVERGED,
     OUT_OF_STEPS,
     Solution,
-    certified,
+    compiled,
     first_residual,
     norms,
     relative,
 )
-from latentgp.extensions.iterative.solvers.traced import compiled
+from latentgp.modules import forwarded
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, Vectors
@@ -38,9 +38,7 @@ class SplitOperator(LinearOperator):
     operator: LinearOperator
     preconditioner: Preconditioner
 
-    @property
-    def size(self) -> int:
-        return self.operator.size
+    size = forwarded("operator.size")
 
     def times(self, right: Vectors) -> Vectors:
         outer = self.preconditioner.solve_root(right, transposed=True)
@@ -169,9 +167,8 @@ def orthonormal(
         length = jnp.sqrt(jnp.sum(left**2))
         new = length > rounding[place]
         own = jnp.where(new, left / jnp.where(new, length, 1.0), 0.0)
-        inner = (
-            inner.at[:, place].set(first + second).at[place, place].set(jnp.where(new, length, 0.0))
-        )
+        inner = inner.at[:, place].set(first + second)
+        inner = inner.at[place, place].set(jnp.where(new, length, 0.0))
         return basis.at[:, place].set(own), inner
 
     size = columns.shape[1]
@@ -241,19 +238,6 @@ def advance_block(state: State, split: SplitOperator, goal: Float[Array, "S"]) -
     )
     stopped = state._replace(broken=~sound, active=jnp.asarray(False), steps=after.steps)
     return jax.tree.map(lambda a, b: jnp.where(sound, a, b), after, stopped)
-
-
-def solution_of(
-    operator: LinearOperator,
-    right: Vectors,
-    start: Vectors,
-    preconditioner: Preconditioner,
-    end: State,
-    tolerance: Any,
-) -> Solution:
-    """The certified solution where an iteration from a start has ended."""
-    value = start + preconditioner.solve_root(end.value, transposed=True)
-    return certified(operator, right, value, tolerance, end.broken, ~end.active, end.steps)
 
 
 def _unfinished(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,12 +15,12 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import Identity,
 from latentgp.extensions.iterative.solvers.solution import (
     Solution,
     certified,
+    compiled,
     first_residual,
     in_units_of_columns,
     norms,
     relative,
 )
-from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.typing import Array, Vectors
 
 # A restart that leaves more than this part of a residual was stopped by rounding.
@@ -102,6 +103,21 @@ def check_fixed(preconditioner: Preconditioner) -> None:
             f"{type(preconditioner).__name__} is another matrix at every solve, as it iterates "
             "inside: solve with flexible_conjugate_gradients"
         )
+
+
+def begun_at(
+    operator: LinearOperator,
+    right: Vectors,
+    preconditioner: Preconditioner | None,
+    start: Vectors | None,
+    tolerance: Any,
+) -> tuple[State, Callable[[State], State]]:
+    """The state before the first step, and the step from one to the next, without restarts."""
+    P = Identity() if preconditioner is None else preconditioner
+    check_fixed(P)
+    goal = tolerance * norms(right)
+    value, residual = first_residual(operator, right, start)
+    return start_at(residual, value, P, goal), lambda state: advance(state, operator, P, goal)
 
 
 @compiled("tolerance", "max_steps")

@@ -22,8 +22,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
     Preconditioner,
     draws,
 )
-from latentgp.extensions.iterative.solvers.solution import Solution
-from latentgp.extensions.iterative.solvers.traced import compiled
+from latentgp.extensions.iterative.solvers.solution import Solution, compiled
 from latentgp.typing import Array, PerRow, RandomKey, Scalar
 
 

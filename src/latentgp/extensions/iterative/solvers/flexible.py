@@ -13,11 +13,11 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import Precondit
 from latentgp.extensions.iterative.solvers.solution import (
     Solution,
     certified,
+    compiled,
     first_residual,
     in_units_of_columns,
     norms,
 )
-from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.typing import Array, Vectors
 
 _PROGRESS = 0.5
@@ -55,20 +55,14 @@ def flexible_conjugate_gradients(
     residual that is carried along says converged and the one computed from x does not, the
     iteration goes on from that.
 
-    Args:
-        operator: A, N rows.
-        right: b, shape (N, S).
-        preconditioner: P, any.
-        start: what the iteration starts at, zero unless given.
-        tolerance: of ||b - A x|| / ||b||.
-        max_steps: the most products with A; those inside P are in `Solution.inner_steps`.
-        kept: directions that are kept, each with its product: 2 N S numbers a direction.
+    Arguments are those of `conjugate_gradients` with any P, whose products inside are in
+    `Solution.inner_steps`, and so many kept directions, each with its product: 2 N S numbers.
 
     Example:
         >>> from latentgp.extensions.iterative.solvers import operators
-        >>> from latentgp.extensions.iterative.solvers.preconditioners import regularised
+        >>> from latentgp.extensions.iterative.solvers.preconditioners.iterated import Regularised
         >>> A = operators.StoredCovariance(jnp.diag(jnp.array([1.0, 4.0])))
-        >>> P = regularised.Regularised(0.1)(A)
+        >>> P = Regularised(0.1)(A)
         >>> found = flexible_conjugate_gradients(A, jnp.ones((2, 1)), preconditioner=P)
         >>> found.value[:, 0].round(4).tolist(), found.outcomes
         ([1.0, 0.25], ('converged',))

@@ -58,10 +58,6 @@ class Covariance(LinearOperator):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         """Covariances of some rows with each other."""
 
-    @abstractmethod
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        """Some rows of K right."""
-
 
 class StoredCovariance(Covariance):
     """A Gram matrix that is kept: N^2 numbers.
@@ -88,9 +84,6 @@ class StoredCovariance(Covariance):
 
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return jnp.asarray(self.matrix)[rows][:, rows]
-
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        return jnp.asarray(self.matrix)[rows] @ right
 
 
 class TiledCovariance(Covariance):
@@ -140,17 +133,6 @@ class TiledCovariance(Covariance):
 
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return self.kernel.symmetric_gram(self._at(rows))
-
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        def add(total: Array, tile: tuple[Array, Array]) -> tuple[Array, None]:
-            K = jax.lax.optimization_barrier(self.kernel.gram(self._at(rows), tile[0]))
-            return total + K @ tile[1], None
-
-        nothing = jnp.zeros((len(rows), right.shape[1]), right.dtype)
-        total, _ = jax.lax.scan(jax.checkpoint(add), nothing, self._in_tiles(right))
-        # The diagonal is free of the rounding of distances, as in `times`.
-        own = jax.vmap(lambda x: self.kernel.gram(x[None], x[None])[0, 0])(self._at(rows))
-        return total + (self.diagonal()[rows] - own)[:, None] * right[rows]
 
     def slope(self, left: Vectors, right: Vectors) -> Kernel:
         """Derivative of the sum of left * (K right) in the kernel, by one more pass over tiles.
@@ -207,20 +189,15 @@ class RoundedCovariance(Covariance):
     exact: Covariance  # K, of which all else is asked
     single: Covariance  # the same in single precision
 
-    @property
-    def size(self) -> int:
-        return self.exact.size
+    size = forwarded("exact.size")
 
     def times(self, right: Vectors) -> Vectors:
         return self.single.times(right.astype(jnp.float32)).astype(right.dtype)
 
-    def exactly_times(self, right: Vectors) -> Vectors:
-        return self.exact.times(right)
-
+    exactly_times = forwarded("exact.times")
     diagonal = forwarded("exact.diagonal")
     columns = forwarded("exact.columns")
     block = forwarded("exact.block")
-    rows_times = forwarded("exact.rows_times")
 
 
 def _pairs(tiles: int) -> Int[np.ndarray, "pairs 2"]:
@@ -238,9 +215,7 @@ class System(LinearOperator):
     scale: PerRow
     added: PerRow
 
-    @property
-    def size(self) -> int:
-        return self.covariance.size
+    size = forwarded("covariance.size")
 
     def times(self, right: Vectors) -> Vectors:
         return self._around(self.covariance.times, right)
@@ -252,16 +227,6 @@ class System(LinearOperator):
         inner = times(self.scale[:, None] * right)
         return self.scale[:, None] * inner + self.added[:, None] * right
 
-    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        """Entries of A of some rows with each other."""
-        scale = self.scale[rows]
-        return scale[:, None] * self.covariance.block(rows) * scale + jnp.diag(self.added[rows])
-
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        """Some rows of A right."""
-        inner = self.covariance.rows_times(rows, self.scale[:, None] * right)
-        return self.scale[rows, None] * inner + self.added[rows, None] * right[rows]
-
 
 class ShiftedOperator(LinearOperator):
     """A + shift I."""
@@ -269,9 +234,7 @@ class ShiftedOperator(LinearOperator):
     operator: LinearOperator
     shift: Scalar
 
-    @property
-    def size(self) -> int:
-        return self.operator.size
+    size = forwarded("operator.size")
 
     def times(self, right: Vectors) -> Vectors:
         return self.operator.times(right) + self.shift * right

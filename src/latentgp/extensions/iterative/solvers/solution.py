@@ -1,4 +1,4 @@
-"""Result of a solver: the solution and its certificate."""
+"""Result of a solver, the solution and its certificate, and what all solvers share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from latentgp.errors import warn_user
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.typing import Array, Vectors
 
-Solver = TypeVar("Solver", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 OUTCOMES = ("converged", "out of steps", "breakdown", "stalled")
 CONVERGED, OUT_OF_STEPS, BREAKDOWN, STALLED = range(4)
@@ -94,7 +94,39 @@ def norms(columns: Vectors) -> Float[Array, "S"]:
     return unit * jnp.sqrt(jnp.sum((columns / unit) ** 2, axis=0))
 
 
-def in_units_of_columns(solver: Solver) -> Solver:
+def compiled(*numbers: str) -> Callable[[Function], Function]:
+    """`equinox.filter_jit`, which would compile anew for every value of a plain number.
+
+    Args:
+        numbers: names of keyword arguments that are traced if they are plain numbers.
+
+    Example:
+        >>> @compiled("by")
+        ... def times(x, *, by=1.0):
+        ...     return x * by
+        >>> float(times(np.ones(()), by=3.0))
+        3.0
+    """
+
+    def decorate(function: Function) -> Function:
+        inner = eqx.filter_jit(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            plain = {n: np.asarray(kwargs[n]) for n in numbers if is_plain(kwargs.get(n))}
+            return inner(*args, **{**kwargs, **plain})
+
+        return call  # pyright: ignore
+
+    return decorate
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number of Python's own."""
+    return isinstance(value, int | float)
+
+
+def in_units_of_columns(solver: Function) -> Function:
     """A solver whose right-hand sides have unit length: squares of what is tiny are zero."""
 
     @functools.wraps(solver)

@@ -47,9 +47,7 @@ class OnGrid(Covariance):
     def grid_times(self, right: Float[Array, "grid S"]) -> Float[Array, "grid S"]:
         """K_grid right."""
 
-    @property
-    def size(self) -> int:
-        return self.entries.size
+    size = forwarded("entries.size")
 
     def times(self, right: Vectors) -> Vectors:
         empty = jnp.zeros((self.number, right.shape[1]), right.dtype)
@@ -58,7 +56,6 @@ class OnGrid(Covariance):
     diagonal = forwarded("entries.diagonal")
     columns = forwarded("entries.columns")
     block = forwarded("entries.block")
-    rows_times = forwarded("entries.rows_times")
 
 
 class Toeplitz(OnGrid):

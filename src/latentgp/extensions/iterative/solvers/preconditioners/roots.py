@@ -1,4 +1,4 @@
-"""Diagonal and block-diagonal matrices D = T T' by their roots T."""
+"""Diagonal and block-diagonal matrices D = T T' by their roots T, and block Jacobi."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from latentgp.extensions.iterative.solvers.operators import System
+from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
+from latentgp.modules import Module, forwarded
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, PerRow, Scalar, Vectors
@@ -91,3 +93,30 @@ def block_root(
         return lower_cholesky(scale[:, None] * K * scale + jnp.diag(added))
 
     return BlockRoot(rows, jax.lax.map(of_block, rows))
+
+
+class BlockJacobi(Module):
+    """The blocks of A on its diagonal, and zero elsewhere: processes that know their block only."""
+
+    # rows of each block, shape (blocks, B), as `blocks_of_rows` gives them
+    blocks: Int[Array, "blocks B"]
+
+    def __call__(self, system: System) -> BlockDiagonal:
+        return BlockDiagonal(block_root(system, self.blocks))
+
+
+class BlockDiagonal(Preconditioner):
+    """P = T T' with a block-diagonal root."""
+
+    blocks: BlockRoot
+
+    def solve(self, right: Vectors) -> Vectors:
+        return self.blocks.solve(self.blocks.solve(right), transposed=True)
+
+    log_determinant = forwarded("blocks.log_determinant")
+
+    def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
+        return self.blocks.solve(right, transposed=transposed)
+
+    def times_root(self, right: Vectors) -> Vectors:
+        return self.blocks.times(right)
