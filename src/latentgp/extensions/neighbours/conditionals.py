@@ -27,32 +27,20 @@ from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Sc
 
 @stored
 class ScaledSites(NamedTuple):
-    """Sites as pseudo-targets of unit noise.
+    """Sites as pseudo-targets of unit noise."""
 
-    Attributes:
-        root: W^1/2, shape (#Q, N).
-        target: r = W^-1/2 l, shape (Q, N); zero where the precision is.
-    """
-
-    root: Float[Array, "#Q N"]
-    target: Float[Array, "Q N"]
+    root: Float[Array, "#Q N"]  # W^1/2
+    target: Float[Array, "Q N"]  # r = W^-1/2 l; zero where the precision is
 
 
 @stored
 class Conditionals(NamedTuple):
-    """Law of each row's pseudo-target given those of its neighbours.
+    """Law of each row's pseudo-target given those of its neighbours."""
 
-    Attributes:
-        weights: A, such that the mean is A r_c, shape (N, #Q, V).
-        dual: B_cc^-1 r_c, shape (N, Q, V).
-        variance: of r_i given r_c, shape (N, #Q).
-        residual: r_i less its mean in standard deviations, shape (N, Q).
-    """
-
-    weights: Float[Array, "N #Q V"]
-    dual: Float[Array, "N Q V"]
-    variance: Float[Array, "N #Q"]
-    residual: RowLatents
+    weights: Float[Array, "N #Q V"]  # A, such that the mean is A r_c
+    dual: Float[Array, "N Q V"]  # B_cc^-1 r_c
+    variance: Float[Array, "N #Q"]  # of r_i given r_c
+    residual: RowLatents  # r_i less its mean in standard deviations
 
     @property
     def rows(self) -> Float[Array, "N #Q M"]:
@@ -93,15 +81,10 @@ def scan_blocks(step: Any, start: Any, rows: Any) -> tuple[Any, Any]:
 
 
 class Block(NamedTuple):
-    """Rows with their neighbours, these first.
+    """Rows with their neighbours, these first."""
 
-    Attributes:
-        rows: numbers of neighbours and of the rows themselves, shape (B, #Q, V + 1).
-        there: whether there is such a neighbour.
-    """
-
-    rows: Int[Array, "B #Q M"]
-    there: Bool[Array, "B #Q M"]
+    rows: Int[Array, "B #Q M"]  # numbers of V neighbours and of the rows themselves, M = V + 1
+    there: Bool[Array, "B #Q M"]  # whether there is such a neighbour
 
     @classmethod
     def of(cls, rows: Int[Array, "B"], neighbours: Int[Array, "B #Q V"]) -> "Block":
@@ -144,15 +127,12 @@ class Terms(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Derivatives of the log evidence in kernel, roots and targets of the sites.
-
-    Further in inducing points, where there are any.
-    """
+    """Derivatives of the log evidence, in roots and targets those of the sites."""
 
     kernel: LatentKernel
     root: Float[Array, "Q N"]
     target: Float[Array, "Q N"]
-    points: Points | None = None
+    points: Points | None = None  # inducing ones, where there are any
 
     @classmethod
     def start(cls, kernel: LatentKernel, sites: ScaledSites) -> "Slopes":

@@ -38,23 +38,14 @@ from latentgp.typing import Array, Coefs, Inputs, NeighbourRows, Points, Scalar
 
 @stored
 class LowRank(NamedTuple):
-    """Features of the rows, and the posterior of their weights v.
+    """Features of the rows, and the posterior of their weights v."""
 
-    Attributes:
-        points: inducing points Z.
-        inverse: L^-1, of K_zz + jitter.
-        features: Phi, shape (#Q, N, M).
-        mean: of v, shape (Q, M).
-        factor: of the precision I + E'E.
-        left: pseudo-targets less F times the mean of v, shape (Q, N).
-    """
-
-    points: Points
-    inverse: Float[Array, "#Q M M"]
-    features: Float[Array, "#Q N M"]
-    mean: Coefs
-    factor: Factor
-    left: Float[Array, "Q N"]
+    points: Points  # inducing points Z
+    inverse: Float[Array, "#Q M M"]  # L^-1, of K_zz + jitter
+    features: Float[Array, "#Q N M"]  # Phi
+    mean: Coefs  # of v
+    factor: Factor  # of the precision I + E'E
+    left: Float[Array, "Q N"]  # pseudo-targets less F times the mean of v
 
     def features_at(self, kernel: LatentKernel, X: Float[Array, "B D"]) -> Float[Array, "#Q B M"]:
         """Phi at other inputs."""

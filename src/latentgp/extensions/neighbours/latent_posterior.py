@@ -93,27 +93,17 @@ class WhitenedOperator(LinearOperator):
 
 @stored_as("Solved")
 class PrecisionSolves(NamedTuple):
-    """Solves with the posterior precision A.
+    """Solves with the posterior precision A."""
 
-    Attributes:
-        mean: A^-1 l, shape (N, Q).
-        left: A^-1 z of probe vectors z with covariance P, shape (N, Q, S).
-        right: P^-1 z: the mean of left right' is A^-1.
-        variance: of the posterior at the rows, shape (N, Q).
-        log_determinant: of A.
-        standard_error: of the log-determinant.
-        residual: relative one of the mean; zero until a fit is finished.
-        of_probes: largest relative residual of the probe vectors' solves.
-    """
-
-    mean: RowLatents
-    left: Float[Array, "N Q S"]
-    right: Float[Array, "N Q S"]
-    variance: RowLatents
-    log_determinant: Scalar
-    standard_error: Scalar
-    residual: Scalar
-    of_probes: Scalar | float = 0.0  # which earlier files lack
+    mean: RowLatents  # A^-1 l
+    left: Float[Array, "N Q S"]  # A^-1 z of probe vectors z with covariance P
+    right: Float[Array, "N Q S"]  # P^-1 z: the mean of left right' is A^-1
+    variance: RowLatents  # of the posterior at the rows
+    log_determinant: Scalar  # of A
+    standard_error: Scalar  # of the log-determinant
+    residual: Scalar  # relative one of the mean; zero until a fit is finished
+    # largest relative residual of the probe vectors' solves, which earlier files lack
+    of_probes: Scalar | float = 0.0
 
 
 def solved(

@@ -87,19 +87,11 @@ def _best_and_all_round(
 
 
 class Sight(NamedTuple):
-    """Nearest rows of new inputs, and what a latent there is given what these say.
+    """Nearest rows of new inputs, and the posterior of a latent there by what these say."""
 
-    Attributes:
-        near: the rows, the new input itself last.
-        weights: of what the rows say in the mean, shape (#Q, B, V).
-        in_g: what the error weighs of the latents at the rows and, last, at the input, (#Q, B, M).
-        mean: posterior mean, shape (Q, B).
-        variance: of the posterior, shape (Q, B).
-    """
-
-    near: Block
-    weights: Float[Array, "#Q B V"]
-    in_g: Float[Array, "#Q B M"]
+    near: Block  # the rows, the new input itself last
+    weights: Float[Array, "#Q B V"]  # of what the rows say in the mean
+    in_g: Float[Array, "#Q B M"]  # what the error weighs of latents at the rows and, last, there
     mean: Float[Array, "Q B"]
     variance: Float[Array, "Q B"]
 

@@ -31,15 +31,10 @@ _NUGGET = {jnp.dtype("float64"): 1e-9, jnp.dtype("float32"): 1e-4}
 
 @stored
 class Regression(NamedTuple):
-    """Each row's latent given its neighbours': g_i ~ N(A_i g_c(i), D_i).
+    """Each row's latent given its neighbours': g_i ~ N(A_i g_c(i), D_i)."""
 
-    Attributes:
-        weights: A, shape (#Q, N, V); zero where there is no such neighbour.
-        variance: D, shape (#Q, N).
-    """
-
-    weights: Float[Array, "#Q N V"]
-    variance: Float[Array, "#Q N"]
+    weights: Float[Array, "#Q N V"]  # A; zero where there is no such neighbour
+    variance: Float[Array, "#Q N"]  # D
 
 
 def nugget_of(kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q"]:

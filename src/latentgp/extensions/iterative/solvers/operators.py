@@ -175,6 +175,11 @@ class TiledCovariance(Covariance):
         return X, jnp.pad(right, ((0, fill), (0, 0))).reshape(tiles, width, -1)
 
 
+def stored_or_tiled(kernel: Kernel, X: Inputs, stored: bool | None) -> Covariance:
+    """The Gram matrix of rows, kept or not."""
+    return StoredCovariance(kernel.symmetric_gram(X)) if stored else TiledCovariance(kernel, X)
+
+
 class RoundedCovariance(Covariance):
     """A Gram matrix whose products are made in single precision, at about half the cost.
 
