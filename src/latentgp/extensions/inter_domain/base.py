@@ -106,13 +106,7 @@ class FixedFeatures(InterDomain):
     ) -> FixedFunctions:
         """The functions for some rows and a kernel; by default for its own length-scales alone.
 
-        Args:
-            X: inputs of the rows.
-            weights: of the rows; None for ones.
-            kernel: with its hyper-parameters.
-            shortest: length-scale, in ranges of the columns, for which they are to do too.
-            left: share of the prior variance of f that may be left open, where functions are not
-                of a given number; up to 1,000 of a term.
+        The demands are those of `Demands`. At most 1,000 functions of a term are made to meet them.
 
         Raises:
             InputError: the kernel is none that the kind has functions for.

@@ -20,7 +20,7 @@ from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, parts_of, whole_of
 from latentgp.kernels.per_latent import kernel_groups, of_kernel_groups
 from latentgp.kernels.terms import Part, Term, terms_of
-from latentgp.modules import stored
+from latentgp.modules import forwarded, stored
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.variables import InducingVariables
@@ -37,13 +37,8 @@ class InterDomainVariables(InducingVariables):
     sample: eqx.AbstractVar[Float[Array, "places D"]]
     words: eqx.AbstractVar[str]  # what they are of, such as "B-splines"
 
-    @property
-    def dtype(self) -> Any:
-        return self.sample.dtype
-
-    @property
-    def places(self) -> Float[Array, "places D"]:
-        return self.sample
+    dtype = forwarded("sample.dtype")
+    places = forwarded("sample")
 
     @property
     def are_fixed(self) -> bool:
@@ -343,9 +338,7 @@ class FunctionsOfParts(InducingVariables):
         own = self.functions.shape
         return own[0], own[1] + self.number
 
-    @property
-    def dtype(self) -> Any:
-        return self.functions.dtype
+    dtype = forwarded("functions.dtype")
 
     @property
     def places(self) -> Float[Array, "places D"]:

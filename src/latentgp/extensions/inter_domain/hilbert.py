@@ -156,15 +156,7 @@ def unit_density(
     """Fourier transform of the correlation in `dimension` coordinates in length-scales.
 
     With angular frequencies w: correlation(|t|^2) is the integral of unit_density(|w|^2) e^(iw't)
-    over (2 pi)^dimension.
-
-    Args:
-        kernel: a stationary one.
-        squared_radius: |w|^2.
-        dimension: number of coordinates.
-
-    Raises:
-        InputError: the density of the kernel is not known.
+    over (2 pi)^dimension. InputError where the density of the kernel is not known.
     """
     supported = "RBF, a Matern kernel or RationalQuadratic"
     refuse_kernel("A spectral density", supported, type(kernel).__name__)

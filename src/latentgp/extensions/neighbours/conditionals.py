@@ -155,12 +155,9 @@ class Slopes(NamedTuple):
 def given(
     gram: Float[Array, "M M"], root: Float[Array, "M"], target: Float[Array, "V"]
 ) -> tuple[Float[Array, "V"], Float[Array, "V"], Scalar]:
-    """A row given its neighbours, whose pseudo-targets have unit noise.
+    """A row given the pseudo-targets of its neighbours, which have unit noise.
 
-    Args:
-        gram: of neighbours and, last, the row, unscaled.
-        root: by what they are scaled.
-        target: pseudo-targets of the neighbours.
+    The Gram matrix is that of the neighbours and, last, the row, and the roots scale it.
 
     Returns:
         Weights of the neighbours' targets in the row's mean, B_cc^-1 r_c, and what the variance of
@@ -168,8 +165,7 @@ def given(
     """
     scaled = root[:, None] * gram * root
     cross = scaled[-1, :-1]
-    inner = jnp.eye(len(cross), dtype=gram.dtype) + scaled[:-1, :-1]
-    lower = lower_cholesky(inner)
+    lower = lower_cholesky(jnp.eye(len(cross), dtype=gram.dtype) + scaled[:-1, :-1])
     half = solve_lower(lower, jnp.stack([cross, target], axis=1))
     weights, dual = solve_lower(lower, half, transposed=True).T
     return weights, dual, half[:, 0] @ half[:, 0]

@@ -298,7 +298,7 @@ class LatentNeighboursPosterior(NearPosterior):
         return ~self.real
 
     def seen_from(self, X: Float[Array, "B D"]) -> Sight:
-        near = self.near(X)
+        near = self.rows.near(self.kernel, X)
         weights, left = self.rows.latents_given(self.kernel, near, X)
         mean = weighted_rows(weights, near, self.solved.mean[..., None])[..., 0]
         left = jnp.broadcast_to(left, mean.shape)
@@ -314,7 +314,8 @@ class LatentNeighboursPosterior(NearPosterior):
         x, p = (weighted_rows(sight.weights, sight.near, a) for a in seen)
         through = jnp.einsum("qis,qjs->qij", x, p) / x.shape[2]
         through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
-        return with_diagonals(self.errors_together(sight, X) + through, sight.variance)
+        errors = self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
+        return with_diagonals(errors + through, sight.variance)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         """Weights B' D^-1 B (draw - prior path) at the rows: K^-1 as the neighbours say it."""

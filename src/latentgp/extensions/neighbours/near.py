@@ -187,11 +187,7 @@ class NearRows(eqx.Module):
         return jnp.where(chosen == NOBODY, NOBODY, jnp.take_along_axis(among, chosen, axis=1))
 
     def errors_together(
-        self,
-        kernel: LatentKernel,
-        near: Block,
-        in_g: Float[Array, "#Q B M"],
-        X: Float[Array, "B D"],
+        self, kernel: LatentKernel, near: Block, in_g: Float[Array, "#Q B M"], X: Inputs
     ) -> Float[Array, "#Q B B"]:
         """Joint covariance of the errors of means, by the latents in them, under the prior.
 
@@ -202,10 +198,9 @@ class NearRows(eqx.Module):
         every = len(self.X) + len(X)
         of_all = every**2 * (1 + len(X) / _PRODUCTS_A_KERNEL_VALUE) < (seen[0] * seen[2]) ** 2
         found = []
+        errors = self._errors_by_all if of_all else self._errors_by_pairs
         for q, weighed in enumerate(in_g):
-            own, rows = each[q % len(each)], near.rows[:, q % seen[1], :-1]
-            errors = self._errors_by_all if of_all else self._errors_by_pairs
-            full = errors(own, rows, weighed, X)
+            full = errors(each[q % len(each)], near.rows[:, q % seen[1], :-1], weighed, X)
             found.append(0.5 * (full + full.T))
         return jnp.stack(found)
 
@@ -290,10 +285,6 @@ class NearPosterior(LatentPosterior):
         columns = max((self.number + 1) * (self.number + 1 + self.rank), looked)
         return scan_rows(step, None, X, columns=columns, in_cache=True)[1]
 
-    def errors_together(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B B"]:
-        """Joint covariance of the errors of means, by the latents in them, under the prior."""
-        return self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
-
     centres = forwarded("X")
 
     @property
@@ -301,11 +292,3 @@ class NearPosterior(LatentPosterior):
         """The rows, as new inputs see them."""
         own = self.neighbours.shape[1] > 1
         return NearRows(self.X, self.absent, self.number, own, self.blocks)
-
-    def near(self, X: Float[Array, "B D"]) -> Block:
-        """Rows nearest to new inputs; a block's own row, the last, is that of the new input."""
-        return self.rows.near(self.kernel, X)
-
-    def grams_near(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M M"]:
-        """Gram matrices of the nearest rows with, last, the new input."""
-        return self.rows.grams(self.kernel, near, X)

@@ -90,7 +90,8 @@ class NeighboursPosterior(NearPosterior):
 
             return jax.lax.map(with_all, (rows, weights))
 
-        full = self.errors_together(sight, X) + vmap_latents(noise, rows, sight.weights)
+        full = self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
+        full = full + vmap_latents(noise, rows, sight.weights)
         if self.low_rank is not None:
             full = full - vmap_latents(_known_of, self.low_rank.factor, self._open(sight, X))
         full = jnp.broadcast_to(full, (len(sight.variance), *full.shape[1:]))
@@ -129,8 +130,8 @@ class NeighboursPosterior(NearPosterior):
         return ~jnp.any(self.sites.root > 0, axis=0)
 
     def seen_from(self, X: Float[Array, "B D"]) -> Sight:
-        near = self.near(X)
-        grams = self.grams_near(near, X)
+        near = self.rows.near(self.kernel, X)
+        grams = self.rows.grams(self.kernel, near, X)
         root = near.take(self.sites.root).at[..., -1].set(1.0)
         low_rank, left = self.low_rank, self.sites.target
         if low_rank is not None:

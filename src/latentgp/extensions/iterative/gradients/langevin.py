@@ -35,11 +35,7 @@ class Metric(NamedTuple):
 
 
 def metric_at(gradient: Callable[[HyperVector], HyperVector], mode: HyperVector) -> Metric:
-    """Metric by differences of the gradient.
-
-    Args:
-        gradient: of the log posterior in the unconstrained vector.
-        mode: where it is zero, about.
+    """Metric by differences of the gradient of a log posterior around its mode.
 
     Example:
         >>> metric_at(lambda x: -x / np.array([1.0, 4.0]), np.zeros(2)).root.round(6).tolist()
@@ -91,17 +87,10 @@ class LangevinSampler(Transition):
 
     def init(self, key: RandomKey) -> LangevinState:
         vector = self.mode + self.root @ jax.random.normal(key, self.mode.shape)
-        nothing = jnp.zeros_like(self.root)
-        return LangevinState(
-            vector,
-            self.evidence.probes(jax.random.fold_in(key, 1)),
-            self.evidence.no_solution(),
-            jnp.asarray(0),
-            nothing,
-            jnp.full((), jnp.inf, vector.dtype),
-            jnp.zeros((), vector.dtype),
-            jnp.asarray(False),
-        )
+        probes = self.evidence.probes(jax.random.fold_in(key, 1))
+        solves = probes, self.evidence.no_solution(), jnp.asarray(0), jnp.zeros_like(self.root)
+        ratio, step_size = jnp.full((), jnp.inf, vector.dtype), jnp.zeros((), vector.dtype)
+        return LangevinState(vector, *solves, ratio, step_size, jnp.asarray(False))
 
     def step(
         self, state: LangevinState, key: RandomKey

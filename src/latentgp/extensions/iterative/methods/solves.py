@@ -156,10 +156,9 @@ class SolvesGP(Method):
         space = problem.space
         method = site_method(self.representation)
         if not space.size:
-            held = method.run(problem)
-            return dataclasses.replace(
-                held, diagnostics=dataclasses.replace(held.diagnostics, method=self)
-            )
+            found = method.run(problem)
+            own: Any = dataclasses.replace(found.diagnostics, method=self)
+            return dataclasses.replace(found, diagnostics=own)
         told, ending = self._searched(problem, space)
         quarter = max(1, len(told.vector) // 4)
         last, before = told.vector[-quarter:], told.vector[-2 * quarter : -quarter]
@@ -168,49 +167,34 @@ class SolvesGP(Method):
         model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(vector)))
         held = dataclasses.replace(problem, model=model)
         found = method.run(held.with_options(learn_hyperparameters=False))
-        own: Any = found.diagnostics
+        own, made = found.diagnostics, len(told.vector)
+        ended = made == self.iterations and moved <= _MOVED and bool(np.all(told.solved))
         diagnostics = dataclasses.replace(
             own,
             method=self,
             ending=ending,
-            evaluations=len(told.vector),
-            converged=own.converged
-            and len(told.vector) == self.iterations
-            and moved <= _MOVED
-            and bool(np.all(told.solved)),
+            evaluations=made,
+            converged=own.converged and ended,
             warnings=(*own.warnings, *_sentences(moved, told)),
         )
         return dataclasses.replace(found, diagnostics=diagnostics)
 
     def _searched(self, problem: Problem, space: Any) -> tuple[Any, str]:
         """Reports of all iterations, and the reason for their end."""
-        data = problem.data
-        evidence = SolvedEvidence(
-            site_method(Dense()).algorithm(problem.model),
-            space,
-            data.to_device(),
-            self.solves.settled(data.size),
-        )
+        data, algorithm = problem.data, site_method(Dense()).algorithm(problem.model)
+        solves = self.solves.settled(data.size)
+        evidence = SolvedEvidence(algorithm, space, data.to_device(), solves)
         size = self.step_size or (1.0 if self.optimiser == "adagrad" else 0.1)
-        lower, upper = problem.bounds(quiet=False)
-        search = Ascent(
-            evidence,
-            self.optimiser,
-            step_size=jnp.asarray(size),
-            lower=jnp.asarray(lower),
-            upper=jnp.asarray(upper),
-        )
+        numbers = map(jnp.asarray, (size, *problem.bounds(quiet=False)))
+        search = Ascent(evidence, self.optimiser, *numbers)
         loop = _AscentLoop(search, space.to_vector(), problem.key, self.iterations)
         (_, told), reason = run_loop(loop, problem.control_with(self, self, space))
         ending = reason or f"all {self.iterations} iterations were made"
         return jax.tree.map(lambda part: part[: self.iterations], told), ending
 
 
-class _Iterations(NamedTuple):
-    """State of a search, and what its iterations told; None before there are any."""
-
-    state: AscentState
-    told: AscentTold | None
+# State of a search, and what its iterations told; None before there are any.
+_Iterations = tuple[AscentState, AscentTold | None]
 
 
 @dataclasses.dataclass
@@ -229,7 +213,7 @@ class _AscentLoop(Algorithm[_Iterations]):
         return min(_PIECE, self.iterations)
 
     def init(self) -> _Iterations:
-        return _Iterations(self.search.init(jnp.asarray(self.vector), self.key), None)
+        return self.search.init(jnp.asarray(self.vector), self.key), None
 
     def steps(self, state: _Iterations, run: Run) -> Steps[_Iterations]:
         own, told = state
@@ -238,17 +222,17 @@ class _AscentLoop(Algorithm[_Iterations]):
             key = jax.random.fold_in(self.key, index)
             own, new = ascent_piece(self.search, own, key, self.size)
             new = jax.tree.map(np.asarray, new)
-            told = new if told is None else jax.tree.map(_one_after_another, told, new)
+            told = new if told is None else jax.tree.map(lambda *p: np.concatenate(p), told, new)
             made = min((index + 1) * _PIECE, self.iterations)
             details = {"iteration": made, "vector": np.asarray(own.vector)}
             step = RunProgress(self.phase, made, self.iterations, unit="iteration", details=details)
-            yield _Iterations(own, told), step
+            yield (own, told), step
 
     def to_tensors(self, state: _Iterations) -> dict[str, np.ndarray]:
-        if state.told is None:
+        own, told = state
+        if told is None:
             return {}
-        kept = {f"told.{name}": values for name, values in state.told._asdict().items()}
-        return tensors_of(state.state) | kept
+        return tensors_of(own) | {f"told.{name}": part for name, part in told._asdict().items()}
 
     def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> _Iterations:
         told = AscentTold(*(stored[f"told.{name}"] for name in AscentTold._fields))
@@ -257,11 +241,7 @@ class _AscentLoop(Algorithm[_Iterations]):
         if tuple(part.shape for part in told) != shapes or not made or made % self.size:
             raise ValueError("its iterations are of other shapes")
         run.went_on_after(float(stored["seconds"][0]))
-        return _Iterations(state_in(stored, self.init().state), told)
-
-
-def _one_after_another(*parts: np.ndarray) -> np.ndarray:
-    return np.concatenate(parts)
+        return state_in(stored, self.init()[0]), told
 
 
 def _sentences(moved: float, told: Any) -> list[str]:

@@ -150,11 +150,7 @@ def orthonormal(
     """Q and R with Q R the columns, Q orthonormal but zero where a column depends on those before.
 
     Classical Gram-Schmidt, twice (Giraud, Langou & Rozlozník 2005): reflections would fill Q up
-    with directions of rounding.
-
-    Args:
-        columns: any.
-        rounding: length of what is left of a column below which it depends on the others.
+    with directions of rounding, which are what is left of a column at most.
     """
 
     def one(place: Int[Array, ""], now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -184,18 +180,9 @@ def start_block(split: SplitOperator, residual: Vectors, goal: Float[Array, "S"]
     rounding = jnp.full_like(length, _smallest(white))
     basis, inner = orthonormal(white / unit, rounding)
     basis, coordinates = _filled_up(basis, rounding), inner * unit
-    nothing = jnp.zeros_like(coordinates)
-    return State(
-        jnp.zeros_like(residual),
-        basis,
-        coordinates,
-        basis,
-        jnp.asarray(False),
-        _unfinished(split, basis, coordinates, goal),
-        jnp.asarray(0),
-        nothing,
-        nothing,
-    )
+    nothing, begins = jnp.zeros_like(coordinates), _unfinished(split, basis, coordinates, goal)
+    first = jnp.zeros_like(residual), basis, coordinates, basis, jnp.asarray(False), begins
+    return State(*first, jnp.asarray(0), nothing, nothing)
 
 
 def _filled_up(basis: Vectors, rounding: Float[Array, "S"]) -> Vectors:

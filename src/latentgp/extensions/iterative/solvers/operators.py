@@ -248,10 +248,6 @@ class ShiftedOperator(LinearOperator):
 def noisy_system(covariance: Covariance, noise_variance: PerRow | Scalar | float) -> System:
     """K + diag(noise variance), which regression solves with.
 
-    Args:
-        covariance: K.
-        noise_variance: positive; one number, or one a row.
-
     Raises:
         InputError: a noise variance that is not positive.
 
@@ -269,9 +265,7 @@ def noisy_system(covariance: Covariance, noise_variance: PerRow | Scalar | float
 def site_system(covariance: Covariance, precision: PerRow) -> System:
     """B = I + W^1/2 K W^1/2 of sites with precisions W (Rasmussen & Williams 2006, eq. 3.26).
 
-    Args:
-        covariance: K.
-        precision: W, not negative; zero where a row says nothing.
+    A precision is zero where a row says nothing.
 
     Raises:
         InputError: a negative precision.

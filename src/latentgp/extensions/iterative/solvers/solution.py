@@ -60,8 +60,7 @@ class Solution(eqx.Module):
     def tell(self, what: str) -> None:
         """Warn of what did not converge, from inside a program whose result has no place for it.
 
-        Args:
-            what: rests on the solution, the beginning of a sentence.
+        A sentence begins with what rests on the solution.
         """
         code, residual = self.code.astype(jnp.int32), self.relative_residual.astype(jnp.float32)
         failed = code != CONVERGED
@@ -95,10 +94,7 @@ def norms(columns: Vectors) -> Float[Array, "S"]:
 
 
 def compiled(*numbers: str) -> Callable[[Function], Function]:
-    """`equinox.filter_jit`, which would compile anew for every value of a plain number.
-
-    Args:
-        numbers: names of keyword arguments that are traced if they are plain numbers.
+    """`equinox.filter_jit` that traces plain numbers of these names, not compiling for each value.
 
     Example:
         >>> @compiled("by")

@@ -239,11 +239,7 @@ def is_stationary(kernel: Kernel) -> bool:
 
 
 def factor_columns(kernel: Kernel, columns: tuple[int, ...]) -> Groups | None:
-    """Groups of columns whose kernels' product a kernel is; None where it is not known to be one.
-
-    Args:
-        kernel: which sees the columns.
-        columns: their numbers among all inputs.
+    """Groups of the columns that a kernel sees whose kernels' product it is; None for not known.
 
     Example:
         >>> factor_columns(RBF(), (0, 1)), factor_columns(Constant(), (0, 1))
@@ -279,10 +275,7 @@ def _of_product(kernel: Product, columns: tuple[int, ...]) -> Groups | None:
 def toeplitz_spectrum(kernel: Kernel, step: Float[Array, "D"], counts: tuple[int, ...]) -> Array:
     """Fourier transform of a stationary kernel on a lattice, wound on a circle of twice its size.
 
-    Args:
-        kernel: a stationary one.
-        step: between points along each input.
-        counts: number of points along each; the transform of a single one has length one.
+    Along an input of a single point it has length one.
     """
     # Shifts 0 .. g - 1, the one that is never used, and -(g - 1) .. -1.
     shifts = [

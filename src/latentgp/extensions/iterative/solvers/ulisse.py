@@ -63,17 +63,14 @@ def ulisse(
     that are hardly ever seen.
 
     Args:
-        operator: A, N rows.
-        right: b, shape (N, S).
+        operator, right, preconditioner, max_steps: as of `conjugate_gradients`.
         key: random key.
         threshold: norm of the residual after which the truncation is random, q sqrt(N) in the
             source.
         weights: gives w_j >= 1 of an array of numbers j = 0, 1, ...; `ExponentialWeights(1.0)`
             unless given.
-        preconditioner: P, a fixed matrix; none unless given.
         start: what the iteration starts at, zero unless given; it must not depend on the key.
         tolerance: of the relative residual at which a run counts as complete.
-        max_steps: the most products with A.
         copies: how many independent estimates.
 
     Raises:

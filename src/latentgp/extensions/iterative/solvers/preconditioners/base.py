@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -19,17 +18,17 @@ from latentgp.typing import Array, RandomKey, Scalar, Vectors
 class Preconditioner(eqx.Module):
     """A positive definite matrix P near a system's, P = R R', that is cheap to solve with.
 
-    `solve` is what conjugate gradients need. One that iterates inside overrides `is_fixed` and
-    `counted_solve`. The others override `log_determinant`, `solve_root` and `sample`, which are
-    refused otherwise.
+    `solve` is what conjugate gradients need. One that iterates inside overrides it, `is_fixed` and
+    `counted_solve`; the others `log_determinant`, `solve_root` and `times_root`, which are refused
+    otherwise, and `solve` where it is less than two solves with the root.
     """
 
     # whether it is the same matrix at every solve: not if an iteration inside is stopped
     is_fixed: ClassVar[bool] = True
 
-    @abstractmethod
     def solve(self, right: Vectors) -> Vectors:
         """P^-1 right."""
+        return self.solve_root(self.solve_root(right), transposed=True)
 
     def counted_solve(self, right: Vectors) -> tuple[Vectors, Int[Array, ""]]:
         """P^-1 right, and the number of products that an iteration inside took."""
@@ -56,9 +55,6 @@ class Preconditioner(eqx.Module):
 
 class Identity(Preconditioner):
     """P = I: no preconditioner."""
-
-    def solve(self, right: Vectors) -> Vectors:
-        return right
 
     def log_determinant(self) -> Scalar:
         return jnp.zeros(())
@@ -88,9 +84,6 @@ class Complete(Preconditioner):
         """The factor of a system; not numbers where it is not positive definite."""
         whole = system.exactly_times(jnp.eye(system.size, dtype=system.added.dtype))
         return cls(cholesky(0.5 * (whole + whole.T)))
-
-    def solve(self, right: Vectors) -> Vectors:
-        return self.factor.inverse.T @ (self.factor.inverse @ right)
 
     def log_determinant(self) -> Scalar:
         return 2 * self.factor.half_log_determinant

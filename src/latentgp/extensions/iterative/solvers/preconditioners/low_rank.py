@@ -73,13 +73,7 @@ def low_rank(rest: Root, factor: Float[Array, "N R"]) -> LowRank:
 def with_diagonal(
     system: System, factor: Float[Array, "N R"], left_out: PerRow | None = None
 ) -> LowRank:
-    """S (Phi Phi' + diag(left out)) S + D near a system's S K S + D.
-
-    Args:
-        system: A.
-        factor: Phi, with Phi Phi' near K.
-        left_out: prior variance that Phi Phi' lacks; none unless given.
-    """
+    """S (Phi Phi' + diag(left out)) S + D near a system's S K S + D, the factor Phi Phi' near K."""
     variance = system.added
     if left_out is not None:
         variance = variance + system.scale**2 * jnp.maximum(left_out, 0)

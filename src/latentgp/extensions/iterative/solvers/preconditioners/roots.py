@@ -75,16 +75,12 @@ def block_root(
 ) -> BlockRoot:
     """The root of A's blocks, less those of S Phi Phi' S where a factor Phi is given.
 
-    Args:
-        system: A = S K S + D.
-        rows: of each block; N fills up short ones.
-        factor: Phi, shape (N, R).
+    A is S K S + D, and N fills up short blocks of rows.
     """
-    size = system.size
 
     def of_block(own: Int[Array, "B"]) -> Float[Array, "B B"]:
-        real = own < size
-        own = jnp.minimum(own, size - 1)
+        real = own < system.size
+        own = jnp.minimum(own, system.size - 1)
         K = system.covariance.block(own)
         if factor is not None:
             K = K - factor[own] @ factor[own].T
@@ -110,13 +106,6 @@ class BlockDiagonal(Preconditioner):
 
     blocks: BlockRoot
 
-    def solve(self, right: Vectors) -> Vectors:
-        return self.blocks.solve(self.blocks.solve(right), transposed=True)
-
     log_determinant = forwarded("blocks.log_determinant")
-
-    def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
-        return self.blocks.solve(right, transposed=transposed)
-
-    def times_root(self, right: Vectors) -> Vectors:
-        return self.blocks.times(right)
+    solve_root = forwarded("blocks.solve")
+    times_root = forwarded("blocks.times")
