@@ -20,8 +20,10 @@ from latentgp import RBF, Matern32
 from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
     block_conjugate_gradients,
 )
-from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
+from latentgp.extensions.iterative.solvers.conjugate_gradients import (
+    conjugate_gradients,
+    flexible_conjugate_gradients,
+)
 from latentgp.extensions.iterative.solvers.operators import TiledCovariance, noisy_system
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.iterated import (

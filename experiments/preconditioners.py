@@ -24,8 +24,10 @@ import numpy as np
 
 from common import Report, figure, load, parser, standardised, tidy
 from latentgp import RBF
-from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
+from latentgp.extensions.iterative.solvers.conjugate_gradients import (
+    conjugate_gradients,
+    flexible_conjugate_gradients,
+)
 from latentgp.extensions.iterative.solvers.operators import (
     StoredCovariance,
     TiledCovariance,

@@ -8,13 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from latentgp.extensions.neighbours.conditionals import (
-    Block,
-    given,
-    grams_at,
-    scan_blocks,
-    turned,
-)
+from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, scan_blocks, turned
 from latentgp.extensions.neighbours.sweeps import Sweeps, Swept
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.warping import slope_of_whole, unwarped

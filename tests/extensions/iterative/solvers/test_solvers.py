@@ -11,8 +11,10 @@ from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
     SplitOperator,
     block_conjugate_gradients,
 )
-from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
+from latentgp.extensions.iterative.solvers.conjugate_gradients import (
+    conjugate_gradients,
+    flexible_conjugate_gradients,
+)
 from latentgp.extensions.iterative.solvers.operators import StoredCovariance, noisy_system
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.iterated import Regularised

@@ -10,10 +10,7 @@ from jaxtyping import Bool, Float, Int, UInt32
 
 from latentgp.extensions.iterative.gradients.settings import Solves
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.operators import (
-    System,
-    stored_or_tiled,
-)
+from latentgp.extensions.iterative.solvers.operators import System, stored_or_tiled
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
     Nystrom,

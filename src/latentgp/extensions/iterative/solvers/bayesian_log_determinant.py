@@ -46,13 +46,8 @@ def bayesian_log_determinant(
     They are taken as Chebyshev polynomials, which span the same space and lose no digits; what
     follows from them is in `infer_log_determinant`.
 
-    Args:
-        operator: A, N rows.
-        key: random key of the probe vectors.
-        lower: of the eigenvalues, positive: the noise variance of a kernel matrix with noise.
-        upper: of the eigenvalues: the largest sum of a row's absolute values (Gershgorin).
-        probes: number of probe vectors.
-        products: with A, of each probe vector.
+    Bounds of the eigenvalues are, of a kernel matrix with noise, the noise variance and the largest
+    sum of a row's absolute values (Gershgorin). The products with A are those of each probe vector.
 
     Raises:
         InputError: bounds that are not 0 < lower < upper.

@@ -61,15 +61,8 @@ def log_determinant(
     """The log-determinant of A by solves with draws from N(0, P) (Ubaru, Chen & Saad 2017).
 
     It is log |P| + tr log(R^-1 A R^-T), and the trace is the expectation of u' log(.) u over u =
-    R^-1 z. A preconditioner near A leaves little to estimate (Gardner et al. 2018).
-
-    Args:
-        operator: A, N rows.
-        key: random key of the probe vectors.
-        preconditioner: P with its log-determinant and root; none unless given.
-        probes: number of probe vectors, at least two.
-        tolerance: of the relative residuals at which the iteration ends.
-        max_steps: the most steps, and so the most nodes of the quadrature.
+    R^-1 z. A preconditioner near A leaves little to estimate (Gardner et al. 2018). There are at
+    least two probe vectors, and as many nodes of the quadrature as steps of conjugate gradients.
 
     Raises:
         InputError: a preconditioner without a root.

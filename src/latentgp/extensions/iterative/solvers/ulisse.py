@@ -62,16 +62,10 @@ def ulisse(
     `truncation_variance` gives the variance, which for fast growing weights is carried by events
     that are hardly ever seen.
 
-    Args:
-        operator, right, preconditioner, max_steps: as of `conjugate_gradients`.
-        key: random key.
-        threshold: norm of the residual after which the truncation is random, q sqrt(N) in the
-            source.
-        weights: gives w_j >= 1 of an array of numbers j = 0, 1, ...; `ExponentialWeights(1.0)`
-            unless given.
-        start: what the iteration starts at, zero unless given; it must not depend on the key.
-        tolerance: of the relative residual at which a run counts as complete.
-        copies: how many independent estimates.
+    Arguments are those of `conjugate_gradients`, of which the start must not depend on the key and
+    the tolerance says when a run counts as complete. The threshold is a norm of the residual,
+    q sqrt(N) in the source. The weights give w_j >= 1 of an array of numbers j = 0, 1, ...;
+    `ExponentialWeights(1.0)` unless given. Copies are independent estimates.
 
     Raises:
         InputError: a preconditioner that iterates inside.

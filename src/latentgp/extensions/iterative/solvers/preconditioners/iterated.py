@@ -123,9 +123,6 @@ class InterpolatedCovariance(Covariance):
         one = jnp.zeros((self.size, len(rows)), self.weights.dtype)
         return self.times(one.at[rows, jnp.arange(len(rows))].set(1.0))
 
-    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        return self.columns(rows)[rows]
-
 
 def interpolated(
     kernel: Kernel, X: Inputs, grid: tuple[int, ...], *, nearest: bool
