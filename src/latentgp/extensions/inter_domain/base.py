@@ -9,6 +9,7 @@ Kronecker products and sums blocks. Hyper-parameters are in K_uu alone, or in on
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
@@ -20,7 +21,6 @@ from latentgp.extensions.inter_domain.functions import (
     FixedFunctions,
     at_lengthscale,
     groups_of,
-    number_of,
 )
 from latentgp.extensions.inter_domain.sums import is_summable, sums_of
 from latentgp.kernels import LatentKernel
@@ -119,7 +119,7 @@ class FixedFeatures(InterDomain):
         for one in groups_of(kernel):
             terms = terms_of(one, tuple(range(X.shape[1])))
             bases.append(tuple(self._of_term(term, real, demands) for term in terms))
-        number = max(sum(map(number_of, terms)) for terms in bases)
+        number = max(sum(prod(b.number for b in own) for own in terms) for terms in bases)
         if number > _MOST:
             raise InputError(
                 f"{self!r} makes {number} functions of this kernel, more than {_MOST}; "

@@ -5,6 +5,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import reduce
+from math import prod
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -155,6 +156,9 @@ class Basis(eqx.Module):
         return jnp.ones(self.number)
 
 
+Pairs = list[tuple[Part, Basis]]  # of a term
+
+
 @stored
 class FixedFunctions(InterDomainVariables):
     """Variables of functions that do not depend on hyper-parameters, K_uf = scales * functions."""
@@ -177,7 +181,7 @@ class FixedFunctions(InterDomainVariables):
 
     def operator(self, kernel: Kernel, group: int = 0) -> Operator:
         """K_uu of a kernel of a group, without filling up."""
-        blocks = [_operator(term, own) for term, own in self._with_terms(kernel, group)]
+        blocks = [_operator(*own) for own in self._with_terms(kernel, group)]
         return blocks[0] if len(blocks) == 1 else BlockDiagonal(tuple(blocks))
 
     @property
@@ -208,8 +212,8 @@ class FixedFunctions(InterDomainVariables):
     def carries(self, kernel: Kernel) -> Bool[Array, ""]:
         """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
         found = jnp.ones((), bool)
-        for term, own in self._with_terms(kernel):
-            for part, basis in _pairs(term, own):
+        for _, pairs in self._with_terms(kernel):
+            for part, basis in pairs:
                 found &= basis.carries(part.kernel)
         return found
 
@@ -235,8 +239,8 @@ class FixedFunctions(InterDomainVariables):
     def functions(self, X: Inputs, kernel: Kernel) -> Float[Array, "_ N"]:
         """The functions at rows inside the domain; of the kernel its structure alone matters."""
         blocks = [
-            _times_columns([b.fixed(_of(part, X)) for part, b in _pairs(term, own)], len(X))
-            for term, own in self._with_terms(kernel)
+            times_columns([basis.fixed(_of(part, X)) for part, basis in pairs], len(X))
+            for _, pairs in self._with_terms(kernel)
         ]
         return jnp.concatenate(blocks).astype(X.dtype)
 
@@ -245,9 +249,9 @@ class FixedFunctions(InterDomainVariables):
     ) -> tuple[Int[Array, "N band"], Float[Array, "N band"]] | None:
         """Numbers and values of the functions that are not zero at rows; None if most are not."""
         start, numbers, values = 0, [], []
-        for term, own in self._with_terms(kernel):
+        for _, pairs in self._with_terms(kernel):
             number, value = jnp.zeros((len(X), 1), int), jnp.ones((len(X), 1))
-            for part, basis in _pairs(term, own):
+            for part, basis in pairs:
                 found = basis.local(_of(part, X))
                 if found is None:
                     return None
@@ -256,7 +260,7 @@ class FixedFunctions(InterDomainVariables):
                 number, value = (a.reshape(len(X), -1) for a in (number, value))
             numbers.append(start + number)
             values.append(value)
-            start += number_of(own)
+            start += prod(basis.number for _, basis in pairs)
         return jnp.concatenate(numbers, axis=1), jnp.concatenate(values, axis=1)
 
     def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
@@ -288,11 +292,9 @@ class FixedFunctions(InterDomainVariables):
     def blocks(self, kernel: Kernel, group: int, X: Inputs) -> list[Float[Array, "_ N"]]:
         """K_mn of a kernel of a group, term by term."""
         return [
-            _times_columns(
-                [b.values(part.kernel, _of(part, X)) for part, b in _pairs(term, own)], len(X)
-            )
-            * _scales(term, own)[:, None]
-            for term, own in self._with_terms(kernel, group)
+            times_columns([b.values(part.kernel, _of(part, X)) for part, b in pairs], len(X))
+            * _scales(term, pairs)[:, None]
+            for term, pairs in self._with_terms(kernel, group)
         ]
 
     def cross_covariance_of_parts(
@@ -321,9 +323,10 @@ class FixedFunctions(InterDomainVariables):
     def _terms(self, kernel: Kernel) -> tuple[Term, ...]:
         return terms_of(kernel, tuple(range(self.sample.shape[1])))
 
-    def _with_terms(self, kernel: Kernel, group: int = 0) -> list[tuple[Term, tuple[Basis, ...]]]:
-        """Terms of a kernel of a group with their bases."""
-        return list(zip(self._terms(kernel), self.bases[group], strict=True))
+    def _with_terms(self, kernel: Kernel, group: int = 0) -> list[tuple[Term, Pairs]]:
+        """Terms of a kernel of a group, and their parts with their bases."""
+        terms = zip(self._terms(kernel), self.bases[group], strict=True)
+        return [(term, list(zip(term.parts, own, strict=True))) for term, own in terms]
 
 
 @stored
@@ -379,41 +382,32 @@ def groups_of(kernel: LatentKernel) -> list[Kernel]:
     ]
 
 
-def _pairs(term: Term, bases: tuple[Basis, ...]) -> list[tuple[Part, Basis]]:
-    return list(zip(term.parts, bases, strict=True))
-
-
 def _of(part: Part, X: Inputs) -> Float[Array, "N columns"]:
     return X[:, np.array(part.columns)]
 
 
-def number_of(bases: tuple[Basis, ...]) -> int:
-    """How many functions products of bases are."""
-    return int(np.prod([basis.number for basis in bases], dtype=int))
+def _is_white(pairs: Pairs) -> bool:
+    return bool(pairs) and all(basis.is_white for _, basis in pairs)
 
 
-def _is_white(bases: tuple[Basis, ...]) -> bool:
-    return bool(bases) and all(basis.is_white for basis in bases)
-
-
-def _operator(term: Term, bases: tuple[Basis, ...]) -> Operator:
-    if _is_white(bases):
-        return Diagonal(jnp.ones(number_of(bases)))
-    operators = tuple(basis.operator(part.kernel) for part, basis in _pairs(term, bases))
+def _operator(term: Term, pairs: Pairs) -> Operator:
+    if _is_white(pairs):
+        return Diagonal(jnp.ones(prod(basis.number for _, basis in pairs)))
+    operators = tuple(basis.operator(part.kernel) for part, basis in pairs)
     if not operators:  # a constant function
         return Diagonal(1 / jnp.reshape(term.scale, 1))
     whole = operators[0] if len(operators) == 1 else Kronecker(operators)
     return whole.over(term.scale)
 
 
-def _scales(term: Term, bases: tuple[Basis, ...]) -> Float[Array, "M"]:
-    if not _is_white(bases):
-        return jnp.ones(number_of(bases))
-    own = [basis.scales(part.kernel)[:, None] for part, basis in _pairs(term, bases)]
-    return jnp.sqrt(term.scale) * _times_columns(own, 1)[:, 0]
+def _scales(term: Term, pairs: Pairs) -> Float[Array, "M"]:
+    if not _is_white(pairs):
+        return jnp.ones(prod(basis.number for _, basis in pairs))
+    own = [basis.scales(part.kernel)[:, None] for part, basis in pairs]
+    return jnp.sqrt(term.scale) * times_columns(own, 1)[:, 0]
 
 
-def _times_columns(parts: Sequence[Float[Array, "_ N"]], rows: int) -> Float[Array, "M N"]:
+def times_columns(parts: Sequence[Float[Array, "_ N"]], rows: int) -> Float[Array, "M N"]:
     """Products of each function of one part with each of the others, at every row."""
     product = jnp.ones((1, rows))
     for part in parts:

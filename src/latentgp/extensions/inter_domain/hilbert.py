@@ -21,7 +21,7 @@ from latentgp.extensions.inter_domain.base import (
     refuse_kernel,
     refuse_part,
 )
-from latentgp.extensions.inter_domain.functions import Basis
+from latentgp.extensions.inter_domain.functions import Basis, times_columns
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.stationary import (
     RBF,
@@ -126,13 +126,12 @@ class Eigenfunctions(Basis):
         return int(np.prod(self.counts, dtype=int))
 
     def fixed(self, x: Inputs) -> Float[Array, "M N"]:
-        whole = jnp.ones((1, len(x)))
-        for column, (centre, half, count) in enumerate(self._columns):
-            place = jnp.clip((x[:, column] - centre) / half, -1.0, 1.0)
+        each = []
+        for column, (centre, half, count) in zip(x.T, self._columns, strict=True):
+            place = jnp.clip((column - centre) / half, -1.0, 1.0)
             angles = (0.5 * np.pi * np.arange(1, count + 1))[:, None] * (place + 1)
-            own = jnp.sin(angles) / np.sqrt(half)
-            whole = (whole[:, None, :] * own[None]).reshape(-1, len(x))
-        return whole
+            each.append(jnp.sin(angles) / np.sqrt(half))
+        return times_columns(each, len(x))
 
     def scales(self, kernel: Kernel) -> Float[Array, "M"]:
         own: Any = kernel

@@ -118,13 +118,6 @@ class Terms(NamedTuple):
     rows: Int[Array, "terms"]  # their numbers
     each: float  # for how many rows each of them stands
 
-    @classmethod
-    def of(cls, rows: int, order: Int[Array, "M"], some: Int[Array, "terms"] | None) -> "Terms":
-        """All rows, or some of those in an order, which stand for all of these."""
-        if some is None:
-            return cls(jnp.arange(rows), 1.0)
-        return cls(jnp.asarray(some), len(order) / len(some))
-
 
 class Slopes(NamedTuple):
     """Derivatives of the log evidence, in roots and targets those of the sites."""

@@ -195,7 +195,9 @@ class Neighbours(NearestRows):
     @property
     def _terms(self) -> Terms:
         found: Any = self.found
-        return Terms.of(len(found.rows), found.order, found.terms)
+        if found.terms is None:
+            return Terms(jnp.arange(len(found.rows)), 1.0)
+        return Terms(jnp.asarray(found.terms), len(found.order) / len(found.terms))
 
     def _points(self) -> Points:
         points = None if self.inducing is None else self.inducing.points

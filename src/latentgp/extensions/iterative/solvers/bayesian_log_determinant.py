@@ -110,12 +110,7 @@ def infer_log_determinant(
     no bound: of exact traces, and eigenvalues that crowd near the lower end but not at it, it was
     found up to six times too small.
 
-    Args:
-        moments: from m_0 = 1 on, traces of Chebyshev polynomials over N.
-        size: N.
-        lower: of the eigenvalues, positive.
-        upper: of the eigenvalues.
-        probes: S; None where the traces are exact.
+    Moments are from m_0 = 1 on, N is the size, and without S, the probes, traces are exact.
 
     Raises:
         InputError: bounds that are not 0 < lower < upper.
