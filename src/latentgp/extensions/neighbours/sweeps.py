@@ -98,8 +98,9 @@ def sweeps_of(neighbours: Int[np.ndarray, "N V"], order: Int[np.ndarray, "M"]) -
             terms, scales = number + np.arange(parts), np.full(parts, one)
             number += parts
         own_inputs[row, : len(terms)], own_places[row, : len(terms)] = terms, scales
-    nodes = map(np.concatenate, (node_levels, node_rows, inputs, places))
-    return Sweeps(forward, _packed(*nodes, rows, zero))
+    each = node_levels, node_rows, inputs, places
+    levels, owners, needed, weighed = map(np.concatenate, each)
+    return Sweeps(forward, _packed(levels, owners, needed, weighed, rows, zero))
 
 
 def _packed(

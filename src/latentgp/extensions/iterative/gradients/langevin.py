@@ -29,9 +29,7 @@ class Metric(NamedTuple):
     """M = L L', the inverse of minus the Hessian at a mode."""
 
     root: Float[np.ndarray, "H H"]  # L
-    # in how many directions the density has hardly any curvature, so that a deviation of two was
-    # taken
-    flat: int
+    flat: int  # directions of hardly any curvature, in which a deviation of two was taken
 
 
 def metric_at(gradient: Callable[[HyperVector], HyperVector], mode: HyperVector) -> Metric:
@@ -45,8 +43,7 @@ def metric_at(gradient: Callable[[HyperVector], HyperVector], mode: HyperVector)
     rows = [(gradient(mode - m) - gradient(mode + m)) / (2 * _STEP) for m in moves]
     curvature = 0.5 * (np.array(rows) + np.array(rows).T)
     values, vectors = np.linalg.eigh(curvature)
-    floored = np.maximum(values, _FLATTEST)
-    covariance = (vectors / floored) @ vectors.T
+    covariance = (vectors / np.maximum(values, _FLATTEST)) @ vectors.T
     return Metric(np.linalg.cholesky(covariance), int(np.sum(values < _FLATTEST)))
 
 

@@ -194,8 +194,7 @@ class SGLD(Method):
         ready = self.representation.initialise(data.X, data.weights, model.kernel, problem.key)
         algorithm = _algorithm(model, ready)
         sites = initial_sites(algorithm, model, rows)
-        models = [model_at(space, vector) for vector in chosen]
-        latents = []
+        models, latents = [model_at(space, vector) for vector in chosen], []
         for vector, own in zip(chosen, models, strict=True):
             held = algorithm.representation.for_rows(rows.X, rows.weights, own.kernel)
             given = dataclasses.replace(algorithm, representation=held)

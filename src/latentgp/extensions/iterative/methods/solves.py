@@ -185,8 +185,8 @@ class SolvesGP(Method):
         solves = self.solves.settled(data.size)
         evidence = SolvedEvidence(algorithm, space, data.to_device(), solves)
         size = self.step_size or (1.0 if self.optimiser == "adagrad" else 0.1)
-        numbers = map(jnp.asarray, (size, *problem.bounds(quiet=False)))
-        search = Ascent(evidence, self.optimiser, *numbers)
+        step, lower, upper = map(jnp.asarray, (size, *problem.bounds(quiet=False)))
+        search = Ascent(evidence, self.optimiser, step, lower, upper)
         loop = _AscentLoop(search, space.to_vector(), problem.key, self.iterations)
         (_, told), reason = run_loop(loop, problem.control_with(self, self, space))
         ending = reason or f"all {self.iterations} iterations were made"

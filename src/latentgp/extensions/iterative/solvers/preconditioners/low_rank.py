@@ -84,7 +84,6 @@ class Nystrom(Module):
     """K_XU K_UU^-1 K_UX in place of K, U a subset of the rows (Williams & Seeger 2001).
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from latentgp.extensions.iterative.solvers import operators
         >>> K = operators.StoredCovariance(jnp.diag(jnp.array([3.0, 1.0])))
         >>> A = operators.noisy_system(K, 1.0)
@@ -102,7 +101,6 @@ class Fitc(Module):
     """Q + diag(K - Q) in place of K, Q that of `Nystrom` (Snelson & Ghahramani 2006).
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from latentgp.extensions.iterative.solvers import operators
         >>> K = operators.StoredCovariance(jnp.diag(jnp.array([3.0, 1.0])))
         >>> A = operators.noisy_system(K, 1.0)
