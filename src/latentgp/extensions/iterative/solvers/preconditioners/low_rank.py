@@ -225,6 +225,6 @@ class Spectral(Module):
                 f"Spectral has no features of a {type(covariance).__name__} covariance: give "
                 "TiledCovariance, which knows its kernel"
             )
-        X: Inputs = covariance.X
+        X = covariance.X
         features = random_features(covariance.kernel, self.key, X.shape[1], self.number)
         return with_diagonal(system, features(X))
