@@ -20,22 +20,26 @@ from latentgp import RBF, Matern32
 from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
     block_conjugate_gradients,
 )
-from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
+from latentgp.extensions.iterative.solvers.conjugate_gradients import (
+    conjugate_gradients,
+    flexible_conjugate_gradients,
+)
 from latentgp.extensions.iterative.solvers.operators import TiledCovariance, noisy_system
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
-from latentgp.extensions.iterative.solvers.preconditioners.block_jacobi import BlockJacobi
-from latentgp.extensions.iterative.solvers.preconditioners.interpolation import Interpolation
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import (
+from latentgp.extensions.iterative.solvers.preconditioners.iterated import (
+    Interpolation,
+    Regularised,
+)
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
     Fitc,
     Nystrom,
     Pitc,
+    PivotedCholesky,
+    RandomisedSVD,
+    Spectral,
     random_rows,
 )
-from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
-from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
-from latentgp.extensions.iterative.solvers.preconditioners.regularised import Regularised
-from latentgp.extensions.iterative.solvers.preconditioners.spectral import Spectral
+from latentgp.extensions.iterative.solvers.preconditioners.roots import BlockJacobi
 from latentgp.extensions.iterative.solvers.refinement import refined_conjugate_gradients
 from latentgp.rows.subsets import blocks_of_rows
 

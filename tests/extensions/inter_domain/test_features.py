@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 import latentgp as lgp
 from latentgp.extensions.inter_domain.harmonics import _eigenvalue, number_of_harmonics
+from latentgp.extensions.inter_domain.hilbert import unit_density
 from latentgp.extensions.inter_domain.matern import noise_density, operator_weights, rate_of
 from latentgp.extensions.inter_domain.operators import (
     Banded,
@@ -17,7 +18,6 @@ from latentgp.extensions.inter_domain.operators import (
     DiagonalPlusLowRank,
     Kronecker,
 )
-from latentgp.extensions.inter_domain.spectral import unit_density
 from latentgp.extensions.inter_domain.splines import Splines
 from latentgp.kernels.terms import terms_of
 from slow import slow_parameters

@@ -9,7 +9,7 @@ from scipy.linalg import hadamard
 import latentgp as lgp
 from latentgp.extensions.iterative.gradients import gradient
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
-from latentgp.extensions.iterative.gradients.metric import metric_at
+from latentgp.extensions.iterative.gradients.langevin import metric_at
 from latentgp.setup.priors import scales, space_of
 from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
 

@@ -12,7 +12,7 @@ from latentgp.extensions.iterative.solvers.operators import (
     TiledCovariance,
     noisy_system,
 )
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom, random_rows
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import Nystrom, random_rows
 from latentgp.extensions.iterative.solvers.ulisse import truncation_variance, ulisse
 from slow import slow_parameters
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.extensions.iterative.gradients.phase import LangevinPhase
+from latentgp.extensions.iterative.gradients.langevin import LangevinPhase
 from latentgp.setup.priors import scales, space_of
 from latentgp.testing import check_posterior
 

@@ -27,7 +27,7 @@ EXTENSION = Extension(
         "splines": "BSplines",
         "sums": "RowSums summarise",
     },
-    offers={"effects": f"{__name__}.offers:of_each_part"},
+    offers={"effects": f"{__name__}.per_part:of_each_part"},
     apart=(
         "InterDomain FourierFeatures SphericalHarmonics HilbertSpace MultiScale PerPart "
         "BSplines RowSums summarise"

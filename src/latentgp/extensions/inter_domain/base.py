@@ -9,6 +9,7 @@ Kronecker products and sums blocks. Hyper-parameters are in K_uu alone, or in on
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
@@ -20,7 +21,6 @@ from latentgp.extensions.inter_domain.functions import (
     FixedFunctions,
     at_lengthscale,
     groups_of,
-    number_of,
 )
 from latentgp.extensions.inter_domain.sums import is_summable, sums_of
 from latentgp.kernels import LatentKernel
@@ -106,13 +106,7 @@ class FixedFeatures(InterDomain):
     ) -> FixedFunctions:
         """The functions for some rows and a kernel; by default for its own length-scales alone.
 
-        Args:
-            X: inputs of the rows.
-            weights: of the rows; None for ones.
-            kernel: with its hyper-parameters.
-            shortest: length-scale, in ranges of the columns, for which they are to do too.
-            left: share of the prior variance of f that may be left open, where functions are not
-                of a given number; up to 1,000 of a term.
+        The demands are those of `Demands`. At most 1,000 functions of a term are made to meet them.
 
         Raises:
             InputError: the kernel is none that the kind has functions for.
@@ -125,7 +119,7 @@ class FixedFeatures(InterDomain):
         for one in groups_of(kernel):
             terms = terms_of(one, tuple(range(X.shape[1])))
             bases.append(tuple(self._of_term(term, real, demands) for term in terms))
-        number = max(sum(map(number_of, terms)) for terms in bases)
+        number = max(sum(prod(b.number for b in own) for own in terms) for terms in bases)
         if number > _MOST:
             raise InputError(
                 f"{self!r} makes {number} functions of this kernel, more than {_MOST}; "

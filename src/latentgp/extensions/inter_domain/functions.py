@@ -5,6 +5,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import reduce
+from math import prod
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -20,7 +21,7 @@ from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, parts_of, whole_of
 from latentgp.kernels.per_latent import kernel_groups, of_kernel_groups
 from latentgp.kernels.terms import Part, Term, terms_of
-from latentgp.modules import stored
+from latentgp.modules import forwarded, stored
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.variables import InducingVariables
@@ -37,13 +38,8 @@ class InterDomainVariables(InducingVariables):
     sample: eqx.AbstractVar[Float[Array, "places D"]]
     words: eqx.AbstractVar[str]  # what they are of, such as "B-splines"
 
-    @property
-    def dtype(self) -> Any:
-        return self.sample.dtype
-
-    @property
-    def places(self) -> Float[Array, "places D"]:
-        return self.sample
+    dtype = forwarded("sample.dtype")
+    places = forwarded("sample")
 
     @property
     def are_fixed(self) -> bool:
@@ -119,10 +115,8 @@ class Basis(eqx.Module):
         """
         if self == other:
             return True
-        kernels = (
-            kernel,
-            at_lengthscale(kernel, 2.0 * np.asarray(getattr(kernel, "lengthscale", 1.0))),
-        )
+        longer = 2.0 * np.asarray(getattr(kernel, "lengthscale", 1.0))
+        kernels = kernel, at_lengthscale(kernel, longer)
         own, others = (sum(b.left_open(k, x) for k in kernels) for b in (self, other))
         return own <= max(_TWICE * others, _NOTHING)
 
@@ -162,6 +156,9 @@ class Basis(eqx.Module):
         return jnp.ones(self.number)
 
 
+Pairs = list[tuple[Part, Basis]]  # of a term
+
+
 @stored
 class FixedFunctions(InterDomainVariables):
     """Variables of functions that do not depend on hyper-parameters, K_uf = scales * functions."""
@@ -184,50 +181,41 @@ class FixedFunctions(InterDomainVariables):
 
     def operator(self, kernel: Kernel, group: int = 0) -> Operator:
         """K_uu of a kernel of a group, without filling up."""
-        blocks = [
-            _operator(term, own)
-            for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
-        ]
+        blocks = [_operator(*own) for own in self._with_terms(kernel, group)]
         return blocks[0] if len(blocks) == 1 else BlockDiagonal(tuple(blocks))
 
     @property
     def bandwidth(self) -> int | None:
         """Bandwidth of K_uu and of sums over rows, for a single basis, such as splines."""
-        return self.bases[0][0][0].bandwidth if self._is_one else None
+        match self.bases:
+            case (((basis,),),):
+                return basis.bandwidth
 
     def in_bands(self) -> "FixedFunctions":
         """The same with a `bandwidth`, where it has one and that pays."""
-        if not self._is_one:
-            return self
-        return dataclasses.replace(self, bases=(((self.bases[0][0][0].in_bands(),),),))
-
-    @property
-    def _is_one(self) -> bool:
-        return len(self.bases) == len(self.bases[0]) == len(self.bases[0][0]) == 1
+        match self.bases:
+            case (((basis,),),):
+                return dataclasses.replace(self, bases=(((basis.in_bands(),),),))
+        return self
 
     def turn(self) -> Float[np.ndarray, "M M"] | None:
         """Coefficients of the functions in those that `local` gives; None if they are these."""
-        turns = [[basis.turn for basis in own] for own in self.bases[0]]
-        if all(turn is None for own in turns for turn in own):
+        if all(basis.turn is None for own in self.bases[0] for basis in own):
             return None
-        blocks = []
-        for own, found in zip(self.bases[0], turns, strict=True):
-            each = [np.eye(b.number) if t is None else t for b, t in zip(own, found, strict=True)]
-            blocks.append(reduce(np.kron, each, np.ones((1, 1))))
-        return np.asarray(block_diag(*blocks))
+
+        def block(own: tuple[Basis, ...]) -> Float[np.ndarray, "_ _"]:
+            each = [np.eye(b.number) if b.turn is None else b.turn for b in own]
+            return reduce(np.kron, each, np.ones((1, 1)))
+
+        return np.asarray(block_diag(*map(block, self.bases[0])))
 
     def carries(self, kernel: Kernel) -> Bool[Array, ""]:
         """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
-        return jnp.all(
-            jnp.stack(
-                [jnp.ones((), bool)]
-                + [
-                    basis.carries(part.kernel)
-                    for term, own in zip(self._terms(kernel), self.bases[0], strict=True)
-                    for part, basis in _pairs(term, own)
-                ]
-            )
-        )
+        found = jnp.ones((), bool)
+        for _, pairs in self._with_terms(kernel):
+            for part, basis in pairs:
+                found &= basis.carries(part.kernel)
+        return found
 
     def serve_as(self, others: "FixedFunctions", kernel: LatentKernel) -> bool:
         """Whether they do as well as others that were made for a kernel."""
@@ -246,15 +234,13 @@ class FixedFunctions(InterDomainVariables):
 
     def scales(self, kernel: Kernel, group: int = 0) -> Float[Array, "_"]:
         """Factors of the functions of a kernel of a group."""
-        terms = zip(self._terms(kernel), self.bases[group], strict=True)
-        return jnp.concatenate([_scales(term, own) for term, own in terms])
+        return jnp.concatenate([_scales(*own) for own in self._with_terms(kernel, group)])
 
     def functions(self, X: Inputs, kernel: Kernel) -> Float[Array, "_ N"]:
         """The functions at rows inside the domain; of the kernel its structure alone matters."""
-        terms = zip(self._terms(kernel), self.bases[0], strict=True)
         blocks = [
-            _times_columns([b.fixed(_of(part, X)) for part, b in _pairs(term, own)], len(X))
-            for term, own in terms
+            times_columns([basis.fixed(_of(part, X)) for part, basis in pairs], len(X))
+            for _, pairs in self._with_terms(kernel)
         ]
         return jnp.concatenate(blocks).astype(X.dtype)
 
@@ -263,9 +249,9 @@ class FixedFunctions(InterDomainVariables):
     ) -> tuple[Int[Array, "N band"], Float[Array, "N band"]] | None:
         """Numbers and values of the functions that are not zero at rows; None if most are not."""
         start, numbers, values = 0, [], []
-        for term, own in zip(self._terms(kernel), self.bases[0], strict=True):
+        for _, pairs in self._with_terms(kernel):
             number, value = jnp.zeros((len(X), 1), int), jnp.ones((len(X), 1))
-            for part, basis in _pairs(term, own):
+            for part, basis in pairs:
                 found = basis.local(_of(part, X))
                 if found is None:
                     return None
@@ -274,7 +260,7 @@ class FixedFunctions(InterDomainVariables):
                 number, value = (a.reshape(len(X), -1) for a in (number, value))
             numbers.append(start + number)
             values.append(value)
-            start += number_of(own)
+            start += prod(basis.number for _, basis in pairs)
         return jnp.concatenate(numbers, axis=1), jnp.concatenate(values, axis=1)
 
     def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
@@ -306,11 +292,9 @@ class FixedFunctions(InterDomainVariables):
     def blocks(self, kernel: Kernel, group: int, X: Inputs) -> list[Float[Array, "_ N"]]:
         """K_mn of a kernel of a group, term by term."""
         return [
-            _times_columns(
-                [b.values(part.kernel, _of(part, X)) for part, b in _pairs(term, own)], len(X)
-            )
-            * _scales(term, own)[:, None]
-            for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
+            times_columns([b.values(part.kernel, _of(part, X)) for part, b in pairs], len(X))
+            * _scales(term, pairs)[:, None]
+            for term, pairs in self._with_terms(kernel, group)
         ]
 
     def cross_covariance_of_parts(
@@ -339,6 +323,11 @@ class FixedFunctions(InterDomainVariables):
     def _terms(self, kernel: Kernel) -> tuple[Term, ...]:
         return terms_of(kernel, tuple(range(self.sample.shape[1])))
 
+    def _with_terms(self, kernel: Kernel, group: int = 0) -> list[tuple[Term, Pairs]]:
+        """Terms of a kernel of a group, and their parts with their bases."""
+        terms = zip(self._terms(kernel), self.bases[group], strict=True)
+        return [(term, list(zip(term.parts, own, strict=True))) for term, own in terms]
+
 
 @stored
 class FunctionsOfParts(InducingVariables):
@@ -352,9 +341,7 @@ class FunctionsOfParts(InducingVariables):
         own = self.functions.shape
         return own[0], own[1] + self.number
 
-    @property
-    def dtype(self) -> Any:
-        return self.functions.dtype
+    dtype = forwarded("functions.dtype")
 
     @property
     def places(self) -> Float[Array, "places D"]:
@@ -395,41 +382,32 @@ def groups_of(kernel: LatentKernel) -> list[Kernel]:
     ]
 
 
-def _pairs(term: Term, bases: tuple[Basis, ...]) -> list[tuple[Part, Basis]]:
-    return list(zip(term.parts, bases, strict=True))
-
-
 def _of(part: Part, X: Inputs) -> Float[Array, "N columns"]:
     return X[:, np.array(part.columns)]
 
 
-def number_of(bases: tuple[Basis, ...]) -> int:
-    """How many functions products of bases are."""
-    return int(np.prod([basis.number for basis in bases], dtype=int))
+def _is_white(pairs: Pairs) -> bool:
+    return bool(pairs) and all(basis.is_white for _, basis in pairs)
 
 
-def _is_white(bases: tuple[Basis, ...]) -> bool:
-    return bool(bases) and all(basis.is_white for basis in bases)
-
-
-def _operator(term: Term, bases: tuple[Basis, ...]) -> Operator:
-    if _is_white(bases):
-        return Diagonal(jnp.ones(number_of(bases)))
-    operators = tuple(basis.operator(part.kernel) for part, basis in _pairs(term, bases))
+def _operator(term: Term, pairs: Pairs) -> Operator:
+    if _is_white(pairs):
+        return Diagonal(jnp.ones(prod(basis.number for _, basis in pairs)))
+    operators = tuple(basis.operator(part.kernel) for part, basis in pairs)
     if not operators:  # a constant function
         return Diagonal(1 / jnp.reshape(term.scale, 1))
     whole = operators[0] if len(operators) == 1 else Kronecker(operators)
     return whole.over(term.scale)
 
 
-def _scales(term: Term, bases: tuple[Basis, ...]) -> Float[Array, "M"]:
-    if not _is_white(bases):
-        return jnp.ones(number_of(bases))
-    own = [basis.scales(part.kernel)[:, None] for part, basis in _pairs(term, bases)]
-    return jnp.sqrt(term.scale) * _times_columns(own, 1)[:, 0]
+def _scales(term: Term, pairs: Pairs) -> Float[Array, "M"]:
+    if not _is_white(pairs):
+        return jnp.ones(prod(basis.number for _, basis in pairs))
+    own = [basis.scales(part.kernel)[:, None] for part, basis in pairs]
+    return jnp.sqrt(term.scale) * times_columns(own, 1)[:, 0]
 
 
-def _times_columns(parts: Sequence[Float[Array, "_ N"]], rows: int) -> Float[Array, "M N"]:
+def times_columns(parts: Sequence[Float[Array, "_ N"]], rows: int) -> Float[Array, "M N"]:
     """Products of each function of one part with each of the others, at every row."""
     product = jnp.ones((1, rows))
     for part in parts:

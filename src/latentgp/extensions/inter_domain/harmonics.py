@@ -65,14 +65,13 @@ class SphericalHarmonics(FixedFeatures):
             kinds = f"ArcCosine of up to {_MOST_COLUMNS} columns, not multiplied with others"
             refuse_part(type(self).__name__, kinds, part)
         kernel: Any = part.kernel
-        degrees, total, degree = [], 0, 0
-        while degree <= _HIGHEST:
+        degrees, total = [], 0
+        for degree in range(_HIGHEST + 1):
             if _eigenvalue(kernel.order, degree, dimension) > _SMALLEST:
                 total += number_of_harmonics(degree, dimension)
                 if total > self.number and degree > 1:
                     break
                 degrees.append(degree)
-            degree += 1
         return Harmonics(kernel.order, tuple(degrees), dimension)
 
 
@@ -105,23 +104,15 @@ class Harmonics(Basis):
 
     def scales(self, kernel: Kernel) -> Float[Array, "M"]:
         own: Any = kernel
-        values = [
-            np.full(
-                number_of_harmonics(degree, self.dimension),
-                _eigenvalue(self.order, degree, self.dimension),
-            )
-            for degree in self.degrees
-        ]
-        return jnp.sqrt(own.variance * np.concatenate(values))
+        sizes = [number_of_harmonics(degree, self.dimension) for degree in self.degrees]
+        values = [_eigenvalue(self.order, degree, self.dimension) for degree in self.degrees]
+        return jnp.sqrt(own.variance * np.repeat(values, sizes))
 
 
 def number_of_harmonics(degree: int, dimension: int) -> int:
     """Number of harmonics of a degree on the sphere in so many dimensions."""
-    if degree == 0:
-        return 1
-    return comb(degree + dimension - 1, degree) - (
-        comb(degree + dimension - 3, degree - 2) if degree > 1 else 0
-    )
+    lower = comb(degree + dimension - 3, degree - 2) if degree > 1 else 0
+    return comb(degree + dimension - 1, degree) - lower
 
 
 def _following(n: Any, dimension: int, t: Any, previous: Any, current: Any) -> Any:
@@ -178,10 +169,8 @@ def _eigenvalues(order: int, dimension: int) -> Float[np.ndarray, "degrees"]:
     angle = 0.5 * np.pi * (nodes + 1)
     log_constant = gammaln(half) - gammaln(half - 0.5) - 0.5 * np.log(np.pi)
     law = 0.5 * np.pi * weights * np.sin(angle) ** (dimension - 2) * np.exp(log_constant)
-    if order == 0:
-        shape = 1 - angle / np.pi
-    else:
-        shape = (np.sin(angle) + (np.pi - angle) * np.cos(angle)) / np.pi
+    first = (np.sin(angle) + (np.pi - angle) * np.cos(angle)) / np.pi
+    shape = first if order else 1 - angle / np.pi
     previous, current, law = np.ones_like(angle), np.cos(angle), law * shape
     t, values = current, [np.sum(law)]
     for n in range(1, _HIGHEST + 1):

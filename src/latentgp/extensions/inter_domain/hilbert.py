@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln
 from jaxtyping import Float
 
 from latentgp.errors import check_ranges, check_whole
@@ -16,11 +18,20 @@ from latentgp.extensions.inter_domain.base import (
     FixedFeatures,
     as_needed,
     range_of,
+    refuse_kernel,
     refuse_part,
 )
-from latentgp.extensions.inter_domain.functions import Basis
-from latentgp.extensions.inter_domain.spectral import has_density, unit_density
-from latentgp.kernels import RBF, Kernel
+from latentgp.extensions.inter_domain.functions import Basis, times_columns
+from latentgp.kernels.base import Kernel
+from latentgp.kernels.stationary import (
+    RBF,
+    Matern,
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    Stationary,
+)
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored
 from latentgp.typing import Array, Inputs
@@ -31,6 +42,7 @@ _MARGINS, _LEAST_BOX, _MOST_BOX = np.geomspace(0.25, 8.0, 11), 1.05, 4.0
 _FREQUENCIES, _ROUGH_FREQUENCIES = 1.75, 3.4
 _SHORTER, _SHORTEST = 0.5, 0.02  # than the length-scale; in half-ranges
 _MOST_DIMENSIONS = 4
+_NODES, _REACH = 200, 12.0  # of the logarithm of a mixing variable
 
 
 class HilbertSpace(FixedFeatures):
@@ -114,13 +126,12 @@ class Eigenfunctions(Basis):
         return int(np.prod(self.counts, dtype=int))
 
     def fixed(self, x: Inputs) -> Float[Array, "M N"]:
-        whole = jnp.ones((1, len(x)))
-        for column, (centre, half, count) in enumerate(self._columns):
-            place = jnp.clip((x[:, column] - centre) / half, -1.0, 1.0)
+        each = []
+        for column, (centre, half, count) in zip(x.T, self._columns, strict=True):
+            place = jnp.clip((column - centre) / half, -1.0, 1.0)
             angles = (0.5 * np.pi * np.arange(1, count + 1))[:, None] * (place + 1)
-            own = jnp.sin(angles) / np.sqrt(half)
-            whole = (whole[:, None, :] * own[None]).reshape(-1, len(x))
-        return whole
+            each.append(jnp.sin(angles) / np.sqrt(half))
+        return times_columns(each, len(x))
 
     def scales(self, kernel: Kernel) -> Float[Array, "M"]:
         own: Any = kernel
@@ -135,3 +146,57 @@ class Eigenfunctions(Basis):
     @property
     def _columns(self) -> list[tuple[float, float, int]]:
         return list(zip(self.centres, self.halves, self.counts, strict=True))
+
+
+@singledispatch
+def unit_density(
+    kernel: Kernel, squared_radius: Float[Array, "*S"], dimension: int
+) -> Float[Array, "*S"]:
+    """Fourier transform of the correlation in `dimension` coordinates in length-scales.
+
+    With angular frequencies w: correlation(|t|^2) is the integral of unit_density(|w|^2) e^(iw't)
+    over (2 pi)^dimension. InputError where the density of the kernel is not known.
+    """
+    supported = "RBF, a Matern kernel or RationalQuadratic"
+    refuse_kernel("A spectral density", supported, type(kernel).__name__)
+
+
+@unit_density.register
+def _(kernel: RBF, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
+    return (2 * np.pi) ** (dimension / 2) * jnp.exp(-0.5 * squared_radius)
+
+
+@unit_density.register(Matern)
+@unit_density.register(Matern12)
+@unit_density.register(Matern32)
+@unit_density.register(Matern52)
+def _(
+    kernel: Matern | Matern12 | Matern32 | Matern52,
+    squared_radius: Float[Array, "*S"],
+    dimension: int,
+) -> Float[Array, "*S"]:
+    """Rasmussen & Williams (2006), eq. 4.15, with length-scale one."""
+    order, half = kernel.order, dimension / 2
+    log_constant = dimension * np.log(2.0) + half * np.log(np.pi) + gammaln(order + half)
+    log_constant = log_constant - gammaln(order) + order * jnp.log(2.0 * order)
+    return jnp.exp(log_constant - (order + half) * jnp.log(2 * order + squared_radius))
+
+
+@unit_density.register
+def _(
+    kernel: RationalQuadratic, squared_radius: Float[Array, "*S"], dimension: int
+) -> Float[Array, "*S"]:
+    """A mixture of the RBF's over precisions t ~ Gamma(a, a), by the trapezoidal rule in log t."""
+    a = kernel.mixing
+    log_t = jnp.linspace(-1.0, 1.0, _NODES) * (_REACH + _REACH / jnp.minimum(a, 1.0) ** 0.5)
+    t = jnp.exp(log_t)
+    step = log_t[1] - log_t[0]
+    law = jnp.exp(a * jnp.log(a) - gammaln(a) + a * log_t - a * t) * step
+    spread = (2 * np.pi / t) ** (dimension / 2) * law
+    return jnp.sum(spread * jnp.exp(-0.5 * squared_radius[..., None] / t), axis=-1)
+
+
+def has_density(kernel: Kernel) -> bool:
+    """Whether `unit_density` knows the density of a kernel."""
+    found = unit_density.dispatch(type(kernel))
+    return isinstance(kernel, Stationary) and found is not unit_density.dispatch(object)

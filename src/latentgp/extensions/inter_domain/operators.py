@@ -3,9 +3,11 @@
 # ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 
 from abc import abstractmethod
+from functools import reduce
 from math import prod
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import block_diag
@@ -17,12 +19,16 @@ from latentgp.typing import Array, Scalar
 
 
 class Operator(eqx.Module):
-    """A positive definite M x M matrix, differentiable in what it is made of."""
+    """A positive definite M x M matrix, differentiable in what it is made of.
+
+    All but `matrix` are defaults, for overriding where a structure makes them cheaper; `over` is of
+    matrices that are linear in their fields.
+    """
 
     @property
-    @abstractmethod
     def size(self) -> int:
         """M."""
+        return jax.eval_shape(self.matrix).shape[0]
 
     @abstractmethod
     def matrix(self) -> Float[Array, "M M"]:
@@ -32,17 +38,19 @@ class Operator(eqx.Module):
         """Its entries on the diagonal."""
         return jnp.diagonal(self.matrix())
 
-    @abstractmethod
     def inverse(self) -> Float[Array, "M M"]:
         """All entries of its inverse."""
+        lower = lower_cholesky(self.matrix())
+        half = solve_lower(lower, jnp.eye(len(lower), dtype=lower.dtype))
+        return half.T @ half
 
-    @abstractmethod
     def log_determinant(self) -> Scalar:
         """Logarithm of the determinant."""
+        return 2 * jnp.sum(jnp.log(jnp.diagonal(lower_cholesky(self.matrix()))))
 
-    @abstractmethod
     def over(self, scale: Scalar) -> "Operator":
         """The matrix divided by a positive number."""
+        return jax.tree.map(lambda values: values / scale, self)
 
     def solved_trace(self, P: Float[Array, "M M"]) -> Scalar:
         """Trace of K^-1 P, P symmetric."""
@@ -54,10 +62,6 @@ class Diagonal(Operator):
 
     values: Float[Array, "M"]
 
-    @property
-    def size(self) -> int:
-        return self.values.shape[0]
-
     def matrix(self) -> Float[Array, "M M"]:
         return jnp.diag(self.values)
 
@@ -66,9 +70,6 @@ class Diagonal(Operator):
 
     def log_determinant(self) -> Scalar:
         return jnp.sum(jnp.log(self.values))
-
-    def over(self, scale: Scalar) -> "Diagonal":
-        return Diagonal(self.values / scale)
 
     def solved_trace(self, P: Float[Array, "M M"]) -> Scalar:
         return jnp.sum(jnp.diagonal(P) / self.values)
@@ -81,10 +82,6 @@ class DiagonalPlusLowRank(Operator):
     columns: Float[Array, "M R"]
     inner: Float[Array, "R R"]
 
-    @property
-    def size(self) -> int:
-        return self.values.shape[0]
-
     def matrix(self) -> Float[Array, "M M"]:
         half = solve_lower(lower_cholesky(self.inner), self.columns.T)
         return jnp.diag(self.values) + half.T @ half
@@ -94,7 +91,7 @@ class DiagonalPlusLowRank(Operator):
         return jnp.diag(1 / self.values) - half.T @ half
 
     def log_determinant(self) -> Scalar:
-        roots = lower_cholesky(self._capacity()), lower_cholesky(self.inner)
+        roots = self._capacity(), lower_cholesky(self.inner)
         more, less = (2 * jnp.sum(jnp.log(jnp.diagonal(root))) for root in roots)
         return jnp.sum(jnp.log(self.values)) + more - less
 
@@ -106,12 +103,11 @@ class DiagonalPlusLowRank(Operator):
         return jnp.sum(jnp.diagonal(P) / self.values) - jnp.sum((half @ P) * half)
 
     def _capacity(self) -> Float[Array, "R R"]:
-        return self.inner + self.columns.T @ (self.columns / self.values[:, None])
+        """Lower factor of C + B' diagonal^-1 B."""
+        return lower_cholesky(self.inner + self.columns.T @ (self.columns / self.values[:, None]))
 
     def _half(self) -> Float[Array, "R M"]:
-        return solve_lower(
-            lower_cholesky(self._capacity()), (self.columns / self.values[:, None]).T
-        )
+        return solve_lower(self._capacity(), (self.columns / self.values[:, None]).T)
 
 
 class Full(Operator):
@@ -119,22 +115,8 @@ class Full(Operator):
 
     values: Float[Array, "M M"]
 
-    @property
-    def size(self) -> int:
-        return self.values.shape[0]
-
     def matrix(self) -> Float[Array, "M M"]:
         return self.values
-
-    def inverse(self) -> Float[Array, "M M"]:
-        half = solve_lower(lower_cholesky(self.values), jnp.eye(self.size, dtype=self.values.dtype))
-        return half.T @ half
-
-    def log_determinant(self) -> Scalar:
-        return 2 * jnp.sum(jnp.log(jnp.diagonal(lower_cholesky(self.values))))
-
-    def over(self, scale: Scalar) -> "Full":
-        return Full(self.values / scale)
 
 
 class Banded(Operator):
@@ -142,27 +124,14 @@ class Banded(Operator):
 
     bands: Float[Array, "band M"]
 
-    @property
-    def size(self) -> int:
-        return self.bands.shape[1]
-
     def matrix(self) -> Float[Array, "M M"]:
-        row, column = np.indices((self.size, self.size))
+        width, size = self.bands.shape
+        row, column = np.indices((size, size))
         shift, first = np.abs(row - column), np.minimum(row, column)
-        inside = shift < len(self.bands)
-        return jnp.where(inside, self.bands[np.where(inside, shift, 0), first], 0.0)
+        return jnp.where(shift < width, self.bands[np.where(shift < width, shift, 0), first], 0.0)
 
     def diagonal(self) -> Float[Array, "M"]:
         return self.bands[0]
-
-    def inverse(self) -> Float[Array, "M M"]:
-        return Full(self.matrix()).inverse()
-
-    def log_determinant(self) -> Scalar:
-        return Full(self.matrix()).log_determinant()
-
-    def over(self, scale: Scalar) -> "Banded":
-        return Banded(self.bands / scale)
 
 
 class BlockDiagonal(Operator):
@@ -170,15 +139,8 @@ class BlockDiagonal(Operator):
 
     blocks: tuple[Operator, ...]
 
-    @property
-    def size(self) -> int:
-        return sum(block.size for block in self.blocks)
-
     def matrix(self) -> Float[Array, "M M"]:
         return block_diag(*(block.matrix() for block in self.blocks))
-
-    def inverse(self) -> Float[Array, "M M"]:
-        return block_diag(*(block.inverse() for block in self.blocks))
 
     def log_determinant(self) -> Scalar:
         return jnp.sum(jnp.stack([block.log_determinant() for block in self.blocks]))
@@ -200,18 +162,11 @@ class Kronecker(Operator):
 
     factors: tuple[Operator, ...]
 
-    @property
-    def size(self) -> int:
-        return prod(factor.size for factor in self.factors)
-
     def matrix(self) -> Float[Array, "M M"]:
-        return _product([factor.matrix() for factor in self.factors])
-
-    def inverse(self) -> Float[Array, "M M"]:
-        return _product([factor.inverse() for factor in self.factors])
+        return reduce(jnp.kron, [factor.matrix() for factor in self.factors])
 
     def log_determinant(self) -> Scalar:
-        size = self.size
+        size = prod(factor.size for factor in self.factors)
         each = [factor.log_determinant() * (size // factor.size) for factor in self.factors]
         return jnp.sum(jnp.stack(each))
 
@@ -224,10 +179,3 @@ class Kronecker(Operator):
             own, rest = factor.size, P.shape[0] // factor.size
             P = jnp.einsum("ij,iajb->ab", factor.inverse(), P.reshape(own, rest, own, rest))
         return P[0, 0]
-
-
-def _product(matrices: list[Float[Array, "_ _"]]) -> Float[Array, "M M"]:
-    product = matrices[0]
-    for matrix in matrices[1:]:
-        product = jnp.kron(product, matrix)
-    return product

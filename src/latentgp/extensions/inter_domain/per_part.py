@@ -16,9 +16,10 @@ from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup, White
 from latentgp.kernels.effects import with_ones
 from latentgp.kernels.terms import Part, Term
-from latentgp.modules import stored
+from latentgp.modules import forwarded, stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
+from latentgp.representations import Inducing
 from latentgp.representations.inducing.selection import select_points
 from latentgp.typing import Array, Inputs
 
@@ -93,9 +94,7 @@ class Coordinates(WhiteFunctions):
 
     size: int = eqx.field(static=True)
 
-    @property
-    def number(self) -> int:
-        return self.size
+    number = forwarded("size")
 
     def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         own: Any = kernel
@@ -136,3 +135,8 @@ class Points(WhiteFunctions):
         gram = kernel.symmetric_gram(points)
         root = lower_cholesky(gram + _JITTER * jnp.diag(jnp.diagonal(gram)))
         return solve_lower(root, kernel.gram(points, x))
+
+
+def of_each_part(number: int) -> Inducing:
+    """So many points, and the coefficients of the other parts."""
+    return Inducing(features=PerPart(number))

@@ -164,24 +164,16 @@ class Splines(Basis):
         return beyond(inside, ends, kernel, x[:, 0], self.domain)
 
     def operator(self, kernel: Kernel) -> Operator:
-        return self._bands(kernel) if self.banded else self._full(kernel)
-
-    def _full(self, kernel: Kernel) -> Full:
-        p, found = self.smoothness, _orthogonal(self)
-        weights = operator_weights(kernel, p)
-        outer = jnp.outer(weights, weights) / noise_density(kernel, p)
-        inside = jnp.einsum("ij,ijmn->mn", outer, jnp.asarray(found.products))
-        return Full(
-            inside + found.left @ jnp.linalg.inv(state_covariance(kernel, p)) @ found.left.T
-        )
-
-    def _bands(self, kernel: Kernel) -> Banded:
         p = self.smoothness
         weights = operator_weights(kernel, p)
         outer = jnp.outer(weights, weights) / noise_density(kernel, p)
+        precision = jnp.linalg.inv(state_covariance(kernel, p))
+        if not self.banded:
+            found = _orthogonal(self)
+            inside = jnp.einsum("ij,ijmn->mn", outer, jnp.asarray(found.products))
+            return Full(inside + found.left @ precision @ found.left.T)
         bands = jnp.einsum("ij,ijwm->wm", outer, _bands(self))
         left = _ends(self)[0][: self.degree + 1]  # further splines are zero there
-        precision = jnp.linalg.inv(state_covariance(kernel, p))
         whole = left @ precision @ left.T
         first = [
             jnp.pad(jnp.diagonal(whole, -shift), (0, self.number - len(whole) + shift))
@@ -265,14 +257,12 @@ def _derivatives(basis: Splines, order: int) -> Float[np.ndarray, "cells band po
 def _bands(basis: Splines) -> Float[np.ndarray, "orders orders band M"]:
     """Integrals of products of derivatives of order i and j: lower diagonals, made symmetric."""
     orders, degree = basis.smoothness + 2, basis.degree
-    nodes, weights = np.polynomial.legendre.leggauss(degree + 1)
-    powers = (0.5 * (nodes + 1))[:, None] ** np.arange(degree + 1)
-    weights = 0.5 * weights * np.diff(basis.knots)[:, None]
+    _, weights = _nodes(basis)
     bands = np.zeros((orders, orders, degree + 1, basis.number))
-    each = [np.einsum("cwk,qk->cwq", _derivatives(basis, i), powers) for i in range(orders)]
+    each = [_at_nodes(basis, order) for order in range(orders)]
     for i in range(orders):
         for j in range(orders):
-            cell = np.einsum("cwq,cvq,cq->wvc", each[i], each[j], weights)
+            cell = np.einsum("cqw,cqv,cq->wvc", each[i], each[j], weights)
             cell = 0.5 * (cell + cell.swapaxes(0, 1))
             for shift in range(degree + 1):
                 for r in range(degree + 1 - shift):
@@ -309,11 +299,10 @@ def _orthogonal(basis: Splines) -> _Orthogonal:
     """
     p, width = basis.smoothness, basis.knots[-1]
     unit = Splines(0.0, tuple((np.asarray(basis.knots) / width).tolist()), basis.degree, p)
-    places, weights = _nodes(unit)
-    jets = [_at_nodes(unit, order) * np.sqrt(weights)[:, None] for order in range(p + 2)]
+    places, weights = map(np.ravel, _nodes(unit))
+    jets = [_spread(unit, order) * np.sqrt(weights)[:, None] for order in range(p + 2)]
     root: Any = np.linalg.qr(jets[0], mode="r")
-    shares = places[:, None] * 2 - 1
-    low = np.polynomial.legendre.legvander(shares[:, 0], p) * np.sqrt(weights)[:, None]
+    low = np.polynomial.legendre.legvander(places * 2 - 1, p) * np.sqrt(weights)[:, None]
     low = np.linalg.qr(root @ np.linalg.lstsq(jets[0], low, rcond=None)[0], mode="complete")[0]
     rough = np.linalg.solve(root.T, jets[-1].T).T @ low[:, p + 1 :]
     right = np.linalg.svd(np.linalg.qr(rough, mode="r"))[2][::-1].T
@@ -331,20 +320,24 @@ def _orthogonal(basis: Splines) -> _Orthogonal:
     return _Orthogonal(turn, products, left)
 
 
-def _nodes(basis: Splines) -> tuple[Float[np.ndarray, "nodes"], Float[np.ndarray, "nodes"]]:
+def _nodes(basis: Splines) -> Float[np.ndarray, "2 cells nodes"]:
     """Nodes of Gauss's quadrature in every cell, exact for products of splines, and weights."""
     nodes, weights = np.polynomial.legendre.leggauss(basis.degree + 1)
-    knots, widths = np.asarray(basis.knots), np.diff(basis.knots)
-    places = knots[:-1, None] + 0.5 * (nodes + 1) * widths[:, None]
-    return places.ravel(), (0.5 * weights * widths[:, None]).ravel()
+    knots, widths = np.asarray(basis.knots), np.diff(basis.knots)[:, None]
+    return np.stack([knots[:-1, None] + 0.5 * (nodes + 1) * widths, 0.5 * weights * widths])
 
 
-def _at_nodes(basis: Splines, order: int) -> Float[np.ndarray, "nodes M"]:
-    """A derivative of every spline there."""
+def _at_nodes(basis: Splines, order: int) -> Float[np.ndarray, "cells nodes band"]:
+    """A derivative there of the splines that are not zero in a cell."""
     nodes = np.polynomial.legendre.leggauss(basis.degree + 1)[0]
     powers = (0.5 * (nodes + 1))[:, None] ** np.arange(basis.degree + 1)
-    each = np.einsum("cwk,qk->cqw", _derivatives(basis, order), powers)
-    found = np.zeros((basis.cells, len(nodes), basis.number))
-    for cell in range(basis.cells):
-        found[cell, :, cell : cell + basis.degree + 1] = each[cell]
+    return np.einsum("cwk,qk->cqw", _derivatives(basis, order), powers)
+
+
+def _spread(basis: Splines, order: int) -> Float[np.ndarray, "nodes M"]:
+    """The same of every spline, cell by cell."""
+    each = _at_nodes(basis, order)
+    found = np.zeros((*each.shape[:2], basis.number))
+    for cell, own in enumerate(each):
+        found[cell, :, cell : cell + basis.degree + 1] = own
     return found.reshape(-1, basis.number)

@@ -126,11 +126,9 @@ class RowSums(RowsAsSums):
         corner, rest = others[:, :size].T, others[:, size:]
         weight, squares = rest[1, 1], residual @ rest @ residual
         variance = kernel.diagonal(jnp.asarray(self.variables.sample)[:1])[0]
-        inner = (
-            scales[:, None] * self.products[:size, :size] * scales
-            if self.bands is None
-            else self.bands
-        )
+        inner = self.bands
+        if inner is None:
+            inner = scales[:, None] * self.products[:size, :size] * scales
         return _Terms(
             kernel,
             precision * inner,
@@ -187,10 +185,8 @@ def summarise(
     source = data if isinstance(data, RowSource) else RowsInMemory(data)
     sample = source.sample(_SAMPLE)
     check_summable(model, sample)
-    if isinstance(data, Data):
-        lower, upper = data.X.min(axis=0), data.X.max(axis=0)
-    else:
-        lower, upper = _ranges(source)
+    in_memory = isinstance(data, Data)
+    lower, upper = (data.X.min(axis=0), data.X.max(axis=0)) if in_memory else _ranges(source)
     seen, weights = sample.X, sample.weights
     if np.any(lower < seen.min(axis=0)) or np.any(upper > seen.max(axis=0)):
         seen = np.concatenate([seen, lower[None], upper[None]])
@@ -214,10 +210,8 @@ def sums_of(
     columns = np.column_stack([sample.y, sample.X])
     centre = np.average(columns, axis=0, weights=weights)
     size, kernel = len(variables), model.kernel
-    more, bands = len(centre) + 1, None
-    width = variables.bandwidth
-    if width is not None:
-        bands = np.zeros((width + 1, size))
+    more, width = len(centre) + 1, variables.bandwidth
+    bands = None if width is None else np.zeros((width + 1, size))
     products = np.zeros((more + size * (bands is None), size + more))
     for block in source.epoch((0,), min(_BLOCK, source.size)):
         about = np.column_stack([block.y, block.X]) - centre
@@ -300,9 +294,9 @@ def _sums_of_touched(
     touched = numbers.shape[1]
     starts = np.arange(0, numbers.size + 1, touched)
     shape = (len(others), len(variables))
-    phi = csr_array((values.ravel(), numbers.ravel(), starts), shape=shape)
-    weighted = csr_array(
-        ((values * weights[:, None]).ravel(), numbers.ravel(), starts), shape=shape
+    phi, weighted = (
+        csr_array((own.ravel(), numbers.ravel(), starts), shape=shape)
+        for own in (values, values * weights[:, None])
     )
     corner = weighted.T @ others
     behind = np.hstack([corner.T, others.T @ (others * weights[:, None])])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -48,6 +47,8 @@ class NeighbourSets(NamedTuple):
 
 class NearestRows(Representation):
     """Representation in which a row sees the nearest of those before it, which it holds."""
+
+    seen_times: ClassVar[int]  # as many rows as neighbours a new input sees, unless given
 
     number: int = eqx.field(static=True, default=20)  # of neighbours m
     # of the rows that a new input sees
@@ -119,9 +120,9 @@ class NearestRows(Representation):
         return None
 
     @property
-    @abstractmethod
     def seen(self) -> int:
         """Number of the rows that a new input sees."""
+        return self.number_predicted or self.seen_times * self.number
 
     @property
     def searched_by(self) -> SearchBy:

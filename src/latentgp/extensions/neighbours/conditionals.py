@@ -15,44 +15,32 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.search import NOBODY
-from latentgp.kernels import LatentKernel, OwnKernels
+from latentgp.kernels import LatentKernel
 from latentgp.kernels.warping import slope_of_whole, unwarped
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import over_sharing, vmap_latents
+from latentgp.representations.latent_axis import distinct_kernels, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, Points, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Scalar
 
 
 @stored
 class ScaledSites(NamedTuple):
-    """Sites as pseudo-targets of unit noise.
+    """Sites as pseudo-targets of unit noise."""
 
-    Attributes:
-        root: W^1/2, shape (#Q, N).
-        target: r = W^-1/2 l, shape (Q, N); zero where the precision is.
-    """
-
-    root: Float[Array, "#Q N"]
-    target: Float[Array, "Q N"]
+    root: Float[Array, "#Q N"]  # W^1/2
+    target: Float[Array, "Q N"]  # r = W^-1/2 l; zero where the precision is
 
 
 @stored
 class Conditionals(NamedTuple):
-    """Law of each row's pseudo-target given those of its neighbours.
+    """Law of each row's pseudo-target given those of its neighbours."""
 
-    Attributes:
-        weights: A, such that the mean is A r_c, shape (N, #Q, V).
-        dual: B_cc^-1 r_c, shape (N, Q, V).
-        variance: of r_i given r_c, shape (N, #Q).
-        residual: r_i less its mean in standard deviations, shape (N, Q).
-    """
-
-    weights: Float[Array, "N #Q V"]
-    dual: Float[Array, "N Q V"]
-    variance: Float[Array, "N #Q"]
-    residual: RowLatents
+    weights: Float[Array, "N #Q V"]  # A, such that the mean is A r_c
+    dual: Float[Array, "N Q V"]  # B_cc^-1 r_c
+    variance: Float[Array, "N #Q"]  # of r_i given r_c
+    residual: RowLatents  # r_i less its mean in standard deviations
 
     @property
     def rows(self) -> Float[Array, "N #Q M"]:
@@ -60,35 +48,43 @@ class Conditionals(NamedTuple):
         return whitening_rows(self.weights, self.variance)
 
 
+def errors_by(weights: Float[Array, "*B V"]) -> Float[Array, "*B M"]:
+    """Rows (-A, 1), by which they are less their means given the neighbours."""
+    own = jnp.ones((*weights.shape[:-1], 1), weights.dtype)
+    return jnp.concatenate([-weights, own], axis=-1)
+
+
 def whitening_rows(
     weights: Float[Array, "*B V"], variance: Float[Array, "*B"]
 ) -> Float[Array, "*B M"]:
-    """Rows (-A, 1) / sqrt(d): less their means given the neighbours, in standard deviations."""
-    own = jnp.ones((*weights.shape[:-1], 1), weights.dtype)
-    return jnp.concatenate([-weights, own], axis=-1) / jnp.sqrt(variance)[..., None]
+    """The same in standard deviations, (-A, 1) / sqrt(d)."""
+    return errors_by(weights) / jnp.sqrt(variance)[..., None]
 
 
 def grams_at(kernel: LatentKernel, points: Float[Array, "#Q B V D"]) -> Float[Array, "#Q B V V"]:
     """Gram matrices of a few points for each of many rows."""
-    if isinstance(kernel, OwnKernels):
-        spread = jnp.broadcast_to(points, (len(kernel.each), *points.shape[1:]))
-        grams = [
-            jax.vmap(own.symmetric_gram)(p) for own, p in zip(kernel.each, spread, strict=True)
-        ]
-        return jnp.stack(grams)
-    return jax.vmap(kernel.symmetric_gram)(points[0])[None]
+    each = distinct_kernels(kernel)
+    spread = jnp.broadcast_to(points, (len(each), *points.shape[1:]))
+    pairs = zip(each, spread, strict=True)
+    return jnp.stack([jax.vmap(own.symmetric_gram)(points) for own, points in pairs])
+
+
+def turned(each: Any) -> Any:
+    """Arrays with their axes of rows and of latent functions exchanged."""
+    return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), each)
+
+
+def scan_blocks(step: Any, start: Any, rows: Any) -> tuple[Any, Any]:
+    """`scan_rows` over rows and, second, their neighbours, with small matrices of each."""
+    columns = (rows[1].shape[2] + 1) ** 2
+    return scan_rows(step, start, rows, columns=columns, in_cache=True)
 
 
 class Block(NamedTuple):
-    """Rows with their neighbours, these first.
+    """Rows with their neighbours, these first."""
 
-    Attributes:
-        rows: numbers of neighbours and of the rows themselves, shape (B, #Q, V + 1).
-        there: whether there is such a neighbour.
-    """
-
-    rows: Int[Array, "B #Q M"]
-    there: Bool[Array, "B #Q M"]
+    rows: Int[Array, "B #Q M"]  # numbers of V neighbours and of the rows themselves, M = V + 1
+    there: Bool[Array, "B #Q M"]  # whether there is such a neighbour
 
     @classmethod
     def of(cls, rows: Int[Array, "B"], neighbours: Int[Array, "B #Q V"]) -> "Block":
@@ -96,29 +92,23 @@ class Block(NamedTuple):
         both = jnp.concatenate([neighbours, own], axis=2)
         return cls(jnp.where(both == NOBODY, own, both), both != NOBODY)
 
-    def take(self, values: Float[Array, "Q N"]) -> Float[Array, "Q B M"]:
+    def points(self, X: Inputs) -> Float[Array, "#Q B M D"]:
+        """Inputs of the rows."""
+        return jnp.asarray(X)[jnp.moveaxis(self.rows, 1, 0)]
+
+    def take(self, values: Float[Array, "#Q N"]) -> Float[Array, "#Q B M"]:
         """Values of each latent function at the rows, zero at those that are not there."""
-        values = jnp.asarray(values)
-        return jax.vmap(self._of_one, (0, None))(values, 0) if self.shared else self._own(values)
-
-    @property
-    def shared(self) -> bool:
-        """Whether all latent functions have the same neighbours."""
-        return self.rows.shape[1] == 1
-
-    def _of_one(self, values: PerRow, q: Any) -> Float[Array, "B M"]:
-        return jnp.where(self.there[:, q], values[self.rows[:, q]], 0.0)
-
-    def _own(self, values: Float[Array, "Q N"]) -> Float[Array, "Q B M"]:
-        latents = self.rows.shape[1]
-        values = jnp.broadcast_to(values, (latents, values.shape[1]))
-        return jax.vmap(self._of_one)(values, jnp.arange(latents))
+        return vmap_latents(
+            lambda own, rows, there: jnp.where(there, own[rows], 0.0),
+            jnp.asarray(values),
+            *map(turned, self),
+        )
 
     def add(self, sums: Float[Array, "Q N"], values: Float[Array, "Q B M"]) -> Float[Array, "Q N"]:
         """Sums over the rows, with these values added where they belong."""
         latents = jnp.arange(len(sums))
-        rows = jnp.broadcast_to(jnp.moveaxis(self.rows, 1, 0), values.shape)
-        there = jnp.moveaxis(self.there, 1, 0)
+        rows, there = map(turned, self)
+        rows = jnp.broadcast_to(rows, values.shape)
         return sums.at[latents[:, None, None], rows].add(jnp.where(there, values, 0.0))
 
 
@@ -128,24 +118,14 @@ class Terms(NamedTuple):
     rows: Int[Array, "terms"]  # their numbers
     each: float  # for how many rows each of them stands
 
-    @classmethod
-    def of(cls, rows: int, order: Int[Array, "M"], some: Int[Array, "terms"] | None) -> "Terms":
-        """All rows, or some of those in an order, which stand for all of these."""
-        if some is None:
-            return cls(jnp.arange(rows), 1.0)
-        return cls(jnp.asarray(some), len(order) / len(some))
-
 
 class Slopes(NamedTuple):
-    """Derivatives of the log evidence in kernel, roots and targets of the sites.
-
-    Further in inducing points, where there are any.
-    """
+    """Derivatives of the log evidence, in roots and targets those of the sites."""
 
     kernel: LatentKernel
     root: Float[Array, "Q N"]
     target: Float[Array, "Q N"]
-    points: Points | None = None
+    points: Points | None = None  # inducing ones, where there are any
 
     @classmethod
     def start(cls, kernel: LatentKernel, sites: ScaledSites) -> "Slopes":
@@ -168,12 +148,9 @@ class Slopes(NamedTuple):
 def given(
     gram: Float[Array, "M M"], root: Float[Array, "M"], target: Float[Array, "V"]
 ) -> tuple[Float[Array, "V"], Float[Array, "V"], Scalar]:
-    """A row given its neighbours, whose pseudo-targets have unit noise.
+    """A row given the pseudo-targets of its neighbours, which have unit noise.
 
-    Args:
-        gram: of neighbours and, last, the row, unscaled.
-        root: by what they are scaled.
-        target: pseudo-targets of the neighbours.
+    The Gram matrix is that of the neighbours and, last, the row, and the roots scale it.
 
     Returns:
         Weights of the neighbours' targets in the row's mean, B_cc^-1 r_c, and what the variance of
@@ -181,8 +158,7 @@ def given(
     """
     scaled = root[:, None] * gram * root
     cross = scaled[-1, :-1]
-    inner = jnp.eye(len(cross), dtype=gram.dtype) + scaled[:-1, :-1]
-    lower = lower_cholesky(inner)
+    lower = lower_cholesky(jnp.eye(len(cross), dtype=gram.dtype) + scaled[:-1, :-1])
     half = solve_lower(lower, jnp.stack([cross, target], axis=1))
     weights, dual = solve_lower(lower, half, transposed=True).T
     return weights, dual, half[:, 0] @ half[:, 0]
@@ -196,7 +172,7 @@ def conditionals(
 
     def step(total: Array, chunk: Any, real: Bool[Array, "B"]) -> tuple[Array, Conditionals]:
         block = Block.of(*chunk)
-        grams = grams_at(kernel, jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)])
+        grams = grams_at(kernel, block.points(X))
         root, target = block.take(sites.root), block.take(sites.target)
 
         def of_latent(grams: Array, root: Array, target: Array) -> Conditionals:
@@ -209,12 +185,10 @@ def conditionals(
         found = vmap_latents(of_latent, grams, root, target)
         nats = found.residual**2 + jnp.log(found.variance)
         total = total + jnp.sum(jnp.where(real, nats, 0.0))
-        return total, Conditionals(*(jnp.moveaxis(a, 0, 1) for a in found))
+        return total, turned(found)
 
-    columns = (neighbours.shape[2] + 1) ** 2
-    zero = jnp.zeros((), X.dtype)
     rows = terms.rows, neighbours[terms.rows]
-    total, found = scan_rows(step, zero, rows, columns=columns, in_cache=True)
+    total, found = scan_blocks(step, jnp.zeros((), X.dtype), rows)
     # Of r given its neighbours over N(r | 0, 1).
     return found, 0.5 * (jnp.sum(sites.target**2) - terms.each * total)
 
@@ -238,10 +212,9 @@ def slopes(
     def step(sums: Slopes, chunk: Any, real: Bool[Array, "B"]) -> tuple[Slopes, None]:
         rows, neighbours, known = chunk
         block = Block.of(rows, neighbours)
-        points = jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)]
+        points = block.points(X)
         grams, pull = jax.vjp(lambda kernel: grams_at(kernel, points), kernel)
         root = block.take(sites.root)
-        known = Conditionals(*(jnp.moveaxis(a, 1, 0) for a in known))
 
         def of_latent(grams: Array, root: Array, known: Conditionals) -> tuple[Array, Array, Array]:
             u = whitening_rows(known.weights, known.variance)
@@ -255,12 +228,10 @@ def slopes(
             in_root = 2 * jnp.sum(outer * grams * root[:, None, :], axis=2)
             return in_gram, in_root, each * (-s * u)
 
-        in_gram, in_root, in_target = vmap_latents(of_latent, grams, root, known)
+        in_gram, in_root, in_target = vmap_latents(of_latent, grams, root, turned(known))
         (in_kernel,) = pull(over_sharing(in_gram, grams))
         return sums.plus(block, in_kernel, in_root, in_target), None
 
-    start = Slopes.start(kernel, sites)
-    columns = (neighbours.shape[2] + 1) ** 2
     rows = terms.rows, neighbours[terms.rows], known
-    found = scan_rows(step, start, rows, columns=columns, in_cache=True)[0]
+    found = scan_blocks(step, Slopes.start(kernel, sites), rows)[0]
     return found._replace(kernel=slope_of_whole(whole, found.kernel))

@@ -24,6 +24,7 @@ from latentgp.extensions.neighbours.conditionals import (
     Slopes,
     given,
     grams_at,
+    turned,
     whitening_rows,
 )
 from latentgp.kernels import LatentKernel
@@ -37,23 +38,14 @@ from latentgp.typing import Array, Coefs, Inputs, NeighbourRows, Points, Scalar
 
 @stored
 class LowRank(NamedTuple):
-    """Features of the rows, and the posterior of their weights v.
+    """Features of the rows, and the posterior of their weights v."""
 
-    Attributes:
-        points: inducing points Z.
-        inverse: L^-1, of K_zz + jitter.
-        features: Phi, shape (#Q, N, M).
-        mean: of v, shape (Q, M).
-        factor: of the precision I + E'E.
-        left: pseudo-targets less F times the mean of v, shape (Q, N).
-    """
-
-    points: Points
-    inverse: Float[Array, "#Q M M"]
-    features: Float[Array, "#Q N M"]
-    mean: Coefs
-    factor: Factor
-    left: Float[Array, "Q N"]
+    points: Points  # inducing points Z
+    inverse: Float[Array, "#Q M M"]  # L^-1, of K_zz + jitter
+    features: Float[Array, "#Q N M"]  # Phi
+    mean: Coefs  # of v
+    factor: Factor  # of the precision I + E'E
+    left: Float[Array, "Q N"]  # pseudo-targets less F times the mean of v
 
     def features_at(self, kernel: LatentKernel, X: Float[Array, "B D"]) -> Float[Array, "#Q B M"]:
         """Phi at other inputs."""
@@ -104,7 +96,7 @@ def features_near(
     features: Float[Array, "#Q N M"], rows: Int[Array, "B #Q V"]
 ) -> Float[Array, "#Q B V M"]:
     """Features of the rows of blocks; of a row that is not there, some."""
-    return vmap_latents(lambda own, rows: own[rows], features, jnp.moveaxis(rows, 1, 0))
+    return vmap_latents(lambda own, rows: own[rows], features, turned(rows))
 
 
 def residual_grams(
@@ -123,7 +115,7 @@ def law_of(
 
     def step(sums: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Array]:
         block = Block.of(*chunk)
-        grams = grams_at(kernel, jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)])
+        grams = grams_at(kernel, block.points(X))
         near = features_near(features, block.rows)
         root, target = block.take(sites.root), block.take(sites.target)
 
@@ -141,14 +133,11 @@ def law_of(
         products = vmap_latents(lambda E: E.T @ E, E)
         linear = vmap_latents(lambda E, e: e @ E, E, e)
         here = 0.5 * jnp.sum(jnp.where(real, nats, 0.0)), products, linear
-        return jax.tree.map(jnp.add, sums, here), jnp.moveaxis(u, 0, 1)
+        return jax.tree.map(jnp.add, sums, here), turned(u)
 
     size, laws = len(points), max(len(features), len(sites.root))
-    start = (
-        jnp.zeros((), X.dtype),
-        jnp.zeros((laws, size, size), X.dtype),
-        jnp.zeros((len(sites.target), size), X.dtype),
-    )
+    shapes = (), (laws, size, size), (len(sites.target), size)
+    start = tuple(jnp.zeros(shape, X.dtype) for shape in shapes)
     rows = jnp.arange(len(X)), neighbours
     columns = _columns(neighbours, points)
     (nats, products, linear), u = scan_rows(step, start, rows, columns=columns, in_cache=True)
@@ -186,11 +175,11 @@ def slopes(
     def step(sums: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, None]:
         rows, neighbours, u = chunk
         block = Block.of(rows, neighbours)
-        points = jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)]
+        points = block.points(X)
         grams, pull = jax.vjp(lambda kernel: grams_at(kernel, points), kernel)
         near = features_near(features, block.rows)
         root, target = block.take(sites.root), block.take(low_rank.left)
-        u = jnp.moveaxis(u, 1, 0) * real[:, None]
+        u = turned(u) * real[:, None]
 
         def of_latent(
             grams: Array, near: Array, root: Array, u: Array, target: Array, mean: Array, S: Array
@@ -209,21 +198,20 @@ def slopes(
             in_gram = 0.5 * (rw[:, :, None] * ru[:, None, :] + ru[:, :, None] * rw[:, None, :])
             sv = s * mean - SE
             in_root = w * jnp.einsum("bjk,bk->bj", left, ru)
-            in_root = in_root + u * jnp.einsum("bjk,bk->bj", left, rw)
-            in_root = in_root + u * jnp.einsum("bkm,bm->bk", near, sv)
+            in_root += u * jnp.einsum("bjk,bk->bj", left, rw)
+            in_root += u * jnp.einsum("bkm,bm->bk", near, sv)
             through = sv - jnp.einsum("bk,bkm->bm", rw, near)
             in_near = ru[:, :, None] * through[:, None] - rw[:, :, None] * E[:, None]
             return in_gram, in_near, in_root, -s * u
 
-        means = low_rank.mean, covariance
-        found = vmap_latents(of_latent, grams, near, root, u, target, *means)
-        in_gram, in_near, in_root, in_target = found
+        own = grams, near, root, u, target, low_rank.mean, covariance
+        in_gram, in_near, in_root, in_target = vmap_latents(of_latent, *own)
         (in_kernel,) = pull(over_sharing(in_gram, grams))
         sums, in_features = sums
         in_features = vmap_latents(
             lambda sums, rows, values: sums.at[rows].add(values),
             in_features,
-            jnp.moveaxis(block.rows, 1, 0),
+            turned(block.rows),
             over_sharing(in_near, near),
         )
         return (sums.plus(block, in_kernel, in_root, in_target), in_features), None
@@ -246,11 +234,11 @@ def pull_features(
     def step(sums: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, None]:
         x, slope = chunk
         _, pull = jax.vjp(lambda k, Z, root: features_given(k, Z, root, x), kernel, points, inverse)
-        here = pull(jnp.moveaxis(slope * real[:, None, None], 1, 0))
+        here = pull(turned(slope * real[:, None, None]))
         return jax.tree.map(jnp.add, sums, here), None
 
     start = jax.tree.map(jnp.zeros_like, (kernel, points, inverse))
-    rows = X, jnp.moveaxis(slope, 1, 0)
+    rows = X, turned(slope)
     (*direct, in_inverse), _ = scan_rows(step, start, rows, columns=len(points))
     return jax.tree.map(jnp.add, tuple(direct), pull_inverse(in_inverse))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,12 +22,12 @@ from latentgp.extensions.neighbours.latent_posterior import (
     with_draws,
 )
 from latentgp.extensions.neighbours.near import NearRows
-from latentgp.extensions.neighbours.near_draws import NearDraws, near_draws
-from latentgp.extensions.neighbours.preconditioner import posterior_regression
+from latentgp.extensions.neighbours.near_draws import NearDraws
 from latentgp.extensions.neighbours.prior import (
     Regression,
     SparseFactor,
     nugget_of,
+    posterior_regression,
     regression,
     slope_of_regression,
 )
@@ -39,6 +39,7 @@ from latentgp.extensions.neighbours.root import (
 )
 from latentgp.extensions.neighbours.sweeps import Sweeps, sweeps_of
 from latentgp.kernels import LatentKernel
+from latentgp.posteriors.draws_at_rows import at_rows
 from latentgp.representations.base import Pullback, SiteUpdate
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
@@ -73,6 +74,8 @@ class LatentNeighbours(NearestRows):
         exact_up_to: number of latents up to which there is nothing stochastic, by a dense factor.
     """
 
+    seen_times: ClassVar[int] = 2
+
     probes: int = eqx.field(static=True, default=16)
     draws: int = eqx.field(static=True, default=128)
     exact_up_to: int = eqx.field(static=True, default=500)
@@ -94,11 +97,10 @@ class LatentNeighbours(NearestRows):
         if ready is self:
             return self
         real = np.ones(len(X), bool) if weights is None else np.asarray(weights) > 0
-        numbers = np.flatnonzero(real)
-        order = numbers[ready.found.order]
+        numbers, order = np.flatnonzero(real), ready.found.order
         each = np.moveaxis(ready.found.rows, 1, 0)
-        sweeps = tuple(sweeps_of(own, order) for own in each)
-        later = self.near_rows(X, numbers, kernel, ready.found.order[::-1])
+        sweeps = tuple(sweeps_of(own, numbers[order]) for own in each)
+        later = self.near_rows(X, numbers, kernel, order[::-1])
         later = later[:, :, : max(1, later.shape[2] // 2)]
         return dataclasses.replace(ready, sweeps=sweeps, real=real, later=later)
 
@@ -109,16 +111,14 @@ class LatentNeighbours(NearestRows):
     def condition(
         self, kernel: LatentKernel, X: Any, sites: GaussianSites
     ) -> LatentNeighboursPosterior:
-        latents = sites.linear.shape[1]
-        kept = X if isinstance(X, RowPrior) else self.kept(kernel, X, latents)
+        kept = X if isinstance(X, RowPrior) else self.kept(kernel, X, sites.linear.shape[1])
         neighbours = jnp.asarray(self.rows_found(len(kept.X)))
-        own = posterior_regression(
-            kernel, kept.X, neighbours, jnp.asarray(self.later), sites.precision
-        )
+        later, precision = jnp.asarray(self.later), sites.precision
+        own = posterior_regression(kernel, kept.X, neighbours, later, precision)
         prior = SparseRoot(kept.prior, neighbours, kept.factor)
-        M = preconditioned(prior, self._sweeps, own, sites.precision)
+        M = preconditioned(prior, self._sweeps, own, precision)
         exact = sites.linear.size <= self.exact_up_to
-        diagonal = diagonal_of(kept.prior, neighbours, sites.precision)
+        diagonal = diagonal_of(kept.prior, neighbours, precision)
         found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
         make: Any = LatentNeighboursPosterior  # whose evidence and KL are found when asked for
         return make(
@@ -161,10 +161,7 @@ class LatentNeighbours(NearestRows):
     def pull_back(
         self, posterior: LatentNeighboursPosterior, X: Inputs, sites: GaussianSites
     ) -> Pullback:
-        slope = slope_in_prior(posterior)
-        arguments = posterior.X, posterior.neighbours, posterior.prior
-        in_kernel = slope_of_regression(posterior.kernel, *arguments, slope)
-        return Pullback(in_kernel, None, posterior.at_rows)
+        return Pullback(_slope_in_kernel(posterior), None, posterior.at_rows)
 
     def linearised(
         self, posterior: LatentNeighboursPosterior, X: Inputs, sites: GaussianSites
@@ -172,9 +169,7 @@ class LatentNeighbours(NearestRows):
         """By one more solve: along s the mean moves by A^-1 s, and nothing else does."""
 
         def in_kernel(mean: RowLatents) -> LatentKernel:
-            moved = eqx.tree_at(lambda p: p.solved.mean, posterior, mean)
-            arguments = posterior.X, posterior.neighbours, posterior.prior
-            return slope_of_regression(posterior.kernel, *arguments, slope_in_prior(moved))
+            return _slope_in_kernel(eqx.tree_at(lambda p: p.solved.mean, posterior, mean))
 
         def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             shift = mean_given(posterior.operator, along)
@@ -207,11 +202,9 @@ class LatentNeighbours(NearestRows):
 
     def draws_at_rows(self, draws: Any) -> NearDraws:
         """Draws of the coefficients as draws of g at the rows."""
-        return near_draws(draws, self.rows_seen(draws.centres), self)
-
-    @property
-    def seen(self) -> int:
-        return self.number_predicted or 2 * self.number
+        g = np.asarray(at_rows(draws, self))
+        models = draws.mean_model, draws.models, draws.own
+        return NearDraws(*models, self.rows_seen(draws.centres), g)
 
     @property
     def _blocks(self) -> Int[Array, "K S"] | None:
@@ -243,3 +236,9 @@ class LatentNeighbours(NearestRows):
 
 
 _with_draws = eqx.filter_jit(with_draws)
+
+
+def _slope_in_kernel(posterior: LatentNeighboursPosterior) -> LatentKernel:
+    """Derivative of the log evidence in the kernel, the sites held."""
+    own = posterior.kernel, posterior.X, posterior.neighbours, posterior.prior
+    return slope_of_regression(*own, slope_in_prior(posterior))

@@ -18,21 +18,22 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.log_determinant import (
+    mean_of,
     quadrature,
     recorded_conjugate_gradients,
 )
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
-from latentgp.extensions.iterative.solvers.solution import BREAKDOWN, Solution
-from latentgp.extensions.neighbours.conditionals import Block
-from latentgp.extensions.neighbours.near import NearPosterior, Sight, latents_given, weighted_rows
+from latentgp.extensions.iterative.solvers.solution import BREAKDOWN
+from latentgp.extensions.neighbours.conditionals import Block, errors_by, turned
+from latentgp.extensions.neighbours.near import NearPosterior, Sight, weighted_rows
 from latentgp.extensions.neighbours.posterior import with_diagonals
 from latentgp.extensions.neighbours.prior import Regression, SparseFactor
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored, stored_as
 from latentgp.numerics.cholesky import cholesky
-from latentgp.representations.latent_axis import over_sharing
+from latentgp.representations.latent_axis import latent_diagonals, over_sharing
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import (
@@ -66,11 +67,6 @@ class WhitenedOperator(LinearOperator):
     def size(self) -> int:
         return self.precision.size
 
-    @property
-    def log_determinant_of_preconditioner(self) -> Scalar:
-        """Log-determinant of P; the determinants of B and C are one."""
-        return -2 * jnp.sum(jnp.log(self.root))
-
     def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
         return self.to_white(self.sparse_times(self.from_white(right)))
 
@@ -97,27 +93,17 @@ class WhitenedOperator(LinearOperator):
 
 @stored_as("Solved")
 class PrecisionSolves(NamedTuple):
-    """Solves with the posterior precision A.
+    """Solves with the posterior precision A."""
 
-    Attributes:
-        mean: A^-1 l, shape (N, Q).
-        left: A^-1 z of probe vectors z with covariance P, shape (N, Q, S).
-        right: P^-1 z: the mean of left right' is A^-1.
-        variance: of the posterior at the rows, shape (N, Q).
-        log_determinant: of A.
-        standard_error: of the log-determinant.
-        residual: relative one of the mean; zero until a fit is finished.
-        of_probes: largest relative residual of the probe vectors' solves.
-    """
-
-    mean: RowLatents
-    left: Float[Array, "N Q S"]
-    right: Float[Array, "N Q S"]
-    variance: RowLatents
-    log_determinant: Scalar
-    standard_error: Scalar
-    residual: Scalar
-    of_probes: Scalar | float = 0.0  # which earlier files lack
+    mean: RowLatents  # A^-1 l
+    left: Float[Array, "N Q S"]  # A^-1 z of probe vectors z with covariance P
+    right: Float[Array, "N Q S"]  # P^-1 z: the mean of left right' is A^-1
+    variance: RowLatents  # of the posterior at the rows
+    log_determinant: Scalar  # of A
+    standard_error: Scalar  # of the log-determinant
+    residual: Scalar  # relative one of the mean; zero until a fit is finished
+    # largest relative residual of the probe vectors' solves, which earlier files lack
+    of_probes: Scalar | float = 0.0
 
 
 def solved(
@@ -142,10 +128,8 @@ def solved(
         return PrecisionSolves(mean, none, none, jnp.zeros_like(mean), nan, nan, nan, nan)
     if exact:
         units = jnp.eye(M.size, dtype=right.dtype)
-        whole = cholesky(M.times(units))
-        white = whole.inverse.T @ (whole.inverse @ right)
-        noise = jnp.sqrt(M.size) * units
-        left = whole.inverse.T @ (whole.inverse @ noise)
+        whole, noise = cholesky(M.times(units)), jnp.sqrt(M.size) * units
+        white, left = (whole.inverse.T @ (whole.inverse @ own) for own in (right, noise))
         log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
         of_probes = error
     else:
@@ -155,8 +139,7 @@ def solved(
             jax.lax.stop_gradient(M), noise, Identity(), _PROBE_TOLERANCE, _MOST_PROBE_STEPS
         )
         left, traces = recorded.solution.value, quadrature(recorded)
-        log_det = jnp.mean(traces)
-        error = jnp.std(traces, ddof=1) / jnp.sqrt(probes)
+        log_det, error = mean_of(traces)
         of_probes = jnp.max(recorded.solution.relative_residual)
     x, p = M.from_white(left), M.from_white(noise)
 
@@ -164,26 +147,19 @@ def solved(
         z = M.from_preconditioner(noise)
         return jnp.mean((x - z / diagonal[..., None]) * p, axis=2)
 
+    def by_draws() -> RowLatents:
+        x, z = draws_of(M, jax.random.fold_in(key, 1), probes)
+        return jnp.mean((x - z / diagonal[..., None]) ** 2, axis=2)
+
     if exact:
         spread = by_probes()
     else:
-        drawn = jax.lax.cond(
-            jnp.any(M.precision < 0),
-            lambda: jnp.maximum(by_probes(), 0.0),
-            lambda: _spread_of_draws(M, diagonal, jax.random.fold_in(key, 1), probes),
-        )
+        negative = jnp.any(M.precision < 0)
+        drawn = jax.lax.cond(negative, lambda: jnp.maximum(by_probes(), 0.0), by_draws)
         spread = jax.lax.stop_gradient(drawn)
-    log_det = M.log_determinant_of_preconditioner + log_det
+    log_det -= 2 * jnp.sum(jnp.log(M.root))  # of P; the determinants of B and C are one
     mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
     return PrecisionSolves(mean, x, p, 1 / diagonal + spread, log_det, error, unknown, of_probes)
-
-
-def _spread_of_draws(
-    M: WhitenedOperator, diagonal: RowLatents, key: RandomKey, number: int
-) -> RowLatents:
-    """Variance of each row's mean given all others, by draws."""
-    x, z = draws_of(M, key, number)
-    return jnp.mean((x - z / diagonal[..., None]) ** 2, axis=2)
 
 
 def draws_of(
@@ -209,9 +185,8 @@ def solve_to(
     M: WhitenedOperator, right: Float[Array, "N Q S"], tolerance: float
 ) -> Float[Array, "N Q S"]:
     """A^-1 right, to a relative residual after the preconditioner; a warning if it is missed."""
-    solution = _iterated(M, M.to_white(right), tolerance)
-    solution.tell("Draws and means of latent functions by neighbours")
-    return M.from_white(_sound(solution))
+    what = "Draws and means of latent functions by neighbours"
+    return M.from_white(_iterated(M, M.to_white(right), tolerance, what))
 
 
 def mean_given(M: WhitenedOperator, linear: RowLatents) -> RowLatents:
@@ -223,19 +198,19 @@ def _solve(M: WhitenedOperator, right: Float[Array, "M 1"]) -> Float[Array, "M 1
     """By conjugate gradients; its derivative is another solve."""
 
     def solve(times: Any, right: Array) -> Array:
-        return _sound(_iterated(M, right, _TOLERANCE))
+        return _iterated(M, right, _TOLERANCE)
 
     return jax.lax.custom_linear_solve(M.times, right, solve, symmetric=True)
 
 
-def _iterated(M: WhitenedOperator, right: Float[Array, "M S"], tolerance: float) -> Solution:
-    """M^-1 right by conjugate gradients."""
-    return conjugate_gradients(M, right, tolerance=tolerance, max_steps=_MOST_STEPS)
-
-
-def _sound(solution: Solution) -> Float[Array, "M S"]:
-    """The solution; not numbers where the matrix is not positive definite."""
-    return jnp.where(solution.code == BREAKDOWN, jnp.nan, solution.value)
+def _iterated(
+    M: WhitenedOperator, right: Float[Array, "M S"], tolerance: float, what: str | None = None
+) -> Float[Array, "M S"]:
+    """M^-1 right by conjugate gradients; not numbers where M is not positive definite."""
+    found = conjugate_gradients(M, right, tolerance=tolerance, max_steps=_MOST_STEPS)
+    if what is not None:
+        found.tell(what)
+    return jnp.where(found.code == BREAKDOWN, jnp.nan, found.value)
 
 
 def diagonal_of(prior: Regression, neighbours: NeighbourRows, precision: RowLatents) -> RowLatents:
@@ -267,7 +242,7 @@ class LatentNeighboursPosterior(NearPosterior):
     @property
     def log_evidence(self) -> Scalar:
         pull = 0.5 * jnp.sum(self.sites.linear * self.solved.mean)
-        return pull - 0.5 * (self.solved.log_determinant + self._log_prior_determinant)
+        return pull - 0.5 * self._log_determinants
 
     @property
     def evidence_error(self) -> Scalar:
@@ -304,14 +279,14 @@ class LatentNeighboursPosterior(NearPosterior):
         mean, variance = self.solved.mean, self.solved.variance
         linear, precision, _ = self.sites
         quadratic = jnp.sum(mean * (linear - precision * mean) - precision * variance)
-        determinants = self.solved.log_determinant + self._log_prior_determinant
-        return 0.5 * (quadratic + determinants)
+        return 0.5 * (quadratic + self._log_determinants)
 
     @property
-    def _log_prior_determinant(self) -> Scalar:
+    def _log_determinants(self) -> Scalar:
+        """Of the posterior precision, and of the prior covariance."""
         each = jnp.sum(jnp.log(self.prior.variance), axis=1)
-        shape = self.solved.mean.shape[1:]
-        return jnp.sum(jnp.broadcast_to(each, shape))
+        prior = jnp.broadcast_to(each, self.solved.mean.shape[1:])
+        return self.solved.log_determinant + jnp.sum(prior)
 
     @property
     def at_rows(self) -> Marginals:
@@ -323,25 +298,24 @@ class LatentNeighboursPosterior(NearPosterior):
         return ~self.real
 
     def seen_from(self, X: Float[Array, "B D"]) -> Sight:
-        near = self.near(X)
-        grams = self.grams_near(near, X)
-        weights, left = latents_given(self.kernel, self.rows, near, grams)
+        near = self.rows.near(self.kernel, X)
+        weights, left = self.rows.latents_given(self.kernel, near, X)
         mean = weighted_rows(weights, near, self.solved.mean[..., None])[..., 0]
         left = jnp.broadcast_to(left, mean.shape)
         x, p = (weighted_rows(weights, near, a) for a in (self.solved.left, self.solved.right))
-        prior = jnp.broadcast_to(grams[:, :, -1, -1], mean.shape)
+        prior = jnp.broadcast_to(latent_diagonals(self.kernel, X), mean.shape)
         variance = jnp.clip(left + jnp.mean(x * p, axis=2), left, prior)
-        own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
-        return Sight(near, weights, jnp.concatenate([-weights, own], axis=2), mean, variance)
+        return Sight(near, weights, errors_by(weights), mean, variance)
 
     def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """Covariances of latents at the nearest rows, and of the errors of means given these."""
         sight = self.seen_from(X)
-        seen = sight.weights, sight.near
-        x, p = (weighted_rows(*seen, a) for a in (self.solved.left, self.solved.right))
+        seen = self.solved.left, self.solved.right
+        x, p = (weighted_rows(sight.weights, sight.near, a) for a in seen)
         through = jnp.einsum("qis,qjs->qij", x, p) / x.shape[2]
         through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
-        return with_diagonals(self.errors_together(sight, X) + through, sight.variance)
+        errors = self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
+        return with_diagonals(errors + through, sight.variance)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         """Weights B' D^-1 B (draw - prior path) at the rows: K^-1 as the neighbours say it."""
@@ -387,8 +361,7 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         block = Block.of(rows, neighbours)
         numbers = jnp.broadcast_to(block.rows, (len(rows), latents, block.rows.shape[2]))
         there = jnp.broadcast_to(block.there, numbers.shape)
-        own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
-        b = jnp.concatenate([-weights, own], axis=2)
+        b = errors_by(weights)
         variance = jnp.broadcast_to(variance, numbers.shape[:2])
         at = numbers, jnp.arange(latents)[:, None]
 
@@ -411,9 +384,7 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
             jnp.where(keep, in_variance, 0.0),
         )
 
-    each = (jnp.moveaxis(a, 0, 1) for a in prior)
-    rows = jnp.arange(len(posterior.X)), neighbours, *each, noise
+    rows = jnp.arange(len(posterior.X)), neighbours, *turned(prior), noise
     columns = (neighbours.shape[2] + 1) * (solved.left.shape[2] * 2 + 2) * latents
     _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
-    pairs = zip(found, prior, strict=True)
-    return Regression(*(over_sharing(jnp.moveaxis(a, 1, 0), like) for a, like in pairs))
+    return jax.tree.map(over_sharing, turned(found), prior)

@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from latentgp.extensions.neighbours.conditionals import Block, given, grams_at
+from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, turned
 from latentgp.extensions.neighbours.prior import nugget_of
 from latentgp.extensions.neighbours.search import NOBODY, coordinates
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
-from latentgp.modules import stored
+from latentgp.modules import forwarded, stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents
+from latentgp.typing import Array, Inputs, NeighbourRows, RowLatents
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
@@ -87,19 +87,11 @@ def _best_and_all_round(
 
 
 class Sight(NamedTuple):
-    """Nearest rows of new inputs, and what a latent there is given what these say.
+    """Nearest rows of new inputs, and the posterior of a latent there by what these say."""
 
-    Attributes:
-        near: the rows, the new input itself last.
-        weights: of what the rows say in the mean, shape (#Q, B, V).
-        in_g: what the error weighs of the latents at the rows and, last, at the input, (#Q, B, M).
-        mean: posterior mean, shape (Q, B).
-        variance: of the posterior, shape (Q, B).
-    """
-
-    near: Block
-    weights: Float[Array, "#Q B V"]
-    in_g: Float[Array, "#Q B M"]
+    near: Block  # the rows, the new input itself last
+    weights: Float[Array, "#Q B V"]  # of what the rows say in the mean
+    in_g: Float[Array, "#Q B M"]  # what the error weighs of latents at the rows and, last, there
     mean: Float[Array, "Q B"]
     variance: Float[Array, "Q B"]
 
@@ -122,17 +114,25 @@ class NearRows(eqx.Module):
         nearest = jnp.stack([self._nearest(own, X) for own in each], axis=1)
         return Block.of(jnp.zeros(len(X), int), nearest)
 
-    def points_of(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M D"]:
-        """Inputs of the nearest rows, the new one last."""
-        rows = jnp.moveaxis(near.rows, 1, 0)
-        own = jnp.broadcast_to(X[:, None], (len(rows), len(X), 1, X.shape[1]))
-        return jnp.concatenate([jnp.asarray(self.X)[rows[..., :-1]], own], axis=2)
-
     def grams(
         self, kernel: LatentKernel, near: Block, X: Float[Array, "B D"]
     ) -> Float[Array, "#Q B M M"]:
         """Gram matrices of the nearest rows with, last, the new input."""
-        return grams_at(kernel, self.points_of(near, X))
+        return grams_at(kernel, near.points(self.X).at[:, :, -1].set(X))
+
+    def latents_given(
+        self, kernel: LatentKernel, near: Block, X: Float[Array, "B D"]
+    ) -> tuple[Float[Array, "#Q B V"], Float[Array, "#Q B"]]:
+        """Weights of latents at the nearest rows in means at new inputs, and what these leave."""
+        roots = 1 / jnp.sqrt(nugget_of(kernel, self.X))
+
+        def of_latent(grams: Array, there: Array, root: Array) -> tuple[Array, Array]:
+            scales = (root * there).at[:, -1].set(root)
+            weights, _, less = jax.vmap(given)(grams, scales, jnp.zeros_like(scales[:, :-1]))
+            prior = grams[:, -1, -1]
+            return weights, jnp.clip(prior - less / root**2, 0.0, prior)
+
+        return vmap_latents(of_latent, self.grams(kernel, near, X), turned(near.there), roots)
 
     def _nearest(self, kernel: Any, X: Float[Array, "B D"]) -> Int[Array, "B V"]:
         """Numbers of the rows nearest to new inputs; rows of weight zero are nobody.
@@ -141,8 +141,8 @@ class NearRows(eqx.Module):
         the nearest of these in the precision of the inputs.
         """
         absent, number = self.absent, min(self.number, len(self.X))
-        fixed = jax.lax.stop_gradient((kernel, X, self.X))
-        new, rows = coordinates(*fixed[:2], fixed[2]), coordinates(fixed[0], fixed[2], fixed[2])
+        kernel, X, known = jax.lax.stop_gradient((kernel, X, self.X))
+        new, rows = (coordinates(kernel, points, known) for points in (X, known))
         if self.blocks is not None:
             return self._all_round(new, rows, self.blocks)
         new_single, single = new.astype(jnp.float32), rows.astype(jnp.float32)
@@ -187,11 +187,7 @@ class NearRows(eqx.Module):
         return jnp.where(chosen == NOBODY, NOBODY, jnp.take_along_axis(among, chosen, axis=1))
 
     def errors_together(
-        self,
-        kernel: LatentKernel,
-        near: Block,
-        in_g: Float[Array, "#Q B M"],
-        X: Float[Array, "B D"],
+        self, kernel: LatentKernel, near: Block, in_g: Float[Array, "#Q B M"], X: Inputs
     ) -> Float[Array, "#Q B B"]:
         """Joint covariance of the errors of means, by the latents in them, under the prior.
 
@@ -202,10 +198,9 @@ class NearRows(eqx.Module):
         every = len(self.X) + len(X)
         of_all = every**2 * (1 + len(X) / _PRODUCTS_A_KERNEL_VALUE) < (seen[0] * seen[2]) ** 2
         found = []
+        errors = self._errors_by_all if of_all else self._errors_by_pairs
         for q, weighed in enumerate(in_g):
-            own, rows = each[q % len(each)], near.rows[:, q % seen[1], :-1]
-            errors = self._errors_by_all if of_all else self._errors_by_pairs
-            full = errors(own, rows, weighed, X)
+            full = errors(each[q % len(each)], near.rows[:, q % seen[1], :-1], weighed, X)
             found.append(0.5 * (full + full.T))
         return jnp.stack(found)
 
@@ -239,32 +234,13 @@ class NearRows(eqx.Module):
         return scan_rows(step, nothing, (every, weights), columns=len(every))[0]
 
 
-def latents_given(
-    kernel: LatentKernel, rows: NearRows, near: Block, grams: Float[Array, "#Q B M M"]
-) -> tuple[Float[Array, "#Q B V"], Float[Array, "#Q B"]]:
-    """Weights of the latents at the nearest rows in the mean at new inputs, and what these leave.
-
-    Gram matrices are those of the nearest rows with, last, the new input.
-    """
-    there = jnp.moveaxis(near.there, 1, 0)
-    roots = 1 / jnp.sqrt(nugget_of(kernel, rows.X))
-
-    def of_latent(grams: Array, there: Array, root: Array) -> tuple[Array, Array]:
-        scales = (root * there).at[:, -1].set(root)
-        weights, _, less = jax.vmap(given)(grams, scales, jnp.zeros_like(scales[:, :-1]))
-        prior = grams[:, -1, -1]
-        return weights, jnp.clip(prior - less / root**2, 0.0, prior)
-
-    return vmap_latents(of_latent, grams, there, roots)
-
-
 def weighted_rows(
     weights: Float[Array, "#Q B V"], near: Block, values: Float[Array, "N Q S"]
 ) -> Float[Array, "Q B S"]:
     """Weighted sums of what the nearest rows have."""
     latents = values.shape[1]
     weights = jnp.broadcast_to(weights, (latents, *weights.shape[1:]))
-    rows = jnp.moveaxis(near.rows.at[:, :, -1].set(0), 1, 0)
+    rows = turned(near.rows.at[:, :, -1].set(0))
     rows = jnp.broadcast_to(rows, (latents, *rows.shape[1:]))
     each = jnp.arange(latents)[:, None]
 
@@ -309,28 +285,10 @@ class NearPosterior(LatentPosterior):
         columns = max((self.number + 1) * (self.number + 1 + self.rank), looked)
         return scan_rows(step, None, X, columns=columns, in_cache=True)[1]
 
-    def errors_together(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B B"]:
-        """Joint covariance of the errors of means, by the latents in them, under the prior."""
-        return self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
-
-    @property
-    def centres(self) -> Points:
-        return self.X
+    centres = forwarded("X")
 
     @property
     def rows(self) -> NearRows:
         """The rows, as new inputs see them."""
         own = self.neighbours.shape[1] > 1
         return NearRows(self.X, self.absent, self.number, own, self.blocks)
-
-    def near(self, X: Float[Array, "B D"]) -> Block:
-        """Rows nearest to new inputs; a block's own row, the last, is that of the new input."""
-        return self.rows.near(self.kernel, X)
-
-    def points_of(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M D"]:
-        """Inputs of the nearest rows, the new one last."""
-        return self.rows.points_of(near, X)
-
-    def grams_near(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M M"]:
-        """Gram matrices of the nearest rows with, last, the new input."""
-        return self.rows.grams(self.kernel, near, X)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.extensions.neighbours.conditionals import Block
-from latentgp.extensions.neighbours.near import NearRows, latents_given, weighted_rows
+from latentgp.extensions.neighbours.conditionals import errors_by
+from latentgp.extensions.neighbours.near import NearRows, weighted_rows
 from latentgp.extensions.neighbours.posterior import with_diagonals
-from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_lower
-from latentgp.posteriors.components import Draws, Spread, over_draws
-from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
-from latentgp.representations import Representation
+from latentgp.posteriors.components import Spread, over_draws
+from latentgp.posteriors.draws_at_rows import DrawsAtRows
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.typing import Array, Inputs, RandomKey, RowLatents
 
@@ -44,7 +41,7 @@ class NearDraws(DrawsAtRows):
         latents = self.g.shape[2]
 
         def given(model: LatentGP, g: Float[Array, "S N Q"]) -> tuple[Array, Array]:
-            weights, left = self._given(model.kernel, near, X)
+            weights, left = self.rows.latents_given(model.kernel, near, X)
             means = weighted_rows(weights, near, jnp.moveaxis(jnp.asarray(g), 0, 2))
             offset = jnp.broadcast_to(model.mean(X), (X.shape[0], latents))
             variance = jnp.broadcast_to(left, (latents, X.shape[0])).T
@@ -60,27 +57,16 @@ class NearDraws(DrawsAtRows):
         means, variances = over_draws(one, (self.models, self.g))
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
-    def _given(
-        self, kernel: LatentKernel, near: Block, X: Inputs
-    ) -> tuple[Float[Array, "#Q N V"], Float[Array, "#Q N"]]:
-        return latents_given(kernel, self.rows, near, self.rows.grams(kernel, near, X))
-
     def drawn(self, X: Inputs, keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         """A joint draw at X for each of the draws."""
         near = self.rows.near(self.mean_model.kernel, X)
 
         def law(model: LatentGP) -> tuple[Array, Array]:
             """Weights, and the root of what these leave."""
-            weights, left = self._given(model.kernel, near, X)
-            own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
-            in_g = jnp.concatenate([-weights, own], axis=2)
-            together = self.rows.errors_together(model.kernel, near, in_g, X)
-
-            def root(covariance: Array, prior: Array) -> Array:
-                return jittered_lower(covariance, jnp.mean(prior))
-
-            covariances = with_diagonals(together, left)
-            return weights, vmap_latents(root, covariances, latent_diagonals(model.kernel, X))
+            weights, left = self.rows.latents_given(model.kernel, near, X)
+            errors = self.rows.errors_together(model.kernel, near, errors_by(weights), X)
+            scales = jnp.mean(latent_diagonals(model.kernel, X), axis=1)
+            return weights, vmap_latents(jittered_lower, with_diagonals(errors, left), scales)
 
         def one(
             model: LatentGP, known: tuple[Array, Array], g: Array, key: RandomKey
@@ -95,14 +81,3 @@ class NearDraws(DrawsAtRows):
             return jax.lax.map(lambda draw: one(self.models, known, *draw), (self.g, keys))
         each = self.models, self.g, keys
         return over_draws(lambda draw: one(draw[0], law(draw[0]), *draw[1:]), each)
-
-
-def near_draws(draws: Draws, rows: NearRows, representation: Representation) -> NearDraws:
-    """Draws of white coefficients as draws of g at the rows.
-
-    The representation gives g by the coefficients.
-    """
-    g = np.asarray(at_rows(draws, representation))
-    return NearDraws(
-        mean_model=draws.mean_model, models=draws.models, own=draws.own, rows=rows, g=g
-    )

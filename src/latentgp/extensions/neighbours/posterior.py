@@ -11,7 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from latentgp.extensions.neighbours.conditionals import Block, Conditionals, ScaledSites, given
+from latentgp.extensions.neighbours.conditionals import (
+    Block,
+    Conditionals,
+    ScaledSites,
+    errors_by,
+    given,
+    turned,
+)
 from latentgp.extensions.neighbours.full_scale import (
     LowRank,
     Whitener,
@@ -73,7 +80,7 @@ class NeighboursPosterior(NearPosterior):
         their variances are those of `marginals`.
         """
         sight = self.seen_from(X)
-        rows = jnp.moveaxis(sight.near.rows, 1, 0)[..., :-1]
+        rows = turned(sight.near.rows)[..., :-1]
 
         def noise(rows: Array, weights: Array) -> Array:
             def with_all(one: tuple[Array, ...]) -> Array:
@@ -83,7 +90,8 @@ class NeighboursPosterior(NearPosterior):
 
             return jax.lax.map(with_all, (rows, weights))
 
-        full = self.errors_together(sight, X) + vmap_latents(noise, rows, sight.weights)
+        full = self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
+        full = full + vmap_latents(noise, rows, sight.weights)
         if self.low_rank is not None:
             full = full - vmap_latents(_known_of, self.low_rank.factor, self._open(sight, X))
         full = jnp.broadcast_to(full, (len(sight.variance), *full.shape[1:]))
@@ -97,7 +105,7 @@ class NeighboursPosterior(NearPosterior):
         root, target = self.sites
         noise = jax.random.normal(key, target.shape, target.dtype)
         block = Block.of(jnp.arange(len(self.X)), self.neighbours)
-        rows = jnp.moveaxis(self.known.rows, 1, 0)
+        rows = turned(self.known.rows)
 
         def scaled(left: Array) -> Array:
             projected = rows * jnp.sum(rows * block.take(left), axis=2, keepdims=True)
@@ -122,8 +130,8 @@ class NeighboursPosterior(NearPosterior):
         return ~jnp.any(self.sites.root > 0, axis=0)
 
     def seen_from(self, X: Float[Array, "B D"]) -> Sight:
-        near = self.near(X)
-        grams = self.grams_near(near, X)
+        near = self.rows.near(self.kernel, X)
+        grams = self.rows.grams(self.kernel, near, X)
         root = near.take(self.sites.root).at[..., -1].set(1.0)
         low_rank, left = self.low_rank, self.sites.target
         if low_rank is not None:
@@ -138,9 +146,7 @@ class NeighboursPosterior(NearPosterior):
             return weights, jnp.sum(weights * target, axis=1), variance
 
         weights, mean, variance = vmap_latents(of_latent, grams, root, target)
-        at_rows = -weights * root[..., :-1]
-        own = jnp.ones((*at_rows.shape[:2], 1), at_rows.dtype)
-        sight = Sight(near, weights, jnp.concatenate([at_rows, own], axis=2), mean, variance)
+        sight = Sight(near, weights, errors_by(weights * root[..., :-1]), mean, variance)
         return sight if low_rank is None else self._with_low_rank(sight, X)
 
     def _with_low_rank(self, sight: Sight, X: Float[Array, "B D"]) -> Sight:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,7 +30,6 @@ from latentgp.rows.arrays import evenly
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
 
-_MORE_PREDICTED = 5
 _A_PAIR = 1_000  # of neighbours of a row, in products: measured
 
 
@@ -80,6 +79,8 @@ class Neighbours(NearestRows):
         -3.0033
     """
 
+    seen_times: ClassVar[int] = 5
+
     inducing: Inducing | None = eqx.field(converter=_as_inducing, default=None)
     shared: bool = eqx.field(static=True, default=False)
     terms: int | None = eqx.field(static=True, default=None)
@@ -104,18 +105,13 @@ class Neighbours(NearestRows):
         return dataclasses.replace(ready, inducing=points)
 
     @property
-    def seen(self) -> int:
-        return self.number_predicted or _MORE_PREDICTED * self.number
-
-    @property
     def searched_by(self) -> SearchBy:
         return self.search or ("scaled" if self.inducing is None else "correlation")
 
     def features(self, kernel: LatentKernel, X: Inputs) -> Sequence[Float[Array, "N M"] | None]:
         if self.inducing is None:
             return super().features(kernel, X)
-        own = features_of(kernel, self._points(), jnp.asarray(X))
-        return list(own)
+        return list(features_of(kernel, self._points(), jnp.asarray(X)))
 
     @property
     def traits(self) -> Traits:
@@ -144,8 +140,8 @@ class Neighbours(NearestRows):
             known, log_evidence = conditionals(kernel, X, neighbours, scaled, self._terms)
             low_rank, jitter = None, nothing
         else:
-            law = law_of(kernel, X, neighbours, scaled, self._points())
-            known, low_rank, log_evidence, jitter = law
+            points = self._points()
+            known, low_rank, log_evidence, jitter = law_of(kernel, X, neighbours, scaled, points)
         found: Any = self.found
         make: Any = NeighboursPosterior  # whose KL is found when it is asked for
         return make(
@@ -166,9 +162,8 @@ class Neighbours(NearestRows):
         self, posterior: NeighboursPosterior, X: Inputs, sites: GaussianSites
     ) -> Pullback:
         """Its marginals are the derivatives in the sites; variances among them may be negative."""
-        scaled = posterior.sites
-        known: Any = posterior.known
-        own = posterior.kernel, X, posterior.neighbours, scaled, known
+        scaled, known = posterior.sites, posterior.known
+        own: Any = posterior.kernel, X, posterior.neighbours, scaled, known
         places = None
         if self.inducing is None or posterior.low_rank is None:
             slope = slopes(*own, self._terms)
@@ -200,7 +195,9 @@ class Neighbours(NearestRows):
     @property
     def _terms(self) -> Terms:
         found: Any = self.found
-        return Terms.of(len(found.rows), found.order, found.terms)
+        if found.terms is None:
+            return Terms(jnp.arange(len(found.rows)), 1.0)
+        return Terms(jnp.asarray(found.terms), len(found.order) / len(found.terms))
 
     def _points(self) -> Points:
         points = None if self.inducing is None else self.inducing.points

@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.neighbours.latent_posterior import WhitenedOperator, perturbed, solve_to
-from latentgp.extensions.neighbours.preconditioner import posterior_regression
-from latentgp.extensions.neighbours.prior import Regression, SparseFactor
+from latentgp.extensions.neighbours.prior import Regression, SparseFactor, posterior_regression
 from latentgp.extensions.neighbours.sweeps import Sweeps
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
@@ -70,22 +69,15 @@ class SparseRoot(NamedTuple):
 
 
 class SparseWhitening(WhiteningBySolves):
-    """The map from white coefficients to g at the rows, which are the centres.
-
-    Attributes:
-        root: of the prior covariance.
-        kernel: of the prior.
-        later: nearest of the rows after each, whose sites a preconditioner sees.
-        sweeps: of each distinct kernel.
-    """
+    """The map from white coefficients to g at the rows, which are the centres."""
 
     centres: Inputs
     residual: Float[Array, "#Q N"]
     jitter: Scalar
-    root: SparseRoot
-    kernel: LatentKernel
-    later: Int[Array, "N #Q later"]
-    sweeps: tuple[Sweeps, ...]
+    root: SparseRoot  # of the prior covariance
+    kernel: LatentKernel  # of the prior
+    later: Int[Array, "N #Q later"]  # nearest rows after each, whose sites a preconditioner sees
+    sweeps: tuple[Sweeps, ...]  # of each distinct kernel
 
     def conditional(self, white: Float[Array, "Q N"]) -> Marginals:
         return Marginals.known(self.root.times(white))

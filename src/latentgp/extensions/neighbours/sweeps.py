@@ -47,9 +47,7 @@ class Sweeps(NamedTuple):
 def sweeps_of(neighbours: Int[np.ndarray, "N V"], order: Int[np.ndarray, "M"]) -> Sweeps:
     """The steps in which rows can be worked off; in NumPy.
 
-    Args:
-        neighbours: numbers of each row's neighbours, which come earlier in the order.
-        order: of the rows; those that are not in it have no neighbours.
+    Neighbours come earlier in the order; rows that are not in it have none.
     """
     rows, columns = neighbours.shape
     one, zero = rows * columns, rows * columns + 1
@@ -59,7 +57,7 @@ def sweeps_of(neighbours: Int[np.ndarray, "N V"], order: Int[np.ndarray, "M"]) -
         if there[row, 0]:
             level[row] = level[neighbours[row][there[row]]].max() + 1
     places = np.where(there, np.arange(one).reshape(rows, columns), zero)
-    forward = _packed(level, np.arange(rows), neighbours, places, rows, (one, zero))
+    forward = _packed(level, np.arange(rows), neighbours, places, rows, zero)
 
     # The transpose: row i needs those whose neighbour it is, often many.
     of, column = np.nonzero(there)
@@ -77,19 +75,16 @@ def sweeps_of(neighbours: Int[np.ndarray, "N V"], order: Int[np.ndarray, "M"]) -
             mine = neighbours[row][there[row]]
             level[mine] = np.maximum(level[mine], level[row] + 1 + layers[mine])
     starts = np.concatenate([[0], np.cumsum(count)])
-    node_levels, node_rows, inputs, places = [level], [np.arange(rows)], [], []
     own_inputs = np.full((rows, _FAN_IN), NOBODY)
     own_places = np.full((rows, _FAN_IN), zero)
     few = np.flatnonzero((count > 0) & (count <= _FAN_IN))
     offset = np.arange(_FAN_IN)
-    at = starts[few, None] + offset
+    at = np.minimum(starts[few, None] + offset, max(len(needs) - 1, 0))
     inside = offset < count[few, None]
-    last = max(len(needs) - 1, 0)
-    own_inputs[few] = np.where(inside, needs[np.minimum(at, last)], NOBODY)
-    own_places[few] = np.where(inside, weights[np.minimum(at, last)], zero)
-    inputs.append(own_inputs)
-    places.append(own_places)
-    number = rows
+    own_inputs[few] = np.where(inside, needs[at], NOBODY)
+    own_places[few] = np.where(inside, weights[at], zero)
+    node_levels, node_rows = [level], [np.arange(rows)]
+    inputs, places, number = [own_inputs], [own_places], rows
     for row in np.flatnonzero(count > _FAN_IN):
         terms = needs[starts[row] : starts[row + 1]]
         scales = weights[starts[row] : starts[row + 1]]
@@ -103,10 +98,9 @@ def sweeps_of(neighbours: Int[np.ndarray, "N V"], order: Int[np.ndarray, "M"]) -
             terms, scales = number + np.arange(parts), np.full(parts, one)
             number += parts
         own_inputs[row, : len(terms)], own_places[row, : len(terms)] = terms, scales
-    levels, owners, needed, weighed = (
-        np.concatenate(parts) for parts in (node_levels, node_rows, inputs, places)
-    )
-    return Sweeps(forward, _packed(levels, owners, needed, weighed, rows, (one, zero)))
+    each = node_levels, node_rows, inputs, places
+    levels, owners, needed, weighed = map(np.concatenate, each)
+    return Sweeps(forward, _packed(levels, owners, needed, weighed, rows, zero))
 
 
 def _packed(
@@ -115,12 +109,12 @@ def _packed(
     inputs: Int[np.ndarray, "entries inputs"],
     places: Int[np.ndarray, "entries inputs"],
     rows: int,
-    constants: tuple[int, int],
+    zero: int,
 ) -> Sweep:
     """Nodes of the same level side by side, in steps of `_WIDTH`."""
     more = -inputs.shape[1] % _UNROLLED
     inputs = np.pad(inputs, ((0, 0), (0, more)), constant_values=NOBODY)
-    places = np.pad(places, ((0, 0), (0, more)), constant_values=constants[1])
+    places = np.pad(places, ((0, 0), (0, more)), constant_values=zero)
     sorting = np.argsort(level, kind="stable")
     counts = np.bincount(level)
     parts = -(-counts // _WIDTH)
@@ -131,23 +125,15 @@ def _packed(
     steps = int(first[-1])
     unit = max(1, 2 ** int(np.ceil(np.log2(max(steps, 1)))) // _GRANULARITY)
     total = -(-steps // unit) * unit * _WIDTH
-    packed_rows = np.full(total, rows)
-    packed_rows[slot] = row
-    packed_inputs = np.full((total, inputs.shape[1]), total)
-    packed_inputs[slot] = np.where(inputs == NOBODY, total, slot[inputs])
-    packed_places = np.full((total, inputs.shape[1]), constants[1])
-    packed_places[slot] = places
 
-    def cut(array: np.ndarray) -> np.ndarray:
-        return array.reshape(-1, _WIDTH, *array.shape[1:]).astype(np.int32)
+    def packed(values: np.ndarray, nothing: int) -> np.ndarray:
+        found = np.full((total, *values.shape[1:]), nothing, np.int32)
+        found[slot] = values
+        return found.reshape(-1, _WIDTH, *values.shape[1:])
 
-    return Sweep(
-        cut(packed_rows),
-        cut(packed_inputs),
-        cut(packed_places),
-        slot[:rows].astype(np.int32),
-        np.asarray(steps, np.int32),
-    )
+    needed = packed(np.where(inputs == NOBODY, total, slot[inputs]), total)
+    own = packed(row, rows), needed, packed(places, zero), slot[:rows].astype(np.int32)
+    return Sweep(*own, np.asarray(steps, np.int32))
 
 
 @stored

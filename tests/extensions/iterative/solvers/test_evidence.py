@@ -7,19 +7,19 @@ import pytest
 
 import latentgp as lgp
 import linear_systems as cases
-from latentgp.extensions.iterative.solvers.block_quadrature import (
+from latentgp.extensions.iterative.solvers.evidence import log_evidence_by_solves
+from latentgp.extensions.iterative.solvers.log_determinant import (
     block_quadrature,
+    log_determinant,
     recorded_block_conjugate_gradients,
 )
-from latentgp.extensions.iterative.solvers.evidence import log_evidence_by_solves
-from latentgp.extensions.iterative.solvers.log_determinant import log_determinant
 from latentgp.extensions.iterative.solvers.operators import (
     StoredCovariance,
     TiledCovariance,
     noisy_system,
 )
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import Nystrom
 
 ROWS = np.array([2, 11, 17])
 SEEDS = 50

@@ -27,8 +27,6 @@ def test_tiles_give_the_gram_matrix(tile):
     rows = jnp.array([5, 0, 19])
     np.testing.assert_allclose(K.columns(rows), cases.gram()[:, rows], rtol=1e-12)
     np.testing.assert_allclose(K.block(rows), cases.gram()[rows][:, rows], rtol=1e-12)
-    some = K.rows_times(rows, jnp.asarray(cases.X))
-    np.testing.assert_allclose(some, cases.gram()[rows] @ cases.X, rtol=1e-11)
 
 
 def test_stored_is_the_same():
@@ -47,11 +45,6 @@ def test_stored_is_the_same():
 def test_systems(name):
     system = cases.systems()[name]
     np.testing.assert_allclose(cases.matrix(system), cases.dense(name, cases.gram()), atol=1e-12)
-    rows = np.array([5, 0, 19])
-    dense = cases.dense(name, cases.gram())[rows]
-    np.testing.assert_allclose(system.block(rows), dense[:, rows], atol=1e-12)
-    some = system.rows_times(rows, jnp.asarray(cases.X))
-    np.testing.assert_allclose(some, dense @ cases.X, atol=1e-11)
     shifted = cases.matrix(ShiftedOperator(system, jnp.asarray(0.7)))
     np.testing.assert_allclose(shifted - cases.matrix(system), 0.7 * np.eye(cases.SIZE), atol=1e-12)
 

@@ -13,23 +13,22 @@ from latentgp.extensions.iterative.solvers.operators import (
     TiledCovariance,
     noisy_system,
 )
-from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, draws
-from latentgp.extensions.iterative.solvers.preconditioners.block_jacobi import BlockJacobi
-from latentgp.extensions.iterative.solvers.preconditioners.complete import Complete
-from latentgp.extensions.iterative.solvers.preconditioners.interpolation import (
+from latentgp.extensions.iterative.solvers.preconditioners.base import Complete, Identity, draws
+from latentgp.extensions.iterative.solvers.preconditioners.iterated import (
     Interpolation,
+    Regularised,
     interpolated,
 )
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import (
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
     Fitc,
     Nystrom,
     Pitc,
+    PivotedCholesky,
+    RandomisedSVD,
+    Spectral,
     random_rows,
 )
-from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
-from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
-from latentgp.extensions.iterative.solvers.preconditioners.regularised import Regularised
-from latentgp.extensions.iterative.solvers.preconditioners.spectral import Spectral
+from latentgp.extensions.iterative.solvers.preconditioners.roots import BlockJacobi
 from latentgp.kernels.features import random_features
 from latentgp.rows.subsets import blocks_of_rows
 

@@ -11,13 +11,14 @@ from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
     SplitOperator,
     block_conjugate_gradients,
 )
-from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.flexible import flexible_conjugate_gradients
+from latentgp.extensions.iterative.solvers.conjugate_gradients import (
+    conjugate_gradients,
+    flexible_conjugate_gradients,
+)
 from latentgp.extensions.iterative.solvers.operators import StoredCovariance, noisy_system
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom
-from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
-from latentgp.extensions.iterative.solvers.preconditioners.regularised import Regularised
+from latentgp.extensions.iterative.solvers.preconditioners.iterated import Regularised
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import Nystrom, PivotedCholesky
 from latentgp.extensions.iterative.solvers.refinement import (
     in_single_precision,
     refined_conjugate_gradients,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import linear_systems as cases
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Nystrom
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import Nystrom
 from latentgp.extensions.iterative.solvers.ulisse import (
     ExponentialWeights,
     truncation_variance,

@@ -10,13 +10,9 @@ from jaxtyping import Bool, Float, Int, UInt32
 
 from latentgp.extensions.iterative.gradients.settings import Solves
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.operators import (
-    StoredCovariance,
-    System,
-    TiledCovariance,
-)
+from latentgp.extensions.iterative.solvers.operators import System, stored_or_tiled
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import (
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
     Nystrom,
     nystrom_factor,
     random_rows,
@@ -91,11 +87,7 @@ class SolvedEvidence(Module):
         target = jnp.where(there, linear / root, 0.0)
         root = jnp.where(there, root, 0.0)
         X = self.data.X
-        K = (
-            StoredCovariance(kernel.symmetric_gram(X))
-            if self.solves.stored
-            else TiledCovariance(kernel, X)
-        )
+        K = stored_or_tiled(kernel, X, self.solves.stored)
         nothing = 0.5 * len(X) * jnp.log(2 * jnp.pi) + 0.5 * jnp.sum(target**2)
         system = System(K, root, jnp.ones_like(root))
         return StandardisedTargets(system, target, jnp.sum(sites.log_constant) + nothing)
@@ -111,22 +103,10 @@ class SolvedEvidence(Module):
 
     def _paths(self, vector: HyperVector, scale: PerRow, probes: Probes) -> Array:
         """Draws of the standardised targets, by random features that length-scales stretch."""
-        model = self.space.to_model(vector)
-
-        key = jax.random.wrap_key_data(probes.seed)
-
-        def one(key: Any) -> Array:
-            path = prior_paths(
-                model.kernel,
-                key,
-                inputs=self.data.X.shape[1],
-                latents=1,
-                features=_FEATURES,
-                number=1,
-            )
-            return path(self.data.X)[0, :, 0]
-
-        paths = jax.lax.map(one, jax.random.split(key, self.solves.probes))
+        kernel, X = self.space.to_model(vector).kernel, self.data.X
+        sizes = {"inputs": X.shape[1], "latents": 1, "features": _FEATURES, "number": 1}
+        keys = jax.random.split(jax.random.wrap_key_data(probes.seed), self.solves.probes)
+        paths = jax.lax.map(lambda key: prior_paths(kernel, key, **sizes)(X)[0, :, 0], keys)
         return scale[:, None] * paths.T + probes.noise
 
     def no_solution(self) -> Vectors:
@@ -168,10 +148,11 @@ class SolvedEvidence(Module):
                 of_probes, rest = of_probes + 0.5 * squares, rest - 0.5 * log_determinant
             return of_target, of_probes, rest
 
-        def anew(direction: Any) -> Any:
-            return jax.jvp(parts, (vector,), (direction,))[1]
-
-        along = jax.linearize(parts, vector)[1] if self.solves.stored else anew
+        along = (
+            jax.linearize(parts, vector)[1]
+            if self.solves.stored
+            else lambda direction: jax.jvp(parts, (vector,), (direction,))[1]
+        )
         # One hyper-parameter after another: all at once would keep as many tiles.
         targets, traces, rest = jax.lax.map(along, jnp.eye(vector.size, dtype=vector.dtype))
         gradient = jnp.mean(targets, axis=1) + jnp.mean(traces, axis=1) + rest
@@ -183,31 +164,17 @@ class SolvedEvidence(Module):
     def _solved(self, system: Any, right: Any, P: Any, start: Any, key: Any) -> Any:
         """Solutions of the targets in pairs, of the probes, all in columns; steps; success."""
         own = self.solves
+        common: Any = {"preconditioner": P, "start": start, "max_steps": own.max_steps}
         if own.solver == "ulisse":
-            found = ulisse(
-                system,
-                right,
-                key,
-                threshold=own.threshold * jnp.sqrt(system.size),
-                weights=ExponentialWeights(own.rate),
-                preconditioner=P,
-                start=start,
-                max_steps=own.max_steps,
-                copies=_COPIES,
-            )
+            threshold, weights = own.threshold * jnp.sqrt(system.size), ExponentialWeights(own.rate)
+            common |= {"threshold": threshold, "weights": weights, "copies": _COPIES}
+            found = ulisse(system, right, key, **common)
             mean = jnp.mean(found.value, axis=0)
             fine = jnp.all(found.is_unbiased)
             copies = found.value[:, :, 0].T
             pairs = copies[:, ::2], copies[:, 1::2]
             return *pairs, mean[:, 1:], mean, found.products, fine
-        found = conjugate_gradients(
-            system,
-            right,
-            preconditioner=P,
-            start=start,
-            tolerance=own.tolerance,
-            max_steps=own.max_steps,
-        )
+        found = conjugate_gradients(system, right, tolerance=own.tolerance, **common)
         v, fine = found.value[:, :1], jnp.all(found.relative_residual <= own.tolerance)
         return v, v, found.value[:, 1:], found.value, found.steps, fine
 
@@ -228,9 +195,8 @@ def _sites_of(algorithm: SiteInference, model: LatentGP, data: Data) -> Gaussian
     """The likelihood's own sites, as functions of f less the prior mean."""
     offset = prior_mean(model, data)
     anywhere = Marginals(offset, jnp.ones_like(offset))
-    return algorithm.new_sites(model, rows_of(data), anywhere, GaussianSites.none(offset)).about(
-        offset
-    )
+    sites = algorithm.new_sites(model, rows_of(data), anywhere, GaussianSites.none(offset))
+    return sites.about(offset)
 
 
 def _covariance_of_mean(parts: Float[Array, "H S"]) -> Float[Array, "H H"]:

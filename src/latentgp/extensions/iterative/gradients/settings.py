@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import equinox as eqx
 
 from latentgp.errors import check_choices, check_ranges, refuse
-from latentgp.extensions.iterative.solvers.traced import is_plain
+from latentgp.extensions.iterative.solvers.solution import is_plain
 from latentgp.modules import Module
 
 Solver = Literal["conjugate-gradients", "ulisse"]

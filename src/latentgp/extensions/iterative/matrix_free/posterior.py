@@ -57,30 +57,19 @@ class MatrixFreePosterior(PosteriorAtRows):
     Means are products with the Gram matrix, variances take a solve for each new input. A solve that
     was stopped early leaves the variance too large by what more steps would have explained, never
     too small (Wenger et al. 2022), and a warning.
-
-    Attributes:
-        X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
-        solves: how systems are solved.
-        root: W^1/2 of each system, shape (#Q, N).
-        weights: K^-1 times the posterior mean, shape (Q, N).
-        mean_at_rows: the posterior mean at the rows, shape (Q, N).
-        solved: B^-1 z for the probe vectors z of each system, shape (#Q, N, S).
-        near: P^-1 z of the same.
-        report: how the solves have ended.
-        error: standard error of the log evidence, in nats.
     """
 
     kernel: LatentKernel
-    X: Inputs
-    solves: MatrixFreeSolves
-    root: Float[Array, "#Q N"]
-    weights: Float[Array, "Q N"]
-    mean_at_rows: Float[Array, "Q N"]
-    solved: Float[Array, "#Q N S"]
-    near: Float[Array, "#Q N S"]
-    report: Report
+    X: Inputs  # of the rows, the last of which may be copies of weight zero
+    solves: MatrixFreeSolves  # how systems are solved
+    root: Float[Array, "#Q N"]  # W^1/2 of each system
+    weights: Float[Array, "Q N"]  # K^-1 times the posterior mean
+    mean_at_rows: Float[Array, "Q N"]  # the posterior mean there
+    solved: Float[Array, "#Q N S"]  # B^-1 z for the probe vectors z of each system
+    near: Float[Array, "#Q N S"]  # P^-1 z of the same
+    report: Report  # how the solves have ended
     log_evidence: Scalar
-    error: Scalar
+    error: Scalar  # standard error of the log evidence, in nats
     jitter: Scalar
     trace_term: Scalar
 
@@ -105,6 +94,11 @@ class MatrixFreePosterior(PosteriorAtRows):
             return [(0, each[0], list(range(len(self.weights))))]
         return [(q, each[q % len(each)], [q]) for q in range(len(self.root))]
 
+    def prepared(self) -> list[Any]:
+        """The same with what is solved and what it is preconditioned by."""
+        own = self.systems
+        return [(*s, *self.solves.prepared(s[1], self.X, self.root[s[0]])) for s in own]
+
     def mean(self, X: Inputs) -> RowLatents:
         return _mean(self, X)
 
@@ -118,26 +112,19 @@ class MatrixFreePosterior(PosteriorAtRows):
     def without_fillers(self) -> MatrixFreePosterior:
         saying = np.any((np.asarray(self.root) > 0) | (np.asarray(self.weights) != 0), axis=0)
         rows = np.flatnonzero(saying) if saying.any() else np.arange(1)
-        return dataclasses.replace(
-            self,
-            X=self.X[rows],
-            root=self.root[:, rows],
-            weights=self.weights[:, rows],
-            mean_at_rows=self.mean_at_rows[:, rows],
-            solved=self.solved[:, rows],
-            near=self.near[:, rows],
-        )
+        names = "root", "weights", "mean_at_rows", "solved", "near"
+        kept = {name: getattr(self, name)[:, rows] for name in names}
+        return dataclasses.replace(self, X=self.X[rows], **kept)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
         prior, weights = prior_path(self.X).T, self.weights
-        for (q, _, latents), (system, near) in zip(self.systems, _prepared(self), strict=True):
+        for q, _, latents, system, near in self.prepared():
             own = jnp.array(latents)
             residual = self.root[q] * prior[own] + noise[own]
             solution = self.solves.solve_apart(system, near, residual.T)
             solution.tell("Paths")
-            correction = solution.value.T
-            weights = weights.at[own].add(-self.root[q] * correction)
+            weights = weights.at[own].add(-self.root[q] * solution.value.T)
         return weights
 
     def variance_at_rows(self) -> Float[Array, "Q N"]:
@@ -193,11 +180,11 @@ def _mean(posterior: MatrixFreePosterior, X: Inputs) -> RowLatents:
 
 @jax.jit
 def _marginals(posterior: MatrixFreePosterior, X: Inputs) -> Marginals:
-    solves, prepared = posterior.solves, _prepared(posterior)
+    solves, prepared = posterior.solves, posterior.prepared()
 
     def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, Marginals]:
         blocks, variances = [], jnp.zeros((len(posterior.weights), len(x)), x.dtype)
-        for (q, kernel, latents), (system, near) in zip(posterior.systems, prepared, strict=True):
+        for q, kernel, latents, system, near in prepared:
             across, prior = kernel.gram(posterior.X, x), kernel.diagonal(x)
             right = posterior.root[q][:, None] * across
             solution = solves.solve(system, near, right)
@@ -213,14 +200,12 @@ def _marginals(posterior: MatrixFreePosterior, X: Inputs) -> Marginals:
 
 @jax.jit
 def _covariance(posterior: MatrixFreePosterior, X: Inputs) -> Float[Array, "Q N N"]:
-    solves, prepared = posterior.solves, _prepared(posterior)
-
-    def of_system(number: Any, kernel: Kernel, system: Any, near: Any) -> Float[Array, "N N"]:
-        root = posterior.root[number][:, None]
+    def of_system(q: Any, kernel: Kernel, _: Any, system: Any, near: Any) -> Float[Array, "N N"]:
+        root = posterior.root[q][:, None]
 
         def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, Array]:
             right = root * kernel.gram(posterior.X, x)
-            solution = solves.solve(system, near, right)
+            solution = posterior.solves.solve(system, near, right)
             solution.tell("Covariances")
             weights = root * solution.value
             return carry, weights.T @ kernel.gram(posterior.X, X)
@@ -228,18 +213,8 @@ def _covariance(posterior: MatrixFreePosterior, X: Inputs) -> Float[Array, "Q N 
         _, explained = scan_rows(step, None, X, columns=_COLUMNS, in_cache=True)
         return kernel.symmetric_gram(X) - 0.5 * (explained + explained.T)
 
-    found = [
-        of_system(q, kernel, *own)
-        for (q, kernel, _), own in zip(posterior.systems, prepared, strict=True)
-    ]
+    found = [of_system(*own) for own in posterior.prepared()]
     return jnp.stack(found * (len(posterior.weights) // len(found)))
-
-
-def _prepared(posterior: MatrixFreePosterior) -> list[Any]:
-    return [
-        posterior.solves.prepared(kernel, posterior.X, posterior.root[q])
-        for q, kernel, _ in posterior.systems
-    ]
 
 
 def _means(

@@ -23,6 +23,8 @@ from latentgp.extensions.iterative.matrix_free.solves import (
     SolverName,
 )
 from latentgp.extensions.iterative.solvers.log_determinant import Estimate
+from latentgp.extensions.iterative.solvers.operators import System
+from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.structured import Grid, find_grid
 from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
@@ -172,22 +174,16 @@ class MatrixFree(Representation):
         self, posterior: MatrixFreePosterior, X: Inputs, sites: GaussianSites
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """By one more solve: along s the weights move by s - W^1/2 B^-1 W^1/2 K s."""
-        prepared = [
-            posterior.solves.prepared(kernel, X, posterior.root[q])
-            for q, kernel, _ in posterior.systems
-        ]
+        prepared = posterior.prepared()
 
         def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             parts, means = [], jnp.zeros_like(posterior.weights)
-            for (q, kernel, latents), (system, near) in zip(
-                posterior.systems, prepared, strict=True
-            ):
+            for q, kernel, latents, system, near in prepared:
                 own, root = jnp.array(latents), posterior.root[q][:, None]
                 right = root * system.covariance.exactly_times(along[:, own])
                 solution = posterior.solves.solve(system, near, right)
                 solution.tell("Gradients of the log evidence")
-                solved = solution.value
-                change = along[:, own] - root * solved
+                change = along[:, own] - root * solution.value
                 means = means.at[own].set(system.covariance.exactly_times(change).T)
                 weights = posterior.weights[own].T
                 parts.append(posterior.solves.slope(kernel, X, weights, change))
@@ -199,19 +195,9 @@ class MatrixFree(Representation):
     def solves(self) -> MatrixFreeSolves:
         """The settings of solves, without what methods set."""
         key = jax.random.key_data(jax.random.key(0)) if self.key is None else self.key
-        return MatrixFreeSolves(
-            grid=self.grid,
-            key=jax.lax.optimization_barrier(jnp.asarray(key)),  # or XLA draws when it compiles
-            preconditioner=self.preconditioner,
-            solver=self.solver,
-            rank=self.rank,
-            probes=self.probes,
-            tolerance=self.tolerance,
-            max_steps=self.max_steps,
-            store=self.store,
-            precision=self.precision,
-            exact=self.exact,
-        )
+        key = jax.lax.optimization_barrier(jnp.asarray(key))  # or XLA draws when it compiles
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(MatrixFreeSolves)}
+        return MatrixFreeSolves(**own | {"key": key})
 
 
 # Compiled, so that calls outside other programs compile nothing twice.
@@ -224,12 +210,10 @@ def _condition(
     root = jnp.sqrt(sites.precision.T[: 1 if once else None])
     linear = sites.linear.T
     parts = []
-    for q in range(len(root)):
-        own = linear if once else linear[q : q + 1]
-        kernel_of_q = each[q % len(each)]
-        parts.append(
-            _conditioned(solves, kernel_of_q, X, own, root[q], q, representation.means_only)
-        )
+    for q, own in enumerate(root):
+        lines = linear if once else linear[q : q + 1]
+        system = solves.prepared(each[q % len(each)], X, own)
+        parts.append(_conditioned(solves, *system, lines, own, q, representation.means_only))
     weights, means, explained, probed = zip(*parts, strict=True)
     latents = [len(w) for w in weights]
     logs = [p.log_determinant for p in probed]
@@ -256,8 +240,8 @@ def _condition(
 
 def _conditioned(
     solves: MatrixFreeSolves,
-    kernel: Any,
-    X: Inputs,
+    system: System,
+    near: Preconditioner,
     linear: Float[Array, "Q N"],
     root: PerRow,
     number: int,
@@ -269,7 +253,6 @@ def _conditioned(
     of B v = h, and l' S l = r'r + l_0' K l_0 - h'B^-1 h. The last is v' (2 h - B v), whose error
     is at most the squared norm of the residual of v, as B is at least I.
     """
-    system, near = solves.prepared(kernel, X, root)
     K = system.covariance
     diagonal = 1 + root**2 * K.diagonal()
     ratio, rest = jax.vmap(lambda own: split_linear(own, root, diagonal))(linear)
@@ -279,8 +262,8 @@ def _conditioned(
     h = ratio.T - scale * K_rest
     if means_only:
         solution = solves.solve(system, near, h)
-        v, unknown = solution.value, jnp.full((), jnp.nan, X.dtype)
-        empty = jnp.zeros((len(X), 0), X.dtype)
+        v, unknown = solution.value, jnp.full((), jnp.nan, root.dtype)
+        empty = jnp.zeros((len(root), 0), root.dtype)
         probed = ProbeSolves(empty, empty, Estimate(unknown, unknown), solution)
     else:
         v, probed = solves.with_probes(system, near, h, number)

@@ -7,36 +7,40 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, UInt32
+from jaxtyping import Float, UInt32
 
 from latentgp.extensions.iterative.solvers.block_conjugate_gradients import (
     block_conjugate_gradients,
     gone_on,
 )
-from latentgp.extensions.iterative.solvers.block_quadrature import (
-    block_quadrature,
-    recorded_block_conjugate_gradients,
-)
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.log_determinant import (
     Estimate,
+    block_quadrature,
     mean_of,
     quadrature,
+    recorded_block_conjugate_gradients,
     recorded_conjugate_gradients,
 )
 from latentgp.extensions.iterative.solvers.operators import (
     Covariance,
     RoundedCovariance,
-    StoredCovariance,
     System,
     TiledCovariance,
     site_system,
+    stored_or_tiled,
 )
-from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.extensions.iterative.solvers.preconditioners.complete import Complete
-from latentgp.extensions.iterative.solvers.preconditioners.nystrom import Fitc, Nystrom
-from latentgp.extensions.iterative.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
-from latentgp.extensions.iterative.solvers.preconditioners.randomised_svd import RandomisedSVD
+from latentgp.extensions.iterative.solvers.preconditioners.base import (
+    Complete,
+    Identity,
+    Preconditioner,
+)
+from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
+    Fitc,
+    Nystrom,
+    PivotedCholesky,
+    RandomisedSVD,
+)
 from latentgp.extensions.iterative.solvers.refinement import in_single_precision
 from latentgp.extensions.iterative.solvers.solution import CONVERGED, STALLED, Solution
 from latentgp.extensions.iterative.solvers.structured import Grid
@@ -91,9 +95,7 @@ class MatrixFreeSolves(eqx.Module):
         """The Gram matrix of rows as an operator."""
         if self.grid is not None:
             return self.grid.covariance(kernel, X)
-        whole = (
-            StoredCovariance(kernel.symmetric_gram(X)) if self.store else TiledCovariance(kernel, X)
-        )
+        whole = stored_or_tiled(kernel, X, self.store)
         if self.precision == "double":
             return whole
         return RoundedCovariance(TiledCovariance(kernel, X), in_single_precision(whole))
@@ -143,16 +145,17 @@ class MatrixFreeSolves(eqx.Module):
         """
         size, columns = right.shape
         if self.exact:  # all unit vectors are probe vectors
-            z = preconditioner.times_root(jnp.sqrt(size) * jnp.eye(size, dtype=right.dtype))
-            every = jnp.concatenate([right, z], axis=1)
+            white = jnp.sqrt(size) * jnp.eye(size, dtype=right.dtype)
+        else:
+            key = jax.random.fold_in(jax.random.wrap_key_data(self.key), number)
+            white = jax.random.rademacher(key, (size, self.probes), right.dtype)
+        z = preconditioner.times_root(white)
+        every = jnp.concatenate([right, z], axis=1)
+        if self.exact:
             solution = self.solve_apart(system, preconditioner, every)
             log_determinant = preconditioner.log_determinant()
             estimate = Estimate(log_determinant, jnp.zeros_like(log_determinant))
         else:
-            key = jax.random.fold_in(jax.random.wrap_key_data(self.key), number)
-            signs = jax.random.rademacher(key, (size, self.probes), right.dtype)
-            z = preconditioner.times_root(signs)
-            every = jnp.concatenate([right, z], axis=1)
             solution, forms = self._recorded(system, preconditioner, every)
             estimate = mean_of(preconditioner.log_determinant() + forms[columns:])
         own, solved = solution.value[:, :columns], solution.value[:, columns:]
@@ -170,9 +173,8 @@ class MatrixFreeSolves(eqx.Module):
             return recorded.solution, quadrature(recorded)
         # Far more steps than exhaust the space help no more.
         most = min(self.max_steps, _MORE_STEPS + _MORE_STEPS * size // (2 * columns))
-        block = recorded_block_conjugate_gradients(
-            system, every, preconditioner, self._first_tolerance, most
-        )
+        first = self._first_tolerance
+        block = recorded_block_conjugate_gradients(system, every, preconditioner, first, most)
         solution = self._corrected(system, preconditioner, every, block.solution)
         solution = gone_on(solution, system, every, preconditioner, self.tolerance, self.max_steps)
         return solution, block_quadrature(block)
@@ -219,19 +221,13 @@ class MatrixFreeSolves(eqx.Module):
         rank = max(1, min(rank, size // 2))
         key = jax.random.fold_in(jax.random.wrap_key_data(self.key), _OF_ROWS)
         match self.preconditioner:
-            case "nystrom":
-                return Nystrom(_saying_rows(key, system, rank))(system)
-            case "fitc":
-                return Fitc(_saying_rows(key, system, rank))(system)
             case "pivoted-cholesky":
                 return PivotedCholesky(rank)(system)
             case "randomised-svd":
                 return RandomisedSVD(key, rank)(system)
-            case _:
+            case "none":
                 return Identity()
-
-
-def _saying_rows(key: Any, system: System, number: int) -> Int[Array, "M"]:
-    """Random rows, those without weight last."""
-    order = jax.random.uniform(key, (system.size,)) + (system.scale > 0)
-    return jax.lax.top_k(order, number)[1]
+        # Random rows, those without weight last.
+        order = jax.random.uniform(key, (system.size,)) + (system.scale > 0)
+        rows = jax.lax.top_k(order, rank)[1]
+        return (Nystrom if self.preconditioner == "nystrom" else Fitc)(rows)(system)

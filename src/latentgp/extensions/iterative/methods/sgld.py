@@ -18,9 +18,12 @@ from latentgp.extensions.chains.draws import Chains
 from latentgp.extensions.chains.loop import run_chains
 from latentgp.extensions.chains.posterior import posterior_of_chains
 from latentgp.extensions.iterative.gradients.gradient import SolvedEvidence
-from latentgp.extensions.iterative.gradients.langevin import LangevinSampler
-from latentgp.extensions.iterative.gradients.metric import Metric, metric_at
-from latentgp.extensions.iterative.gradients.phase import LangevinPhase
+from latentgp.extensions.iterative.gradients.langevin import (
+    LangevinPhase,
+    LangevinSampler,
+    Metric,
+    metric_at,
+)
 from latentgp.extensions.iterative.gradients.settings import Solves
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.methods.base import Method
@@ -191,8 +194,7 @@ class SGLD(Method):
         ready = self.representation.initialise(data.X, data.weights, model.kernel, problem.key)
         algorithm = _algorithm(model, ready)
         sites = initial_sites(algorithm, model, rows)
-        models = [model_at(space, vector) for vector in chosen]
-        latents = []
+        models, latents = [model_at(space, vector) for vector in chosen], []
         for vector, own in zip(chosen, models, strict=True):
             held = algorithm.representation.for_rows(rows.X, rows.weights, own.kernel)
             given = dataclasses.replace(algorithm, representation=held)

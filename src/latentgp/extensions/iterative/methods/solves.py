@@ -3,35 +3,105 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple, get_args
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import check_choices, check_ranges
-from latentgp.extensions.iterative.gradients.ascent import (
-    Ascent,
-    AscentState,
-    AscentTold,
-    Optimiser,
-    ascent_piece,
-)
-from latentgp.extensions.iterative.gradients.gradient import SolvedEvidence
+from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.extensions.iterative.gradients.settings import Solves
 from latentgp.extensions.iterative.methods.sgld import site_method
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
+from latentgp.modules import Module
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Algorithm, Run, RunProgress, Steps, run_loop
-from latentgp.typing import HyperVector, RandomKey
+from latentgp.typing import Array, HyperVector, RandomKey, Scalar, Vectors
 
 _PIECE = 10  # iterations of a compiled call
 _MOVED = 0.1  # on the unconstrained scale
+Optimiser = Literal["adagrad", "adam"]
+_FIRST, _SECOND, _TINY = 0.9, 0.999, 1e-8  # Kingma & Ba 2015
+
+
+class AscentState(NamedTuple):
+    """A search."""
+
+    vector: HyperVector  # unconstrained hyper-parameters
+    mean: HyperVector  # of gradients; of Adam
+    square: HyperVector  # of gradients, their sum or their mean
+    solution: Vectors  # where the next solve for the targets starts
+    probes: Probes  # that are held, where they are pathwise
+    iteration: Int[Array, ""]  # how many were made
+
+
+class AscentTold(NamedTuple):
+    """Report of iterations: positions, products with the covariance, success of solves."""
+
+    vector: Float[Array, "T H"]
+    steps: Int[Array, "T"]
+    solved: Bool[Array, "T"]
+
+
+class Ascent(Module):
+    """Steps along stochastic gradients, probes and preconditioner drawn anew at each or held.
+
+    AdaGrad divides a gradient by the root of the sum of its squares so far (Duchi, Hazan & Singer
+    2011), Adam a running mean by the root of that of the squares (Kingma & Ba 2015).
+    """
+
+    evidence: SolvedEvidence  # gives the gradients
+    optimiser: Optimiser = eqx.field(static=True)  # "adagrad" or "adam"
+    step_size: Scalar  # of a hyper-parameter on the unconstrained scale
+    lower: HyperVector  # bounds of the search
+    upper: HyperVector  # the same
+
+    def init(self, vector: HyperVector, key: RandomKey) -> AscentState:
+        """A search that starts at a vector."""
+        nothing = jnp.zeros_like(vector)
+        solution, probes = self.evidence.no_solution(), self.evidence.probes(key)
+        return AscentState(vector, nothing, nothing, solution, probes, jnp.asarray(0))
+
+    def step(self, state: AscentState, key: RandomKey) -> tuple[AscentState, Any]:
+        """The next state, and where it is."""
+        key_probes, key_solves = jax.random.split(key)
+        probes, start = state.probes, state.solution
+        if not self.evidence.solves.pathwise:
+            probes, start = self.evidence.probes(key_probes), start.at[:, 1:].set(0.0)
+        slope = self.evidence.slope(state.vector, probes, start, key_solves)
+        g = jnp.where(jnp.isfinite(slope.gradient), slope.gradient, 0.0)
+        made = state.iteration + 1
+        if self.optimiser == "adagrad":
+            mean, square = g, state.square + g**2
+            move = g / (jnp.sqrt(square) + _TINY)
+        else:
+            mean = _FIRST * state.mean + (1 - _FIRST) * g
+            square = _SECOND * state.square + (1 - _SECOND) * g**2
+            size = jnp.sqrt(square / (1 - _SECOND**made)) + _TINY
+            move = mean / (1 - _FIRST**made) / size
+        vector = jnp.clip(state.vector + self.step_size * move, self.lower, self.upper)
+        sound = jnp.all(jnp.isfinite(slope.solution)) & jnp.all(jnp.isfinite(slope.gradient))
+        solution = jnp.where(sound, slope.solution, 0.0)
+        after = AscentState(vector, mean, square, solution, probes, made)
+        return after, AscentTold(vector, slope.steps, slope.solved & sound)
+
+
+@partial(Program, static_argnums=(3,))
+def ascent_piece(
+    search: Ascent, state: AscentState, key: RandomKey, number: int
+) -> tuple[AscentState, AscentTold]:
+    """So many steps."""
+    keys = jax.random.split(key, number)
+    return jax.lax.scan(lambda s, k: search.step(s, k), state, keys)
 
 
 class SolvesGP(Method):
@@ -85,10 +155,9 @@ class SolvesGP(Method):
         space = problem.space
         method = site_method(self.representation)
         if not space.size:
-            held = method.run(problem)
-            return dataclasses.replace(
-                held, diagnostics=dataclasses.replace(held.diagnostics, method=self)
-            )
+            found = method.run(problem)
+            own: Any = dataclasses.replace(found.diagnostics, method=self)
+            return dataclasses.replace(found, diagnostics=own)
         told, ending = self._searched(problem, space)
         quarter = max(1, len(told.vector) // 4)
         last, before = told.vector[-quarter:], told.vector[-2 * quarter : -quarter]
@@ -97,49 +166,34 @@ class SolvesGP(Method):
         model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(vector)))
         held = dataclasses.replace(problem, model=model)
         found = method.run(held.with_options(learn_hyperparameters=False))
-        own: Any = found.diagnostics
+        own, made = found.diagnostics, len(told.vector)
+        ended = made == self.iterations and moved <= _MOVED and bool(np.all(told.solved))
         diagnostics = dataclasses.replace(
             own,
             method=self,
             ending=ending,
-            evaluations=len(told.vector),
-            converged=own.converged
-            and len(told.vector) == self.iterations
-            and moved <= _MOVED
-            and bool(np.all(told.solved)),
+            evaluations=made,
+            converged=own.converged and ended,
             warnings=(*own.warnings, *_sentences(moved, told)),
         )
         return dataclasses.replace(found, diagnostics=diagnostics)
 
     def _searched(self, problem: Problem, space: Any) -> tuple[Any, str]:
         """Reports of all iterations, and the reason for their end."""
-        data = problem.data
-        evidence = SolvedEvidence(
-            site_method(Dense()).algorithm(problem.model),
-            space,
-            data.to_device(),
-            self.solves.settled(data.size),
-        )
+        data, algorithm = problem.data, site_method(Dense()).algorithm(problem.model)
+        solves = self.solves.settled(data.size)
+        evidence = SolvedEvidence(algorithm, space, data.to_device(), solves)
         size = self.step_size or (1.0 if self.optimiser == "adagrad" else 0.1)
-        lower, upper = problem.bounds(quiet=False)
-        search = Ascent(
-            evidence,
-            self.optimiser,
-            step_size=jnp.asarray(size),
-            lower=jnp.asarray(lower),
-            upper=jnp.asarray(upper),
-        )
+        step, lower, upper = map(jnp.asarray, (size, *problem.bounds(quiet=False)))
+        search = Ascent(evidence, self.optimiser, step, lower, upper)
         loop = _AscentLoop(search, space.to_vector(), problem.key, self.iterations)
         (_, told), reason = run_loop(loop, problem.control_with(self, self, space))
         ending = reason or f"all {self.iterations} iterations were made"
         return jax.tree.map(lambda part: part[: self.iterations], told), ending
 
 
-class _Iterations(NamedTuple):
-    """State of a search, and what its iterations told; None before there are any."""
-
-    state: AscentState
-    told: AscentTold | None
+# State of a search, and what its iterations told; None before there are any.
+_Iterations = tuple[AscentState, AscentTold | None]
 
 
 @dataclasses.dataclass
@@ -158,7 +212,7 @@ class _AscentLoop(Algorithm[_Iterations]):
         return min(_PIECE, self.iterations)
 
     def init(self) -> _Iterations:
-        return _Iterations(self.search.init(jnp.asarray(self.vector), self.key), None)
+        return self.search.init(jnp.asarray(self.vector), self.key), None
 
     def steps(self, state: _Iterations, run: Run) -> Steps[_Iterations]:
         own, told = state
@@ -167,17 +221,17 @@ class _AscentLoop(Algorithm[_Iterations]):
             key = jax.random.fold_in(self.key, index)
             own, new = ascent_piece(self.search, own, key, self.size)
             new = jax.tree.map(np.asarray, new)
-            told = new if told is None else jax.tree.map(_one_after_another, told, new)
+            told = new if told is None else jax.tree.map(lambda *p: np.concatenate(p), told, new)
             made = min((index + 1) * _PIECE, self.iterations)
             details = {"iteration": made, "vector": np.asarray(own.vector)}
             step = RunProgress(self.phase, made, self.iterations, unit="iteration", details=details)
-            yield _Iterations(own, told), step
+            yield (own, told), step
 
     def to_tensors(self, state: _Iterations) -> dict[str, np.ndarray]:
-        if state.told is None:
+        own, told = state
+        if told is None:
             return {}
-        kept = {f"told.{name}": values for name, values in state.told._asdict().items()}
-        return tensors_of(state.state) | kept
+        return tensors_of(own) | {f"told.{name}": part for name, part in told._asdict().items()}
 
     def from_tensors(self, stored: dict[str, np.ndarray], run: Run) -> _Iterations:
         told = AscentTold(*(stored[f"told.{name}"] for name in AscentTold._fields))
@@ -186,11 +240,7 @@ class _AscentLoop(Algorithm[_Iterations]):
         if tuple(part.shape for part in told) != shapes or not made or made % self.size:
             raise ValueError("its iterations are of other shapes")
         run.went_on_after(float(stored["seconds"][0]))
-        return _Iterations(state_in(stored, self.init().state), told)
-
-
-def _one_after_another(*parts: np.ndarray) -> np.ndarray:
-    return np.concatenate(parts)
+        return state_in(stored, self.init()[0]), told
 
 
 def _sentences(moved: float, told: Any) -> list[str]:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
-from latentgp.extensions.iterative.solvers.traced import compiled, is_plain
+from latentgp.extensions.iterative.solvers.solution import compiled, is_plain
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.typing import Array, RandomKey, Scalar
 
@@ -46,13 +46,8 @@ def bayesian_log_determinant(
     They are taken as Chebyshev polynomials, which span the same space and lose no digits; what
     follows from them is in `infer_log_determinant`.
 
-    Args:
-        operator: A, N rows.
-        key: random key of the probe vectors.
-        lower: of the eigenvalues, positive: the noise variance of a kernel matrix with noise.
-        upper: of the eigenvalues: the largest sum of a row's absolute values (Gershgorin).
-        probes: number of probe vectors.
-        products: with A, of each probe vector.
+    Bounds of the eigenvalues are, of a kernel matrix with noise, the noise variance and the largest
+    sum of a row's absolute values (Gershgorin). The products with A are those of each probe vector.
 
     Raises:
         InputError: bounds that are not 0 < lower < upper.
@@ -115,12 +110,7 @@ def infer_log_determinant(
     no bound: of exact traces, and eigenvalues that crowd near the lower end but not at it, it was
     found up to six times too small.
 
-    Args:
-        moments: from m_0 = 1 on, traces of Chebyshev polynomials over N.
-        size: N.
-        lower: of the eigenvalues, positive.
-        upper: of the eigenvalues.
-        probes: S; None where the traces are exact.
+    Moments are from m_0 = 1 on, N is the size, and without S, the probes, traces are exact.
 
     Raises:
         InputError: bounds that are not 0 < lower < upper.

@@ -16,12 +16,12 @@ from latentgp.extensions.iterative.solvers.solution import (
     CONVERGED,
     OUT_OF_STEPS,
     Solution,
-    certified,
+    compiled,
     first_residual,
     norms,
     relative,
 )
-from latentgp.extensions.iterative.solvers.traced import compiled
+from latentgp.modules import forwarded
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, Vectors
@@ -38,9 +38,7 @@ class SplitOperator(LinearOperator):
     operator: LinearOperator
     preconditioner: Preconditioner
 
-    @property
-    def size(self) -> int:
-        return self.operator.size
+    size = forwarded("operator.size")
 
     def times(self, right: Vectors) -> Vectors:
         outer = self.preconditioner.solve_root(right, transposed=True)
@@ -152,11 +150,7 @@ def orthonormal(
     """Q and R with Q R the columns, Q orthonormal but zero where a column depends on those before.
 
     Classical Gram-Schmidt, twice (Giraud, Langou & Rozlozník 2005): reflections would fill Q up
-    with directions of rounding.
-
-    Args:
-        columns: any.
-        rounding: length of what is left of a column below which it depends on the others.
+    with directions of rounding, which are what is left of a column at most.
     """
 
     def one(place: Int[Array, ""], now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -169,9 +163,8 @@ def orthonormal(
         length = jnp.sqrt(jnp.sum(left**2))
         new = length > rounding[place]
         own = jnp.where(new, left / jnp.where(new, length, 1.0), 0.0)
-        inner = (
-            inner.at[:, place].set(first + second).at[place, place].set(jnp.where(new, length, 0.0))
-        )
+        inner = inner.at[:, place].set(first + second)
+        inner = inner.at[place, place].set(jnp.where(new, length, 0.0))
         return basis.at[:, place].set(own), inner
 
     size = columns.shape[1]
@@ -187,18 +180,9 @@ def start_block(split: SplitOperator, residual: Vectors, goal: Float[Array, "S"]
     rounding = jnp.full_like(length, _smallest(white))
     basis, inner = orthonormal(white / unit, rounding)
     basis, coordinates = _filled_up(basis, rounding), inner * unit
-    nothing = jnp.zeros_like(coordinates)
-    return State(
-        jnp.zeros_like(residual),
-        basis,
-        coordinates,
-        basis,
-        jnp.asarray(False),
-        _unfinished(split, basis, coordinates, goal),
-        jnp.asarray(0),
-        nothing,
-        nothing,
-    )
+    nothing, begins = jnp.zeros_like(coordinates), _unfinished(split, basis, coordinates, goal)
+    first = jnp.zeros_like(residual), basis, coordinates, basis, jnp.asarray(False), begins
+    return State(*first, jnp.asarray(0), nothing, nothing)
 
 
 def _filled_up(basis: Vectors, rounding: Float[Array, "S"]) -> Vectors:
@@ -241,19 +225,6 @@ def advance_block(state: State, split: SplitOperator, goal: Float[Array, "S"]) -
     )
     stopped = state._replace(broken=~sound, active=jnp.asarray(False), steps=after.steps)
     return jax.tree.map(lambda a, b: jnp.where(sound, a, b), after, stopped)
-
-
-def solution_of(
-    operator: LinearOperator,
-    right: Vectors,
-    start: Vectors,
-    preconditioner: Preconditioner,
-    end: State,
-    tolerance: Any,
-) -> Solution:
-    """The certified solution where an iteration from a start has ended."""
-    value = start + preconditioner.solve_root(end.value, transposed=True)
-    return certified(operator, right, value, tolerance, end.broken, ~end.active, end.steps)
 
 
 def _unfinished(

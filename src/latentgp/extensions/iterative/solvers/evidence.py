@@ -22,8 +22,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
     Preconditioner,
     draws,
 )
-from latentgp.extensions.iterative.solvers.solution import Solution
-from latentgp.extensions.iterative.solvers.traced import compiled
+from latentgp.extensions.iterative.solvers.solution import Solution, compiled
 from latentgp.typing import Array, PerRow, RandomKey, Scalar
 
 
@@ -56,15 +55,9 @@ def log_evidence_by_solves(
     al. 2018). The quadratic term is v' (2 y - A v), with an error of the second order in the
     residual.
 
-    Args:
-        system_of: gives A for parameters; its products are differentiated, its entries never kept.
-        parameters: numbers in any tree.
-        y: targets less their mean, shape (N,).
-        key: random key of the probe vectors; the same one gives a smooth function of parameters.
-        preconditioner: gives P, with root, for A; none unless given.
-        probes: number of probe vectors, at least two.
-        tolerance: of the relative residuals.
-        max_steps: the most steps, and so the most nodes of the quadrature.
+    `system_of` gives A for parameters, numbers in any tree, and the preconditioner P for A. Targets
+    y are less their mean. The same random key gives a smooth function of parameters. There are at
+    least two probe vectors.
 
     Raises:
         InputError: a preconditioner without a root.

@@ -54,13 +54,9 @@ class Covariance(LinearOperator):
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
         """Covariances of all rows with some of them."""
 
-    @abstractmethod
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        """Covariances of some rows with each other."""
-
-    @abstractmethod
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        """Some rows of K right."""
+        """Covariances of some rows with each other; made otherwise where that takes less."""
+        return self.columns(rows)[rows]
 
 
 class StoredCovariance(Covariance):
@@ -85,12 +81,6 @@ class StoredCovariance(Covariance):
 
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
         return jnp.asarray(self.matrix)[:, rows]
-
-    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        return jnp.asarray(self.matrix)[rows][:, rows]
-
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        return jnp.asarray(self.matrix)[rows] @ right
 
 
 class TiledCovariance(Covariance):
@@ -141,17 +131,6 @@ class TiledCovariance(Covariance):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return self.kernel.symmetric_gram(self._at(rows))
 
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        def add(total: Array, tile: tuple[Array, Array]) -> tuple[Array, None]:
-            K = jax.lax.optimization_barrier(self.kernel.gram(self._at(rows), tile[0]))
-            return total + K @ tile[1], None
-
-        nothing = jnp.zeros((len(rows), right.shape[1]), right.dtype)
-        total, _ = jax.lax.scan(jax.checkpoint(add), nothing, self._in_tiles(right))
-        # The diagonal is free of the rounding of distances, as in `times`.
-        own = jax.vmap(lambda x: self.kernel.gram(x[None], x[None])[0, 0])(self._at(rows))
-        return total + (self.diagonal()[rows] - own)[:, None] * right[rows]
-
     def slope(self, left: Vectors, right: Vectors) -> Kernel:
         """Derivative of the sum of left * (K right) in the kernel, by one more pass over tiles.
 
@@ -193,6 +172,11 @@ class TiledCovariance(Covariance):
         return X, jnp.pad(right, ((0, fill), (0, 0))).reshape(tiles, width, -1)
 
 
+def stored_or_tiled(kernel: Kernel, X: Inputs, stored: bool | None) -> Covariance:
+    """The Gram matrix of rows, kept or not."""
+    return StoredCovariance(kernel.symmetric_gram(X)) if stored else TiledCovariance(kernel, X)
+
+
 class RoundedCovariance(Covariance):
     """A Gram matrix whose products are made in single precision, at about half the cost.
 
@@ -207,20 +191,15 @@ class RoundedCovariance(Covariance):
     exact: Covariance  # K, of which all else is asked
     single: Covariance  # the same in single precision
 
-    @property
-    def size(self) -> int:
-        return self.exact.size
+    size = forwarded("exact.size")
 
     def times(self, right: Vectors) -> Vectors:
         return self.single.times(right.astype(jnp.float32)).astype(right.dtype)
 
-    def exactly_times(self, right: Vectors) -> Vectors:
-        return self.exact.times(right)
-
+    exactly_times = forwarded("exact.times")
     diagonal = forwarded("exact.diagonal")
     columns = forwarded("exact.columns")
     block = forwarded("exact.block")
-    rows_times = forwarded("exact.rows_times")
 
 
 def _pairs(tiles: int) -> Int[np.ndarray, "pairs 2"]:
@@ -238,9 +217,7 @@ class System(LinearOperator):
     scale: PerRow
     added: PerRow
 
-    @property
-    def size(self) -> int:
-        return self.covariance.size
+    size = forwarded("covariance.size")
 
     def times(self, right: Vectors) -> Vectors:
         return self._around(self.covariance.times, right)
@@ -252,16 +229,6 @@ class System(LinearOperator):
         inner = times(self.scale[:, None] * right)
         return self.scale[:, None] * inner + self.added[:, None] * right
 
-    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        """Entries of A of some rows with each other."""
-        scale = self.scale[rows]
-        return scale[:, None] * self.covariance.block(rows) * scale + jnp.diag(self.added[rows])
-
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        """Some rows of A right."""
-        inner = self.covariance.rows_times(rows, self.scale[:, None] * right)
-        return self.scale[rows, None] * inner + self.added[rows, None] * right[rows]
-
 
 class ShiftedOperator(LinearOperator):
     """A + shift I."""
@@ -269,9 +236,7 @@ class ShiftedOperator(LinearOperator):
     operator: LinearOperator
     shift: Scalar
 
-    @property
-    def size(self) -> int:
-        return self.operator.size
+    size = forwarded("operator.size")
 
     def times(self, right: Vectors) -> Vectors:
         return self.operator.times(right) + self.shift * right
@@ -279,10 +244,6 @@ class ShiftedOperator(LinearOperator):
 
 def noisy_system(covariance: Covariance, noise_variance: PerRow | Scalar | float) -> System:
     """K + diag(noise variance), which regression solves with.
-
-    Args:
-        covariance: K.
-        noise_variance: positive; one number, or one a row.
 
     Raises:
         InputError: a noise variance that is not positive.
@@ -301,9 +262,7 @@ def noisy_system(covariance: Covariance, noise_variance: PerRow | Scalar | float
 def site_system(covariance: Covariance, precision: PerRow) -> System:
     """B = I + W^1/2 K W^1/2 of sites with precisions W (Rasmussen & Williams 2006, eq. 3.26).
 
-    Args:
-        covariance: K.
-        precision: W, not negative; zero where a row says nothing.
+    A precision is zero where a row says nothing.
 
     Raises:
         InputError: a negative precision.

@@ -27,21 +27,14 @@ class Projection(eqx.Module):
     def variance(
         self, prior_variance: Float[Array, "points"], across: Float[Array, "N points"]
     ) -> Float[Array, "points"]:
-        """The combined variance k** - k' C k at some points.
-
-        Args:
-            prior_variance: k** at the points.
-            across: covariances of the rows with the points.
-        """
+        """The combined variance k** - k' C k at some points, k their covariances with the rows."""
         return prior_variance - jnp.sum((self.root.T @ across) ** 2, axis=0)
 
 
 def projection(operator: LinearOperator, actions: Float[Array, "N R"]) -> Projection:
     """The projection on directions, or actions, S.
 
-    Args:
-        operator: A, N rows.
-        actions: S; where its columns depend on each other, jitter leaves the variance larger.
+    Where its columns depend on each other, jitter leaves the variance larger.
 
     Example:
         >>> from latentgp.extensions.iterative.solvers.operators import StoredCovariance

@@ -16,11 +16,11 @@ from latentgp.extensions.iterative.solvers.solution import (
     BREAKDOWN,
     Solution,
     certified,
+    compiled,
     first_residual,
     norms,
     relative,
 )
-from latentgp.extensions.iterative.solvers.traced import compiled
 from latentgp.typing import Array, Vectors
 
 # What single precision can be asked for at once, and the least that a correction must give.
@@ -41,19 +41,8 @@ def refined_conjugate_gradients(
 
     Corrections are solved for in single precision, the residual that each of them leaves is made in
     double precision. Where A is too ill-conditioned for that, no correction helps, and the code is
-    "stalled".
-
-    Args:
-        operator: A in double precision, N rows; the solves take a copy in single precision.
-        right: b, shape (N, S).
-        preconditioner: P, a fixed matrix; none unless given.
-        start: what is corrected first, zero unless given.
-        tolerance: of ||b - A x|| / ||b||.
-        max_steps: the most products with A in single precision.
-
-    Returns:
-        The solution; `steps` are the products in double precision that corrections took, but for
-        the one that checks, and `inner_steps` those in single precision.
+    "stalled". Arguments are those of `conjugate_gradients`. At most `max_steps` products are in
+    single precision, `inner_steps` of the solution, whose `steps` are those in double precision.
 
     Raises:
         InputError: a preconditioner that iterates inside.

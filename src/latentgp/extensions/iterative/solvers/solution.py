@@ -1,4 +1,4 @@
-"""Result of a solver: the solution and its certificate."""
+"""Result of a solver, the solution and its certificate, and what all solvers share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from latentgp.errors import warn_user
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.typing import Array, Vectors
 
-Solver = TypeVar("Solver", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 OUTCOMES = ("converged", "out of steps", "breakdown", "stalled")
 CONVERGED, OUT_OF_STEPS, BREAKDOWN, STALLED = range(4)
@@ -60,8 +60,7 @@ class Solution(eqx.Module):
     def tell(self, what: str) -> None:
         """Warn of what did not converge, from inside a program whose result has no place for it.
 
-        Args:
-            what: rests on the solution, the beginning of a sentence.
+        A sentence begins with what rests on the solution.
         """
         code, residual = self.code.astype(jnp.int32), self.relative_residual.astype(jnp.float32)
         failed = code != CONVERGED
@@ -94,7 +93,36 @@ def norms(columns: Vectors) -> Float[Array, "S"]:
     return unit * jnp.sqrt(jnp.sum((columns / unit) ** 2, axis=0))
 
 
-def in_units_of_columns(solver: Solver) -> Solver:
+def compiled(*numbers: str) -> Callable[[Function], Function]:
+    """`equinox.filter_jit` that traces plain numbers of these names, not compiling for each value.
+
+    Example:
+        >>> @compiled("by")
+        ... def times(x, *, by=1.0):
+        ...     return x * by
+        >>> float(times(np.ones(()), by=3.0))
+        3.0
+    """
+
+    def decorate(function: Function) -> Function:
+        inner = eqx.filter_jit(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            plain = {n: np.asarray(kwargs[n]) for n in numbers if is_plain(kwargs.get(n))}
+            return inner(*args, **{**kwargs, **plain})
+
+        return call  # pyright: ignore
+
+    return decorate
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number of Python's own."""
+    return isinstance(value, int | float)
+
+
+def in_units_of_columns(solver: Function) -> Function:
     """A solver whose right-hand sides have unit length: squares of what is tiny are zero."""
 
     @functools.wraps(solver)

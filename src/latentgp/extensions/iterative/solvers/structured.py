@@ -7,7 +7,6 @@ says which row is where, K = E K_grid E'.
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import singledispatch
 from math import prod
 from typing import Any
 
@@ -22,7 +21,7 @@ from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, S
 from latentgp.kernels.stationary import RBF, Periodic, Stationary
 from latentgp.modules import forwarded, stored
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, Scalar, Vectors
+from latentgp.typing import Array, Inputs, Vectors
 
 # Of a step: how far from its cell a row may be, as rounding leaves it.
 _OFF_THE_GRID = 1e-7
@@ -47,9 +46,7 @@ class OnGrid(Covariance):
     def grid_times(self, right: Float[Array, "grid S"]) -> Float[Array, "grid S"]:
         """K_grid right."""
 
-    @property
-    def size(self) -> int:
-        return self.entries.size
+    size = forwarded("entries.size")
 
     def times(self, right: Vectors) -> Vectors:
         empty = jnp.zeros((self.number, right.shape[1]), right.dtype)
@@ -58,7 +55,6 @@ class OnGrid(Covariance):
     diagonal = forwarded("entries.diagonal")
     columns = forwarded("entries.columns")
     block = forwarded("entries.block")
-    rows_times = forwarded("entries.rows_times")
 
 
 class Toeplitz(OnGrid):
@@ -109,11 +105,7 @@ class Grid(eqx.Module):
 
     def slope(self, kernel: Kernel, X: Inputs, left: Vectors, right: Vectors) -> Kernel:
         """Derivative of the sum of left * (K right) in the kernel."""
-
-        def form(kernel: Kernel) -> Scalar:
-            return jnp.sum(left * self.covariance(kernel, X).times(right))
-
-        return jax.grad(form)(kernel)
+        return jax.grad(lambda own: jnp.sum(left * self.covariance(own, X).times(right)))(kernel)
 
 
 @stored
@@ -188,10 +180,8 @@ def find_grid(kernels: tuple[Kernel, ...], X: Inputs) -> Grid | None:
         >>> find_grid((RBF(),), np.arange(100.0)[:, None]).words
         'Toeplitz products on 100 regularly spaced points'
     """
-    if all(map(is_stationary, kernels)):
-        lattice = _lattice(X)
-        if lattice is not None:
-            return lattice
+    if all(map(is_stationary, kernels)) and (lattice := _lattice(X)) is not None:
+        return lattice
     every = tuple(range(X.shape[1]))
     groups = {factor_columns(kernel, every) for kernel in kernels}
     return _axes(X, groups.pop() or ()) if len(groups) == 1 else None
@@ -240,51 +230,36 @@ def is_stationary(kernel: Kernel) -> bool:
         >>> is_stationary(2.0 * RBF()), is_stationary(RBF().on(0) * Constant())
         (True, True)
     """
-    if isinstance(kernel, Sum | Product):
-        return all(map(is_stationary, kernel.parts))
-    if isinstance(kernel, Scaled | ActiveDimensions):
-        return is_stationary(kernel.kernel)
+    match kernel:
+        case Sum() | Product():
+            return all(map(is_stationary, kernel.parts))
+        case Scaled() | ActiveDimensions():
+            return is_stationary(kernel.kernel)
     return isinstance(kernel, Stationary | Constant)
 
 
-@singledispatch
 def factor_columns(kernel: Kernel, columns: tuple[int, ...]) -> Groups | None:
-    """Groups of columns whose kernels' product a kernel is; None where it is not known to be one.
-
-    Args:
-        kernel: which sees the columns.
-        columns: their numbers among all inputs.
+    """Groups of the columns that a kernel sees whose kernels' product it is; None for not known.
 
     Example:
         >>> factor_columns(RBF(), (0, 1)), factor_columns(Constant(), (0, 1))
         (((0,), (1,)), ())
     """
+    match kernel:
+        case RBF() | Periodic():
+            return tuple((column,) for column in columns)
+        case Constant():
+            return ()
+        case Scaled():
+            return factor_columns(kernel.kernel, columns)
+        case ActiveDimensions():
+            return factor_columns(kernel.kernel, tuple(columns[d] for d in kernel.dimensions))
+        case Product():
+            return _of_product(kernel, columns)
     return (columns,) if is_stationary(kernel) else None
 
 
-@factor_columns.register(RBF)
-@factor_columns.register(Periodic)
-def _(kernel: Kernel, columns: tuple[int, ...]) -> Groups:
-    return tuple((column,) for column in columns)
-
-
-@factor_columns.register
-def _(kernel: Constant, columns: tuple[int, ...]) -> Groups:
-    return ()
-
-
-@factor_columns.register
-def _(kernel: Scaled, columns: tuple[int, ...]) -> Groups | None:
-    return factor_columns(kernel.kernel, columns)
-
-
-@factor_columns.register
-def _(kernel: ActiveDimensions, columns: tuple[int, ...]) -> Groups | None:
-    return factor_columns(kernel.kernel, tuple(columns[d] for d in kernel.dimensions))
-
-
-@factor_columns.register
-def _(kernel: Product, columns: tuple[int, ...]) -> Groups | None:
+def _of_product(kernel: Product, columns: tuple[int, ...]) -> Groups | None:
     together: list[set[int]] = []
     for part in kernel.parts:
         groups = factor_columns(part, columns)
@@ -300,10 +275,7 @@ def _(kernel: Product, columns: tuple[int, ...]) -> Groups | None:
 def toeplitz_spectrum(kernel: Kernel, step: Float[Array, "D"], counts: tuple[int, ...]) -> Array:
     """Fourier transform of a stationary kernel on a lattice, wound on a circle of twice its size.
 
-    Args:
-        kernel: a stationary one.
-        step: between points along each input.
-        counts: number of points along each; the transform of a single one has length one.
+    Along an input of a single point it has length one.
     """
     # Shifts 0 .. g - 1, the one that is never used, and -(g - 1) .. -1.
     shifts = [

@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from latentgp.extensions.iterative.solvers.conjugate_gradients import advance, check_fixed, start_at
+from latentgp.extensions.iterative.solvers.conjugate_gradients import begun_at
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
-from latentgp.extensions.iterative.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.extensions.iterative.solvers.solution import first_residual, norms
-from latentgp.extensions.iterative.solvers.traced import compiled
+from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
+from latentgp.extensions.iterative.solvers.solution import compiled, norms
 from latentgp.modules import Module
 from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
@@ -63,19 +62,10 @@ def ulisse(
     `truncation_variance` gives the variance, which for fast growing weights is carried by events
     that are hardly ever seen.
 
-    Args:
-        operator: A, N rows.
-        right: b, shape (N, S).
-        key: random key.
-        threshold: norm of the residual after which the truncation is random, q sqrt(N) in the
-            source.
-        weights: gives w_j >= 1 of an array of numbers j = 0, 1, ...; `ExponentialWeights(1.0)`
-            unless given.
-        preconditioner: P, a fixed matrix; none unless given.
-        start: what the iteration starts at, zero unless given; it must not depend on the key.
-        tolerance: of the relative residual at which a run counts as complete.
-        max_steps: the most products with A.
-        copies: how many independent estimates.
+    Arguments are those of `conjugate_gradients`, of which the start must not depend on the key and
+    the tolerance says when a run counts as complete. The threshold is a norm of the residual,
+    q sqrt(N) in the source. The weights give w_j >= 1 of an array of numbers j = 0, 1, ...;
+    `ExponentialWeights(1.0)` unless given. Copies are independent estimates.
 
     Raises:
         InputError: a preconditioner that iterates inside.
@@ -88,15 +78,11 @@ def ulisse(
         ((2, 3, 1), [1])
     """
     weights = ExponentialWeights(1.0) if weights is None else weights
-    P = Identity() if preconditioner is None else preconditioner
-    check_fixed(P)
-    goal = tolerance * norms(right)
-    value, residual = first_residual(operator, right, start)
-    state = start_at(residual, value, P, goal)
+    state, move = begun_at(operator, right, preconditioner, start, tolerance)
     shape = copies, right.shape[1]
     begun = (
         state,
-        jnp.broadcast_to(value, (copies, *value.shape)),
+        jnp.broadcast_to(state.value, (copies, *right.shape)),
         jnp.ones(shape, right.dtype),
         jnp.ones(shape, bool),
         jnp.zeros(shape, int),
@@ -107,7 +93,7 @@ def ulisse(
 
     def step(now: Any) -> Any:
         before, sums, factor, going, taken, late, threshold_steps, steps = now
-        after = advance(before, operator, P, goal)
+        after = move(before)
         late = _late(late, after, threshold)
         threshold_steps = jnp.where(late <= 0, steps + 1, threshold_steps)
         w = jnp.where(late >= 0, weights(jnp.maximum(late, 0)), 1.0)
@@ -149,16 +135,12 @@ def truncation_variance(
     (c_j - 1) (d_j^2 + 2 d_j (d_{j+1} + d_{j+2} + ...)). Arguments are those of `ulisse`.
     """
     weights = ExponentialWeights(1.0) if weights is None else weights
-    P = Identity() if preconditioner is None else preconditioner
-    check_fixed(P)
-    goal = tolerance * norms(right)
-    value, residual = first_residual(operator, right, start)
-    state = start_at(residual, value, P, goal)
+    state, move = begun_at(operator, right, preconditioner, start, tolerance)
 
     def run(whole: Vectors) -> tuple[Array, Array]:
         def step(now: Any) -> Any:
             before, total, factor, late, steps = now
-            after = advance(before, operator, P, goal)
+            after = move(before)
             late = _late(late, after, threshold)
             w = jnp.where(late >= 0, weights(jnp.maximum(late, 0)), 1.0)
             factor = jnp.where(before.active, factor * w, factor)
@@ -173,7 +155,7 @@ def truncation_variance(
         )
         return end[0].value, end[1]
 
-    return run(run(value)[0])[1]
+    return run(run(state.value)[0])[1]
 
 
 def _late(late: Int[Array, "S"], after: Any, threshold: Any) -> Int[Array, "S"]:

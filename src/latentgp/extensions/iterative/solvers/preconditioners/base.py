@@ -1,8 +1,7 @@
-"""The interface of preconditioners, and the one that does nothing."""
+"""The interface of preconditioners, the one that does nothing and the one that does all."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,23 +10,25 @@ import jax.numpy as jnp
 from jaxtyping import Int
 
 from latentgp.errors import InputError
+from latentgp.extensions.iterative.solvers.operators import System
+from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 
 class Preconditioner(eqx.Module):
     """A positive definite matrix P near a system's, P = R R', that is cheap to solve with.
 
-    `solve` is what conjugate gradients need. One that iterates inside overrides `is_fixed` and
-    `counted_solve`. The others override `log_determinant`, `solve_root` and `sample`, which are
-    refused otherwise.
+    `solve` is what conjugate gradients need. One that iterates inside overrides it, `is_fixed` and
+    `counted_solve`; the others `log_determinant`, `solve_root` and `times_root`, which are refused
+    otherwise, and `solve` where it is less than two solves with the root.
     """
 
     # whether it is the same matrix at every solve: not if an iteration inside is stopped
     is_fixed: ClassVar[bool] = True
 
-    @abstractmethod
     def solve(self, right: Vectors) -> Vectors:
         """P^-1 right."""
+        return self.solve_root(self.solve_root(right), transposed=True)
 
     def counted_solve(self, right: Vectors) -> tuple[Vectors, Int[Array, ""]]:
         """P^-1 right, and the number of products that an iteration inside took."""
@@ -55,9 +56,6 @@ class Preconditioner(eqx.Module):
 class Identity(Preconditioner):
     """P = I: no preconditioner."""
 
-    def solve(self, right: Vectors) -> Vectors:
-        return right
-
     def log_determinant(self) -> Scalar:
         return jnp.zeros(())
 
@@ -66,6 +64,35 @@ class Identity(Preconditioner):
 
     def times_root(self, right: Vectors) -> Vectors:
         return right
+
+
+class Complete(Preconditioner):
+    """P = A = L L': solves take a step or two, and nothing of the log-determinant is estimated.
+
+    Example:
+        >>> from latentgp.extensions.iterative.solvers import operators
+        >>> K = operators.StoredCovariance(jnp.diag(jnp.array([1.0, 3.0])))
+        >>> A = operators.noisy_system(K, 1.0)
+        >>> Complete.of(A).solve(jnp.ones((2, 1)))[:, 0].round(6).tolist()
+        [0.5, 0.25]
+    """
+
+    factor: Factor  # L, with its inverse
+
+    @classmethod
+    def of(cls, system: System) -> Complete:
+        """The factor of a system; not numbers where it is not positive definite."""
+        whole = system.exactly_times(jnp.eye(system.size, dtype=system.added.dtype))
+        return cls(cholesky(0.5 * (whole + whole.T)))
+
+    def log_determinant(self) -> Scalar:
+        return 2 * self.factor.half_log_determinant
+
+    def solve_root(self, right: Vectors, *, transposed: bool = False) -> Vectors:
+        return (self.factor.inverse.T if transposed else self.factor.inverse) @ right
+
+    def times_root(self, right: Vectors) -> Vectors:
+        return self.factor.lower @ right
 
 
 def draws(

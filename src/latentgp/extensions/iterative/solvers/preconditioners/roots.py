@@ -1,4 +1,4 @@
-"""Diagonal and block-diagonal matrices D = T T' by their roots T."""
+"""Diagonal and block-diagonal matrices D = T T' by their roots T, and block Jacobi."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from latentgp.extensions.iterative.solvers.operators import System
+from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
+from latentgp.modules import Module, forwarded
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, PerRow, Scalar, Vectors
@@ -73,16 +75,12 @@ def block_root(
 ) -> BlockRoot:
     """The root of A's blocks, less those of S Phi Phi' S where a factor Phi is given.
 
-    Args:
-        system: A = S K S + D.
-        rows: of each block; N fills up short ones.
-        factor: Phi, shape (N, R).
+    A is S K S + D, and N fills up short blocks of rows.
     """
-    size = system.size
 
     def of_block(own: Int[Array, "B"]) -> Float[Array, "B B"]:
-        real = own < size
-        own = jnp.minimum(own, size - 1)
+        real = own < system.size
+        own = jnp.minimum(own, system.size - 1)
         K = system.covariance.block(own)
         if factor is not None:
             K = K - factor[own] @ factor[own].T
@@ -91,3 +89,23 @@ def block_root(
         return lower_cholesky(scale[:, None] * K * scale + jnp.diag(added))
 
     return BlockRoot(rows, jax.lax.map(of_block, rows))
+
+
+class BlockJacobi(Module):
+    """The blocks of A on its diagonal, and zero elsewhere: processes that know their block only."""
+
+    # rows of each block, shape (blocks, B), as `blocks_of_rows` gives them
+    blocks: Int[Array, "blocks B"]
+
+    def __call__(self, system: System) -> BlockDiagonal:
+        return BlockDiagonal(block_root(system, self.blocks))
+
+
+class BlockDiagonal(Preconditioner):
+    """P = T T' with a block-diagonal root."""
+
+    blocks: BlockRoot
+
+    log_determinant = forwarded("blocks.log_determinant")
+    solve_root = forwarded("blocks.solve")
+    times_root = forwarded("blocks.times")

@@ -1,9 +1,10 @@
-"""The preconditioner by structured kernel interpolation, solved by conjugate gradients."""
+"""Preconditioners that are solved by conjugate gradients: interpolated, and regularised."""
 
 from __future__ import annotations
 
 import itertools
 from math import prod
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -11,10 +12,15 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
-from latentgp.extensions.iterative.solvers.operators import Covariance, System, TiledCovariance
-from latentgp.extensions.iterative.solvers.preconditioners.regularised import (
-    IterativePreconditioner,
+from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
+from latentgp.extensions.iterative.solvers.operators import (
+    Covariance,
+    LinearOperator,
+    ShiftedOperator,
+    System,
+    TiledCovariance,
 )
+from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.extensions.iterative.solvers.structured import (
     is_stationary,
     toeplitz_spectrum,
@@ -22,7 +28,38 @@ from latentgp.extensions.iterative.solvers.structured import (
 )
 from latentgp.kernels.base import Kernel
 from latentgp.modules import Module
-from latentgp.typing import Array, Inputs, PerRow, Vectors
+from latentgp.typing import Array, Inputs, PerRow, Scalar, Vectors
+
+
+class Regularised(Module):
+    """P = A + shift I, solved by conjugate gradients (Srinivasan et al. 2014)."""
+
+    shift: Scalar | float  # what is added to the diagonal
+    tolerance: float = 1e-2  # of the residual of the inner iteration
+    max_steps: int = 100  # the most products of the inner iteration
+
+    def __call__(self, operator: LinearOperator) -> IterativePreconditioner:
+        shifted = ShiftedOperator(operator, jnp.asarray(self.shift))
+        return IterativePreconditioner(shifted, self.tolerance, self.max_steps)
+
+
+class IterativePreconditioner(Preconditioner):
+    """P^-1 by conjugate gradients with P: another matrix at every solve, as it is stopped."""
+
+    is_fixed: ClassVar[bool] = False
+
+    operator: LinearOperator  # P
+    tolerance: Any  # of the relative residual
+    max_steps: Any  # the most products
+
+    def solve(self, right: Vectors) -> Vectors:
+        return self.counted_solve(right)[0]
+
+    def counted_solve(self, right: Vectors) -> tuple[Vectors, Int[Array, ""]]:
+        found = conjugate_gradients(
+            self.operator, right, tolerance=self.tolerance, max_steps=self.max_steps
+        )
+        return found.value, found.steps
 
 
 class Interpolation(Module):
@@ -43,7 +80,6 @@ class Interpolation(Module):
     max_steps: int = 100  # the most products of the inner iteration
 
     def __call__(self, system: System) -> IterativePreconditioner:
-        """The preconditioner of a system."""
         covariance = system.covariance
         if not (isinstance(covariance, TiledCovariance) and is_stationary(covariance.kernel)):
             raise InputError(
@@ -86,12 +122,6 @@ class InterpolatedCovariance(Covariance):
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
         one = jnp.zeros((self.size, len(rows)), self.weights.dtype)
         return self.times(one.at[rows, jnp.arange(len(rows))].set(1.0))
-
-    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        return self.columns(rows)[rows]
-
-    def rows_times(self, rows: Int[Array, "M"], right: Vectors) -> Float[Array, "M S"]:
-        return self.times(right)[rows]
 
 
 def interpolated(
