@@ -21,7 +21,7 @@ from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, parts_of, whole_of
 from latentgp.kernels.per_latent import kernel_groups, of_kernel_groups
 from latentgp.kernels.terms import Part, Term, terms_of
-from latentgp.modules import forwarded, stored
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.variables import InducingVariables
@@ -38,8 +38,13 @@ class InterDomainVariables(InducingVariables):
     sample: eqx.AbstractVar[Float[Array, "places D"]]
     words: eqx.AbstractVar[str]  # what they are of, such as "B-splines"
 
-    dtype = forwarded("sample.dtype")
-    places = forwarded("sample")
+    @property
+    def dtype(self) -> Any:
+        return self.sample.dtype
+
+    @property
+    def places(self) -> Float[Array, "places D"]:
+        return self.sample
 
     @property
     def are_fixed(self) -> bool:
@@ -341,7 +346,9 @@ class FunctionsOfParts(InducingVariables):
         own = self.functions.shape
         return own[0], own[1] + self.number
 
-    dtype = forwarded("functions.dtype")
+    @property
+    def dtype(self) -> Any:
+        return self.functions.dtype
 
     @property
     def places(self) -> Float[Array, "places D"]:

@@ -16,7 +16,7 @@ from latentgp.extensions.inter_domain.functions import Basis
 from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup, White
 from latentgp.kernels.effects import with_ones
 from latentgp.kernels.terms import Part, Term
-from latentgp.modules import forwarded, stored
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations import Inducing
@@ -94,7 +94,9 @@ class Coordinates(WhiteFunctions):
 
     size: int = eqx.field(static=True)
 
-    number = forwarded("size")
+    @property
+    def number(self) -> int:
+        return self.size
 
     def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         own: Any = kernel

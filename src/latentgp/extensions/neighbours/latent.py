@@ -204,7 +204,7 @@ class LatentNeighbours(NearestRows):
         """Draws of the coefficients as draws of g at the rows."""
         g = np.asarray(at_rows(draws, self))
         models = draws.mean_model, draws.models, draws.own
-        return NearDraws(*models, self.rows_seen(draws.centres), g)
+        return NearDraws(*models, rows=self.rows_seen(draws.centres), g=g)
 
     @property
     def _blocks(self) -> Int[Array, "K S"] | None:

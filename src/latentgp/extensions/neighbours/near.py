@@ -15,11 +15,11 @@ from latentgp.extensions.neighbours.prior import nugget_of
 from latentgp.extensions.neighbours.search import NOBODY, coordinates
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
-from latentgp.modules import forwarded, stored
+from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, NeighbourRows, RowLatents
+from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
@@ -285,7 +285,9 @@ class NearPosterior(LatentPosterior):
         columns = max((self.number + 1) * (self.number + 1 + self.rank), looked)
         return scan_rows(step, None, X, columns=columns, in_cache=True)[1]
 
-    centres = forwarded("X")
+    @property
+    def centres(self) -> Points:
+        return self.X
 
     @property
     def rows(self) -> NearRows:

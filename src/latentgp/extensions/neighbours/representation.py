@@ -162,8 +162,9 @@ class Neighbours(NearestRows):
         self, posterior: NeighboursPosterior, X: Inputs, sites: GaussianSites
     ) -> Pullback:
         """Its marginals are the derivatives in the sites; variances among them may be negative."""
-        scaled, known = posterior.sites, posterior.known
-        own: Any = posterior.kernel, X, posterior.neighbours, scaled, known
+        scaled = posterior.sites
+        known: Any = posterior.known
+        own = posterior.kernel, X, posterior.neighbours, scaled, known
         places = None
         if self.inducing is None or posterior.low_rank is None:
             slope = slopes(*own, self._terms)

@@ -21,7 +21,6 @@ from latentgp.extensions.iterative.solvers.solution import (
     norms,
     relative,
 )
-from latentgp.modules import forwarded
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, Vectors
@@ -38,7 +37,9 @@ class SplitOperator(LinearOperator):
     operator: LinearOperator
     preconditioner: Preconditioner
 
-    size = forwarded("operator.size")
+    @property
+    def size(self) -> int:
+        return self.operator.size
 
     def times(self, right: Vectors) -> Vectors:
         outer = self.preconditioner.solve_root(right, transposed=True)

@@ -191,7 +191,9 @@ class RoundedCovariance(Covariance):
     exact: Covariance  # K, of which all else is asked
     single: Covariance  # the same in single precision
 
-    size = forwarded("exact.size")
+    @property
+    def size(self) -> int:
+        return self.exact.size
 
     def times(self, right: Vectors) -> Vectors:
         return self.single.times(right.astype(jnp.float32)).astype(right.dtype)
@@ -217,7 +219,9 @@ class System(LinearOperator):
     scale: PerRow
     added: PerRow
 
-    size = forwarded("covariance.size")
+    @property
+    def size(self) -> int:
+        return self.covariance.size
 
     def times(self, right: Vectors) -> Vectors:
         return self._around(self.covariance.times, right)
@@ -236,7 +240,9 @@ class ShiftedOperator(LinearOperator):
     operator: LinearOperator
     shift: Scalar
 
-    size = forwarded("operator.size")
+    @property
+    def size(self) -> int:
+        return self.operator.size
 
     def times(self, right: Vectors) -> Vectors:
         return self.operator.times(right) + self.shift * right

@@ -46,7 +46,9 @@ class OnGrid(Covariance):
     def grid_times(self, right: Float[Array, "grid S"]) -> Float[Array, "grid S"]:
         """K_grid right."""
 
-    size = forwarded("entries.size")
+    @property
+    def size(self) -> int:
+        return self.entries.size
 
     def times(self, right: Vectors) -> Vectors:
         empty = jnp.zeros((self.number, right.shape[1]), right.dtype)
