@@ -96,7 +96,7 @@ class BackgroundRun(Generic[Result]):
         """Progress: phase, step, total, seconds gone and left."""
         if self._last is not None:
             return self._last
-        seconds = time.perf_counter() - self._started - self._switch.seconds_paused
+        seconds = self._switch.clock() - self._started
         return self._switch.told or RunProgress("getting ready", 0, None, seconds, None)
 
     def result(self, timeout: float | None = None) -> Result:

@@ -29,6 +29,7 @@ class Buckets:
 
     def __init__(self, pieces: list[PyTree], size: int):
         self.pieces, self.size = pieces, size
+        self.width = jax.tree.leaves(pieces[0])[0].shape[0]  # rows a piece
 
     @classmethod
     def of(cls, rows: PyTree, columns: int = 1) -> "Buckets":
@@ -39,13 +40,9 @@ class Buckets:
         width = next(fitting, _BUCKETS[0]) * shards
         return cls([_piece(rows, start, width) for start in range(0, max(size, 1), width)], size)
 
-    @property
-    def _width(self) -> int:
-        return jax.tree.leaves(self.pieces[0])[0].shape[0]
-
     def beside(self, rows: PyTree) -> "Buckets":
         """These with further arrays of the same rows, as pairs."""
-        width = self._width
+        width = self.width
         more = [(own, _piece(rows, i * width, width)) for i, own in enumerate(self.pieces)]
         return Buckets(more, self.size)
 
@@ -56,7 +53,7 @@ class Buckets:
         columns, numbers needed a row, are many. At most two pieces are under way, so that an
         interrupt, or an abort of the run (RunAborted), soon ends the work, but no process alone.
         """
-        part = width = self._width
+        part = width = self.width
         while part % 2 == 0 and part * columns > _PIECE_SIZE and part > _BUCKETS[0]:
             part //= 2
         arguments, found = fresh(arguments), []
@@ -94,11 +91,8 @@ def apply_in_buckets(function: Callable, *arguments: Any, rows: PyTree, columns:
 
 def _piece(rows: PyTree, start: int, width: int) -> PyTree:
     """So many rows from one on; the last one is repeated (zeros if there is none) to fill it up."""
-
-    def filled(array: np.ndarray) -> np.ndarray:
-        own = array[start : start + width]
-        padding = ((0, width - len(own)), *((0, 0),) * (own.ndim - 1))
-        return np.pad(own, padding, mode="edge" if len(own) else "constant")
-
-    piece = jax.tree.map(filled, rows)
+    own = jax.tree.map(lambda array: array[start : start + width], rows)
+    size = jax.tree.leaves(own)[0].shape[0]
+    short, mode = (0, width - size), "edge" if size else "constant"
+    piece = jax.tree.map(lambda a: np.pad(a, (short, *((0, 0),) * (a.ndim - 1)), mode=mode), own)
     return shard_rows(piece) if number_of_shards() > 1 else piece

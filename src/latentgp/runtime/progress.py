@@ -48,7 +48,7 @@ class RunControl(NamedTuple):
     @property
     def seconds(self) -> float:
         """Since the fit began, less those that it was paused."""
-        return time.perf_counter() - self.started - current_switch().seconds_paused
+        return current_switch().clock() - self.started
 
 
 class ProgressLine:
@@ -147,12 +147,10 @@ class Run(Generic[StateT]):
         """A phase begins, with steps made before."""
         self._phase, self._since, self._compiled = phase, (made, self.seconds), False
         self._line.show(f"{phase}: getting ready", self.seconds)
-        self._logged("phase", phase=phase)
-        self._switch.begins(RunProgress(phase, made, None, self.seconds, None))
-
-    def _logged(self, event: str, **told: Any) -> None:
         if self._log is not None:
-            self._log.add(event, **told, seconds=self.seconds)
+            self._log.add("phase", phase=phase, seconds=self.seconds)
+        self._switch.at(RunProgress(phase, made, None, self.seconds, None), 0)
+        self._switch.check()
 
     def resumed(self) -> StateT | None:
         """The state that the checkpoint has, as `Checkpoint.read`; None without one."""
@@ -180,7 +178,7 @@ class Run(Generic[StateT]):
         step = dataclasses.replace(step, seconds=seconds, seconds_left=left)
         self._line.show(step.in_words, seconds)
         self._interrupts.steps += 1
-        self._switch.stepped(dataclasses.replace(step, values=dict, details={}))
+        self._switch.at(dataclasses.replace(step, values=dict, details={}), 1)
         if self._log is not None:
             told = {name: getattr(step, name) for name in _LOGGED}
             self._log.add("step", **told, values=step.values())
@@ -229,9 +227,11 @@ class Run(Generic[StateT]):
         if not self._switch.paused:
             return
         self.save(state)
-        self._logged("pause")
+        if self._log is not None:
+            self._log.add("pause", seconds=self.seconds)
         self._switch.wait()
-        self._logged("resume")
+        if self._log is not None:
+            self._log.add("resume", seconds=self.seconds)
 
     def passed(self, step: RunProgress) -> None:
         """A step is made without a result yet; RunAborted if the run is aborted or interrupted."""

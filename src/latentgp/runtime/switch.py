@@ -116,27 +116,15 @@ class Switch:
         if self._told is None:
             return None
         told, since = self._told
-        gone, left = self._clock() - since, told.seconds_left
+        gone, left = self.clock() - since, told.seconds_left
         left = None if left is None else max(0.0, left - gone)
         return replace(told, seconds=told.seconds + gone, seconds_left=left)
 
-    @property
-    def seconds_paused(self) -> float:
-        """How long the run has waited, all pauses together."""
-        with self._changed:
-            since = self._paused_since
-            return self._seconds_paused + (0.0 if since is None else time.perf_counter() - since)
-
-    def _clock(self) -> float:
+    def clock(self) -> float:
         """Seconds from some time on, pauses left out."""
         with self._changed:
             since = self._paused_since
             return (time.perf_counter() if since is None else since) - self._seconds_paused
-
-    def begins(self, told: RunProgress) -> None:
-        """A phase begins; raises as `check`."""
-        self._told = told, self._clock()
-        self.check()
 
     def check(self) -> None:
         """Raise RunAborted if the run is aborted and has made no step yet."""
@@ -145,10 +133,10 @@ class Switch:
                 "The run was aborted before its first step, so there is no result; start it again."
             )
 
-    def stepped(self, told: RunProgress) -> None:
-        """A step is made."""
-        self._told = told, self._clock()
-        self._steps += 1
+    def at(self, told: RunProgress, steps: int) -> None:
+        """The run is there, so many steps further than it was."""
+        self._told = told, self.clock()
+        self._steps += steps
 
     def wait(self) -> None:
         """Wait while the run is paused."""

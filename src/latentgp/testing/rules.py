@@ -26,7 +26,7 @@ from latentgp.testing.numerics import (
 _MEANS, _VARIANCES = (-1.2, 0.1, 0.9), (0.05, 0.7)
 
 
-class _Case(NamedTuple):
+class _RuleCase(NamedTuple):
     """A rule, and the sites that it makes of rows."""
 
     rule: SiteRule
@@ -77,7 +77,7 @@ def check_rule(
     require_finite(sites, f"{name}'s sites")
     signed = rule.signed(likelihood)
     require(signed or np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
-    case = _Case(rule, likelihood, rows, marginals, current, sites, name)
+    case = _RuleCase(rule, likelihood, rows, marginals, current, sites, name)
     if rule.is_variational:
         log_prob, weights = log_prob_at_nodes(likelihood, y, beliefs)
         excess = np.max(np.asarray(sites.expected(marginals)) - log_prob @ weights)
@@ -102,7 +102,7 @@ def check_rule(
     require_single(jax.eval_shape(rule.sites, *narrow), f"{name}'s sites")
 
 
-def _check_derivatives(case: _Case) -> None:
+def _check_derivatives(case: _RuleCase) -> None:
     rule, likelihood, rows, marginals, current, sites, name = case
 
     def value(marginals):
@@ -120,7 +120,7 @@ def _check_derivatives(case: _Case) -> None:
     require_equal(sites.precision, expected, what, rtol=1e-8, atol=1e-8)
 
 
-def _check_expansion(case: _Case) -> None:
+def _check_expansion(case: _RuleCase) -> None:
     """Near the mean the factors are log p(y | f), to second order wherever that is concave."""
     _, likelihood, rows, (mean, _), _, sites, name = case
     log_prob = jax.vmap(likelihood.log_prob)
@@ -142,7 +142,7 @@ def _check_expansion(case: _Case) -> None:
         require_equal(precision, expected, what, rtol=1e-3, atol=1e-3)
 
 
-def _check_moments(case: _Case, tolerance: float) -> None:
+def _check_moments(case: _RuleCase, tolerance: float) -> None:
     """Cavity times site^power against cavity times p(y | f)^power, by quadrature."""
     rule, likelihood, rows, (mean, variance), current, sites, name = case
     power = rule.power

@@ -14,7 +14,7 @@ from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import SiteInference, SiteStep, site_form
-from latentgp.site_inference.search.anderson import History, Update, accelerated
+from latentgp.site_inference.search.anderson import History, accelerated
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array, Scalar
 
@@ -62,11 +62,6 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     def at(sites: Sites) -> SiteStep:
         return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
 
-    def moved(history: History, update: Update, step_size: Scalar) -> Sites:
-        if not rule.accelerates(likelihood):
-            return update.sites.damped(update.target, step_size)
-        return accelerated(history, update, step_size, signed=rule.signed(likelihood))
-
     def moving(ascent: _Ascent) -> Bool[Array, ""]:
         _, step_size, change, updates = ascent.so_far
         left = (updates <= algorithm.max_updates) & (step_size >= _SHORTEST_STEP)
@@ -75,7 +70,11 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     def update(ascent: _Ascent) -> _Ascent:
         (best, step_size, _, updates), history = ascent
         first = jnp.isneginf(best.merit)
-        after = at(moved(history, best.update, step_size))
+        if rule.accelerates(likelihood):
+            signed = rule.signed(likelihood)
+            after = at(accelerated(history, best.update, step_size, signed=signed))
+        else:
+            after = at(best.update.sites.damped(best.update.target, step_size))
         scale = jnp.maximum(jnp.abs(after.bound), 1.0)
         rise = (after.merit - best.merit) / scale
         fell = ~(first | (rise >= -algorithm.tolerance))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import ClassVar
 
 import equinox as eqx
@@ -127,12 +126,11 @@ class SGLD(Method):
                 "SGLD samples hyper-parameters, and none is learned; leave "
                 "learn_hyperparameters=False out, or take another method."
             )
-        started = time.perf_counter()
         learned, metric = self._start(problem, space)
         space = eqx.tree_at(lambda s: s.model, space, learned)
         solves = self.solves.settled(data.size)
         evidence = SolvedEvidence(_algorithm(model, Dense()), space, data.to_device(), solves)
-        chains = self._sampled(problem, evidence, metric, started)
+        chains = self._sampled(problem, evidence, metric)
         components = self._components(space, data, chains.vector, problem)
         none = np.zeros(0, int)
         rows = problem.rows.given.select(none)
@@ -159,9 +157,7 @@ class SGLD(Method):
         mode = np.asarray(learned.vector)
         return learned_model(space, learned), metric_at(gradient, mode)
 
-    def _sampled(
-        self, problem: Problem, evidence: SolvedEvidence, metric: Metric, started: float
-    ) -> Chains:
+    def _sampled(self, problem: Problem, evidence: SolvedEvidence, metric: Metric) -> Chains:
         sampler = LangevinSampler(
             evidence,
             jnp.asarray(evidence.space.to_vector()),
@@ -174,8 +170,7 @@ class SGLD(Method):
             threshold=jnp.asarray(float(self.monitor)),
         )
         control = problem.control_with(self, self, evidence.space)
-        chains = run_chains(sampler, self, np.zeros(0, int), problem.key, control)
-        return dataclasses.replace(chains, seconds=time.perf_counter() - started)
+        return run_chains(sampler, self, np.zeros(0, int), problem.key, control)
 
     def _components(
         self,
