@@ -21,16 +21,21 @@ if TYPE_CHECKING:
 class Entry:
     """A method that has a name.
 
-    `chosen_by`, itself or where it is, gives the representation for a model, a number of rows and a
-    number of inducing points that was asked for.
+    Attributes:
+        made_by: its class, or where that is, "module:name"; it is made with `representation=`, or
+            with nothing where there is none.
+        data_enter: how the data enter, in a few words.
+        likelihoods: which ones it takes, in words.
+        chosen_by: gives the representation for a model, a number of rows and a number of inducing
+            points that was asked for; itself or where it is.
+        compared_for: tasks for which `compare` takes it without being asked.
     """
 
-    # Its class, or where that is, "module:name"; made with `representation=`, if there is one.
     made_by: type[Method] | str
-    data_enter: str  # how the data enter, in a few words
-    likelihoods: str  # which ones it takes, in words
+    data_enter: str
+    likelihoods: str
     chosen_by: ChooseRepresentation | str = "latentgp.choosing.choice:usual_representation"
-    compared_for: tuple[str, ...] = ()  # tasks for which `compare` takes it without being asked
+    compared_for: tuple[str, ...] = ()
 
     @property
     def method(self) -> type[Method]:

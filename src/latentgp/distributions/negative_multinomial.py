@@ -95,7 +95,11 @@ def sample_negative_multinomial(
 ) -> Float[Array, "*S K"]:
     """Draws of the counts: Poisson of rates lambda p_j, given lambda ~ Ga(x0, rate p0).
 
-    There are x0 trials of kind 0; p0 is its probability where it is known better than as 1 - sum p.
+    Args:
+        key: the random key.
+        x0: the number of trials of kind 0.
+        p: the probabilities of the other kinds.
+        p0: that of kind 0, where it is known better than as 1 - sum p.
 
     Example:
         >>> sample_negative_multinomial(jax.random.key(0), jnp.ones(3), jnp.full((3, 2), 0.2)).shape

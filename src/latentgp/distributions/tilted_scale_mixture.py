@@ -139,8 +139,12 @@ def sample_tilted_scale_mixture(
     (Newton's in Ridout 2009) between bounds, with a bisection wherever a step leaves them or the
     last did not halve |F - u|; without bounds on one side, by strides that double. A draw is done
     where |F - u| <= 1e-9 (1e-4 in single precision), or where the next step will be, and is finite
-    always. F itself is good to 1e-10, and loses a digit for each that log phi(r) has. See
-    `TiltedScaleMixture` for log phi and the tilt r.
+    always. F itself is good to 1e-10, and loses a digit for each that log phi(r) has.
+
+    Args:
+        key: the random key.
+        log_phi: see `TiltedScaleMixture`.
+        tilt: r.
     """
     law = _shifted(log_phi, tilt.ravel())
     dtype = tilt.dtype

@@ -239,7 +239,11 @@ class Likelihood(Parametrised):
     ) -> "Likelihood":
         """This likelihood with `calibrated_parameters` set, which only predictions depend on.
 
-        Marginals are those of f at each row given all other rows.
+        Args:
+            y: targets of the rows.
+            weights: of the rows.
+            marginals: of f at each row given all other rows.
+            side: what the rows carry.
         """
         return self
 
@@ -290,9 +294,14 @@ class Likelihood(Parametrised):
         power: float,
         near: Marginals,
     ) -> PerRow:
-        """Log E p(y | f)^power under f ~ N(mean, diag(variance)), in nats, a row; power in (0, 1].
+        """Log E p(y | f)^power under f ~ N(mean, diag(variance)), in nats, a row.
 
-        `near` is a law around where the integrand is, for the nodes.
+        Args:
+            y: targets.
+            marginals: of f.
+            side: what the rows carry.
+            power: in (0, 1].
+            near: a law around where the integrand is, for the nodes.
         """
         mean, variance = marginals
         overridden = type(self).predictive_log_prob is not Likelihood.predictive_log_prob

@@ -111,7 +111,9 @@ class Method(Module):
     def continued(self, batch_size: int | None, epochs: int | None) -> Any:
         """The same method, one that reads batches, for a search that goes on from a fitted model.
 
-        None keeps the method's own rows of a batch, or passes over the rows.
+        Args:
+            batch_size: rows of a batch; None keeps the method's own.
+            epochs: at most so many passes over the rows; None keeps the method's own.
         """
         asked = {"batch_size": batch_size, "epochs": epochs}
         return replace(self, **{name: v for name, v in asked.items() if v is not None})
@@ -123,10 +125,13 @@ class Method(Module):
         usual: int,
         selection: Selection = "greedy-variance",
     ) -> "SiteMethod":
-        """The same method through at most `number` inducing points, for streams and batches.
+        """The same method through inducing points, for streams and batches.
 
-        None keeps the method's own number, or the usual one where it has none. Points are chosen
-        among rows and those of `remembered`, the summary of the data seen so far.
+        Args:
+            remembered: summary of the data seen so far; None for none.
+            number: at most so many points; None keeps the method's own number.
+            usual: the number where it has none.
+            selection: how points are chosen among rows and earlier points.
 
         Raises:
             InputError: a method without sites.
@@ -234,9 +239,14 @@ def check_is_method(method: Any) -> None:
 def check_method(
     method: Any, model: LatentGP, from_source: bool, restarts: int, on_devices: bool
 ) -> None:
-    """Raise InputError unless a method can fit a model as is asked.
+    """Raise InputError unless a method can do what is asked.
 
-    Rows may be read from a source or spread over devices, the search restarted.
+    Args:
+        method: what was given as the method.
+        model: to be fitted.
+        from_source: rows are read from a source.
+        restarts: further runs of the search.
+        on_devices: rows are spread over devices.
     """
     check_is_method(method)
     name = type(method).__name__

@@ -19,7 +19,11 @@ def poisson_cdf(count: Float[Array, "*N"], rate: Float[Array, "*#N"]) -> Float[A
     It is the upper tail at the rate of a gamma law of shape count + 1. From 16 events on this is an
     integral by Gauss-Legendre nodes to where nothing is left, with Stirling's series for the
     constant; series and continued fractions of the incomplete gamma function need more and more
-    terms, and lose digits. Counts are whole numbers, rates the expected numbers of events.
+    terms, and lose digits.
+
+    Args:
+        count: whole numbers, not negative.
+        rate: expected number of events.
 
     Example:
         >>> import jax.numpy as jnp

@@ -153,16 +153,22 @@ class Posterior(eqx.Module):
 
     @double_precision
     def predict(self, X: Any, **side_information: Any) -> Predictive:
-        """The predictive distribution of y at X, shape (N, D), one a row.
+        """The predictive distribution of y at X, one a row.
 
-        Side information is what the likelihood reads a row, as in `Data`.
+        Args:
+            X: inputs, shape (N, D).
+            side_information: what the likelihood reads a row, as in `Data`.
         """
         X = self._inputs(X)
         return Predictive(self._prepared, X, self._side(side_information, len(X)))
 
     @double_precision
     def sample_f(self, X: Any, *, key: RandomKey, number: int = 1) -> Float[np.ndarray, "S N *Q"]:
-        """Joint draws of the latents at X, exact, O(N^3), shape (S, N), or (S, N, Q) for Q > 1."""
+        """Joint draws of the latent functions at X, exact, O(N^3).
+
+        Returns:
+            Shape (S, N), or (S, N, Q) for Q > 1.
+        """
         return self._of_latents(self._joint_draws(self._inputs(X), key, number)[0])
 
     @double_precision
@@ -184,8 +190,15 @@ class Posterior(eqx.Module):
         """Joint draws of the expectation of y given the latents: no noise, rows dependent.
 
         Of more than two classes these are the probabilities of each, of two that of the second.
-        Of S draws they have shape (S, N), or (S, N, P) for P outputs or classes. X has shape
-        (N, D), side information is what the likelihood reads a row, as in `Data`.
+
+        Args:
+            X: inputs, shape (N, D).
+            key: random key.
+            number: of draws S.
+            side_information: what the likelihood reads a row, as in `Data`.
+
+        Returns:
+            Shape (S, N), or (S, N, P) for P outputs or classes.
 
         Raises:
             InputError: the likelihood does not define the expectation.
@@ -208,8 +221,9 @@ class Posterior(eqx.Module):
     def effects(self, X: Any, **settings: Any) -> "Effects":
         """Effects of the inputs on the expectation of y, over the rows X as background.
 
-        X has shape (N, D), or is a data frame of such columns; settings are as
-        `latentgp.surfaces.evaluation.effects.Effects` takes them.
+        Args:
+            X: inputs, shape (N, D), or a data frame of such columns.
+            settings: as `latentgp.surfaces.evaluation.effects.Effects` takes them.
         """
         return verb("effects")(self, X, **settings)
 
@@ -354,7 +368,12 @@ class Posterior(eqx.Module):
     def export(self, folder: str | Path, **settings: Any) -> "Exported":
         """Write the predictions as files that need no latentgp: a Python file, StableHLO.
 
-        The folder is made if need be; settings and errors are those of `latentgp.export_predictor`.
+        Args:
+            folder: where to; it is made if need be.
+            settings: as `latentgp.export_predictor` takes them.
+
+        Raises:
+            InputError: as `latentgp.export_predictor` does.
         """
         return verb("export")(self, folder, **settings)
 
@@ -426,7 +445,11 @@ class Posterior(eqx.Module):
         and `constant_data` (inputs `X`). The coordinate `row` is the place of a row in the data. Of
         many rows there are evenly spaced ones; rows of weight zero or without a target are not.
         `az.loo` takes the posterior for exact; `latentgp.leave_one_out` knows that it is not.
-        Without a key it is `jax.random.key(0)`.
+
+        Args:
+            data: the rows.
+            key: random key; None is `jax.random.key(0)`.
+            draws: how many.
 
         Raises:
             InputError: no rows; fewer than one draw.

@@ -70,7 +70,9 @@ class PurePosterior:
     def predict(self, X: Inputs, **side_information: Any) -> tuple[Array, Array]:
         """Means and variances of y, each of shape (N,), or (N, P) for P outputs.
 
-        Side information is what the likelihood reads a row, as in `Data`.
+        Args:
+            X: inputs.
+            side_information: what the likelihood reads a row, as in `Data`.
         """
         marginals = self.latent.marginals(X).shifted(self.model.mean(X))
         side = {name: jnp.asarray(values) for name, values in side_information.items()}
@@ -79,9 +81,12 @@ class PurePosterior:
 
     @public
     def paths(self, key: RandomKey, number: int = 1, features: int = 1024) -> "PurePaths":
-        """S draws of the latent functions as functions, as `Posterior.sample_paths` makes them.
+        """Draws of the latent functions as functions, as `Posterior.sample_paths` makes them.
 
-        There are so many features for each latent function.
+        Args:
+            key: random key.
+            number: of draws S.
+            features: how many for each latent function.
 
         Raises:
             InputError: the kernel has no spectral features.

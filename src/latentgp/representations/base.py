@@ -132,10 +132,16 @@ class LatentPosterior(eqx.Module):
         return self
 
     def telling_parts(self, number: int) -> "LatentPosterior":
-        """The same of rows with coefficients of the kernel's J parts as further columns.
+        """The same of rows with coefficients of the kernel's parts as further columns.
 
         A row [x, a_1, ..., a_J] is then sum_j a_j f_j(x), with f = sum_j f_j of the parts of a sum
-        of kernels; the rows of the data have ones. Refused by an InputError unless overridden.
+        of kernels; the rows of the data have ones. Refused unless overridden.
+
+        Args:
+            number: of parts J.
+
+        Raises:
+            InputError: the representation has no posterior of them.
         """
         lacks(self, "no posterior of the parts of f; fit with Dense() or Inducing(...)")
 
@@ -145,7 +151,10 @@ class LatentPosterior(eqx.Module):
         """Leave-one-out residuals of the first latent function's pseudo-targets, their variances.
 
         The variances are those of f without the row (Rasmussen & Williams 2006, 5.12). None
-        where rows, counted from 0, cannot be left out. In NumPy.
+        where rows cannot be left out. In NumPy.
+
+        Args:
+            rows: which, counted from 0.
         """
 
     def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
@@ -155,8 +164,13 @@ class LatentPosterior(eqx.Module):
     def remembered(self, log_evidence: float) -> PyTree:
         """Summary of the data, a `StreamingPrior`: the likelihood's part, without the prior.
 
-        The log evidence is that of all rows so far, in nats. Refused by an InputError unless
-        overridden.
+        Refused unless overridden.
+
+        Args:
+            log_evidence: of all rows so far, in nats.
+
+        Raises:
+            InputError: the representation has none.
         """
         lacks(
             self,
@@ -167,9 +181,16 @@ class LatentPosterior(eqx.Module):
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Centres], Array]) -> Coefs:
         """Weights w such that prior_path(x) + sum_m w_m k(x, centre_m) is a posterior path.
 
-        Matheron's rule (Wilson et al. 2020, eq. 13). The prior path is a draw of the prior, values
-        of shape (M, Q) at the centres, zero where inducing variables span the prior. Refused by an
-        InputError unless overridden.
+        The prior path is zero where inducing variables span the prior.
+
+        Matheron's rule (Wilson et al. 2020, eq. 13). Refused unless overridden.
+
+        Args:
+            key: random key.
+            prior_path: a draw of the prior, values of shape (M, Q) at the centres.
+
+        Raises:
+            InputError: the representation has no paths.
         """
         lacks(
             self,
@@ -219,7 +240,11 @@ class Representation(Module):
         return self
 
     def for_sites(self, form: SiteForm) -> "Representation":
-        """This representation for sites of a form, one that `traits` allows."""
+        """This representation for the sites of a rule.
+
+        Args:
+            form: of the sites; no other than `traits` allows.
+        """
         return self
 
     def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> Any:
@@ -239,10 +264,16 @@ class Representation(Module):
     ) -> tuple[Any, LatentPosterior, PyTree]:
         """New sites from the posterior's marginals, the posterior they give, in one pass.
 
-        The posterior is what `condition` gave for these X (or what `kept` gives) and sites; sites
-        are functions of f, before and after, and the offset is its prior means at the rows. The
-        update makes new sites of a chunk of rows, and anything else, arrays of one a row, which
-        comes back last, of all rows.
+        Args:
+            posterior: what `condition` gave for these X and sites.
+            X: inputs of the rows, or what `kept` gives.
+            rows: targets, weights and side information.
+            sites: the sites, as functions of f.
+            offset: prior means of f at the rows.
+            update: makes new sites of a chunk of rows, and anything else, arrays of one a row.
+
+        Returns:
+            New sites as functions of f, the posterior given them, and the other of all rows.
         """
         sites, other = update(rows, self.marginals_at_rows(posterior, X), sites, offset)
         return sites, self.condition(posterior.kernel, X, sites.about(offset)), other
@@ -258,7 +289,13 @@ class Representation(Module):
     def linearised(
         self, posterior: Any, X: Inputs, sites: Any
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
-        """Derivatives of `pull_back`'s kernel part and means along a direction of linear terms."""
+        """Derivatives of `pull_back`'s kernel part and means along a direction of linear terms.
+
+        Args:
+            posterior: what `condition` gave for these X and sites.
+            X: inputs of the rows.
+            sites: the sites, as functions of g.
+        """
 
         def pulled(linear: RowLatents) -> tuple[LatentKernel, RowLatents]:
             own = sites._replace(linear=linear)

@@ -58,7 +58,8 @@ class RowSource(ABC):
     def split(self, share: float) -> tuple["RowSource", Data]:
         """The rows without a share of them, and that share: some 20,000 at most, from all over.
 
-        InputError if no row is left on one side.
+        Raises:
+            InputError: no row is left on one side.
         """
 
     @abstractmethod
@@ -71,9 +72,12 @@ class RowSource(ABC):
 
     @abstractmethod
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
-        """All rows in an order fixed by the seed, in blocks of so many, without those before start.
+        """All rows in an order fixed by the seed, in blocks of so many; the last one padded.
 
-        The last one is padded with rows of weight zero.
+        Args:
+            seed: the same gives the same blocks.
+            rows: of a block. Those that fill up the last one have weight zero.
+            start: how many blocks are left out at the beginning.
         """
 
     def resident_blocks(

@@ -96,8 +96,13 @@ class GPCountRegressor(NumberEstimator):
     ) -> Self:
         """Update the model with further rows, as `GPRegressor.partial_fit` does.
 
-        Arguments are those of `fit`; `learn_hyperparameters` lets these rows change the
-        hyper-parameters too.
+        Args:
+            X: as in `fit`, like the other arrays.
+            y: counts.
+            sample_weight: of the rows.
+            exposure: in which they were counted.
+            trials: of which they are successes.
+            learn_hyperparameters: lets these rows change the hyper-parameters too.
 
         Raises:
             InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.

@@ -138,8 +138,16 @@ class GPRegressor(NumberEstimator):
         """Update the model with further rows; earlier rows are not needed. The first call is `fit`.
 
         The streaming sparse posterior (Bui, Nguyen & Turner 2017) with `n_inducing` inducing
-        points, chosen among those so far and the new rows. Arguments are those of `fit`;
-        `learn_hyperparameters` lets these rows change the hyper-parameters too.
+        points, chosen among those so far and the new rows.
+
+        Args:
+            X: as in `fit`, like the other arrays.
+            y: targets.
+            sample_weight: of the rows.
+            noise_variance: known noise variance a row.
+            censored: whether y is a bound.
+            upper: the other bound.
+            learn_hyperparameters: lets these rows change the hyper-parameters too.
 
         Raises:
             InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.
@@ -186,7 +194,7 @@ class GPRegressor(NumberEstimator):
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False, **side_information: Any
     ) -> Any:
-        """Predictive mean of y, shape (N,) or (N, P), and what else is asked for.
+        """Predictive mean of y, and its standard deviation or covariance if asked.
 
         Without either no variance is computed of `Gaussian` noise.
 
@@ -197,6 +205,9 @@ class GPRegressor(NumberEstimator):
             return_cov: also the covariance over rows, noise on its diagonal, shape (N, N); of one
                 output that is a latent function and noise.
             side_information: what the likelihood reads a row.
+
+        Returns:
+            The mean, shape (N,) or (N, P); or it and what was asked for.
 
         Raises:
             InputError: both asked for; a covariance that there is not.
@@ -258,16 +269,17 @@ class GPRegressor(NumberEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, censored: Any = None) -> float:
         """R^2 of the predicted mean; with `censored` the concordance index of predicted medians.
 
-        R^2 is the share of the variance of y that the mean explains; the index the share of the
-        pairs of times whose order is known that are predicted in this order
-        (`latentgp.surfaces.evaluation.metrics.concordance_index`).
-
         Args:
             X: inputs, shape (N, D).
             y: targets, shape (N,) or (N, P).
             sample_weight: shape (N,); the concordance index takes none.
             censored: of survival times, 1 where there was no event until y; shape (N,). Needed if
                 the fit had it.
+
+        Returns:
+            R^2, the share of the variance of y that the mean explains; or the share of the pairs of
+            times whose order is known that are predicted in this order
+            (`latentgp.surfaces.evaluation.metrics.concordance_index`).
 
         Raises:
             InputError: no `censored`, where the fit had it; weights beside it.

@@ -19,8 +19,6 @@ def conformal_interval(
 ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
     """Intervals mean +- q std, where a share `level` of other rows is within q of their prediction.
 
-    Lower and upper ends, shape (N,), are infinite if there are too few rows for the level.
-
     With predictions of rows that were held out of the fit (split conformal), intervals hold a new
     target with at least this probability whatever the model, if rows are exchangeable (Lei et al.
     2018, 2 and 5.2). With `leave_one_out` or `cross_validate` no row is lost to calibration; the
@@ -32,7 +30,8 @@ def conformal_interval(
         y: these targets, shape (N,).
         level: probability that a new target is inside.
 
-
+    Returns:
+        Lower and upper ends, shape (N,); infinite if there are too few rows for the level.
 
     Raises:
         InputError: classes, or several outputs; predictions without mean and standard deviation.

@@ -18,14 +18,15 @@ from latentgp.surfaces.evaluation.row_scores import RowPredictions, standard_err
 def stacking_weights(log_densities: Any, *, sample_weight: Any = None) -> Float[np.ndarray, "K"]:
     """Weights of models whose mixture predicts rows best (Yao, Vehtari, Simpson & Gelman 2018).
 
-    They sum to one. Maximises sum_n log sum_k w_k p_k(y_n | other rows), which is concave, over
-    the simplex. `Posterior.mixture` takes them.
+    Maximises sum_n log sum_k w_k p_k(y_n | other rows), which is concave, over the simplex.
+    `Posterior.mixture` takes them.
 
     Args:
         log_densities: log p_k(y_n | other rows) of K models, shape (N, K), in nats.
         sample_weight: how often each row counts, shape (N,).
 
-
+    Returns:
+        Weights that sum to one.
 
     Raises:
         InputError: another shape; NaN; a row that no model could have.

@@ -90,8 +90,13 @@ class TableEncoder:
     def of_series(cls, frame: pd.DataFrame, time: str, by: str | None) -> TableEncoder:
         """Learn the encoding of a table of one or many series, whose other columns are left out.
 
-        `time` is a column of numbers or dates without gaps, `by` one that tells series apart, or
-        None for one series; else InputError.
+        Args:
+            frame: (N, D) training inputs, without the target.
+            time: a column of numbers or dates.
+            by: a column that tells series apart; None for one series.
+
+        Raises:
+            InputError: no such columns, a time that is no number and no date, or missing values.
         """
         time, by = name_of(time), None if by is None else name_of(by)
         if time == by:
