@@ -16,7 +16,6 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
-from latentgp.rows.source import filled, joined
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 
@@ -72,4 +71,13 @@ def _together(rows: Data, more: Data) -> Data:
             f"further ones have {sorted(more.side_information)}; give what the rows so far had."
         )
 
-    return joined([filled(part, part.size) for part in (rows, more)])
+    def joined(*columns: Any) -> Any:
+        return np.concatenate([np.asarray(column) for column in columns])
+
+    weights = [np.ones(d.size) if d.weights is None else d.weights for d in (rows, more)]
+    side = {
+        name: joined(values, more.side_information[name])
+        for name, values in rows.side_information.items()
+    }
+    y = joined(rows.y, more.y)
+    return Data(joined(rows.X, more.X), y, weights=joined(*weights), **side)
