@@ -7,7 +7,9 @@ import pytest
 from scipy.stats import norm
 
 import latentgp as lgp
-from latentgp.extensions.chains.latents.langevin import Rotations
+from latentgp.extensions.chains.latents.hamiltonian import RiemannianHamiltonian
+from latentgp.extensions.chains.latents.langevin import AuxiliaryGradient, Rotations
+from latentgp.extensions.chains.methods.mcmc import LATENTS
 
 KEY = jax.random.key(0)
 
@@ -174,3 +176,20 @@ def test_the_warm_up_finds_how_many_rotations_a_quarter_of_a_turn_needs(
     _, (numbers, chances) = jax.lax.scan(step, start, jax.random.split(KEY, 600))
     assert least <= np.mean(numbers[300:]) <= most
     assert np.mean(chances[300:]) > 0.6
+
+
+@pytest.mark.parametrize("name", LATENTS)
+def test_states_hold_the_residual(name):
+    """The chain's "lp" is made of it: MALA's held the log density of the coordinates, too."""
+    move, eps = LATENTS[name], jnp.array([[0.5, -2.0, 1.0]])
+
+    def residual(eps):
+        return -jnp.sum(eps**4)
+
+    if name == "auxiliary-gradient":
+        move = AuxiliaryGradient(jnp.ones((1, 3)), jnp.eye(3)[None])
+    state = move.init(residual, eps)
+    assert state.value == residual(eps)
+    if not isinstance(move, RiemannianHamiltonian):  # its metric is of a model
+        after, _ = move.step(residual, state, jnp.asarray(0.1), KEY)
+        np.testing.assert_allclose(after.value, residual(after.eps), rtol=1e-12)

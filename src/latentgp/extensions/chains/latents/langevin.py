@@ -131,7 +131,7 @@ def _acceptance(angle: Float[Array, "*S"], scale: Scalar) -> Float[Array, "*S"]:
     return 2 * jax.scipy.stats.norm.cdf(-deviation / 2)
 
 
-class MALA(LatentMove):
+class MALA(GradientMove):
     """Langevin steps of the whole density (Roberts & Tweedie 1996), the scale their length.
 
     In coordinates of sites the metric is that of the posterior's curvature at its centre: the
@@ -142,23 +142,21 @@ class MALA(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.574
     first_scale: ClassVar[float] = 0.5
 
-    def init(self, residual: Residual, eps: Coefs) -> ResidualGradient:
-        return ResidualGradient(
-            eps, *jax.value_and_grad(lambda e: residual(e) - 0.5 * jnp.sum(e**2))(eps)
-        )
-
     def step(
         self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey
     ) -> tuple[ResidualGradient, Info]:
         key_noise, key_accept = jax.random.split(key)
         noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
 
+        def density(state: ResidualGradient) -> Scalar:
+            return state.value - 0.5 * jnp.sum(state.eps**2)
+
         def ahead(state: ResidualGradient) -> Coefs:
-            return state.eps + 0.5 * scale**2 * state.slope
+            return state.eps + 0.5 * scale**2 * (state.slope - state.eps)
 
         there = self.init(residual, ahead(state) + scale * noise)
         back = jnp.sum((state.eps - ahead(there)) ** 2) / scale**2
-        log_ratio = there.value - state.value - 0.5 * (back - jnp.sum(noise**2))
+        log_ratio = density(there) - density(state) - 0.5 * (back - jnp.sum(noise**2))
         return accepted(state, there, log_ratio, key_accept)
 
 
