@@ -53,12 +53,13 @@ import latentgp as lgp
 from common import COLORS, STYLES, Report, figure, load, paired, parser, standardised, tidy
 from latentgp import metrics
 from latentgp.extensions.chains.coordinates import Coordinates, ModelAtRows, coordinates_of_sites
-from latentgp.extensions.chains.couplings.ancillary import Surrogate, Whitened
+from latentgp.extensions.chains.couplings.ancillary import Whitened
 from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
+from latentgp.extensions.chains.couplings.surrogate import Surrogate
 from latentgp.extensions.chains.hyperparameters.base import HyperMoved
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.extensions.chains.latents.base import Info, LatentMove, ResidualValue, accepted
-from latentgp.extensions.chains.latents.by_values import EllipticalSlice
+from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.hyperparameters.space import ParameterSpace

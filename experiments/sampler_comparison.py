@@ -47,13 +47,12 @@ from scipy.stats import norm
 import latentgp as lgp
 from common import COLORS, Report, at_once, figure, load, parser, standardised, tidy
 from latentgp.extensions.chains.draws import Chains
-from latentgp.extensions.chains.hyperparameters.hamiltonian import (
-    HyperManifoldMALA,
-    HyperRiemannian,
-)
+from latentgp.extensions.chains.hyperparameters.manifold import HyperManifoldMALA
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
+from latentgp.extensions.chains.hyperparameters.riemannian import HyperRiemannian
 from latentgp.extensions.chains.latents.base import Info, LatentMove, ResidualValue
-from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian, RiemannianHamiltonian
+from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian
+from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
 from latentgp.extensions.chains.loop import run_chains
 from latentgp.extensions.chains.methods.mcmc import COUPLINGS, LATENTS
 from latentgp.extensions.chains.sweep import SweepSampler

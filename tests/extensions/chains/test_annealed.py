@@ -7,7 +7,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.extensions.chains.coordinates import coordinates_at
-from latentgp.extensions.chains.couplings.pseudo_marginal import annealed_run
+from latentgp.extensions.chains.couplings.annealed import annealed_run
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.hyperparameters.space import ParameterSpace
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from latentgp.extensions.chains.hyperparameters.base import HyperLaw, WarmupHistory
+from latentgp.extensions.chains.hyperparameters.crank_nicolson import HyperCrankNicolson
 from latentgp.extensions.chains.hyperparameters.emulated import Emulator, HyperEmulated
-from latentgp.extensions.chains.hyperparameters.random_walk import (
-    HyperCrankNicolson,
-    HyperRandomWalk,
-)
+from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
 
 CHAINS, STEPS = 2000, 60
 

@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import norm
 
 import latentgp as lgp
-from latentgp.extensions.chains.latents.hamiltonian import RiemannianHamiltonian
-from latentgp.extensions.chains.latents.langevin import AuxiliaryGradient, Rotations
+from latentgp.extensions.chains.latents.auxiliary_gradient import AuxiliaryGradient
+from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
+from latentgp.extensions.chains.latents.rotations import Rotations
 from latentgp.extensions.chains.methods.mcmc import LATENTS
 
 KEY = jax.random.key(0)

@@ -9,7 +9,7 @@ from numpyro.distributions import Gamma
 import latentgp as lgp
 from latentgp.extensions.chains.coordinates import coordinates_at
 from latentgp.extensions.chains.information import information_of_latents, with_prior
-from latentgp.extensions.chains.latents.hamiltonian import (
+from latentgp.extensions.chains.latents.riemannian import (
     RiemannianHamiltonian,
     curvature_metric,
     homogeneous_metric,

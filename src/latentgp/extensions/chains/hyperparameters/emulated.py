@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.extensions.chains.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Theta
-from latentgp.extensions.chains.hyperparameters.random_walk import log_student, metropolis
+from latentgp.extensions.chains.hyperparameters.crank_nicolson import log_student
+from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar

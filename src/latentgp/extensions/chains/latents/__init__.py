@@ -1,1 +1,1 @@
-"""Moves of the latent functions given hyper-parameters."""
+"""Moves of the latent functions given hyper-parameters, one a file."""

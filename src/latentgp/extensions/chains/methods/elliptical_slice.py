@@ -7,7 +7,7 @@ from typing import ClassVar
 import equinox as eqx
 
 from latentgp.extensions.chains.coordinates import starting_point
-from latentgp.extensions.chains.latents.by_values import EllipticalSampler
+from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.representations import Dense, Representation

@@ -6,14 +6,30 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from latentgp.errors import check_choices, check_ranges, refuse
-from latentgp.extensions.chains.couplings import ancillary, pseudo_marginal
+from latentgp.extensions.chains.couplings.ancillary import Partial, Sites, Whitened
+from latentgp.extensions.chains.couplings.annealed import Annealed
 from latentgp.extensions.chains.couplings.base import Coupling
-from latentgp.extensions.chains.hyperparameters import emulated, hamiltonian, random_walk
+from latentgp.extensions.chains.couplings.centred import Centred
+from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
+from latentgp.extensions.chains.couplings.surrogate import Surrogate
 from latentgp.extensions.chains.hyperparameters.base import HyperMove
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
-from latentgp.extensions.chains.latents import by_values, langevin
+from latentgp.extensions.chains.hyperparameters.crank_nicolson import HyperCrankNicolson
+from latentgp.extensions.chains.hyperparameters.emulated import HyperEmulated
+from latentgp.extensions.chains.hyperparameters.hamiltonian import HyperHamiltonian
+from latentgp.extensions.chains.hyperparameters.manifold import HyperManifoldMALA
+from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
+from latentgp.extensions.chains.hyperparameters.riemannian import HyperRiemannian
+from latentgp.extensions.chains.hyperparameters.slice_sampling import HyperSlice
+from latentgp.extensions.chains.latents.auxiliary_gradient import AuxiliaryGradient
 from latentgp.extensions.chains.latents.base import LatentMove
-from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian, RiemannianHamiltonian
+from latentgp.extensions.chains.latents.crank_nicolson import CrankNicolson, RandomWalk
+from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSlice
+from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian
+from latentgp.extensions.chains.latents.langevin import Langevin
+from latentgp.extensions.chains.latents.mala import MALA
+from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
+from latentgp.extensions.chains.latents.rotations import Rotations
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
@@ -21,36 +37,36 @@ from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 
 LATENTS: dict[str, LatentMove] = {
-    "rotations": langevin.Rotations(),
-    "langevin": langevin.Langevin(),
-    "auxiliary-gradient": langevin.AuxiliaryGradient(),
-    "crank-nicolson": by_values.CrankNicolson(),
-    "elliptical-slice": by_values.EllipticalSlice(),
-    "random-walk": by_values.RandomWalk(),
-    "mala": langevin.MALA(),
+    "rotations": Rotations(),
+    "langevin": Langevin(),
+    "auxiliary-gradient": AuxiliaryGradient(),
+    "crank-nicolson": CrankNicolson(),
+    "elliptical-slice": EllipticalSlice(),
+    "random-walk": RandomWalk(),
+    "mala": MALA(),
     "hmc": Hamiltonian(),
     "riemannian-hmc": RiemannianHamiltonian(),
     "homogeneous-hmc": RiemannianHamiltonian("homogeneous"),
     "identity-hmc": RiemannianHamiltonian("identity"),
 }
 HYPERPARAMETERS: dict[str, HyperMove] = {
-    "random-walk": random_walk.HyperRandomWalk(),
-    "crank-nicolson": random_walk.HyperCrankNicolson(),
-    "emulated": emulated.HyperEmulated(),
-    "slice": random_walk.HyperSlice(),
-    "hmc": hamiltonian.HyperHamiltonian(),
-    "riemannian-hmc": hamiltonian.HyperRiemannian(),
-    "identity-hmc": hamiltonian.HyperRiemannian("identity"),
-    "manifold-mala": hamiltonian.HyperManifoldMALA(),
+    "random-walk": HyperRandomWalk(),
+    "crank-nicolson": HyperCrankNicolson(),
+    "emulated": HyperEmulated(),
+    "slice": HyperSlice(),
+    "hmc": HyperHamiltonian(),
+    "riemannian-hmc": HyperRiemannian(),
+    "identity-hmc": HyperRiemannian("identity"),
+    "manifold-mala": HyperManifoldMALA(),
 }
 COUPLINGS: dict[str, tuple[Coupling, ...]] = {
-    "sites": (ancillary.Sites(),),
-    "partial": (ancillary.Partial(),),
-    "pseudo-marginal": (pseudo_marginal.PseudoMarginal(),),
-    "whitened": (ancillary.Whitened(),),
-    "centred": (ancillary.Centred(),),
-    "interwoven": (ancillary.Centred(), ancillary.Whitened()),
-    "surrogate": (ancillary.Surrogate(),),
+    "sites": (Sites(),),
+    "partial": (Partial(),),
+    "pseudo-marginal": (PseudoMarginal(),),
+    "whitened": (Whitened(),),
+    "centred": (Centred(),),
+    "interwoven": (Centred(), Whitened()),
+    "surrogate": (Surrogate(),),
 }
 _BY_SITES = "sites", "partial", "pseudo-marginal"
 _BY_MATRICES = {  # settings that work with dense factors alone
@@ -212,8 +228,8 @@ class MCMC(SamplingMethod):
         couplings, dense = COUPLINGS[self._coupling], self.representation.traits.dense_factors
         one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
         if self._coupling == "pseudo-marginal":
-            plain = pseudo_marginal.PseudoMarginal(self.samples, self.correlation)
-            annealed = pseudo_marginal.Annealed(self.samples, self.temperatures)
+            plain = PseudoMarginal(self.samples, self.correlation)
+            annealed = Annealed(self.samples, self.temperatures)
             couplings = (annealed if self.temperatures > 1 else plain,)
         draws_variances = self.conjugate_variance and target.space.size
         return SweepSampler.of(

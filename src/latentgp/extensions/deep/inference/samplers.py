@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from latentgp.extensions.chains.hmc import no_u_turn, warmed_up
 from latentgp.extensions.chains.joint import JointState
-from latentgp.extensions.chains.latents.by_values import EllipticalSampler
+from latentgp.extensions.chains.latents.elliptical_slice import EllipticalSampler
 from latentgp.extensions.chains.loop import Draw, Sampler
 from latentgp.extensions.chains.target import Position, around
 from latentgp.extensions.deep.inference.targets import ProcessTarget, WeightTarget

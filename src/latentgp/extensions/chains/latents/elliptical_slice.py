@@ -1,9 +1,9 @@
-"""Moves by values of the residual alone, and chains of elliptical slices."""
+"""Elliptical slice moves, and chains of them at fixed hyper-parameters."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,10 @@ from latentgp.extensions.chains.latents.base import (
     LatentMove,
     Residual,
     ResidualValue,
-    accepted,
 )
 from latentgp.extensions.chains.loop import Sampler
 from latentgp.extensions.chains.target import Position
-from latentgp.typing import Array, Coefs, RandomKey, Scalar
+from latentgp.typing import Array, RandomKey, Scalar
 
 _MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
 
@@ -92,42 +91,3 @@ class EllipticalSampler(Sampler):
 
     def moved(self, state: ResidualValue, position: Position) -> ResidualValue:
         return ResidualValue.at(self.log_likelihood, position.white)
-
-
-class GaussianProposal(LatentMove):
-    """A move by a proposal that is linear in Gaussian noise."""
-
-    target_acceptance: ClassVar[float | None] = 0.25
-
-    def step(
-        self, residual: Residual, state: ResidualValue, scale: Scalar, key: RandomKey
-    ) -> tuple[ResidualValue, Info]:
-        key_noise, key_accept = jax.random.split(key)
-        noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
-        eps, prior = self.proposed(state.eps, noise, scale)
-        there = ResidualValue.at(residual, eps)
-        return accepted(state, there, there.value - state.value + prior, key_accept)
-
-    @abstractmethod
-    def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:
-        """The proposal, and what the prior adds to its log acceptance ratio."""
-
-
-class CrankNicolson(GaussianProposal):
-    """Proposals sqrt(1 - a^2) eps + a xi, accepted on the residual (Neal 1999, eq. 15; "MH v2")."""
-
-    first_scale: ClassVar[float] = 0.3
-
-    def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:
-        share = scale / jnp.sqrt(1 + scale**2)
-        return jnp.sqrt(1 - share**2) * eps + share * noise, jnp.zeros((), eps.dtype)
-
-
-class RandomWalk(GaussianProposal):
-    """Gaussian random walk (Metropolis et al. 1953; "MH v1")."""
-
-    first_scale: ClassVar[float] = 0.1
-
-    def proposed(self, eps: Coefs, noise: Coefs, scale: Scalar) -> tuple[Coefs, Scalar]:
-        there = eps + scale * noise
-        return there, 0.5 * jnp.sum(eps**2 - there**2)
