@@ -77,7 +77,7 @@ def check_representation(
         not ready.traits.one_coefficient_a_row or np.array_equal(posterior.centres, X),
         f"{name} says that it has one coefficient a row, but its centres are not the rows.",
     )
-    case = _Case(ready, kernel, X, sites, name, posterior, exact)
+    case = _RepresentationCase(ready, kernel, X, sites, name, posterior, exact)
     _check_agreement(case)
     _check_against_dense(case)
     _check_derivatives(case, whole)
@@ -92,7 +92,7 @@ def check_representation(
     require_single(jax.eval_shape(_condition, *narrow), f"{name}.condition(...)")
 
 
-class _Case(NamedTuple):
+class _RepresentationCase(NamedTuple):
     """A representation of rows, and its posterior given sites."""
 
     representation: Representation
@@ -142,7 +142,7 @@ def _elsewhere(X: np.ndarray) -> np.ndarray:
     return np.concatenate([X[:3] + 0.37 * (X[3:6] - X[:3]), X[:1] + 3 * np.ptp(X, axis=0)])
 
 
-def _check_agreement(case: _Case) -> None:
+def _check_agreement(case: _RepresentationCase) -> None:
     """Properties that hold whatever the coefficients are."""
     _, kernel, X, sites, name, posterior, _ = case
     marginals: Any = posterior.marginals(X)
@@ -170,7 +170,7 @@ def _check_agreement(case: _Case) -> None:
     require_equal(posterior.centres.shape[1], X.shape[1], what)
 
 
-def _check_against_dense(case: _Case) -> None:
+def _check_against_dense(case: _RepresentationCase) -> None:
     """Compare with dense linear algebra that inverts what it likes."""
     representation, kernel, X, sites, name, posterior, exact = case
     new = _elsewhere(X)
@@ -213,7 +213,7 @@ def _check_against_dense(case: _Case) -> None:
     require_equal(covariance, expected, f"{name}: the covariance {what}", atol=near)
 
 
-def _check_derivatives(case: _Case, whole: bool) -> None:
+def _check_derivatives(case: _RepresentationCase, whole: bool) -> None:
     representation, kernel, X, sites, name, posterior, _ = case
     space = ParameterSpace(kernel)
     floats, rest = eqx.partition(representation, eqx.is_inexact_array)
@@ -276,7 +276,7 @@ def _update(
     return GaussianSites(linear, precision, 2 * sites.log_constant), terms
 
 
-def _check_update(case: _Case) -> None:
+def _check_update(case: _RepresentationCase) -> None:
     representation, kernel, X, sites, name = case[:5]
     generator = np.random.default_rng(1)
     offset = jnp.asarray(generator.normal(size=(len(X), _LATENTS)))
@@ -305,7 +305,7 @@ def _check_update(case: _Case) -> None:
     require_alike(pieces, whole, what, rtol=1e-7, atol=1e-8)
 
 
-def _check_sharing(case: _Case, spans: bool) -> None:
+def _check_sharing(case: _RepresentationCase, spans: bool) -> None:
     """Precisions that are the same for all latent functions say so once, or for each."""
     representation, kernel, X, sites, name = case[:5]
     shared = sites._replace(precision=jnp.broadcast_to(sites.precision[:, :1], sites.linear.shape))
@@ -332,7 +332,7 @@ def _check_sharing(case: _Case, spans: bool) -> None:
     require_alike(run(sharing), run(representation), what, rtol=1e-8, atol=1e-8)
 
 
-def _check_kept(case: _Case) -> None:
+def _check_kept(case: _RepresentationCase) -> None:
     """Kept blocks of one latent function give the same as inputs."""
     representation, kernels, X, sites, name = case[:5]
     kernel = _kernel_of_each(kernels)[0]
@@ -357,7 +357,7 @@ def _check_kept(case: _Case) -> None:
     require_alike(again, kept, what, rtol=1e-12, atol=1e-12)
 
 
-def _check_white(case: _Case) -> None:
+def _check_white(case: _RepresentationCase) -> None:
     representation: Any = case.representation
     _, kernel, X, _, name, _, exact = case
     centres = representation.whitening(kernel, X).centres
@@ -406,7 +406,7 @@ def _check_white(case: _Case) -> None:
     require_equal(sum(jax.tree.leaves(scaled)), slope, what, rtol=1e-4, atol=1e-6)
 
 
-def _check_paths(case: _Case) -> None:
+def _check_paths(case: _RepresentationCase) -> None:
     _, kernel, X, _, name, posterior, _ = case
     new = _elsewhere(X)
     centres = posterior.centres
