@@ -92,7 +92,8 @@ def apply_in_buckets(function: Callable, *arguments: Any, rows: PyTree, columns:
 def _piece(rows: PyTree, start: int, width: int) -> PyTree:
     """So many rows from one on; the last one is repeated (zeros if there is none) to fill it up."""
     own = jax.tree.map(lambda array: array[start : start + width], rows)
-    size = jax.tree.leaves(own)[0].shape[0]
-    short, mode = (0, width - size), "edge" if size else "constant"
-    piece = jax.tree.map(lambda a: np.pad(a, (short, *((0, 0),) * (a.ndim - 1)), mode=mode), own)
+    lacking = jax.tree.map(lambda a: ((0, width - len(a)), *((0, 0),) * (a.ndim - 1)), own)
+    piece = jax.tree.map(
+        lambda a, pads: np.pad(a, pads, mode="edge" if len(a) else "constant"), own, lacking
+    )
     return shard_rows(piece) if number_of_shards() > 1 else piece
