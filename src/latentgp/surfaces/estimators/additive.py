@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import reduce
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.rows.spread import median_distance
 from latentgp.setup.priors import Scales
-from latentgp.surfaces.options import GroupColumns
 
 # Kernels that a smooth term can name.
 SMOOTH: dict[str, Callable[..., Kernel]] = {
@@ -161,85 +160,3 @@ def _of_groups(term: Groups, scale: Scales, latent: float) -> list[Kernel]:
     kernels: list[Kernel] = [Constant(size) * same] if term.intercept else []
     pairs = zip(slopes, variances, strict=True)
     return kernels + [Linear(variance).on(column) * same for column, variance in pairs]
-
-
-def with_terms(
-    kernel: Any,
-    mean: Literal["linear"] | Sequence[int | str] | None,
-    groups: GroupColumns | None,
-    columns: int,
-    names: Sequence[str] | None,
-) -> Any:
-    """The kernel asked for, with terms for a linear mean and for groups beside it.
-
-    Without a kernel there is an RBF of all columns but those of groups, or one by its name.
-
-    Args:
-        kernel: or its name, or None, or terms.
-        mean: columns with fixed effects; "linear" for all but those of groups.
-        groups: columns of groups.
-        columns: number of these in the inputs.
-        names: theirs, if they have any.
-
-    Raises:
-        InputError: a column that there is not; a kernel of each latent function's own.
-    """
-    if mean is None and groups is None:
-        return kernel
-    if not (kernel is None or isinstance(kernel, Kernel | str)):
-        raise InputError(
-            f"mean and groups go beside one kernel that latent functions share, got {kernel!r}; "
-            "give a kernel such as RBF(), or None."
-        )
-    of_groups = _group_terms(groups, columns, names)
-    taken = [group.column for group in of_groups]
-    others = tuple(column for column in range(columns) if column not in taken)
-    if isinstance(mean, str):
-        if mean != "linear":
-            raise InputError(
-                f'mean must be "linear", a list of columns, or None, got {mean!r}; write '
-                f'["{mean}"] for one column.'
-            )
-        linear = others
-    else:
-        linear = tuple(number_of(column, columns, names) for column in mean or ())
-    if isinstance(kernel, Kernel):
-        return AdditiveTerms(linear, (), of_groups, kernel)
-    smooth = (Smooth(others, kernel or "rbf"),) if others else ()
-    return AdditiveTerms(linear, smooth, of_groups)
-
-
-def number_of(column: int | str, columns: int, names: Sequence[str] | None) -> int:
-    """Number of a column from 0, by its number or name.
-
-    Raises:
-        InputError: there is none.
-    """
-    if isinstance(column, str):
-        if names is not None and column in names:
-            return list(names).index(column)
-        known = f"the columns are {list(names)}" if names is not None else "columns have no names"
-        raise InputError(f"There is no column {column!r}: {known}.")
-    if isinstance(column, bool) or not 0 <= column < columns:
-        raise InputError(
-            f"There is no column {column!r}; count the {columns} columns from 0, or give a name."
-        )
-    return int(column)
-
-
-def _group_terms(
-    groups: GroupColumns | None, columns: int, names: Sequence[str] | None
-) -> tuple[Groups, ...]:
-    if groups is None:
-        return ()
-    if isinstance(groups, int | str):
-        groups = [groups]
-    asked = groups if isinstance(groups, Mapping) else dict.fromkeys(groups, ())
-
-    def number(column: Any) -> int:
-        return number_of(column, columns, names)
-
-    return tuple(
-        Groups(number(column), tuple(number(slope) for slope in slopes))
-        for column, slopes in asked.items()
-    )

@@ -15,7 +15,11 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from latentgp.choosing.choice import (
     Choice,
@@ -58,7 +62,7 @@ from latentgp.runtime.x64 import interruptible, public
 from latentgp.setup.priors import scales
 from latentgp.site_inference.methods.base import is_exact
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
-from latentgp.surfaces.estimators.additive import AdditiveTerms, number_of, with_terms
+from latentgp.surfaces.estimators.additive import AdditiveTerms
 from latentgp.surfaces.estimators.centred import CentredRows, centred
 from latentgp.surfaces.estimators.fingerprints import fingerprints, sketch
 from latentgp.surfaces.estimators.initial_model import (
@@ -76,6 +80,7 @@ from latentgp.surfaces.estimators.precomputed import (
     is_precomputed,
     with_points,
 )
+from latentgp.surfaces.estimators.terms import number_of, with_terms
 from latentgp.surfaces.options import EstimatorOptions
 
 if TYPE_CHECKING:
@@ -151,15 +156,16 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         Raises:
             InputError: a name of nothing inside a module.
         """
-        own, direct = super().get_params(deep=False), {}
+        own = super().get_params(deep=False)
+        direct = {name: value for name, value in params.items() if name.partition("__")[0] == name}
+        super().set_params(**direct)
         deeper: dict[str, dict[str, Any]] = {}
         for name, value in params.items():
             head, _, rest = name.partition("__")
-            if rest and head in own:
+            if rest and head not in own:
+                super().set_params(**{name: value})  # which says what there is
+            if rest:
                 deeper.setdefault(head, {})[rest] = value
-            else:
-                direct[name] = value
-        super().set_params(**direct)  # which says what there is if one is unknown
         for head, further in deeper.items():
             setattr(self, head, changed(head, getattr(self, head), further))
         return self
@@ -246,7 +252,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             result = result.noted([self.kernel_choice_.reason])
         self._keep(result, method, reason, centre, self.verbose)
         if self.certify is not None and not current_interrupts().happened:
-            key = jax.random.key(_seed(self.random_state))
+            key = jax.random.key(self._seed())
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
 
@@ -267,8 +273,13 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         own: Any = dataclasses.replace(plain.representation, remembered=remembered)
         method = dataclasses.replace(plain, representation=own)
         model, centre = without_constant(self.model_)
-        settings = {"restarts": 0, "learn_hyperparameters": learn_hyperparameters}
-        result = self._run(model, centred(data, centre), method, **settings)
+        result = self._run(
+            model,
+            centred(data, centre),
+            method,
+            restarts=0,
+            learn_hyperparameters=learn_hyperparameters,
+        )
         reason = "went on with further rows"
         if len(remembered.centres) < len(posterior.latent.centres):
             reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
@@ -319,9 +330,15 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 method = method.through_points(None, number, usual, selection="k-means++")
             batches = answer("batches")(method, batch_size=batch_size or 1000, epochs=epochs or 20)
         model, centre = without_constant(self.model_)
-        source = CentredRows(rows, centre) if centre else rows
-        settings = {"checkpoint": checkpoint, "verbose": verbose, "devices": devices}
-        result = self._run(model, source, batches, restarts=0, **settings)
+        result = self._run(
+            model,
+            CentredRows(rows, centre) if centre else rows,
+            batches,
+            restarts=0,
+            checkpoint=checkpoint,
+            verbose=verbose,
+            devices=devices,
+        )
         self.row_sketch_ = None
         reason = f"{rows.size} rows in batches, begun with {self.method_reason_}"
         self._keep(result, batches, reason, centre, verbose)
@@ -334,12 +351,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         terms, frozen = self.kernel, self.frozen
         has_level = isinstance(terms, AdditiveTerms) and not terms.centred
         if has_level and not isinstance(model.mean, ZeroMean):
-            known = (frozen,) if isinstance(frozen, str) else frozen
-            frozen = (*known, "mean")  # about which the intercept is; what is learned is that
+            given = (frozen,) if isinstance(frozen, str) else frozen
+            frozen = (*given, "mean")  # about which the intercept is; what is learned is that
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(SearchOptions)}
         own |= {"hyperparameters": "optimise", "frozen": frozen, "input_names": self._names()}
-        key = jax.random.key(_seed(self.random_state))
-        return fit(model, data, key=key, method=method, **own | settings)
+        return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
 
     def _number_of_points(self) -> int | None:
         """`n_inducing`, which may be written as a whole float.
@@ -348,10 +364,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             InputError: it is no positive whole number.
         """
         number = self.n_inducing
-        whole = isinstance(number, Real) and number >= 1 and float(number).is_integer()
-        if not (number is None or whole):
+        if number is None:
+            return None
+        if not (isinstance(number, Real) and number >= 1 and float(number).is_integer()):
             raise InputError(f"n_inducing must be a positive number or None, got {number!r}.")
-        return None if number is None else int(number)
+        return int(number)
 
     def _own_representation(self) -> Representation | None:
         """`representation`, checked.
@@ -372,6 +389,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 f"representation and {other} both set the representation; leave one of them out."
             )
         return own
+
+    def _seed(self) -> int:
+        return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _keep(self, result: Fit, method: Method, reason: str, centre: float, verbose: int) -> None:
         """Keep a fit's results as attributes, and issue its warnings."""
@@ -394,12 +414,17 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if isinstance(self.likelihood, Likelihood):
             return self.likelihood
         name = default if self.likelihood == "auto" else self.likelihood
-        if isinstance(name, str) and name in names:
-            return names[name]
-        known = f"one of auto, {', '.join(names)}, or a likelihood object"
-        if isinstance(name, str) and name in OWNERS:
-            raise InputError(f"likelihood {name!r} is for {OWNERS[name]}; here choose {known}.")
-        raise InputError(f"likelihood must be {known}, got {self.likelihood!r}.")
+        if not isinstance(name, str) or name not in names:
+            if isinstance(name, str) and name in OWNERS:
+                raise InputError(
+                    f"likelihood {name!r} is for {OWNERS[name]}; here choose one of auto, "
+                    f"{', '.join(names)}, or a likelihood object."
+                )
+            raise InputError(
+                f"likelihood must be one of auto, {', '.join(names)}, or a likelihood object, got "
+                f"{self.likelihood!r}."
+            )
+        return names[name]
 
     def _inputs(self, X: Any) -> Float[np.ndarray, "N D"]:
         check_is_fitted(self)
@@ -501,8 +526,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         self._need_inputs("leave_one_out")
         side = given(**side_information)
         self._check_sides(side, "leave_one_out")
-        rows = self._rows(X, y, sample_weight, side, reset=False)
-        return verb("leave_one_out")(self.posterior_, rows)
+        return verb("leave_one_out")(
+            self.posterior_, self._rows(X, y, sample_weight, side, reset=False)
+        )
 
     def report(self, X: Any, y: Any, path: str | Path, **side_information: Any) -> Path:
         """Write a page about the fitted model: what it is, whether to trust it, what inputs do.
@@ -510,8 +536,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         Args:
             X: inputs, shape (N, D), or a data frame.
             y: targets; rows the model has learned from are predicted from the others.
-            path: of the page, one file of HTML, which is returned.
+            path: of the page, one file of HTML.
             side_information: what belongs to each row, such as `exposure`.
+
+        Returns:
+            The file written.
 
         Raises:
             InputError: rows that do not fit the model, or a path that cannot be written.
@@ -578,13 +607,13 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 ) from error
             if "could not convert string" not in str(error):
                 raise
-            culprit, advice = "y", FOR_LABELS
-            if alone or _holds_text(X):
-                culprit = "X"
-                advice = (
-                    "use latentgp.TableModel.fit(frame, target), which encodes the columns of a "
-                    "table, or encode it first, with scikit-learn's OneHotEncoder, say"
-                )
+            culprit = "X" if alone or _holds_text(X) else "y"
+            advice = (
+                "use latentgp.TableModel.fit(frame, target), which encodes the columns of a table, "
+                "or encode it first, with scikit-learn's OneHotEncoder, say"
+            )
+            if culprit == "y":
+                advice = FOR_LABELS
             raise InputError(
                 f"{culprit} holds text where numbers are needed ({error}); {advice}."
             ) from error
@@ -608,8 +637,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         **side_information: Any,
     ) -> Float[np.ndarray, "N *P S"]:
         self._need_inputs("sample_y")
-        X, key = self._inputs(X), jax.random.key(_seed(random_state))
-        draws = self.posterior_.sample_y(X, key=key, number=number, **given(**side_information))
+        X = self._inputs(X)
+        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        key = jax.random.key(seed)
+        side = given(**side_information)
+        draws = self.posterior_.sample_y(X, key=key, number=number, **side)
         return np.moveaxis(draws, 0, -1)
 
 
@@ -642,10 +674,6 @@ class NumberEstimator(RegressorMixin, GPEstimator):
         return self._draws(X, n_samples, random_state, **side_information)
 
 
-def _seed(random_state: Any) -> int:
-    return check_random_state(random_state).randint(np.iinfo(np.int32).max)
-
-
 def given(**values: Any) -> dict[str, Any]:
     """The arguments that are not None."""
     return {name: value for name, value in values.items() if value is not None}
@@ -664,8 +692,9 @@ def check_known(y: Any) -> None:
     if y.dtype.kind == "f":
         check_finite("y", y)
     elif y.dtype.kind == "O":
-        values = y.ravel().tolist()
-        missing = np.array([not isinstance(v, str) and str(v) in _MISSING for v in values], bool)
+        missing = np.array(
+            [not isinstance(v, str) and str(v) in _MISSING for v in y.ravel().tolist()], bool
+        )
         if missing.any():
             raise InputError(f"y is missing in {rows_named(missing)}; drop these rows first.")
 

@@ -13,7 +13,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from latentgp.choosing.choice import DENSE_CLASSES, DENSE_OTHERWISE
 from latentgp.choosing.registry import of_name
 from latentgp.errors import InputError
-from latentgp.likelihoods import ClassLikelihood, Likelihood
+from latentgp.likelihoods import (
+    ClassLikelihood,
+    Likelihood,
+)
 from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
@@ -111,7 +114,8 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
         """Probabilities of `classes_`, deterministic, rows sum to one."""
@@ -146,7 +150,8 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
     ) -> np.ndarray:
         """Draws of labels: joint over rows through the latent functions, shape (N, n_samples)."""
-        return self.classes_[self._draws(X, n_samples, random_state).astype(int)]
+        draws = self._draws(X, n_samples, random_state).astype(int)
+        return self.classes_[draws]
 
     @abstractmethod
     def _class_likelihood(self, data: Data) -> Likelihood:

@@ -8,7 +8,9 @@ import numpy as np
 from sklearn.metrics import r2_score
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import (
+    Likelihood,
+)
 from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
@@ -107,11 +109,10 @@ class GPCountRegressor(NumberEstimator):
         Raises:
             InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.
         """
-        side = given(exposure=exposure, trials=trials)
         if not hasattr(self, "posterior_"):
-            return self.fit(X, y, sample_weight, **side)
-        self._check_sides(side, "partial_fit")
-        data = self._rows(X, y, sample_weight, side, reset=False)
+            return self.fit(X, y, sample_weight, exposure=exposure, trials=trials)
+        self._check_sides(given(exposure=exposure, trials=trials), "partial_fit")
+        data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=False)
         return self._update_model(data, learn_hyperparameters)
 
     def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
@@ -145,5 +146,5 @@ class GPCountRegressor(NumberEstimator):
         side = given(exposure=exposure, trials=trials)
         self._check_sides(side, "score")
         check_known(y)
-        weights = unmasked(sample_weight)
-        return float(r2_score(unmasked(y), self.predict(X, **side), sample_weight=weights))
+        mean, weights = self.predict(X, **side), unmasked(sample_weight)
+        return float(r2_score(unmasked(y), mean, sample_weight=weights))

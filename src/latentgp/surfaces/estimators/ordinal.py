@@ -75,7 +75,8 @@ class GPOrdinalClassifier(LabelEstimator):
             weights = np.ones(data.size) if data.weights is None else data.weights
             counts = np.bincount(data.y.astype(int), weights=weights, minlength=number)
             # A class without rows counts as half a row.
-            return Ordinal.of(number, np.where(counts > 0, counts, 0.5))
+            shares = np.where(counts > 0, counts, 0.5)
+            return Ordinal.of(number, shares)
         if not isinstance(likelihood, Ordinal) or likelihood.classes != number:
             raise InputError(
                 f"The targets hold {number} ordered classes; give an Ordinal with {number - 1} "

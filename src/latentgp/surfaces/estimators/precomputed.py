@@ -14,6 +14,7 @@ from latentgp.kernels import Constant, Kernel, Precomputed
 from latentgp.kernels.precomputed import check_gram
 from latentgp.rows.arrays import check_finite, unmasked
 
+PRECOMPUTED = "precomputed"
 _ALIKE = 1e-8  # of variances that count as equal
 _FEWEST = 16  # further points that programs are compiled for
 TreeT = TypeVar("TreeT")
@@ -21,7 +22,7 @@ TreeT = TypeVar("TreeT")
 
 def is_precomputed(kernel: Any) -> bool:
     """Whether an estimator was asked for Gram matrices in place of inputs."""
-    return isinstance(kernel, str) and kernel == "precomputed"
+    return isinstance(kernel, str) and kernel == PRECOMPUTED
 
 
 def checked_gram(X: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N N"]:
@@ -103,8 +104,10 @@ def with_points(
         leading = node.variances.shape[:-1]
         more = np.broadcast_to(cross, (*leading, *cross.shape))
         own = np.broadcast_to(variances, (*leading, *variances.shape))
-        matrix = np.concatenate([node.matrix, more], axis=-2)
-        parts = matrix, np.concatenate([node.variances, own], axis=-1)
+        parts = (
+            np.concatenate([node.matrix, more], axis=-2),
+            np.concatenate([node.variances, own], axis=-1),
+        )
         return eqx.tree_at(lambda kernel: (kernel.matrix, kernel.variances), node, parts)
 
     found = jax.tree.map(extended, posterior, is_leaf=lambda node: isinstance(node, Precomputed))

@@ -10,7 +10,12 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import Gaussian, GPRegressionNetwork, Likelihood, LinearCoregionalisation
+from latentgp.likelihoods import (
+    Gaussian,
+    GPRegressionNetwork,
+    Likelihood,
+    LinearCoregionalisation,
+)
 from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.base import LatentPosterior
@@ -182,8 +187,10 @@ class GPRegressor(NumberEstimator):
                 f"{data.y.shape}; choose one of {', '.join(OF_OUTPUTS)}, or fit the columns "
                 "one by one."
             )
-        usual = ("coregionalisation", OF_OUTPUTS) if several else ("gaussian", REGRESSION)
-        chosen = self._chosen(*usual)
+        if several:
+            chosen = self._chosen("coregionalisation", OF_OUTPUTS)
+        else:
+            chosen = self._chosen("gaussian", REGRESSION)
         if isinstance(chosen, Likelihood):
             return chosen
         if not several:

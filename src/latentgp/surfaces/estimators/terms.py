@@ -1,0 +1,93 @@
+"""Fixed effects of columns and effects of groups, as an estimator is asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from latentgp.errors import InputError
+from latentgp.kernels import Kernel
+from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
+from latentgp.surfaces.options import GroupColumns
+
+
+def with_terms(
+    kernel: Any,
+    mean: Literal["linear"] | Sequence[int | str] | None,
+    groups: GroupColumns | None,
+    columns: int,
+    names: Sequence[str] | None,
+) -> Any:
+    """The kernel asked for, with terms for a linear mean and for groups beside it.
+
+    Without a kernel there is an RBF of all columns but those of groups, or one by its name.
+
+    Args:
+        kernel: or its name, or None, or terms.
+        mean: columns with fixed effects; "linear" for all but those of groups.
+        groups: columns of groups.
+        columns: number of these in the inputs.
+        names: theirs, if they have any.
+
+    Raises:
+        InputError: a column that there is not; a kernel of each latent function's own.
+    """
+    if mean is None and groups is None:
+        return kernel
+    if not (kernel is None or isinstance(kernel, Kernel | str)):
+        raise InputError(
+            f"mean and groups go beside one kernel that latent functions share, got {kernel!r}; "
+            "give a kernel such as RBF(), or None."
+        )
+    of_groups = _of_groups(groups, columns, names)
+    taken = [group.column for group in of_groups]
+    others = tuple(column for column in range(columns) if column not in taken)
+    if isinstance(mean, str):
+        if mean != "linear":
+            raise InputError(
+                f'mean must be "linear", a list of columns, or None, got {mean!r}; write '
+                f'["{mean}"] for one column.'
+            )
+        linear = others
+    else:
+        linear = tuple(number_of(column, columns, names) for column in mean or ())
+    if isinstance(kernel, Kernel):
+        return AdditiveTerms(linear, (), of_groups, kernel)
+    smooth = (Smooth(others, kernel or "rbf"),) if others else ()
+    return AdditiveTerms(linear, smooth, of_groups)
+
+
+def number_of(column: int | str, columns: int, names: Sequence[str] | None) -> int:
+    """Number of a column from 0, by its number or name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if isinstance(column, str):
+        if names is not None and column in names:
+            return list(names).index(column)
+        known = f"the columns are {list(names)}" if names is not None else "columns have no names"
+        raise InputError(f"There is no column {column!r}: {known}.")
+    if isinstance(column, bool) or not 0 <= column < columns:
+        raise InputError(
+            f"There is no column {column!r}; count the {columns} columns from 0, or give a name."
+        )
+    return int(column)
+
+
+def _of_groups(
+    groups: GroupColumns | None, columns: int, names: Sequence[str] | None
+) -> tuple[Groups, ...]:
+    if groups is None:
+        return ()
+    if isinstance(groups, int | str):
+        groups = [groups]
+    asked = groups if isinstance(groups, Mapping) else dict.fromkeys(groups, ())
+
+    def number(column: Any) -> int:
+        return number_of(column, columns, names)
+
+    return tuple(
+        Groups(number(column), tuple(number(slope) for slope in slopes))
+        for column, slopes in asked.items()
+    )
