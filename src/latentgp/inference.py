@@ -86,7 +86,8 @@ def fit(
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.linspace(0, 6, 40)
         >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
-        >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0))
+        >>> data = lgp.Data(X, np.sin(X) + 0.1 * np.cos(40 * X))
+        >>> result = lgp.fit(model, data, key=jax.random.key(0))
         >>> result.diagnostics.converged
         True
     """

@@ -39,7 +39,7 @@ class Limit(NamedTuple):
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
     "lines of src": Limit(82_913, 79_000),
-    "lines of core": Limit(30_137, 32_000),
+    "lines of core": Limit(30_138, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(20_001),
     "files of src": Limit(),

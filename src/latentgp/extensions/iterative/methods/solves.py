@@ -19,7 +19,6 @@ from latentgp.extensions.iterative.methods.sgld import site_method
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
-from latentgp.modules import Module
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.runtime.checkpoint import state_in, tensors_of
@@ -52,7 +51,7 @@ class AscentTold(NamedTuple):
     solved: Bool[Array, "T"]
 
 
-class Ascent(Module):
+class Ascent(eqx.Module):
     """Steps along stochastic gradients, probes and preconditioner drawn anew at each or held.
 
     AdaGrad divides a gradient by the root of the sum of its squares so far (Duchi, Hazan & Singer
