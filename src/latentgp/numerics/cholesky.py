@@ -1,4 +1,4 @@
-"""Cholesky factors with their inverses, and jitter; eigenvectors."""
+"""Cholesky factors with their inverses, and jitter."""
 
 from __future__ import annotations
 
@@ -169,14 +169,3 @@ def _jittered(factorise: Callable[[Square], Any], K: Square, scale: Any) -> tupl
         return factor, is_safe(jax.tree.leaves(factor)[0], scale)  # the lower one, or that alone
 
     return climb_jitter(attempt, scale)
-
-
-@one_after_another
-def eigenvectors(A: Float[Array, "M M"]) -> tuple[Float[Array, "M"], Float[Array, "M M"]]:
-    """Eigenvalues of a symmetric matrix, rising, and its eigenvectors in columns.
-
-    Example:
-        >>> eigenvectors(jnp.diag(jnp.array([2.0, 1.0])))[0].tolist()
-        [1.0, 2.0]
-    """
-    return jnp.linalg.eigh(A)

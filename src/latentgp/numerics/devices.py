@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from latentgp.runtime.mesh import on_processor
+from latentgp.runtime.devices import on_processor
 
 # Smaller leaves would save flops, but the compiler makes several kernels of each.
 _LEAF = 128

@@ -1,11 +1,9 @@
-"""Reductions: a sum that does not slow down the matrix product before it; what is finite."""
+"""A sum that does not slow down the matrix product before it."""
 
 from __future__ import annotations
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, PyTree
+from jaxtyping import Float
 
 from latentgp.typing import Array
 
@@ -21,14 +19,3 @@ def sum_over_first(values: Float[Array, "first *S"]) -> Float[Array, "*S"]:
         [4.0, 6.0]
     """
     return jnp.tensordot(jnp.ones(len(values), values.dtype), values, 1)
-
-
-def all_finite(tree: PyTree) -> Bool[Array, ""]:
-    """Whether all numbers of a tree are; keys and counts are no numbers of this kind.
-
-    Example:
-        >>> bool(all_finite({"a": jnp.ones(2), "b": jnp.array(jnp.inf)}))
-        False
-    """
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
-    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]).all()

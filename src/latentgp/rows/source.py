@@ -17,14 +17,9 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.rows.data import Data
+from latentgp.runtime.devices import fits_accelerator
 from latentgp.runtime.hashing import digest
-from latentgp.runtime.mesh import (
-    ALIGNMENT,
-    fits_accelerator,
-    number_of_shards,
-    shard_own_rows,
-    shard_rows,
-)
+from latentgp.runtime.mesh import ALIGNMENT, number_of_shards, shard_own_rows, shard_rows
 from latentgp.typing import Array
 
 Part = TypeVar("Part")

@@ -19,22 +19,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, PyTree, Shaped
 
 from latentgp.errors import ProcessLost
+from latentgp.runtime.devices import on_processor
 from latentgp.typing import Array
 
 ROWS = "rows"
 SIGNS_OF_LOSS = "Gloo", "gloo", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service"
 ALIGNMENT = 64  # bytes; what XLA asks of memory on a CPU
-
-
-def on_processor() -> bool:
-    """Whether JAX computes on the processor (read when a program is traced)."""
-    return jax.default_backend() == "cpu"
-
-
-def fits_accelerator(size: int) -> bool:
-    """Whether so many bytes are at most a quarter of an accelerator's memory."""
-    stats = None if on_processor() else jax.local_devices()[0].memory_stats()
-    return 4 * size <= (stats or {}).get("bytes_limit", 0)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 from itertools import repeat
 from typing import TypeVar
 
-from latentgp.runtime.mesh import on_processor
+from latentgp.runtime.devices import on_processor
 from latentgp.runtime.x64 import double_precision
 
 PartT = TypeVar("PartT")

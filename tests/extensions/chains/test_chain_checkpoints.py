@@ -8,7 +8,8 @@ from safetensors.numpy import load_file, save_file
 from latentgp import InputError
 from latentgp.extensions.chains.loop import ChainLoop, Draw
 from latentgp.runtime.checkpoint import Checkpoint, checksum
-from latentgp.runtime.progress import RunControl, run_loop
+from latentgp.runtime.loop import run_loop
+from latentgp.runtime.progress import RunControl
 from latentgp.runtime.x64 import double_precision
 
 CHAINS, NUMBER = 2, 5

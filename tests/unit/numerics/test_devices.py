@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from latentgp.numerics import devices
-from latentgp.numerics.cholesky import cholesky, eigenvectors, lower_cholesky
+from latentgp.numerics.cholesky import cholesky, lower_cholesky
+from latentgp.numerics.eigen import eigenvectors
 from latentgp.numerics.triangular import congruence, solve_lower, transpose_times_itself
 
 pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("x64")]

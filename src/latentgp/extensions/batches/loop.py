@@ -28,9 +28,10 @@ from latentgp.extensions.batches.natural_gradient import (
 from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import Algorithm, Run, RunControl, RunProgress, Steps, run_loop
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.typing import RandomKey
 
 _FEW_BATCHES, _MANY_BATCHES = 8, 100

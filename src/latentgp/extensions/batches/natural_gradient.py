@@ -23,7 +23,7 @@ from latentgp.extensions.batches.step_sizes import Schedule
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor
-from latentgp.numerics.sums import all_finite
+from latentgp.numerics.finite import all_finite
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (

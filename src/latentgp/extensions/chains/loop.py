@@ -19,8 +19,9 @@ from latentgp.errors import RunAborted
 from latentgp.extensions.chains.draws import Chains, few_latents, largest_r_hat
 from latentgp.extensions.chains.target import Coefficients, Position
 from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Algorithm, Run, RunControl, RunProgress, Steps, run_loop
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.runtime.threads import cores, on_all_cores
 from latentgp.typing import Array, RandomKey, RowLatents
 

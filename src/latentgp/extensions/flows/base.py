@@ -17,10 +17,11 @@ from latentgp.errors import InputError, refuse
 from latentgp.extensions import answer
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.modules import Module
-from latentgp.numerics.sums import all_finite
+from latentgp.numerics.finite import all_finite
 from latentgp.rows.arrays import check_shape
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.progress import Algorithm, Run, RunControl, RunProgress, Steps, run_loop
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
 _PIECE = 20  # steps in a compiled call

@@ -30,11 +30,12 @@ from latentgp.extensions.black_box.mixtures.search import (
     search_along_slopes,
 )
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.numerics.sums import all_finite
+from latentgp.numerics.finite import all_finite
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
+from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Run, RunControl, Steps
+from latentgp.runtime.progress import Run, RunControl
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _ITERATIONS, _ROUNDS = 20, 200

@@ -17,7 +17,8 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import profiled
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.progress import Algorithm, Run, RunControl, RunProgress, Steps, run_loop
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
+from latentgp.runtime.progress import Run, RunControl, RunProgress
 from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
 from latentgp.typing import Array, RandomKey
 

@@ -20,7 +20,7 @@ from latentgp.extensions.black_box.mixtures.search import (
     StepSearch,
     search_along_slopes,
 )
-from latentgp.numerics.sums import all_finite
+from latentgp.numerics.finite import all_finite
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar

@@ -13,7 +13,7 @@ from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual, 
 from latentgp.extensions.chains.latents.langevin import GradientMove, ResidualGradient
 from latentgp.extensions.chains.target import WhiteTarget
 from latentgp.models import LatentGP
-from latentgp.numerics.cholesky import eigenvectors
+from latentgp.numerics.eigen import eigenvectors
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array, Coefs, RandomKey, Scalar
 

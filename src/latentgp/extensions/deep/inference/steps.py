@@ -19,7 +19,7 @@ from latentgp.extensions.deep.models import DeepGP, LastLayer, WeightsAt
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor
-from latentgp.numerics.sums import all_finite
+from latentgp.numerics.finite import all_finite
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.rows.data import Data

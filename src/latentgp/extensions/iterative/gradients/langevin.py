@@ -16,7 +16,7 @@ from latentgp.extensions.chains.loop import Draw, Transition
 from latentgp.extensions.chains.target import Coefficients
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.modules import stored
-from latentgp.numerics.cholesky import eigenvectors
+from latentgp.numerics.eigen import eigenvectors
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar, Vectors
 
 _FARTHEST = 1.0  # deviations of the metric that the drift of one step may go

@@ -22,8 +22,9 @@ from latentgp.methods.result import Fit
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Algorithm, Run, RunProgress, Steps, run_loop
+from latentgp.runtime.progress import Run, RunProgress
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar, Vectors
 
 _PIECE = 10  # iterations of a compiled call

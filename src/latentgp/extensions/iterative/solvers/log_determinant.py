@@ -22,7 +22,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import (
     draws,
 )
 from latentgp.extensions.iterative.solvers.solution import Solution, certified, compiled, norms
-from latentgp.numerics.cholesky import eigenvectors
+from latentgp.numerics.eigen import eigenvectors
 from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 # The quadrature's band matrix has as many blocks as there were steps, rounded up to one of a few

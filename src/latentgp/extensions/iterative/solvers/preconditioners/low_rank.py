@@ -16,7 +16,8 @@ from latentgp.extensions.iterative.solvers.preconditioners.roots import (
 )
 from latentgp.kernels.features import random_features
 from latentgp.modules import Module
-from latentgp.numerics.cholesky import eigenvectors, jittered_cholesky
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.numerics.eigen import eigenvectors
 from latentgp.typing import Array, PerRow, RandomKey, Scalar, Vectors
 
 # Of the largest prior variance: below it a pivot is rounding.
