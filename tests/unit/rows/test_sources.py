@@ -18,7 +18,7 @@ import pytest
 import latentgp as lgp
 from latentgp.rows import RowsInMemory, read_ahead
 from latentgp.rows import source as base
-from latentgp.runtime import mesh
+from latentgp.runtime import devices
 from latentgp.runtime.mesh import shard_rows
 
 KEY = jax.random.key(0)
@@ -82,8 +82,8 @@ def test_rows_stay_on_an_accelerator_that_has_room(monkeypatch):
     found = []
     for room in (9600, 9599):
         device = kind(lambda room=room: {"bytes_limit": room})
-        monkeypatch.setattr(mesh.jax, "local_devices", lambda device=device: [device])
-        monkeypatch.setattr(mesh, "on_processor", lambda: False)
+        monkeypatch.setattr(devices.jax, "local_devices", lambda device=device: [device])
+        monkeypatch.setattr(devices, "on_processor", lambda: False)
         found.append(RowsInMemory(data).resident_blocks((1,), 10, 0, ()) is not None)
     assert found == [True, False]
 
