@@ -21,6 +21,7 @@ from latentgp.likelihoods.base import (
     SideInformation,
     Targets,
 )
+from latentgp.numerics.log_space import log_factorial
 from latentgp.numerics.poisson_cdf import poisson_cdf
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Latents, PerRow, RandomKey, RowMoments, Scalar, Values
@@ -128,7 +129,8 @@ class NegativeBinomialLaw(CountLikelihood, ClosedMoments):
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         r, logit = self.dispersion, self._logit(f, side)
-        ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)
+        # As good as sure zeros must not round to a probability above one.
+        ways = jnp.where(y > 0, gammaln(y + r) - log_factorial(y) - gammaln(r), 0.0)
         return ways + y * jax.nn.log_sigmoid(logit) + r * jax.nn.log_sigmoid(-logit)
 
     def sample(self, key: RandomKey, f: Latents, side: SideInformation) -> Scalar:
@@ -182,7 +184,7 @@ class ScaledLogisticPoisson(CountLikelihood):
 
     def log_prob(self, y: Scalar, f: Latents, side: SideInformation) -> Scalar:
         log_rate = jnp.log(self.maximal_rate) + jax.nn.log_sigmoid(f[0])
-        return y * log_rate - self._rate(f) - gammaln(y + 1)
+        return y * log_rate - self._rate(f) - log_factorial(y)
 
     def conditional_moments(self, f: Latents, side: SideInformation) -> tuple[Scalar, Scalar]:
         return self._rate(f), self._rate(f)
@@ -253,7 +255,7 @@ class Poisson(LogRateLikelihood, ClosedForms):
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
         log_rate = self.log_exposure(side) + marginals.mean[:, 0]
-        return y * log_rate - self._log_normal_mean(marginals, side) - gammaln(y + 1)
+        return y * log_rate - self._log_normal_mean(marginals, side) - log_factorial(y)
 
     def predictive_moments(self, marginals: Marginals, side: SideInformation) -> RowMoments:
         first = self._log_normal_mean(marginals, side)
@@ -289,4 +291,4 @@ class LogNegativeBinomial(LogRateLikelihood, NegativeBinomialLaw):
 def log_choices(trials: Values, successes: Values) -> Values:
     """Log of the number of ways to choose; of no use where there are more successes than trials."""
     failures = jnp.maximum(trials - successes, 0.0)
-    return gammaln(trials + 1) - gammaln(successes + 1) - gammaln(failures + 1)
+    return log_factorial(trials) - log_factorial(successes) - log_factorial(failures)

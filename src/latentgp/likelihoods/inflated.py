@@ -248,7 +248,8 @@ class Inflated(OfBase):
         values = jnp.stack([*(jnp.full_like(mean, p) for p in points), mean], axis=-1)
         first = jnp.sum(shares * values, axis=-1)
         between = jnp.sum(shares * (values - first[..., None]) ** 2, axis=-1)
-        return first, between + shares[..., -1] * variance
+        second = between + shares[..., -1] * variance
+        return first, jnp.where(jnp.isinf(first), jnp.inf, second)
 
     def _below(self, y: Values, shares: Float[Array, "*N laws"], other: Values) -> Values:
         reached = jnp.asarray(self.points, y.dtype) <= y[..., None]

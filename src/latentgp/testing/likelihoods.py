@@ -334,6 +334,10 @@ def _check_limits(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs) ->
         value = getattr(likelihood, method)(rows, known, beliefs.side)
         what = f"{name}.{method} at zero variance differs from log_prob"
         require_equal(value, expected, what, rtol=1e-8, atol=1e-8)
+        far = getattr(likelihood, method)(rows, Marginals(1e3 * mean, known.variance), beliefs.side)
+        exact = jax.vmap(likelihood.log_prob)(rows, 1e3 * mean, beliefs.side)
+        what = f"{name}.{method} is no number where log_prob, far from the targets, is one"
+        require(bool(np.all(np.isfinite(far) | ~np.isfinite(exact))), what)
 
     slope = jax.grad(lambda f: jnp.sum(likelihood.expected_log_prob(rows, f, beliefs.side)))
     slopes = slope(known)
