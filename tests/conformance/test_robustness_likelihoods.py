@@ -265,6 +265,11 @@ WEIGHTS = {"faint": np.full(ROWS, 1e-300), "some zero": np.arange(ROWS) % 2, "hu
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_weights(pair, name):
     weights = np.broadcast_to(WEIGHTS[name], ROWS)
+    if name == "huge" and isinstance(pair[0], lgp.LogNoiseGaussian) and "Laplace" in repr(pair[1]):
+        # A million copies of rows that f meets have their mode where exp(log noise) is no number.
+        with pytest.raises(NotFinite):
+            answer(*pair, X, plain_targets(pair[0]), weights=weights)
+        return
     assert answer(*pair, X, plain_targets(pair[0]), weights=weights) is not None
 
 

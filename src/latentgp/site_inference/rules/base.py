@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from latentgp.likelihoods.base import AnyMarginals, Likelihood, Marginals
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.representations.base import LatentPosterior
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.sites.coupled import Sites
+from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Block, Rows
 from latentgp.typing import Array, PerRow, RowLatents, Scalar
+
+_FARTHEST = 3.0  # in prior standard deviations, what the first sites may move a latent
 
 
 class SiteRule(eqx.Module):
@@ -160,6 +162,24 @@ class SiteRule(eqx.Module):
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         """Groups of latents whose sites are updated together, in order; all at once by default."""
         return (tuple(range(likelihood.latent_size)),)
+
+
+def within_reach(sites: Sites, marginals: Marginals) -> Sites:
+    """Sites that alone move no latent by more than three prior standard deviations.
+
+    Far below its mode a log density like that of a count has a great slope and the curvature of a
+    small one: from where the whole step leads, exp(f) is beyond repair. So it is with rows of a
+    great weight, which no prior holds back.
+    """
+    mean, variance = marginals
+    slope, spread = sites.slope(mean), jnp.sqrt(variance)
+    if isinstance(sites, CoupledSites):
+        alone = JointMarginals.independent(marginals).given(*sites[:2])
+        moves = jnp.abs(alone.mean - mean) / spread
+        share = jnp.minimum(1.0, _FARTHEST / jnp.max(moves, axis=1, keepdims=True))
+        return sites._replace(linear=sites.linear + (share - 1) * slope)
+    most = _FARTHEST * (1 / spread + sites.precision * spread)
+    return sites._replace(linear=sites.linear + jnp.clip(slope, -most, most) - slope)
 
 
 def sites_by_chunks(

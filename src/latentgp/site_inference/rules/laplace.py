@@ -20,7 +20,7 @@ from latentgp.likelihoods.base import (
 from latentgp.numerics.small_matrices import small_eigh, small_with_values
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
-from latentgp.site_inference.rules.base import SiteRule
+from latentgp.site_inference.rules.base import SiteRule, within_reach
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array, Latents, PerRow, RowLatents, Scalar
@@ -60,6 +60,9 @@ class LaplaceRule(SiteRule):
         precision = jnp.abs(precision) if self.held else precision
         linear = slope + precision * mean
         return GaussianSites(linear, precision, value).worth(Marginals.known(mean))
+
+    def first(self, sites: Sites, marginals: Marginals) -> Sites:
+        return within_reach(sites, marginals)
 
     @property
     def power(self) -> float:

@@ -10,14 +10,12 @@ from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, 
 from latentgp.likelihoods.joint import jointly, turned
 from latentgp.numerics.quadrature import training_nodes
 from latentgp.representations.needs import Needs
-from latentgp.site_inference.rules.base import SiteRule, sites_by_chunks
+from latentgp.site_inference.rules.base import SiteRule, sites_by_chunks, within_reach
 from latentgp.site_inference.rules.expectation_propagation import MomentRule
 from latentgp.site_inference.rules.laplace import LaplaceRule
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
-
-_FARTHEST = 3.0  # in prior standard deviations, what the first sites may move a latent
 
 
 class VariationalRule(SiteRule):
@@ -88,20 +86,7 @@ class VariationalRule(SiteRule):
         return self if likelihood.is_continuous else MomentRule(coupled=self.coupled)
 
     def first(self, sites: Sites, marginals: Marginals) -> Sites:
-        """Sites that alone move no latent by more than three prior standard deviations.
-
-        Far below its mode a log density like that of a count has a great slope and the curvature
-        of a small one: from where the whole step leads, exp(f) is beyond repair.
-        """
-        mean, variance = marginals
-        slope, spread = sites.slope(mean), jnp.sqrt(variance)
-        if isinstance(sites, CoupledSites):
-            alone = JointMarginals.independent(marginals).given(*sites[:2])
-            moves = jnp.abs(alone.mean - mean) / spread
-            share = jnp.minimum(1.0, _FARTHEST / jnp.max(moves, axis=1, keepdims=True))
-            return sites._replace(linear=sites.linear + (share - 1) * slope)
-        most = _FARTHEST * (1 / spread + sites.precision * spread)
-        return sites._replace(linear=sites.linear + jnp.clip(slope, -most, most) - slope)
+        return within_reach(sites, marginals)
 
     def check(self, likelihood: Likelihood) -> None:
         Needs(positive=True).check("VariationalInference", likelihood=likelihood)
