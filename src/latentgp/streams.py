@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Key
@@ -11,13 +12,19 @@ from jaxtyping import Key
 from latentgp.choosing.choice import choose_method, usual_number_of_points
 from latentgp.errors import InputError, warn_user
 from latentgp.inference import fit
+from latentgp.likelihoods import Gaussian
 from latentgp.methods.base import Method
+from latentgp.models import LatentGP
 from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Inducing
 from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
+
+_LEAST_NOISE = 1e-8  # of the prior variance
 
 
 def updated(
@@ -38,10 +45,28 @@ def updated(
     data = data if rows is None else _together(rows, data)
     method = choose_method(model, data.size).method if method is None else method
     method = method.through_points(remembered, n_inducing or usual, usual, selection)
+    model = with_noise_for_points(model, data, method)
     result = fit(model, data, key=key, method=method, learn_hyperparameters=False)
     for warning in result.diagnostics.warnings:
         warn_user(warning)
     return result.posterior
+
+
+@double_precision
+def with_noise_for_points(model: LatentGP, data: Data, method: Any) -> LatentGP:
+    """The model with as much noise as inducing variables can hold in double precision."""
+    likelihood: Any = model.likelihood
+    if not (isinstance(likelihood, Gaussian) and isinstance(method.representation, Inducing)):
+        return model
+    least = _LEAST_NOISE * float(np.mean(latent_diagonals(model.kernel, np.asarray(data.X))))
+    noise = float(likelihood.noise_variance)
+    if noise >= least:
+        return model
+    warn_user(
+        f"The noise variance {noise:.2g} is less than further rows can have through inducing "
+        f"points in double precision; {least:.2g} takes its place from now on."
+    )
+    return eqx.tree_at(lambda m: m.likelihood.noise_variance, model, np.asarray(least))
 
 
 @double_precision

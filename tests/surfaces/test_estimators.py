@@ -703,7 +703,7 @@ class TestMethod:
         ("make", "targets_of", "method"),
         [
             (GPRegressor, targets, lgp.CollapsedVI),
-            (GPClassifier, labels, lgp.VariationalInference),
+            (GPClassifier, labels, lgp.ExpectationPropagation),
         ],
     )
     def test_n_inducing_asks_for_a_sparse_method(self, make, targets_of, method):

@@ -415,3 +415,14 @@ class TestEstimators:
         estimator = lgp.GPClassifier(method=method, random_state=0).fit(X, f > 0)
         with pytest.raises(lgp.InputError, match="has no sites"):
             estimator.partial_fit(X, f > 0)
+
+
+def test_targets_without_noise_go_on_with_a_word():
+    X = np.linspace(0, 1, 30)[:, None]
+    y = np.sin(5 * X[:, 0])
+    model = lgp.LatentGP(lgp.RBF(0.5, 3.0), lgp.Gaussian(1e-12))
+    first = lgp.fit(model, lgp.Data(X[:20], y[:20]), key=KEY, learn_hyperparameters=False)
+    with pytest.warns(UserWarning, match="1e-12 is less than .* 3e-08 takes its place"):
+        later = first.posterior.update(X[20:], y[20:], key=KEY)
+    assert float(later.model.likelihood.noise_variance) == pytest.approx(3e-8)
+    np.testing.assert_allclose(later.predict_f(X).mean, y, atol=1e-3)

@@ -9,6 +9,7 @@ from latentgp.errors import InputError
 from latentgp.extensions import answer, offers
 from latentgp.kernels import has_effects, is_tabulated
 from latentgp.likelihoods import LeastSquares
+from latentgp.likelihoods.bernoulli import BinaryResponse
 from latentgp.methods.base import Method, check_is_method, check_method
 from latentgp.methods.options import Hyperparameters
 from latentgp.models import LatentGP
@@ -26,11 +27,16 @@ DENSE_OTHERWISE = 400
 DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there is
 # Estimates for two cores: a default takes the same way on every machine.
 _BUDGET = 60.0  # seconds, where nothing is said
+# Of two classes: of a search with one coefficient a row, times their number cubed; its share.
+_SECONDS_OF_MOMENTS, _SHARE_OF_MOMENTS = 5e-9, 1 / 3
+_ENOUGH_OF_INPUTS = 3  # of so few, inducing points leave next to nothing
 _SECONDS = 4e-11  # of a product in a pass over the rows
 _EVALUATIONS, _EVALUATIONS_AN_INPUT = 30, 3  # of a search
 # Of an evaluation, until sites converge; one each if sites are known.
 _PASSES, _FINAL_PASSES = 3, 15
 _FEWEST_ROWS_A_POINT = 20
+_BOUND = "quadrature sites have the tighter bound"
+_MOMENTS = "moments predict two classes better than a bound does"
 
 
 class Offer(NamedTuple):
@@ -130,7 +136,41 @@ def choose_for(
         choice = choose_method(model, shape[0], n_inducing, shape[1])
     else:
         choice = _method_through(representation, model)
-    return choice.within(seconds, model, shape) if searched else choice
+    choice = choice.within(seconds, model, shape) if searched else choice
+    few = representation is None and n_inducing is None and shape[1] > _ENOUGH_OF_INPUTS
+    few &= _SECONDS_OF_MOMENTS * shape[0] ** 3 <= _SHARE_OF_MOMENTS * (seconds or _BUDGET)
+    return _by_moments(choice, model, shape[0] if few else None)
+
+
+def _by_moments(choice: Choice, model: LatentGP, few: int | None) -> Choice:
+    """Of two classes, expectation propagation in place of the bound where all rows are in memory.
+
+    So many rows are `few` enough for one coefficient each.
+    """
+    own = choice.method
+    if not isinstance(model.likelihood, BinaryResponse) or type(own) is not VariationalInference:
+        return choice
+    representation, reason = own.representation, choice.reason.replace(_BOUND, _MOMENTS)
+    if isinstance(representation, Inducing):
+        if representation.features is not None:
+            return choice
+        if few is not None and own.search is None:
+            representation = Dense()
+            reason = f"{few} rows are few enough for one coefficient a row; {_MOMENTS}"
+    elif not isinstance(representation, Dense):
+        return choice
+    method = ExpectationPropagation(representation, search=own.search)
+    return Choice(method, reason, choice)
+
+
+def that_goes_on(method: Method, model: LatentGP) -> Method:
+    """The method for further rows, or for batches, where "auto" has chosen one for all rows.
+
+    Moments are matched with all rows at hand; the bound of the same sites goes on with any.
+    """
+    if isinstance(method, ExpectationPropagation) and model.likelihood.is_positive:
+        return VariationalInference(method.representation, search=method.search)
+    return method
 
 
 def choose_method(
@@ -171,7 +211,7 @@ def choose_method(
             ExpectationPropagation,
             "moments match where there is no variational bound",
         ),
-    }.get(usual, (VariationalInference, "quadrature sites have the tighter bound"))
+    }.get(usual, (VariationalInference, _BOUND))
     return Choice(method(representation), f"{why}; {gain}")
 
 

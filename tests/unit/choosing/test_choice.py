@@ -125,3 +125,52 @@ def test_further_rows_after_a_fit_by_neighbours_are_learned_through_points(monke
     regressor.partial_fit(X[160:], y[160:])
     assert "earlier ones are remembered through" in regressor.method_reason_
     assert np.mean((regressor.predict(X) - np.sin(2 * X[:, 0])) ** 2) < 0.05**2
+
+
+class TestTwoClasses:
+    """Moments in place of the bound, and one coefficient a row where rows are few."""
+
+    @pytest.mark.parametrize(
+        ("shape", "seconds", "representation"),
+        [
+            ((1_500, 8), None, lgp.Dense()),
+            ((1_500, 2), None, lgp.Inducing(number=200)),  # of few inputs points leave nothing
+            ((1_500, 8), 10.0, lgp.Inducing(number=200)),
+            ((20_000, 8), None, lgp.Inducing(number=200)),
+        ],
+    )
+    def test_rows_in_memory(self, shape, seconds, representation):
+        chosen = choice.choose_for(CLASSES, shape, searched=True, seconds=seconds)
+        assert chosen.method == lgp.ExpectationPropagation(representation)
+        assert "moments predict two classes better" in chosen.reason
+        # Chains and grids of hyper-parameters go through the usual number of coefficients.
+        assert type(chosen.otherwise.method) is lgp.VariationalInference
+        assert chosen.otherwise.method.representation == lgp.Inducing(number=200)
+
+    @pytest.mark.parametrize("likelihood", [lgp.Poisson(), lgp.Softmax(3), lgp.BayesianSVM()])
+    def test_other_likelihoods_keep_their_own(self, likelihood):
+        model = lgp.LatentGP(lgp.RBF(), likelihood)
+        chosen = choice.choose_for(model, (1_500, 8), searched=True)
+        assert chosen.method == choose_method(model, 1_500).method
+
+    def test_a_part_of_the_rows_stays_one(self):
+        chosen = choice.choose_for(CLASSES, (300_000, 20), searched=True)
+        assert type(chosen.method) is lgp.ExpectationPropagation
+        assert chosen.method.search.rows < 300_000
+
+    def test_further_rows_go_on_with_the_bound(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(240, 4))
+        y = X[:, 0] + X[:, 1] ** 2 + 0.3 * rng.normal(size=240) > 0.5
+        first = lgp.GPClassifier(random_state=0).fit(X[:120], y[:120])
+        assert type(first.method_) is lgp.ExpectationPropagation
+        before = first.score(X[120:], y[120:])
+        first.partial_fit(X[120:], y[120:])
+        assert type(first.method_) is lgp.VariationalInference
+        whole = lgp.GPClassifier(random_state=0).fit(X, y)
+        p, q = first.predict_proba(X), whole.predict_proba(X)
+        assert np.mean(np.abs(p - q)) < 0.05
+        assert first.score(X[120:], y[120:]) >= before
+        asked = lgp.GPClassifier(method="ep", random_state=0).fit(X[:120], y[:120])
+        with pytest.raises(lgp.InputError, match="ExpectationPropagation"):
+            asked.partial_fit(X[120:], y[120:])

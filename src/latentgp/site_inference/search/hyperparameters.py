@@ -35,6 +35,7 @@ _RESTART_SPREAD = 1.0
 _THINNED_FROM = 20_000
 _THINNED_ROWS = 4_096
 _THINNED_EVALUATIONS = 20
+_DENSE_FROM, _DENSE_ROWS = 800, 400  # of one coefficient a row, whose sites take many updates
 _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 # Neighbours are found again where a run has ended, until few of them change.
@@ -105,8 +106,12 @@ def learn(
                 start, first_step = runs.opened(first, opening, data)
             own = algorithm.representation
             seen = own.rows_looked_at(data.size) if isinstance(own, SeesNearRows) else data.size
-            if seen > _THINNED_FROM:
-                start, first_step = runs.on_a_part(start, data), _FIRST_STEP_AFTER_THINNED
+            moved = not algorithm.rule.sites_are_fixed(space.model.likelihood)
+            dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
+            few = _THINNED_ROWS if seen > _THINNED_FROM else 0
+            few = _DENSE_ROWS if dense and moved and data.size > _DENSE_FROM else few
+            if few:
+                start, first_step = runs.on_a_part(start, data, few), _FIRST_STEP_AFTER_THINNED
             sites = starting_sites(algorithm, space.model, data)
         if stored is not None and search.has_reached(0):
             sites = search.fitting(stored, sites)
@@ -326,10 +331,10 @@ class _Runs:
             self.endings[run] = (False, str(end))
             raise
 
-    def on_a_part(self, start: HyperVector, data: Data) -> HyperVector:
+    def on_a_part(self, start: HyperVector, data: Data, rows: int) -> HyperVector:
         """End of a run on some of the rows, with the weights that they have."""
         whole = self._algorithm
-        self._algorithm, part = on_some_rows(whole, data, _THINNED_ROWS)
+        self._algorithm, part = on_some_rows(whole, data, rows)
         try:
             return self._shortly(start, part, THINNED_RUN)
         finally:

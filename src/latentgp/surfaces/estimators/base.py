@@ -25,6 +25,7 @@ from latentgp.choosing.choice import (
     Choice,
     choose_for,
     is_long_series,
+    that_goes_on,
     treating,
     usual_number_of_points,
 )
@@ -61,6 +62,7 @@ from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import interruptible, public
 from latentgp.setup.priors import scales
 from latentgp.site_inference.methods.base import is_exact
+from latentgp.streams import with_noise_for_points
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.additive import AdditiveTerms
 from latentgp.surfaces.estimators.centred import CentredRows, centred
@@ -268,11 +270,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         usual = usual_number_of_points(self.model_)
         if number is None and isinstance(self.method, str):
             number = usual  # the first rows may have been few
-        plain = self.method_.all_rows_at_once.through_points(None, number, usual)
+        plain = self._that_goes_on().through_points(None, number, usual)
         remembered = posterior.remembered()
         own: Any = dataclasses.replace(plain.representation, remembered=remembered)
         method = dataclasses.replace(plain, representation=own)
-        model, centre = without_constant(self.model_)
+        model, centre = without_constant(with_noise_for_points(self.model_, data, method))
         result = self._run(
             model,
             centred(data, centre),
@@ -288,6 +290,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if known is not None:
             self.row_sketch_ = sketch(fingerprints(data.X, data.y), known)
         return self
+
+    def _that_goes_on(self) -> Method:
+        """The method with all rows at once, or another one where nobody asked for it."""
+        own = self.method_.all_rows_at_once
+        return that_goes_on(own, self.model_) if self.method == "auto" else own
 
     @interruptible
     def continue_with(
@@ -320,7 +327,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 f"Batches cannot {self.hyperparameters} hyper-parameters; take "
                 'hyperparameters="optimise".'
             )
-        method = self.method_.all_rows_at_once
+        method = self._that_goes_on()
         own = getattr(method, "representation", None)
         if method.reads_batches:  # by itself
             batches = method.continued(batch_size, epochs)
