@@ -12,19 +12,15 @@ from jaxtyping import Key
 from latentgp.choosing.choice import choose_method, usual_number_of_points
 from latentgp.errors import InputError, warn_user
 from latentgp.inference import fit
-from latentgp.likelihoods import Gaussian
 from latentgp.methods.base import Method
 from latentgp.models import LatentGP
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Inducing
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
-
-_LEAST_NOISE = 1e-8  # of the prior variance
 
 
 def updated(
@@ -55,18 +51,20 @@ def updated(
 @double_precision
 def with_noise_for_points(model: LatentGP, data: Data, method: Any) -> LatentGP:
     """The model with as much noise as inducing variables can hold in double precision."""
-    likelihood: Any = model.likelihood
-    if not (isinstance(likelihood, Gaussian) and isinstance(method.representation, Inducing)):
+    given = getattr(model.likelihood, "noise_variance", None)
+    if given is None or method.representation.traits.evidence != "bound":
         return model
-    least = _LEAST_NOISE * float(np.mean(latent_diagonals(model.kernel, np.asarray(data.X))))
-    noise = float(likelihood.noise_variance)
-    if noise >= least:
+    noise = np.asarray(given)
+    least = 1e-8 * float(np.mean(latent_diagonals(model.kernel, np.asarray(data.X))))
+    if noise.min() >= least:
         return model
     warn_user(
-        f"The noise variance {noise:.2g} is less than further rows can have through inducing "
-        f"points in double precision; {least:.2g} takes its place from now on."
+        f"The noise variance {noise.min():.2g} is less than further rows can have through "
+        f"inducing points in double precision; {least:.2g} takes its place from now on."
     )
-    return eqx.tree_at(lambda m: m.likelihood.noise_variance, model, np.asarray(least))
+    return eqx.tree_at(
+        lambda m: m.likelihood.noise_variance, model, np.asarray(np.maximum(noise, least))
+    )
 
 
 @double_precision

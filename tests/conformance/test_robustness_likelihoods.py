@@ -137,7 +137,7 @@ def answer(likelihood, method, X, y, new=None, weights=None, **side):
         np.testing.assert_allclose(predictive.probabilities.sum(axis=1), 1, atol=1e-12)
     elif not isinstance(likelihood, lgp.CustomLikelihood):
         # Infinite where the law's own is; its mean where targets span hundreds of powers of ten,
-        # or where that of a log-normal rate is (latents that no row speaks of, of learned variance).
+        # or where that of a log-normal rate is: latents that no row speaks of, of learned variance.
         here = latent if new is None else posterior.predict_f(X)
         log_means = (here.mean + here.variance / 2).reshape(len(y), -1).max(axis=1)
         endless = np.isposinf(predictive.mean) & (log_means > np.log(np.finfo(float).max))

@@ -27,16 +27,12 @@ DENSE_OTHERWISE = 400
 DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there is
 # Estimates for two cores: a default takes the same way on every machine.
 _BUDGET = 60.0  # seconds, where nothing is said
-# Of two classes: of a search with one coefficient a row, times their number cubed; its share.
-_SECONDS_OF_MOMENTS, _SHARE_OF_MOMENTS = 5e-9, 1 / 3
-_ENOUGH_OF_INPUTS = 3  # of so few, inducing points leave next to nothing
+# Of two classes with one coefficient a row, a search takes a third of this times the rows cubed.
+_SECONDS_OF_MOMENTS = 1.5e-8
+_MOST_OF_MOMENTS = 10_000  # rows; of 40,000 a search takes nine times that of the bound
 _SECONDS = 4e-11  # of a product in a pass over the rows
-_EVALUATIONS, _EVALUATIONS_AN_INPUT = 30, 3  # of a search
 # Of an evaluation, until sites converge; one each if sites are known.
 _PASSES, _FINAL_PASSES = 3, 15
-_FEWEST_ROWS_A_POINT = 20
-_BOUND = "quadrature sites have the tighter bound"
-_MOMENTS = "moments predict two classes better than a bound does"
 
 
 class Offer(NamedTuple):
@@ -75,14 +71,14 @@ class Choice(NamedTuple):
         products = rows * a_row.of(inputs) * model.likelihood.latent_size
         final = _SECONDS * products * (1 if known else _FINAL_PASSES)
         evaluation = _SECONDS * products * (1 if known else _PASSES)
-        search = evaluation * (_EVALUATIONS + _EVALUATIONS_AN_INPUT * inputs)
+        search = evaluation * (30 + 3 * inputs)
         if final + search <= budget:
             return self
         batches = own.works_in_batches and not own.representation.traits.one_coefficient_a_row
         if final > budget / 2 and batches:
             why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
             return Choice(answer("batches")(own), f"{self.reason}; {why}")
-        part = max(int(rows * (budget - final) / search), _FEWEST_ROWS_A_POINT * number)
+        part = max(int(rows * (budget - final) / search), 20 * number)
         if part >= rows:
             return self
         method = dataclasses.replace(own, search=ShortSearch(part, evaluations=None))
@@ -137,30 +133,25 @@ def choose_for(
     else:
         choice = _method_through(representation, model)
     choice = choice.within(seconds, model, shape) if searched else choice
-    few = representation is None and n_inducing is None and shape[1] > _ENOUGH_OF_INPUTS
-    few &= _SECONDS_OF_MOMENTS * shape[0] ** 3 <= _SHARE_OF_MOMENTS * (seconds or _BUDGET)
-    return _by_moments(choice, model, shape[0] if few else None)
+    # Of up to three inputs, points leave next to nothing.
+    few = representation is None and n_inducing is None and shape[1] > 3
+    few &= _SECONDS_OF_MOMENTS * shape[0] ** 3 <= (seconds or _BUDGET)
+    return _by_moments(choice, model, shape[0], few)
 
 
-def _by_moments(choice: Choice, model: LatentGP, few: int | None) -> Choice:
-    """Of two classes, expectation propagation in place of the bound where all rows are in memory.
+def _by_moments(choice: Choice, model: LatentGP, rows: int, few: bool) -> Choice:
+    """Of two classes, expectation propagation in place of the bound; `few` have a coefficient each.
 
-    So many rows are `few` enough for one coefficient each.
+    Further rows, and batches, go on by the bound, see `that_goes_on`.
     """
-    own = choice.method
+    own: Any = choice.method
     if not isinstance(model.likelihood, BinaryResponse) or type(own) is not VariationalInference:
         return choice
-    representation, reason = own.representation, choice.reason.replace(_BOUND, _MOMENTS)
-    if isinstance(representation, Inducing):
-        if representation.features is not None:
-            return choice
-        if few is not None and own.search is None:
-            representation = Dense()
-            reason = f"{few} rows are few enough for one coefficient a row; {_MOMENTS}"
-    elif not isinstance(representation, Dense):
+    if rows > _MOST_OF_MOMENTS or own.search is not None or not own.representation.traits.powers:
         return choice
-    method = ExpectationPropagation(representation, search=own.search)
-    return Choice(method, reason, choice)
+    representation = Dense() if few else own.representation
+    why = f"{rows} rows through {representation}; moments predict two classes better than a bound"
+    return Choice(ExpectationPropagation(representation), why, choice)
 
 
 def that_goes_on(method: Method, model: LatentGP) -> Method:
@@ -168,9 +159,9 @@ def that_goes_on(method: Method, model: LatentGP) -> Method:
 
     Moments are matched with all rows at hand; the bound of the same sites goes on with any.
     """
-    if isinstance(method, ExpectationPropagation) and model.likelihood.is_positive:
-        return VariationalInference(method.representation, search=method.search)
-    return method
+    own: Any = method
+    moments = type(own) is ExpectationPropagation and model.likelihood.is_positive
+    return VariationalInference(own.representation) if moments else method
 
 
 def choose_method(
@@ -211,17 +202,17 @@ def choose_method(
             ExpectationPropagation,
             "moments match where there is no variational bound",
         ),
-    }.get(usual, (VariationalInference, _BOUND))
+    }.get(usual, (VariationalInference, "quadrature sites have the tighter bound"))
     return Choice(method(representation), f"{why}; {gain}")
 
 
 def _of_core(model: LatentGP, rows: int, n_inducing: int | None) -> list[Offer]:
     """One coefficient a row, or inducing variables."""
-    representation = usual_representation(model, rows, n_inducing)
-    if isinstance(representation, Dense):
+    representation: Any = usual_representation(model, rows, n_inducing)
+    if representation.traits.one_coefficient_a_row:
         why = f"{rows} rows are few enough for one coefficient a row"
         return [Offer(0, representation, why, ": the posterior is exact")]
-    features: Any = representation.features
+    features = representation.features
     number = (representation if features is None else features).number
     why = f"{rows} rows through {number} inducing points"
     why += "" if features is None else " and the coefficients of the other parts"

@@ -86,23 +86,18 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
         change = jnp.where(first, jnp.inf, jnp.abs(change))
         goes_on = fell & (shorter >= _SHORTEST_STEP)
         longer = history.between(best.update, after.update)
-        best = _where(first, start_at(nearer(best.update.sites)), best)
+        # Signed sites of other hyper-parameters may leave no proper posterior; proper ones of rows
+        # of huge weight may lead too far from the prior that they were made at, and say a tenth.
+        known: Any = best.update.sites
+        proper = known.proper()
+        signed = jnp.any(proper.precision != known.precision)
+        nearer = proper.damped(algorithm.no_sites(known.linear), jnp.where(signed, 0.0, 0.9))
+        best = _where(first, start_at(nearer), best)
         best = _where(fell | (first & jnp.isnan(after.merit)), best, after)
         empty = History.empty(sites)
         change = jnp.where(goes_on, jnp.inf, change)
         so_far = FixedPoint(best, jnp.minimum(full, shorter), change, updates + 1)
         return _Ascent(so_far, _where(fell | first, empty, longer))
-
-    def nearer(sites: Sites) -> Sites:
-        """Sites to start from where these leave no posterior that is a number.
-
-        Signed ones of other hyper-parameters are made proper; proper ones say a tenth, as those of
-        rows of huge weight lead far away if they were made at the prior.
-        """
-        proper = sites.proper()
-        are = jnp.array_equal(proper.precision, sites.precision)
-        none = algorithm.no_sites(sites.linear)
-        return proper.damped(none, jnp.where(are, 0.9, 0.0))
 
     nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
 

@@ -35,7 +35,6 @@ _RESTART_SPREAD = 1.0
 _THINNED_FROM = 20_000
 _THINNED_ROWS = 4_096
 _THINNED_EVALUATIONS = 20
-_DENSE_FROM, _DENSE_ROWS = 800, 400  # of one coefficient a row, whose sites take many updates
 _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 # Neighbours are found again where a run has ended, until few of them change.
@@ -109,7 +108,7 @@ def learn(
             moved = not algorithm.rule.sites_are_fixed(space.model.likelihood)
             dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
             few = _THINNED_ROWS if seen > _THINNED_FROM else 0
-            few = _DENSE_ROWS if dense and moved and data.size > _DENSE_FROM else few
+            few = OPENING_ROWS if dense and moved and data.size > 2 * OPENING_ROWS else few
             if few:
                 start, first_step = runs.on_a_part(start, data, few), _FIRST_STEP_AFTER_THINNED
             sites = starting_sites(algorithm, space.model, data)
