@@ -147,10 +147,14 @@ def _by_moments(choice: Choice, model: LatentGP, rows: int, few: bool) -> Choice
     own: Any = choice.method
     if not isinstance(model.likelihood, BinaryResponse) or type(own) is not VariationalInference:
         return choice
-    if rows > _MOST_OF_MOMENTS or own.search is not None or not own.representation.traits.powers:
+    representation, why = own.representation, choice.reason.split(";")[0]
+    plain = type(representation) in (Dense, Inducing) and representation.traits.powers
+    plain &= getattr(representation, "features", None) is None
+    if not plain or rows > _MOST_OF_MOMENTS or own.search is not None:
         return choice
-    representation = Dense() if few else own.representation
-    why = f"{rows} rows through {representation}; moments predict two classes better than a bound"
+    if few:
+        representation, why = Dense(), f"{rows} rows are few enough for one coefficient a row"
+    why += "; moments predict two classes better than a bound does"
     return Choice(ExpectationPropagation(representation), why, choice)
 
 

@@ -173,3 +173,16 @@ class TestTwoClasses:
         asked = lgp.GPClassifier(method="ep", random_state=0).fit(X[:120], y[:120])
         with pytest.raises(lgp.InputError, match="ExpectationPropagation"):
             asked.partial_fit(X[120:], y[120:])
+
+    def test_a_search_begins_on_some_of_many_rows(self):
+        rng = np.random.default_rng(1)
+        X = rng.normal(size=(1_030, 4))
+        y = X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 * rng.normal(size=1_030) > 0
+        fitted = lgp.GPClassifier(random_state=0).fit(X, y)
+        assert fitted.method_ == lgp.ExpectationPropagation(lgp.Dense())
+        assert fitted.diagnostics_.converged
+        runs = fitted.history_.restart
+        first = np.flatnonzero(runs == 0)
+        assert np.all(runs[: first[0]] == -1)
+        # Few evaluations of all rows are left: the start is nearly the end.
+        assert np.ptp(fitted.history_.value[first]) < 0.02 * len(y)
