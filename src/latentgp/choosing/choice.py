@@ -71,14 +71,14 @@ class Choice(NamedTuple):
         products = rows * a_row.of(inputs) * model.likelihood.latent_size
         final = _SECONDS * products * (1 if known else _FINAL_PASSES)
         evaluation = _SECONDS * products * (1 if known else _PASSES)
-        search = evaluation * (30 + 3 * inputs)
+        search = evaluation * (30 + 3 * inputs)  # so many evaluations
         if final + search <= budget:
             return self
         batches = own.works_in_batches and not own.representation.traits.one_coefficient_a_row
         if final > budget / 2 and batches:
             why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
             return Choice(answer("batches")(own), f"{self.reason}; {why}")
-        part = max(int(rows * (budget - final) / search), 20 * number)
+        part = max(int(rows * (budget - final) / search), 20 * number)  # 20 rows a point at least
         if part >= rows:
             return self
         method = dataclasses.replace(own, search=ShortSearch(part, evaluations=None))
@@ -158,14 +158,13 @@ def _by_moments(choice: Choice, model: LatentGP, rows: int, few: bool) -> Choice
     return Choice(ExpectationPropagation(representation), why, choice)
 
 
-def that_goes_on(method: Method, model: LatentGP) -> Method:
+def that_goes_on(method: Any, model: LatentGP) -> Method:
     """The method for further rows, or for batches, where "auto" has chosen one for all rows.
 
     Moments are matched with all rows at hand; the bound of the same sites goes on with any.
     """
-    own: Any = method
-    moments = type(own) is ExpectationPropagation and model.likelihood.is_positive
-    return VariationalInference(own.representation) if moments else method
+    moments = type(method) is ExpectationPropagation and model.likelihood.is_positive
+    return VariationalInference(method.representation) if moments else method
 
 
 def choose_method(

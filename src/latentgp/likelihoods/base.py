@@ -17,6 +17,7 @@ from latentgp.hyperparameters.base import Parametrised
 from latentgp.modules import stored
 from latentgp.numerics.quadrature import (
     expectation,
+    latents_at,
     log_expectation,
     nodes_near,
     prediction_nodes,
@@ -264,14 +265,13 @@ class Likelihood(Parametrised):
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
     ) -> PerRow:
         """Log E p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
+        if self.latent_size > 2:
+            return self._log_expected_at_nodes(y, marginals, side)
         mean, variance = marginals
         along, spread = self._along_nodes(self.log_prob, y, side), jnp.sqrt(variance)
         nodes, weights = prediction_nodes(self.latent_size)
         if self.latent_size == 2:
             nodes, weights = trapezoidal_nodes(1, round(len(weights) ** 0.5))
-        if self.latent_size > 2:
-            log_prob = along(mean[:, None] + spread[:, None] * nodes)
-            return logsumexp(log_prob, axis=1, b=weights)
 
         def of_first(x: Float[Array, "N S"]) -> Float[Array, "N S"]:
             """Given the first latent, the second one integrated out."""
@@ -303,19 +303,22 @@ class Likelihood(Parametrised):
             power: in (0, 1].
             near: a law around where the integrand is, for the nodes.
         """
-        mean, variance = marginals
         overridden = type(self).predictive_log_prob is not Likelihood.predictive_log_prob
         if power == 1 and (overridden or self.latent_size > 2):
             return self.predictive_log_prob(y, marginals, side)
         if self.latent_size > 2:
-            nodes, weights = prediction_nodes(self.latent_size)
-            points = jnp.asarray(nodes, mean.dtype)
-            f = mean[:, None, :] + jnp.sqrt(variance)[:, None, :] * points
-            log_weights = jnp.log(jnp.asarray(weights, mean.dtype))
-        else:
-            f, log_weights = nodes_near(*marginals, *near)
+            return self._log_expected_at_nodes(y, marginals, side, power)
+        f, log_weights = nodes_near(*marginals, *near)
         log_prob = self._along_nodes(self.log_prob, y, side)(f)
         return logsumexp(power * log_prob + log_weights, axis=1)
+
+    def _log_expected_at_nodes(
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation, power: float = 1
+    ) -> PerRow:
+        """The same by nodes of all latents at once; in logs, which do not underflow."""
+        nodes = prediction_nodes(self.latent_size)
+        log_prob = self._along_nodes(self.log_prob, y, side)(latents_at(*marginals, nodes)[0])
+        return logsumexp(power * log_prob, axis=1, b=jnp.asarray(nodes[1], log_prob.dtype))
 
     def predictive_moments(
         self, marginals: Marginals, side: SideInformation

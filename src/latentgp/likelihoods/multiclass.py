@@ -28,7 +28,7 @@ from latentgp.likelihoods.bernoulli import class_shares
 from latentgp.likelihoods.joint import WhitenedLikelihood
 from latentgp.modules import forwarded
 from latentgp.numerics.orthants import log_orthant_probability
-from latentgp.numerics.quadrature import latents_at, prediction_nodes
+from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.rows.arrays import check_values
 from latentgp.typing import Array, Latents, PerClass, PerRow, RandomKey, Scalar, Values
 
@@ -92,10 +92,8 @@ class MulticlassLikelihood(ClassLikelihood):
         return jnp.sum(chosen * terms) - jax.nn.logsumexp(terms)
 
     def predictive_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
-        # In logs, as the probability of a class far off underflows.
-        nodes = prediction_nodes(self.latent_size)
-        log_prob = self._along_nodes(self.log_prob, y, side)(latents_at(*marginals, nodes)[0])
-        return jax.nn.logsumexp(log_prob, axis=1, b=jnp.asarray(nodes[1], log_prob.dtype))
+        # Not by the probabilities of all classes: that of one far off underflows.
+        return self._log_expected_at_nodes(y, marginals, side)
 
     def class_probabilities(self, f: Latents, side: SideInformation) -> Float[Array, "K"]:
         return jnp.exp(self.class_log_probabilities(f))
