@@ -97,6 +97,11 @@ class FitDiagnostics:
         """State of convergence in a sentence."""
 
     @property
+    def stopped_as_meant(self) -> bool:
+        """Whether a search that was to be short had all that it was to have."""
+        return False
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Notes, and verdicts and notes of the findings."""
         return (*self.notes, *(s for own in self.findings for s in (own.verdict, *own.notes)))
@@ -148,11 +153,16 @@ class Diagnostics(FitDiagnostics):
     evidence_error: float = 0.0
 
     @property
+    def stopped_as_meant(self) -> bool:
+        return self.ending == search.AS_MEANT
+
+    @property
     def state(self) -> str:
+        ended = "Stopped as meant" if self.stopped_as_meant else "Not converged"
         own = getattr(self.method, "method", self.method)  # what is integrated or in batches
         coupled = bool(getattr(own, "coupled", False))
         return (
-            f"{'Converged' if self.converged else 'Not converged'} after {self.evaluations} "
+            f"{'Converged' if self.converged else ended} after {self.evaluations} "
             f"evaluations and {self.seconds:.1f} s with {type(self.method).__name__}"
             f"{', sites coupling the latents of a row' * coupled} ({self.reason})."
         )
@@ -180,7 +190,16 @@ def diagnose(
     bound, total = float(converged.bound), data.total_weight
     astray = _went_astray(records, bound, total) if in_batches else []
     by_noise = learned is not None and search.NO_STEP_OF_ESTIMATE in learned.reason
-    if learned is not None and (by_noise or not learned.converged) and not astray:
+    notes = latent.notes
+    if learned is not None and learned.reason == search.AS_MEANT:
+        rises = np.fmax.accumulate([record.value for record in records])
+        rise = rises[-1] - max(rises[rises < rises[-1]], default=-np.inf)
+        of_it = f"its last gain was {rise:.2g} nats, and a longer one may find more"
+        notes = (
+            f"The search for hyper-parameters ended because {learned.reason}; {of_it}.",
+            *notes,
+        )
+    elif learned is not None and (by_noise or not learned.converged) and not astray:
         of = " for hyper-parameters" if space.size else ""
         advice = {
             search.NO_STEP: "check kernel and likelihood for kinks, or start from other values",
@@ -251,7 +270,7 @@ def diagnose(
         seconds=seconds,
         warnings=tuple(warnings),
         evidence_error=error,
-        notes=latent.notes,
+        notes=notes,
     )
 
 

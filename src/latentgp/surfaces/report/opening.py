@@ -32,7 +32,7 @@ def in_short(
         _of_columns(shares),
     ]
     told = model.estimator.diagnostics_
-    if not told.converged or told.warnings or judged.warnings:
+    if not (told.converged or told.stopped_as_meant) or told.warnings or judged.warnings:
         said.append("Not all went well: read “Can the fit be trusted?” before using it.")
     return Section("short", "In short", [Text(words) for words in said if words])
 

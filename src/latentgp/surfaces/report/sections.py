@@ -121,7 +121,10 @@ def trust(model: TableModel) -> Section:
     """Whether the fit ended well, in the words of its diagnostics."""
     told = model.estimator.diagnostics_
     first, *_ = told.verdict.split("\n")
-    blocks: list[Block] = [Verdict(bool(told.converged), first), *map(Text, told.remarks)]
+    blocks: list[Block] = [
+        Verdict(bool(told.converged or told.stopped_as_meant), first),
+        *map(Text, told.remarks),
+    ]
     wrong = [Verdict(False, warning) for warning in told.warnings]
     blocks += wrong or [Verdict(True, "Nothing looked wrong while fitting.")]
     certificate = getattr(model.estimator, "certificate_", None)
