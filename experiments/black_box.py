@@ -258,6 +258,7 @@ def seismic(report, arguments):
     draws = 100 if arguments.quick else 500
     fits["chains"] = timed(model, data, lgp.NUTS(chains=2, draws=draws, warmup=300))
     fits["fg"] = timed(model, data, fg)
+    fits["default"] = timed(model, data, "auto")
     # The program reads tens of thousands of lines a call, so fewer sites are enough for it.
     few, X_few, _, y_few = earth(8)
     program = lgp.ExternalProgram(
@@ -280,7 +281,8 @@ def seismic(report, arguments):
     )
     truth = fits["chains"][0].posterior.predict_f(X)
     found = fits["fg"][0].posterior.predict_f(X)
-    deviation, own = np.sqrt(truth.variance), np.sqrt(found.variance)
+    coupled = fits["default"][0].posterior.predict_f(X)
+    deviation, own, tied = (np.sqrt(law.variance) for law in (truth, found, coupled))
     names = [f"{what} {i + 1}" for what in ("depth", "velocity") for i in range(LAYERS)]
     table = []
     for q, name in enumerate(names):
@@ -291,15 +293,18 @@ def seismic(report, arguments):
             np.mean(np.abs(found.mean[:, q] - truth.mean[:, q]) / deviation[:, q]),
             deviation[:, q].mean() / prior, own[:, q].mean() / prior,
             np.mean(own[:, q] / deviation[:, q]),
+            np.mean(np.abs(coupled.mean[:, q] - truth.mean[:, q]) / deviation[:, q]),
+            np.mean(tied[:, q] / deviation[:, q]),
         ])  # fmt: skip
     summary = fits["chains"][0].diagnostics.summary
     report.table(
         f"seismic inversion, {len(X)} sites; NUTS {fits['chains'][1]:.0f} s, R-hat "
-        f"{summary.r_hat:.3f}, effective {summary.ess_bulk:.0f}; fg {fits['fg'][1]:.0f} s; errors "
+        f"{summary.r_hat:.3f}, effective {summary.ess_bulk:.0f}; fg {fits['fg'][1]:.0f} s, the "
+        f"default, {fits['default'][0].diagnostics.reason}, {fits['default'][1]:.0f} s; errors "
         "and deviations in prior standard deviations",
         [
             "", "error of chains", "error of fg", "|means apart| in sd", "sd of chains",
-            "sd of fg", "ratio of sd",
+            "sd of fg", "ratio of sd", "default, |means apart|", "default, ratio of sd",
         ],
         table,
     )  # fmt: skip

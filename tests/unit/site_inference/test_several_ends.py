@@ -119,3 +119,37 @@ def test_log_evidence_and_its_slope_are_those_of_the_mode():
     exact = evidence(*CASES["square"])
     assert exact - LOSS < float(value) < exact
     assert float(slope.kernel.variance) == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-4)
+
+
+class TravelTimes(lgp.Likelihood):
+    """Thickness over velocity of three layers, whose means are one."""
+
+    latent_size = 6
+    output_shape = (3,)
+
+    def log_prob(self, y, f, side):
+        depths = jnp.arange(1, 4) * (1 + 0.15 * f[:3])
+        times = jnp.diff(depths, prepend=0.0) / (1 + 0.15 * f[3:])
+        return jnp.sum(normal(y, times, 0.005**2))
+
+
+def test_a_bound_of_sharp_ratios_starts_at_the_mode():
+    """Sites from the prior's marginals, a hundred times as wide as the noise, lead nowhere."""
+    generator = np.random.default_rng(0)
+    inputs = np.arange(6.0)
+    K = np.exp(-0.5 * (inputs[:, None] - inputs) ** 2) + 1e-9 * np.eye(6)
+    f = np.linalg.cholesky(K) @ generator.normal(size=(6, 6))
+    depths = np.arange(1, 4) * (1 + 0.15 * f[:, :3])
+    times = np.diff(depths, prepend=0.0, axis=1) / (1 + 0.15 * f[:, 3:])
+    data = lgp.Data(inputs, times + 0.005 * generator.normal(size=(6, 3)))
+    model = lgp.LatentGP(lgp.RBF(1.0), TravelTimes())
+    bound, mode = (
+        lgp.fit(model, data, method=method, key=KEY, learn_hyperparameters=False)
+        for method in (lgp.VariationalInference(), lgp.Laplace(coupled=True))
+    )
+    assert bound.diagnostics.converged
+    assert mode.diagnostics.converged
+    own, other = (fit.posterior.predict_f(inputs) for fit in (bound, mode))
+    deviation = np.sqrt(other.variance)
+    assert np.abs((own.mean - other.mean) / deviation).max() < 0.5  # it is skewed
+    np.testing.assert_allclose(np.sqrt(own.variance), deviation, rtol=0.1)

@@ -6,6 +6,7 @@ local maximum. Others start where each row alone has its mode.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,13 @@ from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.site_inference.rules.laplace import LaplaceRule
+from latentgp.site_inference.search.algorithm import (
+    SiteInference,
+    prior_mean,
+    rows_of,
+    site_form,
+)
 from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
 from latentgp.site_inference.search.profiled_bound import (
     ConvergedPosterior,
@@ -30,6 +37,7 @@ from latentgp.sites.coupled import Sites
 from latentgp.typing import RowLatents
 
 GAIN = 0.01  # nats, of another end that is taken
+SETTLED = 1e-4  # relative change of the bound in the last update, at most
 
 
 def has_several_ends(algorithm: SiteInference, model: LatentGP) -> bool:
@@ -52,11 +60,27 @@ def starting_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> Sit
 def raised(
     algorithm: SiteInference, model: LatentGP, data: Data, reached: ConvergedPosterior
 ) -> ConvergedPosterior:
-    """End of the updates, or a higher one from another start; at fixed hyper-parameters."""
-    if not has_several_ends(algorithm, model):
+    """End of the updates, or a higher one from another start; at fixed hyper-parameters.
+
+    Where no step leads on and yet updates do not stand still, a third start is the mode of all
+    rows, with Laplace's sites: marginals of the prior may say nothing of log p(y | f).
+    """
+    if has_several_ends(algorithm, model):
+        other = converge(algorithm, model, data, sites_at_modes(algorithm, model, data))
+        reached = other if is_higher(other.bound, reached.bound) else reached
+    rule, likelihood = algorithm.rule, model.likelihood
+    stopped = reached.updates > algorithm.max_updates and np.isfinite(reached.change)
+    if reached.change <= SETTLED or stopped or rule.at_the_mode() is not None:
         return reached
-    other = converge(algorithm, model, data, sites_at_modes(algorithm, model, data))
-    return other if is_higher(other.bound, reached.bound) else reached
+    smooth = likelihood.has_gradient and likelihood.is_smooth
+    if is_concave(likelihood) or not (smooth and algorithm.representation.traits.powers):
+        return reached
+    by_mode = LaplaceRule(coupled=rule.coupled)
+    representation = algorithm.representation.for_sites(site_form(by_mode, likelihood))
+    newton = dataclasses.replace(algorithm, representation=representation, rule=by_mode)
+    mode = converge(newton, model, data, initial_sites(newton, model, data))
+    other = converge(algorithm, model, data, mode.sites)
+    return other if np.isfinite(other.bound) and other.change <= SETTLED else reached
 
 
 def best_latents(algorithm: SiteInference, model: LatentGP, data: Data) -> RowLatents | None:
