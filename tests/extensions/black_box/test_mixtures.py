@@ -14,7 +14,7 @@ from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.expectations import Expectations
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture, entropy
 from latentgp.extensions.black_box.mixtures.gradient import Free, objective
-from latentgp.extensions.black_box.mixtures.natural import stepped
+from latentgp.extensions.black_box.mixtures.natural import nearest_by_rows, stepped
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.likelihoods.base import Marginals
 from latentgp.sites.gaussian import Rows
@@ -255,6 +255,56 @@ def test_with_gaussian_noise_it_is_the_exact_posterior(method):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def size_of_a_signal(y, f):
+    z = jnp.stack([y - f[0], y + f[0]]) / 0.3
+    return jax.scipy.special.logsumexp(-0.5 * z**2) - jnp.log(0.3)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize(
+    "likelihood",
+    [lgp.CustomLikelihood(size_of_a_signal, 1), lgp.StudentT(0.2, 3.0)],
+    ids=["two modes", "one mode"],
+)
+def test_several_linear_covariances_are_as_good_as_full_ones(likelihood, learn):
+    """60 rows; the bound with 60 numbers a component is that of 1,830, to a tenth of a nat."""
+    generator = np.random.default_rng(0)
+    inputs = np.linspace(0, 6, 60)
+    signal = 1.2 * np.sin(1.5 * inputs) + 0.2 * generator.standard_t(3, size=60)
+    data = lgp.Data(inputs, signal if isinstance(likelihood, lgp.StudentT) else np.abs(signal))
+    model = lgp.LatentGP(lgp.RBF(1.0), likelihood)
+    settings = {"key": KEY, "learn_hyperparameters": learn}
+    full, linear = (
+        lgp.fit(model, data, method=lgp.BlackBoxVI(components=2, covariance=own), **settings)
+        for own in ("full", "linear")
+    )
+    assert linear.diagnostics.converged
+    lost = float(full.posterior.log_evidence) - float(linear.posterior.log_evidence)
+    assert -0.1 < lost < 0.1  # there are several optima
+    new = np.linspace(-1, 7, 9)
+    for one, other in zip(full.posterior.predict_f(new), linear.posterior.predict_f(new),
+                          strict=True):  # fmt: skip
+        np.testing.assert_allclose(one, other, rtol=0.05, atol=0.02)
+
+
+@pytest.mark.usefixtures("x64")
+def test_linear_covariances_keep_to_a_number_a_row():
+    """The nearest change to one of the family is that change, and no row's number gains on it."""
+    bound = bound_of(STUDENT, "white")
+    mixture = mixture_of(2, len(POINTS), diagonal=False)
+    basis = eqx.filter_jit(bound.basis)(STUDENT)
+    A = np.asarray(basis.features)[0]
+    own = jnp.asarray((A * RANDOM.normal(size=(2, 1, 1, A.shape[1]))) @ A.T)
+    np.testing.assert_allclose(nearest_by_rows(mixture, basis, own), own, rtol=1e-5, atol=1e-7)
+    other = RANDOM.normal(size=own.shape)
+    other = jnp.asarray(other + np.swapaxes(other, 2, 3))
+    left = other - nearest_by_rows(mixture, basis, other)
+    S = mixture.factorised().covariance
+    along = jnp.einsum("kqij,in,jm->kqnm", S @ left @ S, A, A)
+    numbers = jnp.diagonal(along, axis1=2, axis2=3)
+    assert jnp.abs(numbers).max() < 1e-6 * jnp.abs(jnp.einsum("kqij,jn->kqin", S @ other, A)).max()
+
+
 @pytest.mark.parametrize("representation", [lgp.Dense(), lgp.Inducing(points=POINTS)])
 def test_one_component_by_quadrature_is_variational_inference(representation):
     data = lgp.Data(X, COUNTS, weights=WEIGHTS)
@@ -374,7 +424,12 @@ def test_a_mixture_is_saved(tmp_path):
         ({"samples": 5}, "an even number"),
         ({"power": 0.3}, "power must be in"),
         ({"start_variance": 0.0}, "start_variance must be above 0"),
-        ({"covariance": "linear", "components": 2}, "is for one component"),
+        ({"covariance": "linear", "components": 2, "estimator": "score"}, "by quadrature"),
+        ({"covariance": "linear", "components": 2, "optimiser": "adadelta"}, "for natural steps"),
+        (
+            {"covariance": "linear", "representation": lgp.Inducing(5), "batch_size": 5},
+            "is for all rows at once",
+        ),
         ({"batch_size": 5}, "use Inducing"),
         ({"learn_points": True}, "needs inducing variables"),
         (

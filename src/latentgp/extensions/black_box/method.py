@@ -58,7 +58,8 @@ class BlackBoxVI(Method):
         representation: `Dense()` or `Inducing(...)`.
         components: K, the number of Gaussians.
         covariance: of a component "full", "diagonal", or "linear", which is full with one number a
-            row and latent (Theorem 2), for one component and all rows.
+            row and latent, for all rows. One component loses nothing by it (Theorem 2), several
+            next to nothing; a step of theirs solves a system of the size of the rows.
         estimator: "quadrature", by fixed nodes; "score", by draws and the score function;
             "reparameterised", by draws and gradients of log p(y | f).
         samples: draws a row and component and step, an even number.
@@ -116,12 +117,13 @@ class BlackBoxVI(Method):
         check_choices(self, coordinates=Coordinates, optimiser=Optimiser)
         least = dict.fromkeys(("components", "steps", "delay", "batch_size"), "at least 1")
         check_ranges(self, **least, power="(0.5, 1]", rate="above 0", start_variance="above 0")
-        batches = self.batch_size is not None
+        batches, walks = self.batch_size is not None, self._walks
         sentences = {
             "BlackBoxVI.samples must be an even number of at least 4, as every draw comes with its "
             f"opposite, got {self.samples}.": self.samples < 4 or self.samples % 2,
-            'BlackBoxVI(covariance="linear") is for one component and all rows at once; use '
-            'covariance="full".': self.covariance == "linear" and (self.components > 1 or batches),
+            'BlackBoxVI(covariance="linear") is for all rows at once, and with several components '
+            'for natural steps by quadrature; use covariance="full".': self.covariance == "linear"
+            and (batches or (self.components > 1 and (walks or self.optimiser != "natural"))),
             'BlackBoxVI(optimiser="alternating") looks at all rows; use "adadelta" for batches.': (
                 self.optimiser == "alternating" and batches
             ),
@@ -155,7 +157,8 @@ class BlackBoxVI(Method):
             ready = OwnPoints.checked(self.own_points, columns, latents)
         learns_likelihood = any(path.startswith("likelihood.") for path in space.paths)
         own = self.expectations, self.coordinates, learns_likelihood
-        bound = MixtureBound(space, ready, data.to_device(), *own)
+        by_rows = self.covariance == "linear" and self.components > 1
+        bound = MixtureBound(space, ready, data.to_device(), *own, by_rows)
         first = started(self, bound, model, key_start)
         found = SearchState(np.asarray(space.to_vector()), first[0])
         control = problem.control_with(self, self, space, tolerance=problem.options.tolerance)

@@ -73,6 +73,8 @@ class MixtureBound(Module):
     expectations: Expectations  # how expected log likelihoods are found
     coordinates: Coordinates = eqx.field(static=True)  # of the coefficients
     learns_likelihood: bool = eqx.field(static=True)  # a parameter of it is free
+    # covariances have a number a row and latent, which Theorem 2 does not bring about by itself
+    by_rows: bool = eqx.field(static=True, default=False)
 
     @property
     def rows(self) -> Rows:

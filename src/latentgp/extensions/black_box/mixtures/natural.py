@@ -11,10 +11,12 @@ from jaxtyping import Bool, Float, Int
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound, MixtureEvaluation
 from latentgp.extensions.black_box.mixtures.family import Basis, GaussianMixture
 from latentgp.likelihoods.base import Likelihood
+from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _SHORTEST, _LONGER = 1e-6, 1.5
+_RIDGE = 1e-10  # of rows that are alike
 
 
 class Climb(NamedTuple):
@@ -32,6 +34,7 @@ def stepped(
     *,
     safely: bool,
     curvature: Float[Array, "K Q M M"] | None = None,
+    by_rows: Basis | None = None,
 ) -> GaussianMixture:
     """The mixture after a natural-gradient step of some length.
 
@@ -41,7 +44,8 @@ def stepped(
 
     Safely, for slopes that are estimates, precisions move on a curve that stays among positive
     definite ones (Lin, Schmidt & Khan 2020). Means move by a curvature instead of S^-1 if one is
-    given: along a diagonal one they would creep where coefficients are correlated.
+    given: along a diagonal one they would creep where coefficients are correlated. Precisions are
+    P + A diag(a number a row) A' if a basis is given.
     """
     mixture, slopes = at.mixture, at.slopes
 
@@ -49,6 +53,8 @@ def stepped(
         return slope / mixture.weights.reshape(-1, *[1] * (slope.ndim - 1))
 
     change = -2 * share * scaled(slopes.covariance)
+    if by_rows is not None:
+        change = nearest_by_rows(mixture, by_rows, change)
     precision = mixture.precision + change
     if safely:
         inverse, full = mixture.factorised().covariance, "kqij,kqjl,kqlm->kqim"
@@ -62,6 +68,29 @@ def stepped(
     along = covariance * slope if by.is_diagonal else jnp.einsum("kqij,kqj->kqi", covariance, slope)
     logs = mixture.log_weights + share * (slopes.weights - mixture.weights @ slopes.weights)
     return GaussianMixture(jax.nn.log_softmax(logs), mixture.mean + along, precision)
+
+
+def nearest_by_rows(
+    mixture: GaussianMixture, basis: Basis, change: Float[Array, "K Q M M"]
+) -> Float[Array, "K Q M M"]:
+    """Changes of precisions by a number a row, A diag(d) A', nearest to others.
+
+    In the metric of natural gradients, tr(S change S change) / 2, as the change of a family with
+    fewer parameters than the full one.
+    """
+
+    def one(A: Array, covariance: Array, change: Array) -> Array:
+        spread = covariance @ A
+        squares = (A.T @ spread) ** 2
+        unit = _RIDGE * jnp.trace(squares) / len(squares) * jnp.eye(len(squares), dtype=A.dtype)
+        wanted = jnp.sum(spread * (change @ spread), axis=0)
+        numbers = jax.scipy.linalg.solve(squares + unit, wanted, assume_a="pos")
+        return (A * numbers) @ A.T
+
+    def of_component(covariance: Array, change: Array) -> Float[Array, "Q M M"]:
+        return vmap_latents(one, basis.features, covariance, change)
+
+    return jax.vmap(of_component)(mixture.factorised().covariance, change)
 
 
 def climb(
@@ -80,7 +109,8 @@ def climb(
 
     def one(state: Climb) -> Climb:
         curvature = bound.curvatures(basis, state.at.expected) if start.is_diagonal else None
-        moved = stepped(state.at, state.share, safely=False, curvature=curvature)
+        rows = basis if bound.by_rows else None
+        moved = stepped(state.at, state.share, safely=False, curvature=curvature, by_rows=rows)
         there = bound.evaluated(likelihood, basis, moved, key)
         rise = there.terms.bound - state.at.terms.bound
         taken = jnp.isfinite(there.terms.bound) & (rise >= -1e-9 * jnp.abs(state.at.terms.bound))
@@ -89,6 +119,10 @@ def climb(
         gained = jnp.where(taken, jnp.maximum(rise, 0.0) / state.share, state.rise)
         return Climb(at, share, gained, state.steps + 1)
 
+    if bound.by_rows:  # the basis is that of the present hyper-parameters
+        prior = jnp.broadcast_to(basis.precision, start.precision.shape)
+        by_rows = nearest_by_rows(start, basis, start.precision - prior)
+        start = start._replace(precision=prior + by_rows)
     first = bound.evaluated(likelihood, basis, start, key)
     unit = jnp.ones((), start.mean.dtype)
     return jax.lax.while_loop(goes_on, one, Climb(first, unit, jnp.inf * unit, jnp.zeros((), int)))
