@@ -108,7 +108,7 @@ def gaussian(report, quick, ax):
         "particle flow, natural mean": lgp.GaussianParticleFlow(
             particles=number, optimiser=Descent(0.01), metric="mean", steps=steps
         ),
-        "particle flow, as by default": lgp.GaussianParticleFlow(),
+        "particle flow, searched steps": lgp.GaussianParticleFlow(particles=number),
         "Gaussian flow": lgp.GaussianFlow(
             samples=number, optimiser=RMSProp(0.01, **held), steps=steps
         ),
@@ -207,12 +207,13 @@ def banana_density(x):
 def banana(report, quick, ax):
     """4.4."""
     rows = []
-    for number in 3, 5, 10, 20, 50:
+    for number in 3, 5, 10, 20, 50, None:
         for name, optimiser in (("searched", None), ("plain 0.1", Descent(0.1)), ("Adam", Adam())):
             method = lgp.GaussianParticleFlow(
                 particles=number, optimiser=optimiser, steps=300 if quick else 3000, tolerance=1e-4
             )
             found = lgp.gaussian_approximation(banana_density, 2, method, key=KEY, start=[0.0, 8.0])
+            number = len(found.particles)
             rows.append([number, name, *found.mean, *found.std, found.free_energy[-1], found.steps])
             if optimiser is None:
                 ax.plot(*found.particles.T, ".", label=f"{number} particles")

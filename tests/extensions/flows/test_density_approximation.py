@@ -84,8 +84,8 @@ def binary(approximation, **settings):
     [
         (SHORT, "callback"),
         pytest.param(SHORT, "error", marks=pytest.mark.slow),
-        pytest.param(lgp.GaussianParticleFlow(), "callback", marks=pytest.mark.slow),
-        pytest.param(lgp.GaussianParticleFlow(), "error", marks=pytest.mark.slow),
+        pytest.param(lgp.GaussianParticleFlow(tolerance=1e-9), "callback", marks=pytest.mark.slow),
+        pytest.param(lgp.GaussianParticleFlow(tolerance=1e-9), "error", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.slow

@@ -14,11 +14,12 @@ from latentgp.extensions.flows.base import Gaussian, LogDensity, Start, StepRepo
 from latentgp.extensions.flows.covariance import Covariance, block_sizes, slices_of
 from latentgp.extensions.flows.optimisers import Optimiser, RMSProp
 from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.quadrature import sobol_nodes
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array, Point, RandomKey, Samples, Scalar
 
 _METRICS = "none", "mean", "full"
-_MOST_PARTICLES = 1001  # that are taken unasked
+_FEWEST_PARTICLES, _MOST_PARTICLES = 128, 1024  # that are taken unasked
 _IDLE = 100  # steps in which the free energy falls by rounding alone: it is as low as it gets
 _LARGEST, _GROWTH, _SHRINKAGE = 0.5, 2.0, 0.3  # of a step that is searched for
 
@@ -37,7 +38,9 @@ class GaussianParticleFlow(Stepwise):
     log density without noise; otherwise `RMSProp()` is taken.
 
     Args:
-        particles: N, at least two; None for D + 1, at most 1,001.
+        particles: N, at least two; None for the power of two above 2 D, at least 128, or where that
+            is over 1,024 for D + 1, at most 1,024. A power of two from 2 D on starts at quadrature
+            nodes (Sobol's, whitened and turned), and keeps to them but for mean and covariance.
         optimiser: step sizes of the discretised flow, dimension by dimension; None searches.
         structure: which dimensions the covariance couples: "full", "mean-field", or the sizes of
             blocks, of which each has a full rank with one particle more than its size. With N > D
@@ -166,7 +169,9 @@ class GaussianParticleFlow(Stepwise):
         return jnp.mean(energies) - half
 
     def _number(self, dimension: int) -> int:
-        return self.particles or min(dimension + 1, _MOST_PARTICLES)
+        nodes = max(_FEWEST_PARTICLES, 1 << (2 * dimension).bit_length())  # a power of two
+        usual = nodes if nodes <= _MOST_PARTICLES else min(dimension + 1, _MOST_PARTICLES)
+        return self.particles or usual
 
     def _chosen(self, target: LogDensity) -> Optimiser | None:
         return RMSProp() if self.optimiser is None and target.stochastic else self.optimiser
@@ -252,6 +257,9 @@ def standard_particles(key: RandomKey, number: int, sizes: tuple[int, ...], dtyp
 
 def _standard(key: RandomKey, number: int, size: int, dtype: Any) -> Samples:
     key_left, key_right = jax.random.split(key)
+    if number & (number - 1) == 0 and number >= 2 * size:
+        turn = jnp.linalg.qr(jax.random.normal(key_right, (size, size), dtype))[0]
+        return jnp.asarray(sobol_nodes(size, number)[0], dtype) @ turn.T
     rank = min(number - 1, size)
     draws = jax.random.normal(key_left, (number, rank), dtype)
     left = jnp.linalg.qr(draws - jnp.mean(draws, axis=0))[0]
