@@ -10,6 +10,7 @@ Bonilla, Krauth & Dezfouli (2019, "Generic inference in latent Gaussian process 
   and 0.068 (0.004, 240 points); stochastic 3.11 % and 0.099, 2.68 % and 0.083. The claims: learned
   points are as good as ten times as many by k-means; batches are only slightly worse.
 - `ten-digits`: softmax, 100 draws. Published: error 2.77 % through 2,400 points.
+- `over-points`: the same softmax by sites on batches, points learned, over their number.
 - `network`: a regression network by score functions of 10,000 draws, on SARCOS. Here cadmium at 100
   sites of the Jura that is hidden, of 100 and 1,000 draws. The claim: so many draws are needed.
 - `delays`: flight delays, 700,000 rows to train on and the 100,000 that follow in time, rows
@@ -194,6 +195,23 @@ def ten_digits(report, arguments):
     return [of_points("ten digits", rows)]
 
 
+def over_points(report, arguments):
+    X, y, held_out, truth = digits(arguments)
+    data = lgp.Data(X, y)
+    start = lgp.LatentGP(lgp.RBF(median_distance(X), 10.0), lgp.Softmax(10))
+    rows = []
+    for number in arguments.points:
+        method = lgp.Stochastic(
+            lgp.VariationalInference(lgp.Inducing(points=points_among(X, number)), coupled=False),
+            batch_size=max(arguments.batch_size, number), epochs=1000, learn_points=True,
+        )  # fmt: skip
+        fit, spent = timed(start, data, method, arguments.seconds)
+        rows.append(scored("sites on batches, learned", number, fit, spent, held_out, truth))
+    rows.append(["published, k-means", 2400, 0.0277, *[None] * 7])
+    report.table(f"ten digits over points: {len(X)} rows, {len(truth)} held out", HEADS, rows)
+    return [of_points("ten digits, points learned by sites", rows)]
+
+
 def of_points(title, rows):
     """Draws error against log loss, labels by method and points."""
 
@@ -351,6 +369,7 @@ PARTS = {
     "odd-even": odd_even,
     "table-3": table_3,
     "ten-digits": ten_digits,
+    "over-points": over_points,
     "network": network,
     "delays": delays,
 }
