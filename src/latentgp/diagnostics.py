@@ -236,6 +236,17 @@ def diagnose(
         warnings += _at_bounds(space, learned.vector, bounds, input_names)
     warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
+    if converged.moved > 0:
+        notes = (
+            f"Posterior means are those of the variational bound, up to {converged.moved:.2g} "
+            "posterior deviations from the mode.",
+            *notes,
+        )
+    elif converged.moved != 0:
+        warnings.append(
+            "Posterior means are the mode, as the variational bound has no highest mean beside it; "
+            "compare with VariationalInference."
+        )
     trace_term, jitter = float(latent.trace_term), float(latent.jitter)
     if trace_term > max(1.0, _TRACE_TERM_A_ROW * total):
         warnings.append(

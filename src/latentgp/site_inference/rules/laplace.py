@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -44,6 +45,8 @@ class LaplaceRule(SiteRule):
     # whether the whole second derivative W of a row is used (the same, 3.5), in a search with
     # the absolute values of its eigenvalues
     coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
+    # whether the posterior has the mean of the bound, see `MeanRule`, in place of the mode
+    corrected: bool = eqx.field(static=True, default=False)
 
     def sites(
         self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
@@ -95,7 +98,7 @@ class LaplaceRule(SiteRule):
 
     def at_the_mode(self) -> "LaplaceRule":
         """The rule with the true curvature."""
-        return LaplaceRule(self.step_size, held=False, coupled=self.coupled)
+        return dataclasses.replace(self, held=False)
 
     def check(self, likelihood: Likelihood) -> None:
         Needs(curvature=True).check("Laplace", likelihood=likelihood)

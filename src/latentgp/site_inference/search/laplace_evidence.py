@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import linear_call
 from jaxtyping import Float
 
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.base import SiteRule
+from latentgp.site_inference.rules.variational import MeanRule
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
-from latentgp.site_inference.search.fixed_point import FixedPoint
+from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
 from latentgp.site_inference.search.gradients import slope_of_rows, with_kernel
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, RowLatents, Scalar
 
 _MISSED = 1e-6  # of a residual, relative
+_SETTLED, _MOST_UPDATES = 1e-5, 100  # change of the bound, relative, and updates of means
 
 
 class Mode(NamedTuple):
@@ -32,6 +36,7 @@ class Mode(NamedTuple):
     sites: Any
     posterior: LatentPosterior
     evidence: Scalar
+    marginals: AnyMarginals  # of f at the rows
 
 
 @Program
@@ -48,10 +53,29 @@ def mode_of(
     evidence = posterior.log_evidence + jnp.sum(about.log_constant)
     # Short of the mode that holds what a whole Newton step would gain if the density were Gaussian,
     # which can be much more than there is.
-    mean = algorithm.representation.pull_back(posterior, data.X, about).marginals.mean
-    step = mean + offset - update.marginals.mean
+    of_g = algorithm.representation.pull_back(posterior, data.X, about).marginals
+    marginals = of_g.shifted(offset)
+    step = marginals.mean - update.marginals.mean
     before, after = (s.slope(update.marginals.mean) for s in (update.sites, sites))
-    return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)))
+    return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)), marginals)
+
+
+def about_the_mean(
+    algorithm: SiteInference, model: LatentGP, data: Data, mode: Mode
+) -> tuple[Mode, Scalar]:
+    """The mode moved to the mean that maximises the bound, and the move of a row's mean at most.
+
+    That is in posterior standard deviations; NaN where updates do not settle, and the mode stays.
+    """
+    by_bound = MeanRule(coupled=algorithm.rule.coupled)
+    settings = {"tolerance": _SETTLED**2, "max_updates": _MOST_UPDATES, "rule": by_bound}
+    end = ascend(dataclasses.replace(algorithm, **settings), model, data, mode.sites)
+    best = end.best
+    if not (np.isfinite(best.bound) and end.change <= _SETTLED):
+        return mode, jnp.full((), jnp.nan)
+    moved = best.update.marginals.mean - mode.marginals.mean
+    most = jnp.max(jnp.abs(moved) / jnp.sqrt(mode.marginals.variance), initial=0.0)
+    return mode._replace(sites=best.update.sites, posterior=best.posterior), most
 
 
 def slope_at_mode(

@@ -7,7 +7,7 @@ al. 2021, 3). One compiled ascent serves every evaluation and the final posterio
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, 
 from latentgp.site_inference.search.anderson import Update
 from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
-from latentgp.site_inference.search.laplace_evidence import mode_of, slope_at_mode
+from latentgp.site_inference.search.laplace_evidence import about_the_mean, mode_of, slope_at_mode
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array, HyperVector, Scalar
 
@@ -132,6 +132,8 @@ class ConvergedPosterior(NamedTuple):
     change: Scalar  # of the bound in the last update, relative
     # how many rows kept their sites as their cavities are improper
     improper_cavities: Int[Array, ""]
+    # of a row's mean from the mode, at most, in posterior deviations; NaN if it could not be moved
+    moved: Scalar | float = 0.0
 
 
 def converge_at(
@@ -154,10 +156,15 @@ def converge(
     posterior, bound, _, update = ascended.best
     sites = update.sites
     improper = _improper_cavities(algorithm, update, data)
-    at_the_mode = algorithm.rule.at_the_mode()
+    at_the_mode: Any = algorithm.rule.at_the_mode()
+    moved = 0.0
     if at_the_mode is not None:
-        sites, posterior, bound = mode_of(algorithm, at_the_mode, model, data, ascended)
-    return ConvergedPosterior(posterior, sites, bound, ascended.updates, ascended.change, improper)
+        mode = mode_of(algorithm, at_the_mode, model, data, ascended)
+        if at_the_mode.corrected:
+            mode, moved = about_the_mean(algorithm, model, data, mode)
+        sites, posterior, bound = mode[:3]
+    steps = ascended.updates, ascended.change
+    return ConvergedPosterior(posterior, sites, bound, *steps, improper, moved)
 
 
 @Program
