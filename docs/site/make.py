@@ -54,11 +54,13 @@ def gather(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     shutil.copytree(ROOT / "benchmarks/results", folder / "benchmarks/results", ignore=_DATA)
+    shutil.copytree(ROOT / "experiments/sources", folder / "experiments/sources")
     (folder / "docs/gallery.md").write_text(gallery().replace("../README.md", "../index.md"))
     for path in folder.rglob("*.md"):
         path.write_text(with_decisions(path.read_text(), str(path.relative_to(folder))))
     # An index or a decision links to these, the navigation does not.
-    for page in [*folder.glob("docs/decisions/*.md"), *folder.glob("benchmarks/results/*.md")]:
+    tables = "docs/decisions", "benchmarks/results", "experiments/sources"
+    for page in [page for table in tables for page in folder.glob(f"{table}/*.md")]:
         page.write_text(f"---\norphan: true\n---\n\n{page.read_text()}")
     (folder / "examples").mkdir()
     scripts = sorted(ROOT.glob("examples/*.py"))

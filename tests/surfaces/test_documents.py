@@ -25,6 +25,7 @@ PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
     *sorted(ROOT.glob("[be]*/README.md")),
     *sorted(ROOT.glob("benchmarks/results/*.md")),
+    *sorted(ROOT.glob("experiments/sources/*.md")),
 ]
 NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?"
 

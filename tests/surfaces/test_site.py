@@ -115,7 +115,7 @@ def test_every_document_is_in_the_navigation_or_a_table(gathered):
     trees = "".join(re.findall(r"```{toctree}\n(.*?)```", first, re.DOTALL))
     listed = set(re.findall(r"^(?:.* <)?([\w/-]+)>?$", trees, re.MULTILINE))
     documents = {str(path.relative_to(gathered).with_suffix("")) for path in gathered.rglob("*.md")}
-    tables = "docs/decisions/", "benchmarks/results/", "examples/"
+    tables = "docs/decisions/", "benchmarks/results/", "experiments/sources/", "examples/"
     kept = {name for name in documents if not name.startswith(tables)}
     assert kept - listed == {"index"}
     assert listed - kept == {"reference/index", "examples/README"}
