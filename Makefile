@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DIST := dist
 
-.PHONY: demo quick test test-all test-optimised test-wheels check format docs wheel dist clean
+.PHONY: demo quick test test-all test-optimised test-wheels check format docs experiments wheel dist clean
 demo: .venv/installed
 	$(BIN)/latentgp demo
 
@@ -33,6 +33,9 @@ format: .venv/installed-dev
 
 docs: .venv/installed-docs
 	$(BIN)/python docs/site/make.py site
+
+experiments: .venv/installed-dev
+	$(BIN)/python experiments/all.py --data-dir $(DATA)
 
 wheel: | $(BIN)/python
 	rm -f $(DIST)/latentgp-*.whl
