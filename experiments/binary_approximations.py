@@ -37,7 +37,8 @@ METHODS = {
     "power EP, 1/2": lgp.ExpectationPropagation(power=0.5),
     "variational": lgp.VariationalInference(),
     "augmented": lgp.AugmentedVI(),
-    "Laplace": lgp.Laplace(),
+    "Laplace": lgp.Laplace(correct_mean=False),
+    "Laplace, mean": lgp.Laplace(),
 }
 
 

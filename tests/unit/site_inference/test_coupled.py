@@ -380,7 +380,8 @@ def test_switch_is_shown_and_follows_the_number_of_rows():
     assert not lgp.VariationalInference().settled(model, 501).coupled
     assert not lgp.VariationalInference(lgp.Inducing(2)).settled(model, 5).coupled
     assert lgp.VariationalInference(coupled=True).settled(model, 5000).coupled
-    assert not lgp.Laplace().settled(model, 5).coupled
+    assert lgp.Laplace().settled(model, 5).coupled
+    assert not lgp.Laplace(correct_mean=False).settled(model, 5).coupled
     noise = lgp.LatentGP(KERNEL, lgp.HeteroscedasticGaussian())
     assert lgp.Laplace().settled(noise, 5).coupled
     for classes, pays in ((3, True), (4, False)):

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.custom_derivatives import linear_call
 from jaxtyping import Float
 
@@ -60,6 +59,7 @@ def mode_of(
     return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)), marginals)
 
 
+@Program
 def about_the_mean(
     algorithm: SiteInference, model: LatentGP, data: Data, mode: Mode
 ) -> tuple[Mode, Scalar]:
@@ -70,12 +70,14 @@ def about_the_mean(
     by_bound = MeanRule(coupled=algorithm.rule.coupled)
     settings = {"tolerance": _SETTLED**2, "max_updates": _MOST_UPDATES, "rule": by_bound}
     end = ascend(dataclasses.replace(algorithm, **settings), model, data, mode.sites)
-    best = end.best
-    if not (np.isfinite(best.bound) and end.change <= _SETTLED):
-        return mode, jnp.full((), jnp.nan)
-    moved = best.update.marginals.mean - mode.marginals.mean
-    most = jnp.max(jnp.abs(moved) / jnp.sqrt(mode.marginals.variance), initial=0.0)
-    return mode._replace(sites=best.update.sites, posterior=best.posterior), most
+    best = end.best.update
+    settled = jnp.isfinite(end.best.bound) & (end.change <= _SETTLED)
+    sites = jax.tree.map(lambda new, old: jnp.where(settled, new, old), best.sites, mode.sites)
+    about = sites.about(prior_mean(model, data))
+    posterior = algorithm.representation.condition(model.kernel, data.X, about)
+    moves = jnp.abs(best.marginals.mean - mode.marginals.mean) / jnp.sqrt(mode.marginals.variance)
+    most = jnp.where(settled, jnp.max(moves, initial=0.0), jnp.nan)
+    return mode._replace(sites=sites, posterior=posterior), most
 
 
 def slope_at_mode(
