@@ -80,6 +80,7 @@ class FitDiagnostics:
         warnings: one sentence each: what looks wrong and what to do.
         notes: sentences on how it was computed, if there are any.
         findings: about parts of the fit that not every method has.
+        stopped_as_meant: whether only a search that was to be short keeps it from having converged.
     """
 
     converged: bool
@@ -90,16 +91,12 @@ class FitDiagnostics:
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    stopped_as_meant: bool = False
 
     @property
     @abstractmethod
     def state(self) -> str:
         """State of convergence in a sentence."""
-
-    @property
-    def stopped_as_meant(self) -> bool:
-        """Whether a search that was to be short had all that it was to have."""
-        return False
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -124,6 +121,7 @@ class FitDiagnostics:
         return dataclasses.replace(
             self,
             converged=self.converged and finding.is_trusted,
+            stopped_as_meant=self.stopped_as_meant and finding.is_trusted,
             warnings=(*self.warnings, *finding.warnings),
             findings=(*self.findings, finding),
         )
@@ -151,10 +149,6 @@ class Diagnostics(FitDiagnostics):
     site_change: float
     trace_term: float
     evidence_error: float = 0.0
-
-    @property
-    def stopped_as_meant(self) -> bool:
-        return self.ending == search.AS_MEANT
 
     @property
     def state(self) -> str:
@@ -192,9 +186,9 @@ def diagnose(
     by_noise = learned is not None and search.NO_STEP_OF_ESTIMATE in learned.reason
     notes = latent.notes
     if learned is not None and learned.reason == search.AS_MEANT:
-        rises = np.fmax.accumulate([record.value for record in records])
-        rise = rises[-1] - max(rises[rises < rises[-1]], default=-np.inf)
-        of_it = f"its last gain was {rise:.2g} nats, and a longer one may find more"
+        gains = np.diff(np.unique(np.fmax.accumulate([record.value for record in records])))
+        last = f"its last gain was {gains[-1]:.2g} nats" if gains.size else "it gained nothing"
+        of_it = f"{last}, and a longer one may find more"
         notes = (
             f"The search for hyper-parameters ended because {learned.reason}; {of_it}.",
             *notes,
@@ -243,10 +237,10 @@ def diagnose(
             *notes,
         )
     elif converged.moved != 0:
-        warnings.append(
-            "Posterior means are the mode, as the variational bound has no highest mean beside it; "
-            "compare with VariationalInference."
+        stays = (
+            "Posterior means are the mode: updates to those of the highest bound did not settle."
         )
+        notes = (stays, *notes)
     trace_term, jitter = float(latent.trace_term), float(latent.jitter)
     if trace_term > max(1.0, _TRACE_TERM_A_ROW * total):
         warnings.append(
@@ -266,10 +260,12 @@ def diagnose(
             "precision, so predictions may be inaccurate; use smaller weights or a larger noise "
             "variance."
         )
+    sound = change <= _CONVERGED
+    sound &= not (improper or astray or complaints or is_ruinous(jitter, largest))
+    short = learned is not None and learned.reason == search.AS_MEANT
     return Diagnostics(
-        converged=(learned is None or learned.converged)
-        and change <= _CONVERGED
-        and not (improper or astray or complaints or is_ruinous(jitter, largest)),
+        converged=(learned is None or learned.converged) and sound,
+        stopped_as_meant=short and sound,
         method=method,
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,

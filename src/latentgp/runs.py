@@ -224,6 +224,7 @@ def _logging() -> Iterator[list[Any]]:
     log.add(
         "end",
         converged=told.converged,
+        stopped_as_meant=told.stopped_as_meant,
         ending=getattr(told, "ending", None),
         seconds=told.seconds,
         method=type(told.method).__name__,

@@ -66,7 +66,10 @@ METHODS: dict[str, Entry] = {
         VariationalInference, "natural gradients by quadrature", _ALL, compared_for=_TASKS
     ),
     "laplace": Entry(
-        Laplace, "curvature at the mode", "all without kinks and steps", compared_for=_TASKS
+        Laplace,
+        "curvature at the mode, about the mean",
+        "all without kinks and steps",
+        compared_for=_TASKS,
     ),
     "ep": Entry(
         ExpectationPropagation,

@@ -291,18 +291,21 @@ def test_several_linear_covariances_are_as_good_as_full_ones(likelihood, learn):
 def test_linear_covariances_keep_to_a_number_a_row():
     """The nearest change to one of the family is that change, and no row's number gains on it."""
     bound = bound_of(STUDENT, "white")
-    mixture = mixture_of(2, len(POINTS), diagonal=False)
+    mixtures = [mixture_of(2, len(POINTS), diagonal=False) for _ in range(2)]
+    mixture = jax.tree.map(lambda *own: jnp.concatenate(own, axis=1), *(m[1:] for m in mixtures))
+    mixture = GaussianMixture(mixtures[0].log_weights, *mixture)
     basis = eqx.filter_jit(bound.basis)(STUDENT)
-    A = np.asarray(basis.features)[0]
-    own = jnp.asarray((A * RANDOM.normal(size=(2, 1, 1, A.shape[1]))) @ A.T)
+    A = np.concatenate([basis.features, RANDOM.normal(size=basis.features.shape)])
+    basis = basis._replace(features=jnp.asarray(A))
+    own = jnp.asarray((A * RANDOM.normal(size=(2, 2, 1, A.shape[2]))) @ np.swapaxes(A, 1, 2))
     np.testing.assert_allclose(nearest_by_rows(mixture, basis, own), own, rtol=1e-5, atol=1e-7)
     other = RANDOM.normal(size=own.shape)
     other = jnp.asarray(other + np.swapaxes(other, 2, 3))
     left = other - nearest_by_rows(mixture, basis, other)
     S = mixture.factorised().covariance
-    along = jnp.einsum("kqij,in,jm->kqnm", S @ left @ S, A, A)
+    along = jnp.einsum("kqij,qin,qjm->kqnm", S @ left @ S, A, A)
     numbers = jnp.diagonal(along, axis1=2, axis2=3)
-    assert jnp.abs(numbers).max() < 1e-6 * jnp.abs(jnp.einsum("kqij,jn->kqin", S @ other, A)).max()
+    assert jnp.abs(numbers).max() < 1e-6 * jnp.abs(jnp.einsum("kqij,qjn->kqin", S @ other, A)).max()
 
 
 @pytest.mark.parametrize("representation", [lgp.Dense(), lgp.Inducing(points=POINTS)])

@@ -172,6 +172,13 @@ def energy_by_nodes(target):
     return free_energy
 
 
+def test_blocks_of_few_particles_are_not_alike():
+    """128 particles, a power of two, for blocks of more dimensions than that in all."""
+    drawn = np.asarray(standard_particles(KEY, 128, (2, *[1] * 150), jnp.float64))
+    apart = np.abs(np.corrcoef(drawn.T)[2:, 2:] - np.eye(150))
+    assert apart.max() < 0.6
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_default_is_near_the_best_gaussian_of_a_banana(seed):
     """With one particle more than dimensions it would be 100 nats off."""

@@ -106,3 +106,54 @@ def test_points_and_weights_move_the_mean_as_rows_do():
         fitted(likelihood, y).posterior.predict_f(X).mean,
         atol=1e-3,
     )
+
+
+def test_few_points_move_the_mean_under_the_prior_of_fitc():
+    """The prior of Q + diag(K - Q), dense: its bound has the same mean."""
+    likelihood, y = CASES["Poisson"]
+    kernel, Z = lgp.RBF(0.3, 9.0), X[::3]
+    model = lgp.LatentGP(kernel, likelihood)
+    cross = np.asarray(kernel.gram(X, Z))
+    Q = cross @ np.linalg.solve(np.asarray(kernel.gram(Z, Z)), cross.T)
+    prior = Q + np.diag(9.0 - np.diag(Q))
+    fit = lgp.fit(
+        *(model, lgp.Data(X, y)),
+        method=lgp.Laplace(lgp.Inducing(points=Z)),
+        key=KEY,
+        learn_hyperparameters=False,
+    )
+    W = fit.sites.precision[fit.rows.origin, 0]
+    S = np.linalg.inv(np.linalg.inv(prior) + np.diag(W))
+    m = np.zeros(12)
+    for _ in range(200):  # Newton's steps with the expected curvature
+        rate = np.exp(m + np.diag(S) / 2)
+        hessian = np.linalg.inv(prior) + np.diag(rate)
+        m = m + np.linalg.solve(hessian, y - rate - np.linalg.solve(prior, m))
+    # Elsewhere predictions are of f given u, not of the rows' own f.
+    np.testing.assert_allclose(fit.posterior.predict_f(Z).mean, m[::3], atol=1e-4)
+    assert "from the mode" in fit.diagnostics.verdict
+
+
+def test_a_mean_that_does_not_settle_is_said():
+    """Twenty counts of zero under a vague prior: E exp(f) is far above exp of the mode."""
+    inputs = np.linspace(0, 40, 24)[:, None]
+    counts = np.where(np.arange(24) % 6 == 0, 40.0, 0.0)
+    model = lgp.LatentGP(lgp.RBF(0.5, 400.0), lgp.Poisson())
+    fit, mode = (
+        lgp.fit(
+            model, lgp.Data(inputs, counts), method=method, key=KEY, learn_hyperparameters=False
+        )
+        for method in (lgp.Laplace(), lgp.Laplace(correct_mean=False))
+    )
+    assert "Posterior means are the mode: updates" in fit.diagnostics.verdict
+    np.testing.assert_array_equal(
+        fit.posterior.predict_f(inputs).mean, mode.posterior.predict_f(inputs).mean
+    )
+
+
+def test_a_row_without_prior_variance_does_not_hide_the_move():
+    inputs = np.array([[0.0], [1.0], [2.0], [-1.0]])
+    model = lgp.LatentGP(lgp.Linear(4.0), lgp.Bernoulli())
+    data = lgp.Data(inputs, np.array([1.0, 1.0, 1.0, 0.0]))
+    fit = lgp.fit(model, data, method=lgp.Laplace(), key=KEY, learn_hyperparameters=False)
+    assert "posterior deviations from the mode" in fit.diagnostics.verdict

@@ -59,7 +59,8 @@ class BlackBoxVI(Method):
         components: K, the number of Gaussians.
         covariance: of a component "full", "diagonal", or "linear", which is full with one number a
             row and latent, for all rows. One component loses nothing by it (Theorem 2), several
-            next to nothing; a step of theirs solves a system of the size of the rows.
+            next to nothing; a step of theirs solves a system of the size of the rows, N x N numbers
+            for each latent, where N is less than M (M + 1) / 2.
         estimator: "quadrature", by fixed nodes; "score", by draws and the score function;
             "reparameterised", by draws and gradients of log p(y | f).
         samples: draws a row and component and step, an even number.

@@ -244,6 +244,9 @@ def standard_particles(key: RandomKey, number: int, sizes: tuple[int, ...], dtyp
     More than D particles have no covariance between blocks, which linear flows of blocks keep.
     """
     dimension = sum(sizes)
+    if number >= 2 * dimension and number & (number - 1) == 0:
+        turn = jnp.linalg.qr(jax.random.normal(key, (dimension, dimension), dtype))[0]
+        return jnp.asarray(sobol_nodes(dimension, number)[0], dtype) @ turn.T
     if number > dimension:
         return _standard(key, number, dimension, dtype)
     if set(sizes) == {1}:
@@ -257,9 +260,6 @@ def standard_particles(key: RandomKey, number: int, sizes: tuple[int, ...], dtyp
 
 def _standard(key: RandomKey, number: int, size: int, dtype: Any) -> Samples:
     key_left, key_right = jax.random.split(key)
-    if number & (number - 1) == 0 and number >= 2 * size:
-        turn = jnp.linalg.qr(jax.random.normal(key_right, (size, size), dtype))[0]
-        return jnp.asarray(sobol_nodes(size, number)[0], dtype) @ turn.T
     rank = min(number - 1, size)
     draws = jax.random.normal(key_left, (number, rank), dtype)
     left = jnp.linalg.qr(draws - jnp.mean(draws, axis=0))[0]

@@ -109,22 +109,25 @@ class HyperparameterDensity:
             return None, sites
         return DensityEvaluation(vector, value, gradient), evaluation.sites
 
-    def components(self, explored: Exploration, rows: int) -> tuple[Gaussians, Sites]:
-        """The posteriors at the points of a mixture, and the sites of so many rows, K first."""
+    def components(self, explored: Exploration, rows: int) -> tuple[Gaussians, Sites, int]:
+        """The posteriors at the points of a mixture, and the sites of so many rows, K first.
+
+        Last the number of points whose means stay at the mode, as updates of them did not settle.
+        """
         sites = {vector.tobytes(): sites for vector, sites in self._known}
         places = [jnp.asarray(vector) for vector in explored.points]
         found = self._found
 
-        def posterior(place: Array) -> tuple[LatentPosterior, Sites]:
+        def posterior(place: Array) -> tuple[LatentPosterior, Sites, bool]:
             own = sites[np.asarray(place).tobytes()]
             at = converge_at(self._algorithm, self._space, place, found.rows, own)
             own_posterior = finished(self._algorithm.representation, at.posterior)
-            return own_posterior, sites_of_rows(at.sites, rows)
+            return own_posterior, sites_of_rows(at.sites, rows), bool(np.isnan(at.moved))
 
-        latents, own = zip(*on_all_cores(posterior, places, alone=1), strict=True)
+        latents, own, unmoved = zip(*on_all_cores(posterior, places, alone=1), strict=True)
         models = [model_at(self._space, place) for place in places]
         stacked = jax.tree.map(lambda *parts: np.stack(parts), *own)
-        return Gaussians.of(models, latents, explored.weights), stacked
+        return Gaussians.of(models, latents, explored.weights), stacked, sum(unmoved)
 
     def _report(self, bound: float) -> None:
         step = RunProgress(

@@ -125,7 +125,7 @@ class Integrated(Method):
             explored = explore(density, density.mode(), density.goes_on)
         finally:
             density.run.close()
-        components, sites = density.components(explored, problem.data.size)
+        components, sites, unmoved = density.components(explored, problem.data.size)
         posterior = IntegratedPosterior(
             components,
             Evidence(explored.log_integral, "approximation"),
@@ -136,7 +136,8 @@ class Integrated(Method):
         )
         own = dataclasses.replace(mode.diagnostics, method=method, seconds=problem.seconds)
         diagnostics = own.with_finding(_integration(space, explored))
-        return Fit(posterior.model, posterior, mode.history, diagnostics, sites=sites)
+        fit = Fit(posterior.model, posterior, mode.history, diagnostics, sites=sites)
+        return fit.noted([f"At {unmoved} of the points means are the mode."] * bool(unmoved))
 
 
 def integrating(choice: Choice, learned: bool) -> Choice:

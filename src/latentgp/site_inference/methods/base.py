@@ -48,7 +48,7 @@ from latentgp.site_inference.search.profiled_bound import (
     initial_sites,
     model_at,
 )
-from latentgp.site_inference.search.search import Search
+from latentgp.site_inference.search.search import Search, enough_of
 from latentgp.site_inference.search.starts import raised
 from latentgp.sites.coupled import Sites
 from latentgp.typing import HyperVector
@@ -223,7 +223,7 @@ class SiteMethod(Method):
                 key=key,
                 **runs,
             )
-            if enough < most and len(search.records) >= enough and not learned.converged:
+            if enough < most and learned.reason.startswith(enough_of(enough)):
                 learned = learned._replace(reason=AS_MEANT)
             model = learned_model(space, learned)
         ready = algorithm.representation.for_rows(rows.X, rows.weights, model.kernel)

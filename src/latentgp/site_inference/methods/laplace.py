@@ -14,7 +14,7 @@ from latentgp.site_inference.search.algorithm import SiteInference
 
 
 class Laplace(CouplingMethod):
-    """Laplace's approximation: the mode of the latents and the curvature there (R&W 2006, 3.4).
+    """Laplace's approximation: the curvature at the mode of the latents (R&W 2006, 3.4).
 
     Newton's method, its steps shortened where the posterior density would fall, so that it ends
     at a mode for likelihoods that are not log-concave too. The gradient of the evidence has the
@@ -48,6 +48,5 @@ class Laplace(CouplingMethod):
     def algorithm(self, model: LatentGP) -> SiteInference:
         # Where log p(y | f) is concave the bound has one highest mean.
         known = self.correct_mean and is_concave(model.likelihood) and model.likelihood.is_positive
-        known = known and not self.representation.traits.estimates_variances
         rule = LaplaceRule(coupled=self.couples(model), corrected=known)
         return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)

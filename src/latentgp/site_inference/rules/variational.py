@@ -11,13 +11,14 @@ import jax.numpy as jnp
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly, turned
 from latentgp.numerics.quadrature import training_nodes
+from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
 from latentgp.site_inference.rules.base import SiteRule, sites_by_chunks, within_reach
 from latentgp.site_inference.rules.expectation_propagation import MomentRule
 from latentgp.site_inference.rules.laplace import LaplaceRule
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
-from latentgp.typing import Array
+from latentgp.typing import Array, Scalar
 
 
 class VariationalRule(SiteRule):
@@ -106,6 +107,16 @@ class MeanRule(VariationalRule):
     @property
     def power(self) -> float:
         return 1.0
+
+    def terms(self, sites: Any, target: Any, marginals: AnyMarginals, offset: Array) -> Array:
+        """E log p(y | f) and the row's part of the log prior density of the mean."""
+        f = marginals.shifted(offset)
+        quadratic = jnp.sum(marginals.mean * sites.slope(f.mean), axis=1)
+        return target.expected(f) - 0.5 * quadratic
+
+    def objective(self, terms: Array, posterior: LatentPosterior) -> Scalar:
+        """The bound, but for what the covariance alone says."""
+        return jnp.sum(terms)
 
     def sites(
         self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites

@@ -75,8 +75,10 @@ def about_the_mean(
     sites = jax.tree.map(lambda new, old: jnp.where(settled, new, old), best.sites, mode.sites)
     about = sites.about(prior_mean(model, data))
     posterior = algorithm.representation.condition(model.kernel, data.X, about)
-    moves = jnp.abs(best.marginals.mean - mode.marginals.mean) / jnp.sqrt(mode.marginals.variance)
-    most = jnp.where(settled, jnp.max(moves, initial=0.0), jnp.nan)
+    variance = mode.marginals.variance
+    moves = jnp.abs(best.marginals.mean - mode.marginals.mean) / jnp.sqrt(variance)
+    most = jnp.max(jnp.where(variance > 0, moves, 0.0), initial=0.0)
+    most = jnp.where(settled, most, jnp.nan)
     return mode._replace(sites=sites, posterior=posterior), most
 
 

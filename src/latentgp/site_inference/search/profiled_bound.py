@@ -160,7 +160,8 @@ def converge(
     moved = 0.0
     if at_the_mode is not None:
         mode = mode_of(algorithm, at_the_mode, model, data, ascended)
-        if at_the_mode.corrected:
+        own = algorithm.representation.traits
+        if at_the_mode.corrected and not (own.estimates_evidence or own.estimates_variances):
             mode, moved = about_the_mean(algorithm, model, data, mode)
         sites, posterior, bound = mode[:3]
     steps = ascended.updates, ascended.change

@@ -34,6 +34,11 @@ class Record(NamedTuple):
     restart: int
 
 
+def enough_of(limit: int) -> str:
+    """Why a run with so many evaluations ends."""
+    return f"max_evaluations={limit} were made"
+
+
 class EndRun(Exception):
     """Raised inside a run at its limit of evaluations."""
 
@@ -115,7 +120,7 @@ class Search(Resumable[Any]):
         """
         limit = self._limit = at_most or self.max_evaluations
         if at_most and self._made(run, self._replayed) >= at_most:
-            raise EndRun(f"max_evaluations={limit} were made")  # known ones are of its next turn
+            raise EndRun(enough_of(limit))  # known ones are of its next turn
         if self._replayed < len(self.records):
             record = self.records[self._replayed]
             if record.restart == run and np.array_equal(record.vector, vector):
@@ -128,7 +133,7 @@ class Search(Resumable[Any]):
                     "afresh."
                 )
         if self._made(run) >= limit:
-            raise EndRun(f"max_evaluations={limit} were made")
+            raise EndRun(enough_of(limit))
         return None
 
     def _made(self, run: int, among: int | None = None) -> int:

@@ -69,7 +69,7 @@ def raised(
         other = converge(algorithm, model, data, sites_at_modes(algorithm, model, data))
         reached = other if is_higher(other.bound, reached.bound) else reached
     rule, likelihood = algorithm.rule, model.likelihood
-    stopped = reached.updates > algorithm.max_updates and np.isfinite(reached.change)
+    stopped = reached.updates > algorithm.max_updates and not np.isnan(reached.change)
     if reached.change <= SETTLED or stopped or rule.at_the_mode() is not None:
         return reached
     smooth = likelihood.has_gradient and likelihood.is_smooth
@@ -80,7 +80,9 @@ def raised(
     newton = dataclasses.replace(algorithm, representation=representation, rule=by_mode)
     mode = converge(newton, model, data, initial_sites(newton, model, data))
     other = converge(algorithm, model, data, mode.sites)
-    return other if np.isfinite(other.bound) and other.change <= SETTLED else reached
+    if not (np.isfinite(other.bound) and other.change <= SETTLED):
+        return reached
+    return other if not rule.is_variational or is_higher(other.bound, reached.bound) else reached
 
 
 def best_latents(algorithm: SiteInference, model: LatentGP, data: Data) -> RowLatents | None:

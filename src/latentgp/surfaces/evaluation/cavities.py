@@ -205,7 +205,7 @@ def without_rows(
         others = rows.reweighted(left).to_device()
         start = type(sites)(*map(jnp.asarray, own))
         converged = converge(algorithm, model, others, start)
-        if not np.isfinite(converged.bound):
+        if not np.isfinite(converged.bound) or np.isnan(converged.moved):
             return None
         at = data.select(np.array([n]))
         marginals = converged.posterior.marginals(at.X)

@@ -109,8 +109,7 @@ def climb(
 
     def one(state: Climb) -> Climb:
         curvature = bound.curvatures(basis, state.at.expected) if start.is_diagonal else None
-        rows = basis if bound.by_rows else None
-        moved = stepped(state.at, state.share, safely=False, curvature=curvature, by_rows=rows)
+        moved = stepped(state.at, state.share, safely=False, curvature=curvature, by_rows=by_rows)
         there = bound.evaluated(likelihood, basis, moved, key)
         rise = there.terms.bound - state.at.terms.bound
         taken = jnp.isfinite(there.terms.bound) & (rise >= -1e-9 * jnp.abs(state.at.terms.bound))
@@ -119,10 +118,13 @@ def climb(
         gained = jnp.where(taken, jnp.maximum(rise, 0.0) / state.share, state.rise)
         return Climb(at, share, gained, state.steps + 1)
 
-    if bound.by_rows:  # the basis is that of the present hyper-parameters
+    size, rows = basis.features.shape[1:]
+    # With more rows full covariances have fewer numbers.
+    by_rows = basis if bound.by_rows and 2 * rows < size * (size + 1) else None
+    if by_rows is not None:  # the basis is that of the present hyper-parameters
         prior = jnp.broadcast_to(basis.precision, start.precision.shape)
-        by_rows = nearest_by_rows(start, basis, start.precision - prior)
-        start = start._replace(precision=prior + by_rows)
+        own = nearest_by_rows(start, by_rows, start.precision - prior)
+        start = start._replace(precision=prior + own)
     first = bound.evaluated(likelihood, basis, start, key)
     unit = jnp.ones((), start.mean.dtype)
     return jax.lax.while_loop(goes_on, one, Climb(first, unit, jnp.inf * unit, jnp.zeros((), int)))
