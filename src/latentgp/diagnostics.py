@@ -24,6 +24,7 @@ from latentgp.rows.spread import WILD
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.setup.residuals import heavy_tails, residuals_of
 from latentgp.site_inference.search import hyperparameters as search
+from latentgp.site_inference.search.fixed_point import SETTLED
 from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
 from latentgp.typing import Array
 
@@ -33,7 +34,6 @@ _AT_A_BOUND = 1e-2
 _SAMPLED_ROWS = 500
 _LARGE_JITTER, _RUINOUS_JITTER = 1e-5, 1e-3  # shares of the prior variance
 _UNRESOLVED = 1e12
-_CONVERGED = 1e-4
 _TRACE_TERM_A_ROW = 0.02
 _PASSED_OVER, _MOSTLY = 0.05, 0.5
 _ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
@@ -215,7 +215,7 @@ def diagnose(
         )
     warnings += astray
     change = float(converged.change)
-    if not change <= _CONVERGED:
+    if not change <= SETTLED:
         warnings.append(
             f"The site updates have not converged: the last one changed the bound by {change:.1e} "
             "(relative); start from other hyper-parameters, or look for contradictory rows."
@@ -260,7 +260,7 @@ def diagnose(
             "precision, so predictions may be inaccurate; use smaller weights or a larger noise "
             "variance."
         )
-    sound = change <= _CONVERGED
+    sound = change <= SETTLED
     sound &= not (improper or astray or complaints or is_ruinous(jitter, largest))
     short = learned is not None and learned.reason == search.AS_MEANT
     return Diagnostics(

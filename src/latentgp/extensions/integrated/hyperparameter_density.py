@@ -28,13 +28,13 @@ from latentgp.representations.protocols import finished
 from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, RunProgress
 from latentgp.runtime.threads import on_all_cores
 from latentgp.site_inference.methods.base import SearchOutcome, sites_of_rows
+from latentgp.site_inference.search.fixed_point import SETTLED
 from latentgp.site_inference.search.profiled_bound import converge_at, evaluate, model_at
 from latentgp.site_inference.search.starts import starting_sites
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
 
 _TOLERANCE = 1e-6  # relative, of site updates on the way
-_CONVERGED = 1e-4  # relative change of the bound in the last site update
 
 
 _Known = tuple[Float[np.ndarray, "H"], Sites]
@@ -105,7 +105,7 @@ class HyperparameterDensity:
         evaluation = evaluate(self._algorithm, self._space, place, found.rows, sites)
         value, gradient = float(evaluation.value), np.asarray(evaluation.gradient)
         known = np.isfinite(value) and np.all(np.isfinite(gradient))
-        if not (known and abs(float(evaluation.change)) <= _CONVERGED):
+        if not (known and abs(float(evaluation.change)) <= SETTLED):
             return None, sites
         return DensityEvaluation(vector, value, gradient), evaluation.sites
 

@@ -18,6 +18,7 @@ from latentgp.site_inference.search.anderson import History, accelerated
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array, Scalar
 
+SETTLED = 1e-4  # relative change of the bound, at most, in the last update
 _SHORTEST_STEP = 0.02
 
 

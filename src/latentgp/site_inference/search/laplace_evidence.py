@@ -20,13 +20,13 @@ from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.rules.variational import MeanRule
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
-from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
+from latentgp.site_inference.search.fixed_point import SETTLED, FixedPoint, ascend
 from latentgp.site_inference.search.gradients import slope_of_rows, with_kernel
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, RowLatents, Scalar
 
 _MISSED = 1e-6  # of a residual, relative
-_SETTLED, _MOST_UPDATES = 1e-5, 100  # change of the bound, relative, and updates of means
+_MOST_UPDATES = 100  # of means
 
 
 class Mode(NamedTuple):
@@ -68,10 +68,10 @@ def about_the_mean(
     That is in posterior standard deviations; NaN where updates do not settle, and the mode stays.
     """
     by_bound = MeanRule(coupled=algorithm.rule.coupled)
-    settings = {"tolerance": _SETTLED**2, "max_updates": _MOST_UPDATES, "rule": by_bound}
+    settings = {"tolerance": SETTLED**2, "max_updates": _MOST_UPDATES, "rule": by_bound}
     end = ascend(dataclasses.replace(algorithm, **settings), model, data, mode.sites)
     best = end.best.update
-    settled = jnp.isfinite(end.best.bound) & (end.change <= _SETTLED)
+    settled = jnp.isfinite(end.best.bound) & (end.change <= SETTLED)
     sites = jax.tree.map(lambda new, old: jnp.where(settled, new, old), best.sites, mode.sites)
     about = sites.about(prior_mean(model, data))
     posterior = algorithm.representation.condition(model.kernel, data.X, about)

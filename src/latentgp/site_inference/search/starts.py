@@ -27,7 +27,7 @@ from latentgp.site_inference.search.algorithm import (
     rows_of,
     site_form,
 )
-from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
+from latentgp.site_inference.search.fixed_point import SETTLED, FixedPoint, ascend
 from latentgp.site_inference.search.profiled_bound import (
     ConvergedPosterior,
     converge,
@@ -37,7 +37,6 @@ from latentgp.sites.coupled import Sites
 from latentgp.typing import RowLatents
 
 GAIN = 0.01  # nats, of another end that is taken
-SETTLED = 1e-4  # relative change of the bound in the last update, at most
 
 
 def has_several_ends(algorithm: SiteInference, model: LatentGP) -> bool:
