@@ -582,7 +582,7 @@ class Paths:
         paths = self._paths
         X = checked_inputs(X, paths.centres.shape[1])
         updates = paths.draws.updates
-        wide = max(len(paths.centres), updates.size // updates.shape[-1], _PATH_COLUMNS)
+        wide = max(updates.shape[-1], updates.size // updates.shape[-1], _PATH_COLUMNS)
         return np.moveaxis(apply_in_buckets(_path_values, paths, rows=X, columns=wide), 0, 1)
 
 

@@ -9,18 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.kernels.features import Features, random_features
 from latentgp.kernels.per_latent import KernelGroup, LatentKernel, in_latent_order, kernel_groups
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import block_means, vmap_latents
-from latentgp.representations.variables import (
-    Centres,
-    InducingVariables,
-    cross_covariance,
-    spans_prior,
-)
+from latentgp.representations.variables import Centres, InducingVariables, cross_covariance
 from latentgp.typing import Array, Inputs, RandomKey
 
 _FEATURE_SETS = 16
@@ -83,8 +77,7 @@ def _draw(
 class PosteriorPaths(eqx.Module):
     """Draws of the zero-mean part of the posterior as functions (Wilson et al. 2020, eq. 13)."""
 
-    # sets of draws, sets first in every leaf; those of one set share their features; None where the
-    # centres span the prior
+    # sets first in every leaf; draws of a set share features; None where centres span the prior
     prior: PriorPaths | None
     updates: Float[Array, "sets S Q M"]  # weights of the kernel functions at the centres
 
@@ -121,23 +114,19 @@ def posterior_paths(
         InputError: a kernel has no random features; inter-domain inducing variables.
     """
     centres = posterior.centres
-    if isinstance(centres, InducingVariables) and not spans_prior(centres):
-        raise InputError(
-            "Paths through Inducing(features=...) have no values at the variables to be updated "
-            "by; use sample_f for joint draws at given inputs, or Inducing(number=...)."
-        )
     sets = min(number, _FEATURE_SETS)
     own = -(-number // sets)
 
     def draw(key: RandomKey) -> tuple[PriorPaths | None, Array]:
         key_prior, key_update = jax.random.split(key)
         keys = jax.random.split(key_update, own)
-        if spans_prior(centres):
-            none = jnp.zeros((len(centres), latents), centres.dtype)
-            return None, jax.vmap(lambda key: posterior.pathwise_update(key, lambda _: none))(keys)
-        sizes = {"inputs": centres.shape[1], "latents": latents, "features": features}
-        prior = prior_paths(kernel, key_prior, **sizes, number=own)
+        sizes = {"latents": latents, "features": features, "number": own}
+        if isinstance(centres, InducingVariables):
+            prior, values = centres.prior_paths(kernel, key_prior, **sizes)
+        else:
+            prior = prior_paths(kernel, key_prior, inputs=centres.shape[1], **sizes)
+            values = prior(centres)
         updates = jax.vmap(lambda key, at: posterior.pathwise_update(key, lambda _: at))
-        return prior, updates(keys, prior(centres))
+        return prior, updates(keys, values)
 
     return PosteriorPaths(*jax.lax.map(draw, jax.random.split(key, sets)))

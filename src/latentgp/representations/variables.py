@@ -9,13 +9,14 @@ from abc import abstractmethod
 from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.errors import lacks
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes
 from latentgp.representations.latent_axis import latent_diagonals, latent_grams
-from latentgp.typing import Array, Inputs
+from latentgp.typing import Array, Inputs, RandomKey
 
 
 class InducingVariables(eqx.Module):
@@ -64,6 +65,15 @@ class InducingVariables(eqx.Module):
     def prior_covariance(self, kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q N N"]:
         """The same with all covariances between rows."""
         return latent_grams(kernel, X)
+
+    def prior_paths(
+        self, kernel: LatentKernel, key: RandomKey, *, latents: int, features: int, number: int
+    ) -> tuple[Any, Float[Array, "S _ Q"]]:
+        """Draws of the prior as functions, None where these span it, and the variables' values."""
+        if not self.spans_prior:
+            advice = "use sample_f for joint draws at given inputs, or Inducing(number=...)"
+            lacks(self, f"no values that paths could be updated by; {advice}")
+        return None, jnp.zeros((number, len(self), latents), self.dtype)
 
     def telling_parts(self, number: int) -> "InducingVariables":
         """The same for rows with coefficients of so many parts as last columns; refused here."""

@@ -318,9 +318,8 @@ def _check_sharing(case: _RepresentationCase, spans: bool) -> None:
         pullback = representation.pull_back(posterior, X, shared)._replace(representation=None)
         new = _elsewhere(X)
         prior = jnp.zeros if spans else jnp.ones
-        path = kind.paths and posterior.pathwise_update(
-            jax.random.key(4), lambda centres: prior((len(centres), _LATENTS))
-        )
+        values = prior((covariance_of(kernel, posterior.centres).shape[1], _LATENTS))
+        path = kind.paths and posterior.pathwise_update(jax.random.key(4), lambda _: values)
         views = posterior.marginals(new), posterior.covariance(new), path
         samples = isinstance(representation, SamplesCoefficients)
         remembers = samples and kind.dense_factors

@@ -8,8 +8,10 @@ import pytest
 import latentgp as lgp
 from latentgp.extensions.state_space.space_time.representation import SpaceTime
 from latentgp.extensions.state_space.space_time.slots import Slots
+from latentgp.extensions.state_space.space_time.variables import ProcessesAtPoints
 from latentgp.representations.dense import Dense
 from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.prior_paths import posterior_paths
 from latentgp.representations.site_form import SiteForm
 from latentgp.sites.gaussian import GaussianSites
 from slow import slow_parameters
@@ -219,12 +221,73 @@ def test_a_search_ends_where_dense_algebra_does(tmp_path):
     again = lgp.load(lgp.save(own.posterior, tmp_path / "posterior.latentgp"))
     np.testing.assert_array_equal(again.predict(new).mean, own.posterior.predict(new).mean)
     assert "inducing points in space" in own.posterior.latent.notes[-1]
-    for refused in (
-        lambda: own.posterior.update(new, [0.0, 1.0], key=key),
-        lambda: own.posterior.sample_paths(key=key, number=1),
-    ):
-        with pytest.raises(lgp.InputError, match="SpaceTime"):
-            refused()
+    with pytest.raises(lgp.InputError, match="SpaceTime"):
+        own.posterior.update(new, [0.0, 1.0], key=key)
+
+
+def ready_for(kernel, X, points, power=0.0):
+    ready = SpaceTime(points=points).for_sites(SiteForm(power=power))
+    return ready.initialise(X, None, kernel, jax.random.key(0)).for_rows(X, None, kernel)
+
+
+@pytest.mark.parametrize("power", [0.0, *slow_parameters(1.0)])
+@pytest.mark.parametrize("name", ["sum", *slow_parameters("own")])
+def test_paths_have_the_moments_of_the_posterior(name, power):
+    """At rows, between and beyond times and places, for two latent functions."""
+    kernel, number = KERNELS[name], 2_000
+    X, sites, new = rows(latents=2)
+    ready, new = ready_for(kernel, X, STATIONS[:3], power), np.concatenate([new, X[:3]])
+    posterior = jax.jit(lambda sites: ready.condition(kernel, X, sites))(sites)
+    sizes = {"latents": 2, "features": 1024, "number": number}
+    paths = jax.jit(lambda key: posterior_paths(posterior, kernel, key, **sizes))(jax.random.key(1))
+    draws = np.asarray(paths(kernel, posterior.centres, jnp.asarray(new)))
+    mean, covariance = np.asarray(posterior.mean(new)), np.asarray(posterior.covariance(new))
+    for q, C in enumerate(covariance):
+        variance = np.diagonal(C)
+        off = (draws[..., q].mean(axis=0) - mean[:, q]) / np.sqrt(variance / number)
+        assert np.max(np.abs(off)) < 4
+        error = np.sqrt((np.outer(variance, variance) + C**2) / number)
+        assert np.max(np.abs(np.cov(draws[..., q].T) - C) / error) < 5  # features' error included
+    apart = np.mean(draws[..., 0] * draws[..., 1], axis=0) - np.prod(mean, axis=1)
+    assert np.max(np.abs(apart)) < 4 * np.max(np.diagonal(covariance, 0, 1, 2)) / np.sqrt(number)
+
+
+@pytest.mark.parametrize("name", ["a sum in a product", *slow_parameters("product", "sum", "own")])
+def test_what_rows_read_of_prior_paths_is_their_projection(name):
+    """The paths themselves where all places are points."""
+    kernel, sizes, (X, _, _) = KERNELS[name], {"latents": 2, "features": 16, "number": 3}, rows()
+    for points in (STATIONS, STATIONS[:3]):
+        own = ready_for(kernel, X, points)
+        processes = ProcessesAtPoints(own.prior.points, own.slots, 0, own.truncation)
+        draw = jax.jit(lambda key, own=processes: own.prior_paths(kernel, key, **sizes))
+        paths, read = draw(jax.random.key(1))
+        if len(points) == 6:
+            np.testing.assert_allclose(read, paths(X), atol=1e-10)
+        elif name == "product":
+            space = lgp.Matern52(lengthscale=0.8)
+            shares = np.linalg.solve(space.gram(points, points), space.gram(points, X[:, 1:]))
+            grid = np.array([[time, *place] for time in X[:, 0] for place in points])
+            at_points = np.reshape(paths(grid), (3, len(X), 3, 2))
+            np.testing.assert_allclose(
+                read, np.einsum("mn,snmq->snq", shares, at_points), atol=1e-10
+            )
+
+
+def test_paths_are_consistent_functions():
+    model = lgp.LatentGP(PRODUCT, lgp.StudentT())
+    data, new = seen(model.likelihood), np.array([[2.0, 1.0, 1.0], [12.0, 0.3, 2.0]])
+    settings = {"key": jax.random.key(0), "learn_hyperparameters": False}
+    posterior = lgp.fit(model, data, method=lgp.Laplace(SpaceTime(4)), **settings).posterior
+    paths = posterior.sample_paths(key=jax.random.key(1), number=32, features=64)
+    both = paths(np.concatenate([new, data.X]))
+    np.testing.assert_allclose(paths(new), both[:, :2], atol=1e-12)
+    off = np.mean(both, axis=0) - posterior.mean_f(np.concatenate([new, data.X]))
+    assert np.max(np.abs(off)) < 5 * np.max(np.std(both, axis=0)) / np.sqrt(32)
+    pure = posterior.as_jax().paths(jax.random.key(1), 32, 64)
+    slopes = jax.jit(jax.grad(lambda x: pure(x[None])[0, 0]))(jnp.asarray(new[0]))
+    step = np.array([0.0, 1e-5, 0.0])
+    near = pure(np.array([new[0] + step, new[0] - step]))[0]
+    np.testing.assert_allclose(slopes[1], (near[0] - near[1]) / 2e-5, rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -18,6 +18,11 @@ class SeparableTerm(NamedTuple):
     time: Kernel  # of the column of time
     space: Kernel | None  # of whole inputs, of which it sees other columns; None for a constant one
 
+    @property
+    def product(self) -> Kernel:
+        """Both as one kernel."""
+        return self.time if self.space is None else self.time * self.space
+
 
 class _Factors(NamedTuple):
     """Factors of a product, those of time and those of space."""

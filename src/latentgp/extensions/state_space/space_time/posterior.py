@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,7 +24,6 @@ from latentgp.extensions.state_space.space_time.prior import (
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.stacked import (
     Beliefs,
-    Forward,
     Layout,
     Readings,
     SmoothedReadings,
@@ -32,6 +32,7 @@ from latentgp.extensions.state_space.space_time.stacked import (
     segmented,
     segments_for,
 )
+from latentgp.extensions.state_space.space_time.variables import ProcessesAtPoints
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import Marginals
@@ -40,7 +41,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.projected import ProjectedSites, row_marginals
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, Points, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, Points, RandomKey, RowLatents, Scalar
 
 _COLUMNS = 64  # of a joint covariance that are found together
 
@@ -158,8 +159,8 @@ class SpaceTimePosterior(LatentPosterior):
         return (*dict.fromkeys(said), self._left_open())
 
     @property
-    def centres(self) -> Points:
-        return jnp.asarray(self.points).at[:, self.time].set(self.slots.times[0])
+    def centres(self) -> ProcessesAtPoints:
+        return ProcessesAtPoints(self.points, self.slots, self.time, self.truncation)
 
     def telling_parts(self, number: int) -> "SpaceTimePosterior":
         return dataclasses.replace(self, told_apart=number)
@@ -211,6 +212,25 @@ class SpaceTimePosterior(LatentPosterior):
             found = vmap_latents(of_latent, own, precision)
             covariances.append(found + self.prior.left_between(group, inputs, shares))
         return of_all(known.groups, covariances)
+
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Any], Array]) -> Coefs:
+        """Weights l - W m of the mean, and of a draw about it with negative precisions left out."""
+        known = self.prepared
+        sites, mean = self._projected(known), self.of_states(known).mean.T
+        held = jnp.maximum(sites.precision, 0.0)
+        noise = jax.random.normal(key, held.shape, held.dtype)
+        told = -held * prior_path(self.centres).T - jnp.sqrt(held) * noise
+        means = []
+        for group, own in zip(known.groups, known.priors, strict=True):
+            layout = self.prior.layout(group.one)
+
+            def run(own, linear, precision, layout=layout):
+                return means_given(layout, False, own, self.slots, linear[..., None], precision)
+
+            drawn = in_slots(self.slots, sites._replace(linear=told, precision=held), group)
+            means.append(vmap_latents(run, own, *drawn)[..., 0])
+        moved = self.slots.at_rows(of_all(known.groups, means))
+        return sites.linear - sites.precision * mean + told - held * moved
 
     def of_states(self, known: RowArrays) -> Marginals:
         """Marginals at the rows of what they read of the states."""
@@ -312,6 +332,21 @@ def steps_with(
     return segmented(steps, segments_for(len(precision)))
 
 
+def means_given(
+    layout: Layout,
+    signed: bool,
+    own: StatePrior,
+    slots: Slots,
+    linear: Float[Array, "T B S"],
+    precision: Float[Array, "T B"],
+) -> Float[Array, "T B S"]:
+    """Posterior means of what rows read of the states, for each set of linear terms."""
+    stacked = StackedArithmetic(layout, signed, own.table)
+    steps = steps_with(own, slots, linear, precision)
+    starts = stacked.forward(steps).starts
+    return stacked.backward(steps, starts, None, slopes=False).mean.reshape(linear.shape)
+
+
 def _covariance(
     layout: Layout,
     signed: bool,
@@ -321,14 +356,13 @@ def _covariance(
     count: int,
 ) -> Float[Array, "rows rows"]:
     """Covariances between the last rows of slots of what they read of the states."""
-    stacked, new = StackedArithmetic(layout, signed, own.table), slots.slot[-count:]
+    new = slots.slot[-count:]
 
     def columns(places: Int[Array, "S"]) -> Float[Array, "S rows"]:
         unit = jnp.zeros((precision.size, len(places)), precision.dtype)
         unit = unit.at[new].set((jnp.arange(count)[:, None] == places).astype(unit.dtype))
-        steps = steps_with(own, slots, unit.reshape(*precision.shape, -1), precision)
-        found: Forward = stacked.forward(steps)
-        mean = stacked.backward(steps, found.starts, None, slopes=False).mean
+        unit = unit.reshape(*precision.shape, -1)
+        mean = means_given(layout, signed, own, slots, unit, precision)
         return mean.reshape(-1, len(places))[new].T
 
     blocks = -(-count // _COLUMNS)

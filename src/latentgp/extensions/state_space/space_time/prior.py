@@ -19,13 +19,14 @@ from latentgp.extensions.state_space.lanes import UnrolledMatrix, full
 from latentgp.extensions.state_space.separable import SeparableTerm, separable_terms
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.stacked import Blocks, Layout
-from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels import Kernel, LatentKernel, PerLatent
+from latentgp.kernels.base import Sum
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.numerics.cholesky import differentiable_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import vmap_latents
-from latentgp.typing import Array, Points
+from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
+from latentgp.typing import Array, Points, Scalar
 
 
 class StatePrior(NamedTuple):
@@ -107,12 +108,31 @@ class SpaceTimePrior(NamedTuple):
             total = jnp.zeros((len(X), len(X)), X.dtype)
             for term, share in zip(self.terms(kernel), shares.T, strict=True):
                 if term.space is not None:
-                    phi, _, _ = self._read(term, X)
+                    phi, _, _ = self.read(term, X)
                     left = term.space.symmetric_gram(X) - phi @ phi.T
                     total = total + jnp.outer(share, share) * term.time.symmetric_gram(X) * left
             return total
 
         return vmap_latents(of_kernel, group.kernels)
+
+    def read_between(self, kernel: Kernel, slots: Slots, X: Points) -> Float[Array, "N B"]:
+        """Covariances of what rows in slots read of the states with f at inputs."""
+        times, total = self.inputs_at(slots.times), jnp.zeros((len(slots.slot), len(X)), X.dtype)
+        step, place = slots.of_rows
+        for term in self.terms(kernel):
+            at_places, at_inputs = (self.read(term, at)[0] for at in (slots.places, X))
+            total = total + term.time.gram(times, X)[step] * (at_places @ at_inputs.T)[place]
+        return total
+
+    def in_terms(self, kernel: LatentKernel) -> LatentKernel:
+        """The same kernel, or kernels, as a sum of the terms."""
+        each = map(self.terms, distinct_kernels(kernel))
+        sums = [Sum(tuple(term.product for term in terms)) for terms in each]
+        return PerLatent(*sums) if len(sums) > 1 else sums[0]
+
+    def inputs_at(self, times: Float[Array, "T"]) -> Points:
+        """Inputs at times, zero elsewhere."""
+        return times[:, None] * (np.arange(self.points.shape[1]) == self.time)
 
     def part_of_terms(self, kernel: Kernel) -> Int[np.ndarray, "parts"]:
         """Number of the part of a sum of kernels that each term belongs to."""
@@ -121,9 +141,8 @@ class SpaceTimePrior(NamedTuple):
 
     def _of_kernel(self, kernel: Kernel, places: Points, at: Moments) -> StatePrior:
         terms = self.terms(kernel)
-        table, left, jitter = zip(*(self._read(term, places) for term in terms), strict=True)
-        inputs = jnp.zeros((len(at.times), places.shape[1]), places.dtype)
-        inputs = inputs.at[:, self.time].set(at.times)
+        table, left, jitter = zip(*(self.read(term, places) for term in terms), strict=True)
+        inputs = self.inputs_at(at.times)
         moves, noises = zip(*(self._moves(term, at) for term in terms), strict=True)
         made = StatePrior(
             table=jnp.concatenate(table, axis=1),
@@ -135,12 +154,17 @@ class SpaceTimePrior(NamedTuple):
         )
         return jax.tree.map(lambda leaf: leaf.astype(places.dtype), made)
 
-    def _read(self, term: SeparableTerm, places: Points) -> tuple[Array, Array, Array]:
-        """Values of a term: phi at places, the open variance, and the jitter."""
+    def root(self, term: SeparableTerm) -> tuple[Float[Array, "M M"], Scalar]:
+        """L of a term, one where it has no kernel of space, and the jitter."""
         if term.space is None:
-            zero = jnp.zeros(len(places), places.dtype)
-            return zero[:, None] + 1.0, zero, jnp.zeros((), places.dtype)
-        lower, jitter = differentiable_cholesky(term.space.symmetric_gram(self.points))
+            return jnp.ones((1, 1), self.points.dtype), jnp.zeros((), self.points.dtype)
+        return differentiable_cholesky(term.space.symmetric_gram(self.points))
+
+    def read(self, term: SeparableTerm, places: Points) -> tuple[Array, Array, Scalar]:
+        """Values of a term: phi at places, the open variance, and the jitter."""
+        lower, jitter = self.root(term)
+        if term.space is None:
+            return jnp.ones_like(places[:, :1]), jnp.zeros_like(places[:, 0]), jitter
         phi = solve_lower(lower, term.space.gram(self.points, places)).T
         left = jnp.maximum(term.space.diagonal(places) - jnp.sum(phi**2, axis=1), 0.0)
         return phi, left, jitter

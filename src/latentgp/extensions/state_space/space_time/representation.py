@@ -41,7 +41,8 @@ class SpaceTime(Representation):
     For kernels of time times kernels of space, and sums of such products (Hamelijnck et al. 2021;
     Särkkä, Solin & Hartikainen 2013). Kernels of time are those of `Markov()`, kernels of space
     any. The bound is that of `Inducing` with a point at every time and place, T M of them; with the
-    places of all rows as points it is exact. Rows may lack, tie, and come in any order.
+    places of all rows as points it is exact. Rows may lack, tie, and come in any order. Paths are
+    functions of time and place (Wilson et al. 2020).
 
     Args:
         number: how many points to choose among the places of the rows, by k-means++; all places
@@ -130,7 +131,6 @@ class SpaceTime(Representation):
             evidence="bound",
             dense_factors=False,
             coordinates_of_sites=False,
-            paths=False,
             needs_rows=self.points is None,
             signed_sites=True,
             powers=True,

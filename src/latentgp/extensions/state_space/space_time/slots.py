@@ -78,11 +78,16 @@ class Slots(eqx.Module):
         """Whether it is of these rows. In NumPy."""
         return len(self.slot) == len(X) and np.array_equal(self.inputs(time), X)
 
+    @property
+    def of_rows(self) -> tuple[Int[Array, "N"], Int[Array, "N"]]:
+        """Numbers of the step and the place of each row."""
+        return self.slot // self.place.shape[1], self.place.ravel()[self.slot]
+
     def inputs(self, time: int) -> Points:
-        """Inputs of the rows. In NumPy."""
-        found = np.asarray(self.places)[np.ravel(self.place)[self.slot]]
-        found[:, time] = np.asarray(self.times)[np.asarray(self.slot) // self.place.shape[1]]
-        return found
+        """Inputs of the rows."""
+        step, place = self.of_rows
+        found = self.places[place]
+        return found + self.times[step][:, None] * (np.arange(found.shape[1]) == time)
 
     def at_rows(self, values: Float[Array, "*Q T B"]) -> Float[Array, "*Q N"]:
         """Values of slots as those of the rows."""
