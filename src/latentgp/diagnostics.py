@@ -91,7 +91,7 @@ class FitDiagnostics:
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-    stopped_as_meant: bool = False
+    stopped_as_meant: bool = dataclasses.field(default=False, repr=False)
 
     @property
     @abstractmethod

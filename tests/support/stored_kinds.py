@@ -244,6 +244,11 @@ def _stream(method, model, y, inputs=X, **settings):
 
 
 STREAMS = {
+    "reports": lambda: _stream(
+        lgp.CollapsedVI(lgp.SpaceTime(3)),
+        regression(LINE.on(0) * lgp.Matern52(0.75).on(1)),
+        SMOOTH,
+    ),
     "stream": lambda: _stream(lgp.CollapsedVI(POINTS), regression(), SMOOTH, n_inducing=4),
     "stream_of_classes": lambda: _stream(
         lgp.VariationalInference(POINTS), classification(), BINARY, n_inducing=4
@@ -578,7 +583,10 @@ def _searched(method, model=None, y=BINARY, **settings):
 
 
 RUNS = {  # and after how many reports of progress they are cut off
-    "search": lambda: (*_searched(lgp.Laplace(), priors=NARROW, max_evaluations=6), 3),
+    "search": lambda: (
+        *_searched(lgp.Laplace(correct_mean=False), priors=NARROW, max_evaluations=6),
+        3,
+    ),
     "batches": lambda: (*_searched(lgp.Stochastic(lgp.AugmentedVI(POINTS), 4, 6)), 3),
     "gibbs": lambda: (*_searched(lgp.GibbsSampling(chains=2, draws=120, warmup=0)), 1),
     "chains": lambda: (*_searched(lgp.NUTS(chains=1, draws=120, warmup=10)), 1),

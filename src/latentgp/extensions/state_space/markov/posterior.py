@@ -45,7 +45,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
-from latentgp.rows.data import Data, padded_size
+from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Coefs, Inputs, Points, RandomKey, RowLatents, Scalar
 
@@ -234,7 +234,6 @@ class MarkovPosterior(LatentPosterior):
         return window_of(self, lag, new, log_evidence)
 
     def remembered(self, log_evidence: float) -> RememberedRows:
-        """In one of few numbers of rows: those without a site are left out, others fill up."""
         first, constant = np.arange(self.known), log_evidence - self.log_evidence_of_sites
         return self.keeping(np.arange(self.known, len(self.X)), first, self.starts, constant)
 
@@ -245,23 +244,10 @@ class MarkovPosterior(LatentPosterior):
         starts: tuple[Starts, ...],
         constant: Any,
     ) -> RememberedRows:
-        """Some rows with their sites, as far as they have any, behind states at first rows."""
-        linear, precision = map(np.asarray, self.sites[:2])
-        says = np.any((linear != 0) | (precision != 0), axis=1)
-        kept = np.concatenate([first, rows[says[rows]]])
-        told = (np.arange(len(kept)) >= len(first))[:, None]
-        if not len(kept):
-            kept, told = np.arange(1), False
-        more = padded_size(len(kept)) - len(kept)
-        return RememberedRows(
-            centres=np.asarray(self.X)[np.pad(kept, (0, more), mode="edge")],
-            linear=np.pad(linear[kept] * told, ((0, more), (0, 0))),
-            precision=np.pad(precision[kept] * told, ((0, more), (0, 0))),
-            constant=jnp.asarray(constant),
-            signed=not self.draws_copies,
-            truncation=self.truncation,
-            starts=starts,
-        )
+        """Some rows with their sites, behind states at first rows."""
+        more = {"constant": jnp.asarray(constant), "signed": not self.draws_copies}
+        states = {"truncation": self.truncation, "starts": starts}
+        return RememberedRows.of(self.X, self.sites[:2], rows, first, **more, **states)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         """Weights l - W m of linear terms l of perturbed sites, for their posterior mean m.

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.extensions import answer
 from latentgp.extensions.state_space.kernels import Columns, Truncation
 from latentgp.extensions.state_space.markov.beliefs import Starts
 from latentgp.representations.summary import DataSummary
-from latentgp.typing import Array, Inputs, Scalar
+from latentgp.rows.data import padded_size
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array, Inputs, Points, Scalar
 
 
 class RememberedRows(DataSummary):
@@ -28,6 +31,33 @@ class RememberedRows(DataSummary):
     truncation: Truncation = eqx.field(static=True, default=Truncation())
     # states at the first rows, for each process; empty where all rows are remembered
     starts: tuple[Starts, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        X: Inputs,
+        sites: Any,
+        rows: Int[np.ndarray, "kept"],
+        first: Int[np.ndarray, "S"],
+        **others: Any,
+    ) -> Any:
+        """Some rows with their sites, as far as they have any, behind first ones without.
+
+        In one of few numbers of rows: others fill up. Sites are linear terms and precisions.
+        """
+        linear, precision = map(np.asarray, sites)
+        says = np.any((linear != 0) | (precision != 0), axis=1)
+        kept = np.concatenate([first, rows[says[rows]]])
+        told = (np.arange(len(kept)) >= len(first))[:, None]
+        if not len(kept):
+            kept, told = np.arange(1), False
+        more = padded_size(len(kept)) - len(kept)
+        return cls(
+            centres=np.asarray(X)[np.pad(kept, (0, more), mode="edge")],
+            linear=np.pad(linear[kept] * told, ((0, more), (0, 0))),
+            precision=np.pad(precision[kept] * told, ((0, more), (0, 0))),
+            **others,
+        )
 
     @property
     def usual_representation(self) -> Any:
@@ -52,6 +82,22 @@ class RememberedRows(DataSummary):
                 f"with a lag has left only what comes from {since.max():g} on; leave them out, "
                 "add them to an earlier posterior, or update with a greater lag."
             )
+
+
+def with_earlier(remembered: RememberedRows | None, X: Inputs) -> Points:
+    """The rows that are remembered before others."""
+    return X if remembered is None else jnp.concatenate([remembered.centres, X])
+
+
+def sites_with_earlier(remembered: RememberedRows | None, sites: GaussianSites) -> GaussianSites:
+    """Their sites before those of others."""
+    if remembered is None:
+        return sites
+    return GaussianSites(
+        jnp.concatenate([remembered.linear, sites.linear]),
+        jnp.concatenate([remembered.precision, sites.precision]),
+        jnp.concatenate([jnp.zeros_like(remembered.linear[:, 0]), sites.log_constant]),
+    )
 
 
 def before_states(

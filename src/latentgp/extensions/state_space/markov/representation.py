@@ -25,7 +25,11 @@ from latentgp.extensions.state_space.markov.processes import (
     spaces_of,
     together,
 )
-from latentgp.extensions.state_space.markov.remembered import RememberedRows
+from latentgp.extensions.state_space.markov.remembered import (
+    RememberedRows,
+    sites_with_earlier,
+    with_earlier,
+)
 from latentgp.extensions.state_space.markov.root import MarkovSampler, MarkovWhitening
 from latentgp.extensions.state_space.markov.series import RowOrder, Series, order_of, usual_lanes
 from latentgp.kernels import LatentKernel
@@ -36,7 +40,7 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Inputs, PerRow, Points, RandomKey
+from latentgp.typing import Inputs, PerRow, RandomKey
 
 _MOST_STATES_IN_LANES = 12
 _STRETCHES = 8  # of rows that are looked at first
@@ -101,7 +105,7 @@ class Markov(Representation):
         if isinstance(X, Tracer):
             return dataclasses.replace(self, order=None, in_order=False)
         columns, _ = time_columns(kernel, X.shape[1])
-        order = order_of(np.asarray(self._with_earlier(X)), columns, np)
+        order = order_of(np.asarray(with_earlier(self.remembered, X)), columns, np)
         in_order = np.array_equal(order.rows, np.arange(len(order.rows)))
         return dataclasses.replace(self, order=None if in_order else order, in_order=in_order)
 
@@ -128,20 +132,6 @@ class Markov(Representation):
     @property
     def streaming_prior(self) -> RememberedRows | None:
         return self.remembered
-
-    def _with_earlier(self, X: Inputs) -> Points:
-        """The rows that are remembered before others."""
-        return X if self.remembered is None else jnp.concatenate([self.remembered.centres, X])
-
-    def _sites_with_earlier(self, sites: GaussianSites) -> GaussianSites:
-        if self.remembered is None:
-            return sites
-        earlier = self.remembered
-        return GaussianSites(
-            jnp.concatenate([earlier.linear, sites.linear]),
-            jnp.concatenate([earlier.precision, sites.precision]),
-            jnp.concatenate([jnp.zeros_like(earlier.linear[:, 0]), sites.log_constant]),
-        )
 
     def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
         """Stretches of consecutive rows: rows far apart tell nothing of short length-scales."""
@@ -183,7 +173,7 @@ class Markov(Representation):
     def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> MarkovPosterior:
         rows, latents = sites.linear.shape
         groups = latents_of_groups(kernel, X.shape[1], latents)
-        X, sites = self._with_earlier(X), self._sites_with_earlier(sites)
+        X, sites = with_earlier(self.remembered, X), sites_with_earlier(self.remembered, sites)
         series = self.series(kernel, X)
         linear, precision = series.to_lanes(sites.linear), series.to_lanes(sites.precision)
         parts = []
@@ -263,7 +253,7 @@ class Markov(Representation):
 
     def continues(self, remembered: Any) -> bool:
         """Whether a summary is of its kind, so that further rows can be added to it."""
-        return isinstance(remembered, RememberedRows | None)
+        return type(remembered) in (RememberedRows, type(None))
 
     def extended(self, number: int | None, selection: str, remembered: Any) -> "Markov":
         """The same with a summary of the rows so far, exact whatever the number and selection."""

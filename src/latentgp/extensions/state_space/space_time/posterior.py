@@ -21,6 +21,7 @@ from latentgp.extensions.state_space.space_time.prior import (
     latent_groups,
     of_all,
 )
+from latentgp.extensions.state_space.space_time.remembered import RememberedReports
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.stacked import (
     Beliefs,
@@ -63,7 +64,8 @@ class RowArrays(NamedTuple):
         left = [
             jnp.einsum("qkbj,qkj->qkb", own.left[:, slots.place], own.variances) for own in priors
         ]
-        return cls(groups, priors, slots.at_rows(of_all(groups, left)))
+        fresh = jnp.arange(len(slots.slot)) >= slots.earlier
+        return cls(groups, priors, slots.at_rows(of_all(groups, left)) * fresh)
 
 
 @stored
@@ -86,6 +88,7 @@ class SpaceTimePosterior(LatentPosterior):
     # number of parts of the kernel, whose coefficients are the last columns of new inputs; zero
     # where f alone is asked about
     told_apart: int = eqx.field(static=True, default=0)
+    constant: Scalar | float = 0.0  # of rows that were remembered; part of the log evidence
 
     @classmethod
     def given(
@@ -97,6 +100,7 @@ class SpaceTimePosterior(LatentPosterior):
         *,
         signed: bool,
         power: float,
+        constant: Scalar,
     ) -> "SpaceTimePosterior":
         """The posterior given sites of g."""
         known = RowArrays.of(prior, slots, kernel, sites.linear.shape[1])
@@ -119,13 +123,14 @@ class SpaceTimePosterior(LatentPosterior):
             slots=slots,
             sites=sites,
             starts=tuple(found.starts for found in filtered),
-            log_evidence=sum(jnp.sum(found.log_evidence) for found in filtered) - half,
+            log_evidence=sum(jnp.sum(found.log_evidence) for found in filtered) - half + constant,
             jitter=jnp.max(jnp.stack([jnp.max(own.jitter) for own in known.priors])),
             trace_term=jnp.zeros_like(half) if power else half,
             time=prior.time,
             truncation=prior.truncation,
             signed=signed,
             power=power,
+            constant=constant,
         )
 
     @property
@@ -144,7 +149,7 @@ class SpaceTimePosterior(LatentPosterior):
         projected = self._projected(known)
         mean, variance = (values.T for values in self.of_states(known))
         expected = projected.linear * mean - 0.5 * projected.precision * (mean**2 + variance)
-        return jnp.sum(expected - 0.5 * projected.loss) - self.log_evidence
+        return jnp.sum(expected - 0.5 * projected.loss) - (self.log_evidence - self.constant)
 
     @property
     def at_rows(self) -> Marginals:
@@ -213,6 +218,22 @@ class SpaceTimePosterior(LatentPosterior):
             covariances.append(found + self.prior.left_between(group, inputs, shares))
         return of_all(known.groups, covariances)
 
+    def remembered(self, log_evidence: float) -> RememberedReports:
+        sites = self._projected(self.prepared)
+        alone = self.log_evidence - self.constant + 0.5 * jnp.sum(sites.loss)
+        rows = np.arange(len(self.slots.slot))
+        return RememberedReports.of(
+            self.slots.inputs(self.time),
+            (sites.linear.T, sites.precision.T),
+            rows,
+            rows[:0],
+            constant=jnp.asarray(log_evidence - alone),
+            signed=self.signed,
+            truncation=self.truncation,
+            points=np.delete(np.asarray(self.points), self.time, axis=1),
+            time=self.time,
+        )
+
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Any], Array]) -> Coefs:
         """Weights l - W m of the mean, and of a draw about it with negative precisions left out."""
         known = self.prepared
@@ -246,13 +267,12 @@ class SpaceTimePosterior(LatentPosterior):
         return Marginals(mean, variance)
 
     def with_left(self, known: RowArrays, of_states: Marginals) -> Marginals:
-        """Marginals at the rows with what the states leave open."""
+        """Marginals at the rows that were not remembered, with what the states leave open."""
         mean, variance = of_states
-        marginals = Marginals(mean, jnp.maximum(variance + known.left.T, 0.0))
-        if not self.power:
-            return marginals
-        linear, precision, _ = self.sites
-        return row_marginals(known.left, marginals, linear, precision, self.power)
+        found = Marginals(mean, jnp.maximum(variance + known.left.T, 0.0))
+        if self.power:
+            found = row_marginals(known.left, found, *self.sites[:2], self.power)
+        return Marginals(*(values[self.slots.earlier :] for values in found))
 
     def smoothed(
         self, known: RowArrays, *, readings: Any = None, slopes: bool = False
@@ -306,8 +326,9 @@ class SpaceTimePosterior(LatentPosterior):
         return jnp.repeat(shares, copies, axis=1, total_repeat_length=int(copies.sum()))
 
     def _left_open(self) -> str:
-        left = np.mean(np.asarray(self.prepared.left), axis=0)
-        inputs = jnp.asarray(self.slots.inputs(self.time))
+        first = self.slots.earlier
+        left = np.mean(np.asarray(self.prepared.left), axis=0)[first:]
+        inputs = jnp.asarray(self.slots.inputs(self.time))[first:]
         share = left / np.mean(np.asarray(latent_diagonals(self.kernel, inputs)), axis=0)
         return (
             f"{len(self.points)} inducing points in space leave open {np.mean(share):.2g} of the "

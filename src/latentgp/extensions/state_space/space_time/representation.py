@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Float
 
 from latentgp.errors import check_whole, refuse
 from latentgp.extensions.state_space.kernels import Truncation, state_space
+from latentgp.extensions.state_space.markov.remembered import sites_with_earlier, with_earlier
 from latentgp.extensions.state_space.separable import separable_terms
 from latentgp.extensions.state_space.space_time.posterior import RowArrays, SpaceTimePosterior
 from latentgp.extensions.state_space.space_time.prior import (
@@ -20,6 +22,7 @@ from latentgp.extensions.state_space.space_time.prior import (
     StatePrior,
     latent_groups,
 )
+from latentgp.extensions.state_space.space_time.remembered import RememberedReports
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
@@ -54,6 +57,8 @@ class SpaceTime(Representation):
         slots: of the rows; `for_rows` finds them.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
+        remembered: rows so far with their sites, `Posterior.remembered()`, which others are added
+            to.
 
     Raises:
         InputError: neither a number nor points, or a setting that is no whole number from 1.
@@ -78,6 +83,7 @@ class SpaceTime(Representation):
     slots: Slots | None = eqx.field(default=None, kw_only=True)
     signed: bool = eqx.field(static=True, default=False, kw_only=True)
     power: float = eqx.field(static=True, default=0.0, kw_only=True)
+    remembered: RememberedReports | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
         nothing = "SpaceTime needs points or a number of points to choose, as in SpaceTime(50)."
@@ -90,6 +96,8 @@ class SpaceTime(Representation):
         for own in distinct_kernels(kernel):
             for term in separable_terms(own, X.shape[1], self.time):
                 state_space(term.time, self.truncation)
+        if self.remembered is not None:
+            self.remembered.check_columns(X.shape[1])
         elsewhere = [column for column in range(X.shape[1]) if column != self.time]
         points = self.points
         if points is None:
@@ -104,11 +112,11 @@ class SpaceTime(Representation):
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "SpaceTime":
         if isinstance(X, Tracer):
-            return dataclasses.replace(self, slots=Slots.one_a_row(X, self.time))
-        X = np.asarray(X)
-        if self.slots is not None and self.slots.is_of(X, self.time):
+            return dataclasses.replace(self, slots=self._slots(X))
+        rows = np.asarray(with_earlier(self.remembered, X))
+        if self.slots is not None and self.slots.is_of(rows, self.time):
             return self
-        return dataclasses.replace(self, slots=Slots.of(X, self.time))
+        return dataclasses.replace(self, slots=Slots.of(rows, self.time, len(rows) - len(X)))
 
     @property
     def prior(self) -> SpaceTimePrior:
@@ -137,12 +145,15 @@ class SpaceTime(Representation):
         )
 
     def for_sites(self, form: SiteForm) -> "SpaceTime":
-        return dataclasses.replace(self, signed=form.signed, power=form.power)
+        signed = form.signed or (self.remembered is not None and self.remembered.signed)
+        return dataclasses.replace(self, signed=signed, power=form.power)
 
     def condition(
         self, kernel: LatentKernel, X: Inputs, sites: GaussianSites
     ) -> SpaceTimePosterior:
-        settings = {"signed": self.signed, "power": self.power}
+        earlier, sites = self.remembered, sites_with_earlier(self.remembered, sites)
+        constant = jnp.zeros((), X.dtype) if earlier is None else jnp.asarray(earlier.constant)
+        settings = {"signed": self.signed, "power": self.power, "constant": constant}
         return SpaceTimePosterior.given(kernel, self.prior, self._slots(X), sites, **settings)
 
     def marginals_at_rows(self, posterior: SpaceTimePosterior, X: Inputs) -> Marginals:
@@ -176,10 +187,28 @@ class SpaceTime(Representation):
         in_kernel, in_numbers = pull((in_priors, pull_left(in_sites)[0]))
         return Pullback(in_kernel, in_numbers, posterior.with_left(known, of_states))
 
+    @property
+    def streaming_prior(self) -> RememberedReports | None:
+        return self.remembered
+
+    def continues(self, remembered: Any) -> bool:
+        """Whether a summary is of its kind, so that further rows can be added to it."""
+        return type(remembered) in (RememberedReports, type(None))
+
+    def extended(self, number: int | None, selection: str, remembered: Any) -> "SpaceTime":
+        """The same with a summary of the rows so far, through its points."""
+        own = dataclasses.replace(self, remembered=remembered, slots=None)
+        if remembered is None:
+            return own
+        states, harmonics = remembered.truncation
+        settings = {"time": remembered.time, "rbf_states": states, "harmonics": harmonics}
+        return dataclasses.replace(own, points=remembered.points, **settings)
+
     def _slots(self, X: Inputs) -> Slots:
-        if self.slots is not None and len(self.slots.slot) == len(X):
+        rows = with_earlier(self.remembered, jnp.asarray(X))
+        if self.slots is not None and len(self.slots.slot) == len(rows):
             return self.slots
-        return Slots.one_a_row(jnp.asarray(X), self.time)
+        return Slots.one_a_row(rows, self.time, len(rows) - len(X))
 
 
 def _in_steps(values: Float[Array, "Q groups steps *S"]) -> Float[Array, "Q T *S"]:

@@ -25,9 +25,10 @@ class Slots(eqx.Module):
     places: Points  # inputs without their time, which is zero
     place: Int[Array, "T B"]  # number of the place of each slot
     slot: Int[Array, "N"]  # number of the slot of each row, that of its step times B and its own
+    earlier: int = eqx.field(static=True, default=0)  # number of the first rows that are remembered
 
     @classmethod
-    def of(cls, X: Inputs, time: int) -> "Slots":
+    def of(cls, X: Inputs, time: int, earlier: int = 0) -> "Slots":
         """Slots of rows in NumPy, with a given column of time."""
         elsewhere = X.copy()
         elsewhere[:, time] = 0.0
@@ -49,13 +50,14 @@ class Slots(eqx.Module):
             places,
             np.pad(place, ((0, more), (0, 0))),
             (step * width + column)[own],
+            earlier,
         )
 
     @classmethod
-    def one_a_row(cls, X: Inputs, time: int) -> "Slots":
+    def one_a_row(cls, X: Inputs, time: int, earlier: int) -> "Slots":
         """A step for each of rows that may be traced."""
         none = jnp.zeros((0, 1), int)
-        return cls(X[:0, time], X[:0], none, none[:, 0]).with_rows(X, time)
+        return cls(X[:0, time], X[:0], none, none[:, 0], earlier).with_rows(X, time)
 
     def with_rows(self, X: Float[Array, "B D"], time: int) -> "Slots":
         """The same with a step for each further row, last in `slot`."""
@@ -72,6 +74,7 @@ class Slots(eqx.Module):
             jnp.concatenate(
                 [ranks[self.slot // width] * width + self.slot % width, ranks[steps:] * width]
             ),
+            self.earlier,
         )
 
     def is_of(self, X: Inputs, time: int) -> bool:
