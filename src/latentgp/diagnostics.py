@@ -184,15 +184,13 @@ def diagnose(
     bound, total = float(converged.bound), data.total_weight
     astray = _went_astray(records, bound, total) if in_batches else []
     by_noise = learned is not None and search.NO_STEP_OF_ESTIMATE in learned.reason
+    short = learned is not None and learned.reason == search.AS_MEANT
     notes = latent.notes
-    if learned is not None and learned.reason == search.AS_MEANT:
+    if short:
         gains = np.diff(np.unique(np.fmax.accumulate([record.value for record in records])))
         last = f"its last gain was {gains[-1]:.2g} nats" if gains.size else "it gained nothing"
-        of_it = f"{last}, and a longer one may find more"
-        notes = (
-            f"The search for hyper-parameters ended because {learned.reason}; {of_it}.",
-            *notes,
-        )
+        ended = f"The search for hyper-parameters ended because {search.AS_MEANT}"
+        notes = (f"{ended}; {last}, and a longer one may find more.", *notes)
     elif learned is not None and (by_noise or not learned.converged) and not astray:
         of = " for hyper-parameters" if space.size else ""
         advice = {
@@ -231,11 +229,8 @@ def diagnose(
     warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
     if converged.moved > 0:
-        notes = (
-            f"Posterior means are those of the variational bound, up to {converged.moved:.2g} "
-            "posterior deviations from the mode.",
-            *notes,
-        )
+        far = f"up to {converged.moved:.2g} posterior deviations from the mode"
+        notes = (f"Posterior means are those of the variational bound, {far}.", *notes)
     elif converged.moved != 0:
         stays = (
             "Posterior means are the mode: updates to those of the highest bound did not settle."
@@ -262,7 +257,6 @@ def diagnose(
         )
     sound = change <= SETTLED
     sound &= not (improper or astray or complaints or is_ruinous(jitter, largest))
-    short = learned is not None and learned.reason == search.AS_MEANT
     return Diagnostics(
         converged=(learned is None or learned.converged) and sound,
         stopped_as_meant=short and sound,

@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(83_524, 79_000),
-    "lines of core": Limit(30_421, 32_000),
+    "lines of src": Limit(83_520, 79_000),
+    "lines of core": Limit(30_417, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(20_015),
     "files of src": Limit(),
@@ -50,7 +50,7 @@ LIMITS = {
     "most hooks of such a protocol": Limit(3, 5),
     "public names at the top": Limit(107, 110),
     "classes in the table of persistence": Limit(0, 0),
-    "private constants": Limit(738),
+    "private constants": Limit(737),
     "calls of isinstance": Limit(616),
     "raise InputError": Limit(473),
     "raise InputError in rooms of inference": Limit(58, 60),

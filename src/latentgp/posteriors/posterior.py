@@ -395,7 +395,7 @@ class Posterior(eqx.Module):
         The streaming sparse posterior (Bui, Nguyen & Turner 2017): exact sites for Gaussian noise,
         quadrature for other likelihoods. For other methods, and to learn hyper-parameters on the
         way, call `latentgp.fit` with `Inducing(..., remembered=posterior.remembered())`. A
-        posterior through `Markov()` or `SpaceTime` goes on exactly, from rows with their sites.
+        posterior in state-space form goes on exactly, from rows with their sites.
 
         Args:
             X: inputs of the new rows, shape (N, D).

@@ -42,11 +42,13 @@ class Laplace(CouplingMethod):
 
     def _gains(self, likelihood: Likelihood) -> bool:
         # The mode of classes is too near zero: wider covariances make probabilities duller still.
-        corrected = self.correct_mean and is_concave(likelihood)
-        return corrected or likelihood.targets != "class"
+        return self._corrects(likelihood) or likelihood.targets != "class"
+
+    def _corrects(self, likelihood: Likelihood) -> bool:
+        # Where log p(y | f) is concave the bound has one highest mean.
+        return self.correct_mean and is_concave(likelihood) and likelihood.is_positive
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        # Where log p(y | f) is concave the bound has one highest mean.
-        known = self.correct_mean and is_concave(model.likelihood) and model.likelihood.is_positive
-        rule = LaplaceRule(coupled=self.couples(model), corrected=known)
+        corrected = self._corrects(model.likelihood)
+        rule = LaplaceRule(coupled=self.couples(model), corrected=corrected)
         return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)

@@ -75,9 +75,8 @@ class LaplaceRule(SiteRule):
         self, sites: Sites, target: Any, marginals: AnyMarginals, offset: RowLatents
     ) -> PerRow:
         """The log density of y given the mean of f, and the row's part of that of the mean of g."""
-        f = marginals.mean + offset
-        terms = target.expected(type(marginals).known(f))
-        return terms - 0.5 * jnp.sum(marginals.mean * sites.slope(f), axis=1)
+        given_mean = target.expected(type(marginals).known(marginals.mean + offset))
+        return given_mean + log_prior_of_mean(sites, marginals.mean, offset)
 
     def objective(self, terms: PerRow, posterior: LatentPosterior) -> Scalar:
         """The log density of the latents, but for the constant of their prior."""
@@ -105,6 +104,11 @@ class LaplaceRule(SiteRule):
 
     def sites_are_fixed(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)
+
+
+def log_prior_of_mean(sites: Sites, mean: RowLatents, offset: RowLatents) -> PerRow:
+    """Each row's part of -m' K^-1 m / 2 for the posterior mean m of g: sites pull by K^-1 m."""
+    return -0.5 * jnp.sum(mean * sites.slope(mean + offset), axis=1)
 
 
 def _derivatives(

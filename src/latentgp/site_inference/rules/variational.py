@@ -15,7 +15,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
 from latentgp.site_inference.rules.base import SiteRule, sites_by_chunks, within_reach
 from latentgp.site_inference.rules.expectation_propagation import MomentRule
-from latentgp.site_inference.rules.laplace import LaplaceRule
+from latentgp.site_inference.rules.laplace import LaplaceRule, log_prior_of_mean
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array, Scalar
@@ -110,9 +110,8 @@ class MeanRule(VariationalRule):
 
     def terms(self, sites: Any, target: Any, marginals: AnyMarginals, offset: Array) -> Array:
         """E log p(y | f) and the row's part of the log prior density of the mean."""
-        f = marginals.shifted(offset)
-        quadratic = jnp.sum(marginals.mean * sites.slope(f.mean), axis=1)
-        return target.expected(f) - 0.5 * quadratic
+        expected = super().terms(sites, target, marginals, offset)
+        return expected + log_prior_of_mean(sites, marginals.mean, offset)
 
     def objective(self, terms: Array, posterior: LatentPosterior) -> Scalar:
         """The bound, but for what the covariance alone says."""

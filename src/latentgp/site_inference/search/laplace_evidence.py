@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, RowLatents, Scalar
 
 _MISSED = 1e-6  # of a residual, relative
-_MOST_UPDATES = 100  # of means
 
 
 class Mode(NamedTuple):
@@ -67,9 +65,8 @@ def about_the_mean(
 
     That is in posterior standard deviations; NaN where updates do not settle, and the mode stays.
     """
-    by_bound = MeanRule(coupled=algorithm.rule.coupled)
-    settings = {"tolerance": SETTLED**2, "max_updates": _MOST_UPDATES, "rule": by_bound}
-    end = ascend(dataclasses.replace(algorithm, **settings), model, data, mode.sites)
+    by_bound = eqx.tree_at(lambda a: a.rule, algorithm, MeanRule(coupled=algorithm.rule.coupled))
+    end = ascend(by_bound, model, data, mode.sites)
     best = end.best.update
     settled = jnp.isfinite(end.best.bound) & (end.change <= SETTLED)
     sites = jax.tree.map(lambda new, old: jnp.where(settled, new, old), best.sites, mode.sites)
