@@ -10,8 +10,8 @@ import pytest
 
 import latentgp as lgp
 from latentgp.extensions.neighbours.latent import LatentNeighbours
+from latentgp.extensions.neighbours.levels import TriangularFactor, levels_of
 from latentgp.extensions.neighbours.search import earlier_neighbours, order_of
-from latentgp.extensions.neighbours.sweeps import Swept, sweeps_of
 from latentgp.representations import log_evidence
 from latentgp.sites.gaussian import GaussianSites
 from slow import slow_parameters
@@ -48,7 +48,7 @@ def marginals(posterior, new):
 
 
 @pytest.mark.parametrize("rows", [3, 700])  # of many, some are the neighbours of hundreds
-def test_sweeps_are_products_and_solves_with_a_triangular_matrix(rows):
+def test_products_and_solves_are_those_of_a_triangular_matrix(rows):
     generator = np.random.default_rng(1)
     points = generator.normal(size=(rows, 2))
     present = np.arange(rows) != 1  # a row that is not in the order
@@ -62,10 +62,15 @@ def test_sweeps_are_products_and_solves_with_a_triangular_matrix(rows):
     for i, (those, by) in enumerate(zip(neighbours, weights, strict=True)):
         B[i, those[those >= 0]] = -by[those >= 0]
     right = generator.normal(size=(rows, 3))
-    sweeps = sweeps_of(neighbours, numbers[order])
-    for sweep, matrix in ((sweeps.forward, B), (sweeps.backward, B.T)):
-        swept = Swept.of(sweep, jnp.asarray(weights))
-        product, solution = eqx.filter_jit(lambda s: (s.times(right), s.solve(right)))(swept)
+    weights = np.where(neighbours < 0, 0.0, weights)
+    factor = TriangularFactor(levels_of(neighbours, numbers[order]), jnp.asarray(weights))
+
+    def of_all(factor, right):
+        plain = factor.times(right), factor.solve(right)
+        return plain, (factor.transposed_times(right), factor.transposed_solve(right))
+
+    found = eqx.filter_jit(of_all)(factor, right)
+    for (product, solution), matrix in zip(found, (B, B.T), strict=True):
         np.testing.assert_allclose(product, matrix @ right, atol=1e-12)
         np.testing.assert_allclose(solution, np.linalg.solve(matrix, right), atol=1e-10)
 

@@ -21,11 +21,12 @@ from latentgp.extensions.neighbours.latent_posterior import (
     solved,
     with_draws,
 )
+from latentgp.extensions.neighbours.levels import Levels, levels_of
 from latentgp.extensions.neighbours.near import NearRows
 from latentgp.extensions.neighbours.near_draws import NearDraws
 from latentgp.extensions.neighbours.prior import (
     Regression,
-    SparseFactor,
+    TriangularFactors,
     nugget_of,
     posterior_regression,
     regression,
@@ -37,7 +38,6 @@ from latentgp.extensions.neighbours.root import (
     SparseWhitening,
     preconditioned,
 )
-from latentgp.extensions.neighbours.sweeps import Sweeps, sweeps_of
 from latentgp.kernels import LatentKernel
 from latentgp.posteriors.draws_at_rows import at_rows
 from latentgp.representations.base import Pullback, SiteUpdate
@@ -54,7 +54,7 @@ class RowPrior(NamedTuple):
 
     X: Inputs
     prior: Regression
-    factor: SparseFactor
+    factor: TriangularFactors
 
 
 class LatentNeighbours(NearestRows):
@@ -81,7 +81,7 @@ class LatentNeighbours(NearestRows):
     exact_up_to: int = eqx.field(static=True, default=500)
     key: UInt32[Array, "2"] | None = None
     later: Int[Array, "N #Q later"] | None = None
-    sweeps: tuple[Sweeps, ...] | None = None
+    levels: tuple[Levels, ...] | None = None
     real: Bool[Array, "N"] | None = None
 
     def initialise(
@@ -99,14 +99,14 @@ class LatentNeighbours(NearestRows):
         real = np.ones(len(X), bool) if weights is None else np.asarray(weights) > 0
         numbers, order = np.flatnonzero(real), ready.found.order
         each = np.moveaxis(ready.found.rows, 1, 0)
-        sweeps = tuple(sweeps_of(own, numbers[order]) for own in each)
+        levels = tuple(levels_of(own, numbers[order]) for own in each)
         later = self.near_rows(X, numbers, kernel, order[::-1])
         later = later[:, :, : max(1, later.shape[2] // 2)]
-        return dataclasses.replace(ready, sweeps=sweeps, real=real, later=later)
+        return dataclasses.replace(ready, levels=levels, real=real, later=later)
 
     def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> RowPrior:
         prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
-        return RowPrior(X, prior, SparseFactor.of(prior.weights, self._sweeps))
+        return RowPrior(X, prior, TriangularFactors.of(prior.weights, self._levels))
 
     def condition(
         self, kernel: LatentKernel, X: Any, sites: GaussianSites
@@ -116,7 +116,7 @@ class LatentNeighbours(NearestRows):
         later, precision = jnp.asarray(self.later), sites.precision
         own = posterior_regression(kernel, kept.X, neighbours, later, precision)
         prior = SparseRoot(kept.prior, neighbours, kept.factor)
-        M = preconditioned(prior, self._sweeps, own, precision)
+        M = preconditioned(prior, self._levels, own, precision)
         exact = sites.linear.size <= self.exact_up_to
         diagonal = diagonal_of(kept.prior, neighbours, precision)
         found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
@@ -141,9 +141,9 @@ class LatentNeighbours(NearestRows):
         return jax.random.key(0) if self.key is None else jax.random.wrap_key_data(self.key)
 
     @property
-    def _sweeps(self) -> tuple[Sweeps, ...]:
-        assert self.sweeps is not None
-        return self.sweeps
+    def _levels(self) -> tuple[Levels, ...]:
+        assert self.levels is not None
+        return self.levels
 
     def update_sites(
         self,
@@ -161,19 +161,21 @@ class LatentNeighbours(NearestRows):
     def pull_back(
         self, posterior: LatentNeighboursPosterior, X: Inputs, sites: GaussianSites
     ) -> Pullback:
-        return Pullback(_slope_in_kernel(posterior), None, posterior.at_rows)
+        slope = _slope_in_kernel(posterior, slope_in_prior(posterior))
+        return Pullback(slope, None, posterior.at_rows)
 
     def linearised(
         self, posterior: LatentNeighboursPosterior, X: Inputs, sites: GaussianSites
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """By one more solve: along s the mean moves by A^-1 s, and nothing else does."""
 
-        def in_kernel(mean: RowLatents) -> LatentKernel:
-            return _slope_in_kernel(eqx.tree_at(lambda p: p.solved.mean, posterior, mean))
+        def in_prior(mean: RowLatents) -> Regression:
+            return slope_in_prior(eqx.tree_at(lambda p: p.solved.mean, posterior, mean))
 
         def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             shift = mean_given(posterior.operator, along)
-            return jax.jvp(in_kernel, (posterior.solved.mean,), (shift,))[1], shift
+            slope = jax.jvp(in_prior, (posterior.solved.mean,), (shift,))[1]
+            return _slope_in_kernel(posterior, slope), shift
 
         return move
 
@@ -187,7 +189,7 @@ class LatentNeighbours(NearestRows):
             root=SparseRoot(prior, jnp.asarray(self.rows_found(len(X))), factor),
             kernel=kernel,
             later=jnp.asarray(self.later),
-            sweeps=self._sweeps,
+            levels=self._levels,
         )
 
     def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> NeighbourSampler:
@@ -197,7 +199,7 @@ class LatentNeighbours(NearestRows):
     def rows_seen(self, X: Inputs) -> NearRows:
         """The rows, of which a new input sees the nearest."""
         assert self.real is not None
-        absent, own = ~np.asarray(self.real), len(self._sweeps) > 1
+        absent, own = ~np.asarray(self.real), len(self._levels) > 1
         return NearRows(np.asarray(X), absent, self.seen, own, self._blocks)
 
     def draws_at_rows(self, draws: Any) -> NearDraws:
@@ -238,7 +240,7 @@ class LatentNeighbours(NearestRows):
 _with_draws = eqx.filter_jit(with_draws)
 
 
-def _slope_in_kernel(posterior: LatentNeighboursPosterior) -> LatentKernel:
-    """Derivative of the log evidence in the kernel, the sites held."""
+def _slope_in_kernel(posterior: LatentNeighboursPosterior, slope: Regression) -> LatentKernel:
+    """Derivative in the kernel of what has the given one in each row's weights and variance."""
     own = posterior.kernel, posterior.X, posterior.neighbours, posterior.prior
-    return slope_of_regression(*own, slope_in_prior(posterior))
+    return slope_of_regression(*own, slope)

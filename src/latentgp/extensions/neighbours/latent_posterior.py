@@ -28,7 +28,7 @@ from latentgp.extensions.iterative.solvers.solution import BREAKDOWN
 from latentgp.extensions.neighbours.conditionals import Block, errors_by, turned
 from latentgp.extensions.neighbours.near import NearPosterior, Sight, weighted_rows
 from latentgp.extensions.neighbours.posterior import with_diagonals
-from latentgp.extensions.neighbours.prior import Regression, SparseFactor
+from latentgp.extensions.neighbours.prior import Regression, TriangularFactors
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored, stored_as
@@ -50,17 +50,18 @@ from latentgp.typing import (
 _TOLERANCE, _MOST_STEPS = 1e-6, 1000  # of the mean
 _POOR = 1e-3  # residual of the mean, or of a probe vector, that is worth a warning
 _COLUMNS = 16  # of draws that are solved for together
-_PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-5, 200  # errors of estimates are of its square
+_PROBE_TOLERANCE = 1e-5  # errors of estimates are of its square
+_MOST_RECORDED = 200  # steps that quadrature reads
 
 
 @stored_as("Whitened")
 class WhitenedOperator(LinearOperator):
     """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C."""
 
-    factor: SparseFactor  # B
+    factor: TriangularFactors  # B
     variance: RowLatents  # D
     precision: RowLatents  # W
-    own: SparseFactor  # C, ones on its diagonal as B has
+    own: TriangularFactors  # C, ones on its diagonal as B has
     root: RowLatents  # R
 
     @property
@@ -131,54 +132,45 @@ def solved(
         whole, noise = cholesky(M.times(units)), jnp.sqrt(M.size) * units
         white, left = (whole.inverse.T @ (whole.inverse @ own) for own in (right, noise))
         log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
-        of_probes = error
+        of_probes, by_draws = error, None
     else:
-        white = _solve(M, right)
+        # All at once: a step of several columns costs little more than of one.
         noise = jax.random.rademacher(key, (M.size, probes), right.dtype)
+        z = perturbed(M, jax.random.fold_in(key, 1), probes)
+        every = jnp.concatenate([right, noise, M.to_white(z)], axis=1)
+        tolerances = jnp.full(every.shape[1], _PROBE_TOLERANCE).at[0].set(_TOLERANCE)
         recorded = recorded_conjugate_gradients(
-            jax.lax.stop_gradient(M), noise, Identity(), _PROBE_TOLERANCE, _MOST_PROBE_STEPS
+            M, every, Identity(), tolerances, _MOST_STEPS, _MOST_RECORDED
         )
-        left, traces = recorded.solution.value, quadrature(recorded)
-        log_det, error = mean_of(traces)
-        of_probes = jnp.max(recorded.solution.relative_residual)
+        own = slice(1, 1 + probes)
+        white, left, drawn = jnp.split(recorded.solution.value, [own.start, own.stop], axis=1)
+        white = jnp.where(recorded.broken[0], jnp.nan, white)
+        log_det, error = mean_of(quadrature(recorded, own))
+        of_probes = jnp.max(recorded.solution.relative_residual[1:])
+        by_draws = jnp.mean((M.from_white(drawn) - z / diagonal[..., None]) ** 2, axis=2)
     x, p = M.from_white(left), M.from_white(noise)
-
-    def by_probes() -> RowLatents:
-        z = M.from_preconditioner(noise)
-        return jnp.mean((x - z / diagonal[..., None]) * p, axis=2)
-
-    def by_draws() -> RowLatents:
-        x, z = draws_of(M, jax.random.fold_in(key, 1), probes)
-        return jnp.mean((x - z / diagonal[..., None]) ** 2, axis=2)
-
-    if exact:
-        spread = by_probes()
-    else:
-        negative = jnp.any(M.precision < 0)
-        drawn = jax.lax.cond(negative, lambda: jnp.maximum(by_probes(), 0.0), by_draws)
-        spread = jax.lax.stop_gradient(drawn)
+    spread = jnp.mean((x - M.from_preconditioner(noise) / diagonal[..., None]) * p, axis=2)
+    if by_draws is not None:
+        spread = jnp.where(jnp.any(M.precision < 0), jnp.maximum(spread, 0.0), by_draws)
     log_det -= 2 * jnp.sum(jnp.log(M.root))  # of P; the determinants of B and C are one
     mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
     return PrecisionSolves(mean, x, p, 1 / diagonal + spread, log_det, error, unknown, of_probes)
 
 
-def draws_of(
-    M: WhitenedOperator, key: RandomKey, number: int
-) -> tuple[Float[Array, "N Q S"], Float[Array, "N Q S"]]:
-    """Draws x = A^-1 z, of latents less their mean, with z ~ N(0, A).
+def draws_of(M: WhitenedOperator, key: RandomKey, number: int) -> Float[Array, "N Q S"]:
+    """Draws A^-1 z, z ~ N(0, A), of latents less their mean.
 
     Where a precision is negative there is no such z: it counts as zero.
     """
     held = eqx.tree_at(lambda M: M.precision, M, jnp.maximum(M.precision, 0.0))
-    z = perturbed(held, key, number)
-    return solve_to(held, z, _PROBE_TOLERANCE), z
+    return solve_to(held, perturbed(held, key, number), _PROBE_TOLERANCE)
 
 
 def perturbed(M: WhitenedOperator, key: RandomKey, number: int) -> Float[Array, "N Q S"]:
-    """Draws z ~ N(0, A), where no precision is negative."""
+    """Draws z ~ N(0, A); negative precisions count as zero."""
     noise = jax.random.normal(key, (2, *M.variance.shape, number), M.variance.dtype)
     z = M.factor.transposed_times(noise[0] / jnp.sqrt(M.variance)[..., None])
-    return z + jnp.sqrt(M.precision)[..., None] * noise[1]
+    return z + jnp.sqrt(jnp.maximum(M.precision, 0.0))[..., None] * noise[1]
 
 
 def solve_to(
@@ -320,7 +312,7 @@ class LatentNeighboursPosterior(NearPosterior):
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
         """Weights B' D^-1 B (draw - prior path) at the rows: K^-1 as the neighbours say it."""
         M = self.operator
-        drawn = self.solved.mean + draws_of(M, key, 1)[0][..., 0]
+        drawn = self.solved.mean + draws_of(M, key, 1)[..., 0]
         moved = (drawn - prior_path(self.X))[..., None]
         through = M.factor.times(moved) / M.variance[..., None]
         return M.factor.transposed_times(through)[..., 0].T
@@ -335,7 +327,7 @@ def with_draws(
     """
     parts = -(-number // _COLUMNS)
     drawn = jax.lax.map(
-        lambda key: draws_of(posterior.operator, key, _COLUMNS)[0], jax.random.split(key, parts)
+        lambda key: draws_of(posterior.operator, key, _COLUMNS), jax.random.split(key, parts)
     )
     drawn = jnp.moveaxis(drawn, 0, -1).reshape(*drawn.shape[1:3], -1)
     linear = posterior.sites.linear

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, scan_blocks, turned
-from latentgp.extensions.neighbours.sweeps import Sweeps, Swept
+from latentgp.extensions.neighbours.levels import Levels, Swept, TriangularFactor
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.warping import slope_of_whole, unwarped
 from latentgp.modules import stored
@@ -151,38 +151,35 @@ regression.defvjp(_forward, _backward)
 
 
 @stored
-class SparseFactor(NamedTuple):
-    """B, ones on its diagonal and -A beside it, ready for products and solves."""
+class TriangularFactors(NamedTuple):
+    """B, ones on its diagonal and -A beside it, of all latents."""
 
-    # sweeps with weights, forward and backward, of each distinct kernel
-    each: tuple[tuple[Swept, Swept], ...]
+    each: tuple[TriangularFactor, ...]  # of each distinct kernel
 
     @classmethod
-    def of(cls, weights: Float[Array, "#Q N V"], sweeps: tuple[Sweeps, ...]) -> SparseFactor:
-        pairs = zip(sweeps, weights, strict=True)
-        return cls(tuple((Swept.of(s.forward, A), Swept.of(s.backward, A)) for s, A in pairs))
+    def of(cls, weights: Float[Array, "#Q N V"], levels: tuple[Levels, ...]) -> TriangularFactors:
+        return cls(tuple(map(TriangularFactor, levels, weights)))
 
-    def attached(self, sweeps: tuple[Sweeps, ...]) -> SparseFactor:
-        """With these sweeps, which are its own."""
-        pairs = zip(sweeps * (len(self.each) // len(sweeps)), self.each, strict=True)
-        each = ((a._replace(sweep=s.forward), b._replace(sweep=s.backward)) for s, (a, b) in pairs)
-        return SparseFactor(tuple(each))
+    def attached(self, levels: tuple[Levels, ...]) -> TriangularFactors:
+        """With these levels, which are its own."""
+        pairs = zip(levels * (len(self.each) // len(levels)), self.each, strict=True)
+        return TriangularFactors(tuple(own._replace(levels=levels) for levels, own in pairs))
 
     def times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
         """B right, of each latent its own."""
-        return self._apply(lambda own, v: own[0].times(v), right)
+        return self._apply(TriangularFactor.times, right)
 
     def transposed_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
         """B' right."""
-        return self._apply(lambda own, v: own[1].times(v), right)
+        return self._apply(TriangularFactor.transposed_times, right)
 
     def solve(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
         """B^-1 right."""
-        return self._apply(lambda own, v: own[0].solve(v), right)
+        return self._apply(TriangularFactor.solve, right)
 
     def transposed_solve(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
         """B'^-1 right."""
-        return self._apply(lambda own, v: own[1].solve(v), right)
+        return self._apply(TriangularFactor.transposed_solve, right)
 
     def _apply(self, run: Any, right: Array) -> Array:
         if len(self.each) == 1:
@@ -190,3 +187,11 @@ class SparseFactor(NamedTuple):
             return run(self.each[0], flat).reshape(right.shape)
         parts = [run(own, right[:, q]) for q, own in enumerate(self.each)]
         return jnp.stack(parts, axis=1)
+
+
+@stored
+class SparseFactor(TriangularFactors):
+    """The same in files that held sweeps for B and for its transpose."""
+
+    def __new__(cls, each: tuple[tuple[Swept, Swept], ...]) -> TriangularFactors:
+        return TriangularFactors(tuple(own.factor for own, _ in each))

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.extensions.neighbours.latent_posterior import WhitenedOperator, perturbed, solve_to
-from latentgp.extensions.neighbours.prior import Regression, SparseFactor, posterior_regression
-from latentgp.extensions.neighbours.sweeps import Sweeps
+from latentgp.extensions.neighbours.levels import Levels
+from latentgp.extensions.neighbours.prior import Regression, TriangularFactors, posterior_regression
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.latent_axis import vmap_latents
@@ -32,7 +32,7 @@ class SparseRoot(NamedTuple):
 
     law: Regression  # each row given its neighbours
     neighbours: NeighbourRows  # numbers of each row's neighbours, shape (N, #Q, V)
-    factor: SparseFactor  # B
+    factor: TriangularFactors  # B
 
     def times(self, white: Float[Array, "Q N"]) -> RowLatents:
         """B^-1 D^(1/2) white: sweeps, whose derivatives are others."""
@@ -55,9 +55,9 @@ class SparseRoot(NamedTuple):
         logs = 0.5 * jnp.log(self.law.variance)
         return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
 
-    def attached(self, neighbours: NeighbourRows, sweeps: tuple[Sweeps, ...]) -> "SparseRoot":
-        """With these neighbours and sweeps, which are its own."""
-        return SparseRoot(self.law, neighbours, self.factor.attached(sweeps))
+    def attached(self, neighbours: NeighbourRows, levels: tuple[Levels, ...]) -> "SparseRoot":
+        """With these neighbours and levels, which are its own."""
+        return SparseRoot(self.law, neighbours, self.factor.attached(levels))
 
     def _errors(self, g: RowLatents) -> RowLatents:
         """B g by gathers alone, which JAX can differentiate."""
@@ -77,7 +77,7 @@ class SparseWhitening(WhiteningBySolves):
     root: SparseRoot  # of the prior covariance
     kernel: LatentKernel  # of the prior
     later: Int[Array, "N #Q later"]  # nearest rows after each, whose sites a preconditioner sees
-    sweeps: tuple[Sweeps, ...]  # of each distinct kernel
+    levels: tuple[Levels, ...]  # of each distinct kernel
 
     def conditional(self, white: Float[Array, "Q N"]) -> Marginals:
         return Marginals.known(self.root.times(white))
@@ -89,14 +89,14 @@ class SparseWhitening(WhiteningBySolves):
         return self.root.log_determinant(latents)
 
     def attached(self, representation: Any) -> "SparseWhitening":
-        """With neighbours and sweeps of a representation, `LatentNeighbours`."""
+        """With neighbours and levels of a representation, `LatentNeighbours`."""
         neighbours = jnp.asarray(representation.rows_found(len(self.centres)))
-        sweeps, later = representation.sweeps, jnp.asarray(representation.later)
-        root = self.root.attached(neighbours, sweeps)
-        return dataclasses.replace(self, root=root, sweeps=sweeps, later=later)
+        levels, later = representation.levels, jnp.asarray(representation.later)
+        root = self.root.attached(neighbours, levels)
+        return dataclasses.replace(self, root=root, levels=levels, later=later)
 
     def attached_root(self, root: SparseRoot) -> SparseRoot:
-        return root.attached(self.root.neighbours, self.sweeps)
+        return root.attached(self.root.neighbours, self.levels)
 
     def posterior(
         self, linear: RowLatents, precision: RowLatents, tolerance: float
@@ -111,7 +111,7 @@ class SparseWhitening(WhiteningBySolves):
         own = posterior_regression(
             self.kernel, self.centres, self.root.neighbours, self.later, precision
         )
-        return own, preconditioned(self.root, self.sweeps, own, precision)
+        return own, preconditioned(self.root, self.levels, own, precision)
 
 
 class NeighbourSampler(SiteSampler):
@@ -141,10 +141,10 @@ class NeighbourSampler(SiteSampler):
 
 
 def preconditioned(
-    root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: RowLatents
+    root: SparseRoot, levels: tuple[Levels, ...], own: Regression, precision: RowLatents
 ) -> WhitenedOperator:
     """The posterior precision with its preconditioner."""
-    each = sweeps * (len(own.weights) // len(sweeps))
+    each = levels * (len(own.weights) // len(levels))
     variance = jnp.broadcast_to(root.law.variance.T, precision.shape)
-    factor = SparseFactor.of(own.weights, each)
+    factor = TriangularFactors.of(own.weights, each)
     return WhitenedOperator(root.factor, variance, precision, factor, jnp.sqrt(own.variance.T))

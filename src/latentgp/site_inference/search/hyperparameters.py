@@ -39,8 +39,8 @@ _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 # Neighbours are found again where a run has ended, until few of them change.
 _MOST_RENEWALS = 5
-# An estimated gradient is not that of the estimate: at the end no step along it helps.
-_ESTIMATED_STEPS, _ESTIMATED_GAIN = 5, 1e-4  # nats a row
+# An estimated gradient is not that of the estimate: at the end steps along it help little or not.
+_ESTIMATED_STEPS, _ESTIMATED_RISE, _ESTIMATED_GAIN = 5, 1e-5, 1e-4  # nats a row
 # Several starts: short runs from each on few rows, numbered from here downwards. What is behind,
 # but rose by a sixth of that in the second half of its evaluations, has as many again.
 _OPENING_EVALUATIONS, _OPENING_ROUNDS, _FASTER = 8, 3, 6.0
@@ -279,7 +279,7 @@ class _Runs:
         from scipy.optimize import minimize  # takes long to import
 
         estimated = self._algorithm.representation.traits.estimates_evidence
-        enough = tolerance * data.total_weight
+        enough = max(tolerance, _ESTIMATED_RISE if estimated else 0.0) * data.total_weight
         reached, rise = -np.inf, np.inf
         options = {"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000}
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20

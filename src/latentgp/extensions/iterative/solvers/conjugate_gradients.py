@@ -15,6 +15,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import Identity,
 from latentgp.extensions.iterative.solvers.solution import (
     Solution,
     certified,
+    coded,
     compiled,
     first_residual,
     in_units_of_columns,
@@ -184,7 +185,7 @@ def conjugate_gradients(
     end = jax.lax.while_loop(
         lambda cycle: jnp.any(unfinished(cycle)) & (cycle.steps < max_steps), restart, cycle
     )
-    return certified(operator, right, end.value, tolerance, end.broken, end.stalled, end.steps)
+    return coded(end.value, end.relative, tolerance, end.broken, end.stalled, end.steps)
 
 
 class _FlexibleState(NamedTuple):

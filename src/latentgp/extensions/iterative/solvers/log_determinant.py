@@ -26,8 +26,9 @@ from latentgp.numerics.eigen import eigenvectors
 from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 # The quadrature's band matrix has as many blocks as there were steps, rounded up to one of a few
-# numbers, but at most so many rows.
-_FEWEST_BLOCKS, _MORE = 8, 2
+# numbers, but at most so many rows; that of columns apart likewise.
+_FEWEST_BLOCKS, _MORE_BLOCKS = 8, 2
+_FEWEST_STEPS, _MORE_STEPS = 16, 4
 _MOST_ROWS = 2048
 
 
@@ -90,16 +91,22 @@ def recorded_conjugate_gradients(
     preconditioner: Preconditioner,
     tolerance: Any,
     max_steps: int,
+    recorded: int | None = None,
 ) -> SolutionRecord:
-    """Conjugate gradients from zero, without a restart, that keep their coefficients."""
+    """Conjugate gradients from zero, without a restart, that keep their coefficients.
+
+    Those of so many steps, of all unless given. A tolerance may be an array, of each column its
+    own.
+    """
     begun, move = begun_at(operator, right, preconditioner, None, tolerance)
-    none = jnp.zeros((max_steps, right.shape[1]), right.dtype)
+    none = jnp.zeros((recorded or max_steps, right.shape[1]), right.dtype)
 
     def step(now: Any) -> Any:
         state, lengths, momenta, steps = now
         state = move(state)
-        lengths = lengths.at[steps].set(state.length)
-        return state, lengths, momenta.at[steps].set(state.momentum), steps + 1
+        lengths = lengths.at[steps].set(state.length, mode="drop")
+        momenta = momenta.at[steps].set(state.momentum, mode="drop")
+        return state, lengths, momenta, steps + 1
 
     state, lengths, momenta, steps = jax.lax.while_loop(
         lambda now: jnp.any(now[0].active) & (now[-1] < max_steps),
@@ -111,8 +118,10 @@ def recorded_conjugate_gradients(
     return SolutionRecord(solution, begun.inner, lengths, momenta, state.broken)
 
 
-def quadrature(recorded: SolutionRecord) -> Float[Array, "S"]:
+def quadrature(recorded: SolutionRecord, columns: slice = slice(None)) -> Float[Array, "some"]:
     """Gauss quadrature of u' log(R^-1 A R^-T) u, u = R^-1 b (Golub & Meurant 2010, 7.1).
+
+    Of all columns, or of some.
 
     The tridiagonal matrix of Lanczos' iteration has the diagonal 1 / a_k + b_{k-1} / a_{k-1} and
     the off-diagonal sqrt(b_k) / a_k, a the lengths and b the momenta (Saad 2003, eq. 6.103).
@@ -129,8 +138,25 @@ def quadrature(recorded: SolutionRecord) -> Float[Array, "S"]:
         values, vectors = eigenvectors(T)
         return jnp.where(broken, jnp.nan, inner * jnp.sum(vectors[0] ** 2 * jnp.log(values)))
 
-    columns = recorded.lengths.T, recorded.momenta.T, recorded.inner, recorded.broken
-    return jax.lax.map(lambda one: of_one(*one), columns)
+    coefficients = recorded.lengths.T, recorded.momenta.T
+    rows = jax.tree.map(lambda a: a[columns], (*coefficients, recorded.inner, recorded.broken))
+
+    def of_steps(steps: int) -> Float[Array, "some"]:
+        lengths, momenta, *rest = rows
+        own = lengths[:, :steps], momenta[:, :steps], *rest
+        return jax.lax.map(lambda one: of_one(*one), own)
+
+    sizes = _sizes(_FEWEST_STEPS, _MORE_STEPS, len(recorded.lengths))
+    place = jnp.searchsorted(jnp.asarray(sizes), jnp.minimum(recorded.solution.steps, sizes[-1]))
+    return jax.lax.switch(place, [partial(of_steps, steps) for steps in sizes])
+
+
+def _sizes(fewest: int, more: int, most: int) -> list[int]:
+    """Sizes of which each is so many times the one before, up to the most."""
+    sizes = [min(fewest, most)]
+    while sizes[-1] < most:
+        sizes.append(min(more * sizes[-1], most))
+    return sizes
 
 
 def mean_of(values: Float[Array, "S"]) -> Estimate:
@@ -189,9 +215,7 @@ def block_quadrature(recorded: RecordedBlock) -> Float[Array, "S"]:
     """
     most = len(recorded.curvatures)
     most = max(1, min(most, max(most // 2, _MOST_ROWS // recorded.turns.shape[1])))
-    sizes = [min(_FEWEST_BLOCKS, most)]
-    while sizes[-1] < most:
-        sizes.append(min(_MORE * sizes[-1], most))
+    sizes = _sizes(_FEWEST_BLOCKS, _MORE_BLOCKS, most)
     place = jnp.searchsorted(jnp.asarray(sizes), jnp.minimum(recorded.steps, most))
     found = jax.lax.switch(place, [partial(_of_blocks, recorded, blocks) for blocks in sizes])
     return jnp.where(recorded.broken, jnp.nan, found)

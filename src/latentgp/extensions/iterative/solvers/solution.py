@@ -154,6 +154,19 @@ def certified(
 ) -> Solution:
     """A solution with its residual computed anew, and its code by that."""
     residual = relative(right - operator.exactly_times(value), right)
+    return coded(value, residual, tolerance, broken, stalled, steps, inner_steps)
+
+
+def coded(
+    value: Vectors,
+    residual: Float[Array, "S"],
+    tolerance: Any,
+    broken: Any,
+    stalled: Any,
+    steps: Any,
+    inner_steps: Any = 0,
+) -> Solution:
+    """A solution with the relative residual that it has, and its code by that."""
     failed = jnp.where(broken, BREAKDOWN, jnp.where(stalled, STALLED, OUT_OF_STEPS))
     code = jnp.where(residual <= tolerance, CONVERGED, failed)
     return Solution(value, residual, code, jnp.asarray(steps), jnp.asarray(inner_steps))
