@@ -18,8 +18,8 @@ from latentgp.extensions.neighbours.search import NOBODY
 from latentgp.modules import stored
 from latentgp.typing import Array, Vectors
 
-# Rows of a step, the last ones of a level padded: few where rows are few, as levels are short.
-_NARROWEST, _WIDEST, _ROWS_A_LANE = 8, 64, 256
+# Rows of a step, at least and at most: few where rows are few, as levels are short.
+_NARROWEST, _WIDEST = 8, 64
 _GRANULARITY = 8  # numbers of steps are rounded up to an eighth of a power of two
 _UNROLLED = 8  # neighbours that a loop takes at once
 
@@ -44,7 +44,7 @@ def levels_of(neighbours: Int[np.ndarray, "N V"], order: Int[np.ndarray, "M"]) -
     for row in order:
         if there[row, 0]:
             level[row] = level[neighbours[row][there[row]]].max() + 1
-    width = int(np.clip(2 ** np.floor(np.log2(max(rows / _ROWS_A_LANE, 1))), _NARROWEST, _WIDEST))
+    width = int(np.clip(2 ** (rows.bit_length() - 9), _NARROWEST, _WIDEST))
     own = np.split(np.argsort(level, kind="stable"), np.cumsum(np.bincount(level))[:-1])
     padded = [np.pad(some, (0, -len(some) % width), constant_values=rows) for some in own]
     packed = np.concatenate(padded).reshape(-1, width)

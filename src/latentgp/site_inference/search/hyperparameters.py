@@ -40,7 +40,7 @@ THINNED_RUN = -1
 # Neighbours are found again where a run has ended, until few of them change.
 _MOST_RENEWALS = 5
 # An estimated gradient is not that of the estimate: at the end steps along it help little or not.
-_ESTIMATED_STEPS, _ESTIMATED_RISE, _ESTIMATED_GAIN = 5, 1e-5, 1e-4  # nats a row
+_ESTIMATED_STEPS, _ESTIMATED_RISE = 5, 1e-5  # nats a row
 # Several starts: short runs from each on few rows, numbered from here downwards. What is behind,
 # but rose by a sixth of that in the second half of its evaluations, has as many again.
 _OPENING_EVALUATIONS, _OPENING_ROUNDS, _FASTER = 8, 3, 6.0
@@ -322,7 +322,6 @@ class _Runs:
                 gain, little = self._likely_gain(run) / data.total_weight, _LITTLE_GAIN * enough
                 reason = NO_STEP
                 if estimated:
-                    little = max(little, _ESTIMATED_GAIN * data.total_weight)
                     reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
                 self.endings[run] = gain <= little, reason
         except EndRun as end:

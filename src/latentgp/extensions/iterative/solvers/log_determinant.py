@@ -26,9 +26,8 @@ from latentgp.numerics.eigen import eigenvectors
 from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 # The quadrature's band matrix has as many blocks as there were steps, rounded up to one of a few
-# numbers, but at most so many rows; that of columns apart likewise.
-_FEWEST_BLOCKS, _MORE_BLOCKS = 8, 2
-_FEWEST_STEPS, _MORE_STEPS = 16, 4
+# numbers, but at most so many rows.
+_FEWEST_BLOCKS, _MORE = 8, 2
 _MOST_ROWS = 2048
 
 
@@ -146,16 +145,16 @@ def quadrature(recorded: SolutionRecord, columns: slice = slice(None)) -> Float[
         own = lengths[:, :steps], momenta[:, :steps], *rest
         return jax.lax.map(lambda one: of_one(*one), own)
 
-    sizes = _sizes(_FEWEST_STEPS, _MORE_STEPS, len(recorded.lengths))
+    sizes = _sizes(len(recorded.lengths))
     place = jnp.searchsorted(jnp.asarray(sizes), jnp.minimum(recorded.solution.steps, sizes[-1]))
     return jax.lax.switch(place, [partial(of_steps, steps) for steps in sizes])
 
 
-def _sizes(fewest: int, more: int, most: int) -> list[int]:
-    """Sizes of which each is so many times the one before, up to the most."""
-    sizes = [min(fewest, most)]
+def _sizes(most: int) -> list[int]:
+    """Numbers of blocks, each twice the one before, up to the most."""
+    sizes = [min(_FEWEST_BLOCKS, most)]
     while sizes[-1] < most:
-        sizes.append(min(more * sizes[-1], most))
+        sizes.append(min(_MORE * sizes[-1], most))
     return sizes
 
 
@@ -215,7 +214,7 @@ def block_quadrature(recorded: RecordedBlock) -> Float[Array, "S"]:
     """
     most = len(recorded.curvatures)
     most = max(1, min(most, max(most // 2, _MOST_ROWS // recorded.turns.shape[1])))
-    sizes = _sizes(_FEWEST_BLOCKS, _MORE_BLOCKS, most)
+    sizes = _sizes(most)
     place = jnp.searchsorted(jnp.asarray(sizes), jnp.minimum(recorded.steps, most))
     found = jax.lax.switch(place, [partial(_of_blocks, recorded, blocks) for blocks in sizes])
     return jnp.where(recorded.broken, jnp.nan, found)
