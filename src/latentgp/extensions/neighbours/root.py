@@ -141,10 +141,10 @@ class NeighbourSampler(SiteSampler):
 
 
 def preconditioned(
-    root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: RowLatents
+    root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: Float[Array, "N Q *S"]
 ) -> WhitenedOperator:
     """The posterior precision with its preconditioner."""
     each = sweeps * (len(own.weights) // len(sweeps))
-    variance = jnp.broadcast_to(root.law.variance.T, precision.shape)
+    variance = jnp.broadcast_to(root.law.variance.T, precision.shape[:2])
     factor = SparseFactor.of(own.weights, each)
     return WhitenedOperator(root.factor, variance, precision, factor, jnp.sqrt(own.variance.T))
