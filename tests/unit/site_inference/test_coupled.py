@@ -172,6 +172,16 @@ GRADIENTS = [
 
 @pytest.mark.parametrize(("name", "method"), GRADIENTS)
 def test_gradient_of_the_evidence(x64, name, method):
+    check_gradient(name, method)
+
+
+def test_gradient_with_what_streams_remember(x64):
+    rows = fitted(lgp.VariationalInference(), "softmax").posterior
+    points = lgp.Inducing(points=X[:2] + 0.2, remembered=rows.remembered())
+    check_gradient("softmax", lgp.VariationalInference(points, coupled=True, **LONG))
+
+
+def check_gradient(name, method):
     likelihood, y = CASES[name]
     data = lgp.Data(np.linspace(0, 4, 6)[:, None], np.tile(y, 2)[:6])
     space = ParameterSpace(lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2)))
@@ -435,6 +445,14 @@ def test_streams_go_on_with_latents_that_are_tied(method, name):
     np.testing.assert_allclose(marginals.covariance, expected.covariance, atol=1e-6)
     joint = posterior.latent.joint_covariance(X)
     np.testing.assert_allclose(own.latent.joint_covariance(X), joint, atol=1e-6)
+    assert float(own.log_evidence) == pytest.approx(float(posterior.log_evidence), abs=1e-6)
+
+
+def test_streams_of_independent_latents_go_on_with_rows_that_tie_them():
+    posterior = fitted(lgp.VariationalInference(coupled=False), "softmax").posterior
+    own = going_on(posterior, "softmax", coupled=True).posterior
+    np.testing.assert_allclose(own.latent.marginals(X).mean, posterior.mean_f(X), atol=1e-6)
+    np.testing.assert_allclose(covariance_of(own), covariance_of(posterior), atol=1e-6)
     assert float(own.log_evidence) == pytest.approx(float(posterior.log_evidence), abs=1e-6)
 
 

@@ -62,7 +62,7 @@ class WhitenedOperator(LinearOperator):
 
     factor: SparseFactor  # B
     variance: RowLatents  # D
-    precision: Float[Array, "N Q *S"]  # W; with blocks of Q x Q where latents are coupled
+    precision: Float[Array, "N Q *R"]  # W; with blocks of Q x Q where latents are coupled
     own: SparseFactor  # C, ones on its diagonal as B has
     root: RowLatents  # R
 
@@ -95,23 +95,23 @@ class WhitenedOperator(LinearOperator):
 
 
 def row_times(
-    blocks: Float[Array, "N Q *S"], right: Float[Array, "N Q S"]
+    blocks: Float[Array, "N Q *R"], right: Float[Array, "N Q S"]
 ) -> Float[Array, "N Q S"]:
     """What rows' blocks, or diagonals of them, make of what the rows have."""
     return blocks @ right if blocks.ndim == 3 else blocks[..., None] * right
 
 
 def _row_products(
-    one: Float[Array, "N Q S"], other: Float[Array, "N Q S"], like: Float[Array, "N Q *S"]
-) -> Float[Array, "N Q *S"]:
+    one: Float[Array, "N Q S"], other: Float[Array, "N Q S"], *, coupled: bool
+) -> Float[Array, "N Q *R"]:
     """Means over draws of products: of latents of a row with each other, or each with itself."""
-    if like.ndim == 2:
+    if not coupled:
         return jnp.mean(one * other, axis=2)
     products = one @ jnp.swapaxes(other, 1, 2) / one.shape[2]
     return 0.5 * (products + jnp.swapaxes(products, 1, 2))
 
 
-def _root(blocks: Float[Array, "N Q *S"]) -> Float[Array, "N Q *S"]:
+def _root(blocks: Float[Array, "N Q *R"]) -> Float[Array, "N Q *R"]:
     """Roots of rows' precisions, whose negative parts count as zero."""
     if blocks.ndim == 2:
         return jnp.sqrt(jnp.maximum(blocks, 0.0))
@@ -119,7 +119,7 @@ def _root(blocks: Float[Array, "N Q *S"]) -> Float[Array, "N Q *S"]:
     return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None]
 
 
-def _positive(blocks: Float[Array, "N Q *S"]) -> Float[Array, "N Q *S"]:
+def _positive(blocks: Float[Array, "N Q *R"]) -> Float[Array, "N Q *R"]:
     """The same without their negative parts."""
     if blocks.ndim == 2:
         return jnp.maximum(blocks, 0.0)
@@ -135,7 +135,7 @@ class PrecisionSolves(NamedTuple):
     left: Float[Array, "N Q S"]  # A^-1 z of probe vectors z with covariance P
     right: Float[Array, "N Q S"]  # P^-1 z: the mean of left right' is A^-1
     # variances of the posterior at the rows; covariances of a row's latents where sites couple them
-    variance: Float[Array, "N Q *S"]
+    variance: Float[Array, "N Q *R"]
     log_determinant: Scalar  # of A
     standard_error: Scalar  # of the log-determinant
     residual: Scalar  # relative one of the mean; zero until a fit is finished
@@ -145,7 +145,7 @@ class PrecisionSolves(NamedTuple):
 
 def solved(
     M: WhitenedOperator,
-    diagonal: Float[Array, "N Q *S"],
+    diagonal: Float[Array, "N Q *R"],
     linear: RowLatents,
     key: RandomKey,
     probes: int,
@@ -180,21 +180,22 @@ def solved(
         log_det, error = mean_of(traces)
         of_probes = jnp.max(recorded.solution.relative_residual)
     x, p = M.from_white(left), M.from_white(noise)
-    given_others = small_inverse(diagonal) if diagonal.ndim == 3 else 1 / diagonal
+    coupled = diagonal.ndim == 3
+    given_others = small_inverse(diagonal) if coupled else 1 / diagonal
 
-    def by_probes() -> Float[Array, "N Q *S"]:
+    def by_probes() -> Float[Array, "N Q *R"]:
         z = M.from_preconditioner(noise)
-        return _row_products(x - row_times(given_others, z), p, diagonal)
+        return _row_products(x - row_times(given_others, z), p, coupled=coupled)
 
-    def by_draws() -> Float[Array, "N Q *S"]:
+    def by_draws() -> Float[Array, "N Q *R"]:
         x, z = draws_of(M, jax.random.fold_in(key, 1), probes)
         moved = x - row_times(given_others, z)
-        return _row_products(moved, moved, diagonal)
+        return _row_products(moved, moved, coupled=coupled)
 
     if exact:
         spread = by_probes()
     else:
-        values = small_eigh(M.precision)[0] if diagonal.ndim == 3 else M.precision
+        values = small_eigh(M.precision)[0] if coupled else M.precision
         drawn = jax.lax.cond(jnp.any(values < 0), lambda: _positive(by_probes()), by_draws)
         spread = jax.lax.stop_gradient(drawn)
     log_det -= 2 * jnp.sum(jnp.log(M.root))  # of P; the determinants of B and C are one
@@ -254,8 +255,8 @@ def _iterated(
 
 
 def diagonal_of(
-    prior: Regression, neighbours: NeighbourRows, precision: Float[Array, "N Q *S"]
-) -> Float[Array, "N Q *S"]:
+    prior: Regression, neighbours: NeighbourRows, precision: Float[Array, "N Q *R"]
+) -> Float[Array, "N Q *R"]:
     """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is.
 
     Where latents are coupled, its blocks of the rows.
@@ -391,7 +392,7 @@ class CoupledNeighboursPosterior(LatentNeighboursPosterior, CoupledPosterior):
             sight, *draws = self._sight_and_draws(x)
             one, other = (jnp.swapaxes(each, 0, 1) for each in draws)
             identity = jnp.eye(one.shape[1], dtype=one.dtype)
-            products = _row_products(one, other, identity[None])
+            products = _row_products(one, other, coupled=True)
             own = sight.variance.T[..., None]
             return carry, JointMarginals(sight.mean.T, jnp.where(identity > 0, own, products))
 

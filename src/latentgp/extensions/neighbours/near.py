@@ -238,7 +238,7 @@ def weighted_rows(
     weights: Float[Array, "#Q B V"], near: Block, values: Float[Array, "N Q S"]
 ) -> Float[Array, "Q B S"]:
     """Weighted sums of what the nearest rows have."""
-    latents = values.shape[1]
+    latents, values = values.shape[1], jnp.asarray(values)
     weights = jnp.broadcast_to(weights, (latents, *weights.shape[1:]))
     rows = turned(near.rows.at[:, :, -1].set(0))
     rows = jnp.broadcast_to(rows, (latents, *rows.shape[1:]))

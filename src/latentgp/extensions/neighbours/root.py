@@ -141,7 +141,7 @@ class NeighbourSampler(SiteSampler):
 
 
 def preconditioned(
-    root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: Float[Array, "N Q *S"]
+    root: SparseRoot, sweeps: tuple[Sweeps, ...], own: Regression, precision: Float[Array, "N Q *R"]
 ) -> WhitenedOperator:
     """The posterior precision with its preconditioner."""
     each = sweeps * (len(own.weights) // len(sweeps))
