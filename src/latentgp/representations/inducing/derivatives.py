@@ -34,7 +34,8 @@ def pull_rows(
     def step(slopes, chunk, real):
         x, linear, precision = chunk
         read = BlockRead.of(posterior, x)
-        sites = GaussianSites(linear, precision, linear[:, 0]).weighted(real)
+        counted = jnp.asarray(real, linear.dtype)
+        sites = GaussianSites(linear, precision, linear[:, 0]).weighted(counted)
         return jax.tree.map(jnp.add, slopes, read.pull(sites)), read.marginals
 
     start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.centres))
