@@ -157,6 +157,11 @@ FITS = {
     "neighbours_of_classes": lambda: labelled(
         lgp.VariationalInference(lgp.LatentNeighbours(3, draws=4))
     ),
+    "coupled_neighbours": lambda: labelled(
+        lgp.Laplace(lgp.LatentNeighbours(3, draws=4), coupled=True),
+        classification(likelihood=lgp.LogNoiseGaussian(6.0)),
+        SMOOTH,
+    ),
     "latent_neighbours": lambda: labelled(lgp.Laplace(lgp.LatentNeighbours(3, draws=4))),
     "matrix_free": lambda: fitted(lgp.ExactGP(lgp.MatrixFree(exact_up_to=0))),
     "matrix_free_of_classes": lambda: labelled(lgp.Laplace(lgp.MatrixFree())),

@@ -1,6 +1,7 @@
 """Posteriors that go on with further rows: what they must equal, and what they say."""
 
 import warnings
+from functools import partial
 
 import jax
 import numpy as np
@@ -65,13 +66,13 @@ def test_gaussian_noise_with_fixed_points_equals_all_rows_at_once():
     assert stream.log_evidence.kind == "approximation"
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_other_noise_comes_near_all_rows_at_once(classes):
+@pytest.mark.parametrize(("classes", "coupled"), [(2, False), (3, False), (3, True)])
+def test_other_noise_comes_near_all_rows_at_once(classes, coupled):
     """Sites of the first half do not move when the second half comes."""
     model, data = classification(classes)
-    points = data.X[:25]
-    stream = streamed(model, data, lgp.VariationalInference, points)
-    whole = fitted(model, data, lgp.VariationalInference(lgp.Inducing(points=points)))
+    points, method = data.X[:25], partial(lgp.VariationalInference, coupled=coupled)
+    stream = streamed(model, data, method, points)
+    whole = fitted(model, data, method(lgp.Inducing(points=points)))
     for a, b in zip(stream.predict_f(data.X), whole.predict_f(data.X), strict=True):
         np.testing.assert_allclose(a, b, atol=0.35)
     assert abs(float(stream.log_evidence) - float(whole.log_evidence)) < 4

@@ -17,14 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import warn_user
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.modules import stored
-from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky, jittered_lower
+from latentgp.numerics.cholesky import cholesky, jittered_cholesky, jittered_lower
 from latentgp.numerics.small_matrices import small_eigh
 from latentgp.representations.base import LatentPosterior, PosteriorAtRows
-from latentgp.representations.inducing.natural_parameters import WhiteSites
+from latentgp.representations.inducing.natural_parameters import WhiteSites, for_all
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import (
     block_means,
@@ -57,56 +56,45 @@ class CoupledPosterior(LatentPosterior):
         noise = jax.random.normal(key, (number, size), mean.dtype)
         return mean + jnp.swapaxes((noise @ lower.T).reshape(number, *mean.T.shape), 1, 2)
 
+
+class CoupledByCoefficients(CoupledPosterior):
+    """One Gaussian of the white coefficients of all latents."""
+
     @abstractmethod
-    def white_moments(self) -> "WhiteMoments":
+    def white(self) -> "WhiteCoefficients":
         """The posterior of white coefficients v = L^-1 u of the centres."""
 
+    def white_sites(self) -> WhiteSites:
+        """White sites of all rows, of all latents together."""
+        return self.white().sites
+
     def remembered(self, log_evidence: float) -> StreamingPrior:
-        """The nearest Gaussian of independent latents, as a streaming update takes it.
-
-        The mean-field approximation (Bishop 2006, section 10.1.2) has the same means, and for each
-        latent the precision that it has given the others.
-        """
-        white = self.white_moments()
-        identity = jnp.eye(white.mean.shape[1], dtype=white.mean.dtype)
-        linear = white.mean + jnp.einsum("qab,qb->qa", white.precision, white.mean)
-        # The constant is such that the evidence falls by the divergence to that Gaussian.
-        constant = log_evidence - 0.5 * jnp.sum(white.mean * linear) + white.half_log_determinant
-
-        def deviations(factor: Factor, precision: Float[Array, "M M"]) -> Float[Array, "M"]:
-            root = cholesky(identity + precision).inverse
-            return jnp.sqrt(jnp.sum((root @ factor.lower.T) ** 2, axis=0))
-
-        kept = vmap_latents(deviations, white.factor, white.precision) / white.deviations
-        halves = vmap_latents(
-            lambda precision: cholesky(identity + precision).half_log_determinant, white.precision
-        )
-        lost = float(jnp.sum(halves) - white.half_log_determinant)
-        warn_user(
-            "The latent functions of the rows so far are remembered as independent ones, "
-            f"{lost:.2g} nats from the posterior that correlates them: means are kept, standard "
-            f"deviations are {1 - float(jnp.mean(kept)):.1%} smaller on average, "
-            f"{1 - float(jnp.min(kept)):.1%} at most; fit with coupled=False for latents that are "
-            "independent from the start."
-        )
-        sites = WhiteSites(linear, white.precision)
-        settings: Any = {"inverse": white.factor.inverse, "white": sites, "signed": white.signed}
-        return StreamingPrior(centres=self.centres, constant=constant, **settings)
+        white = self.white()
+        own = 0.5 * white.mean @ white.sites.linear[0]
+        own = own + jnp.sum(jnp.log(jnp.diagonal(white.root)))
+        settings: Any = {"inverse": white.inverse, "white": white.sites, "signed": white.signed}
+        return StreamingPrior(centres=self.centres, constant=log_evidence - own, **settings)
 
 
-class WhiteMoments(NamedTuple):
-    """A posterior of white coefficients of all latents, as far as independent ones need it."""
+class WhiteCoefficients(NamedTuple):
+    """A posterior N(mean, root' root) of white coefficients of all latents together."""
 
-    factor: Factor  # of the prior covariance of the coefficients, shapes (#Q, M, M)
-    mean: Coefs
-    precision: Float[Array, "Q M M"]  # of each latent given the others, less that of the prior
-    half_log_determinant: Scalar  # of the joint precision, halved
-    deviations: Coefs  # posterior standard deviations of the coefficients
+    inverse: Float[Array, "#Q M M"]  # of the factor of their prior covariance
+    mean: Float[Array, "R"]
+    root: Float[Array, "R R"]  # triangular
     signed: bool  # whether rows can have negative precisions
+
+    @property
+    def sites(self) -> WhiteSites:
+        """The rows' factor of them."""
+        lower = jnp.linalg.inv(self.root)
+        precision = lower @ lower.T
+        identity = jnp.eye(len(precision), dtype=precision.dtype)
+        return WhiteSites((precision @ self.mean)[None], (precision - identity)[None])
 
 
 @stored
-class CoupledDensePosterior(PosteriorAtRows, CoupledPosterior):
+class CoupledDensePosterior(PosteriorAtRows, CoupledByCoefficients):
     """Posterior with coefficients at the rows, the latents of a row coupled."""
 
     kernel: LatentKernel
@@ -143,23 +131,15 @@ class CoupledDensePosterior(PosteriorAtRows, CoupledPosterior):
         joint = joint - jnp.einsum("jqn,jrm->qnrm", lowered, lowered)
         return joint + jnp.einsum("jqn,jrm->qnrm", raised, raised)
 
-    def white_moments(self) -> WhiteMoments:
+    def white(self) -> WhiteCoefficients:
         grams = latent_grams(self.kernel, self.X)
         factor = vmap_latents(jittered_cholesky, grams).factor
-
-        def white(lower, weights, precision):
-            return lower.T @ weights, lower.T @ (precision[:, None] * lower)
-
-        mean, precision = vmap_latents(white, factor.lower, self.weights, self.precision)
-        marginals = self.marginals(self.X)
-        return WhiteMoments(
-            factor=factor,
-            mean=mean,
-            precision=precision,
-            half_log_determinant=self.half_log_determinant,
-            deviations=jnp.sqrt(jnp.diagonal(marginals.covariance, axis1=1, axis2=2)).T,
-            signed=len(self.raised) > 0,
-        )
+        mean = vmap_latents(lambda lower, weights: lower.T @ weights, factor.lower, self.weights)
+        lower = for_all(factor.lower, len(mean))[0]
+        down, up = (part.reshape(-1, mean.size) @ lower for part in (self.lowered, self.raised))
+        covariance = jnp.eye(mean.size, dtype=mean.dtype) - down.T @ down + up.T @ up
+        root = jittered_lower(covariance, jnp.ones((), mean.dtype)).T
+        return WhiteCoefficients(factor.inverse, mean.ravel(), root, len(self.raised) > 0)
 
     def without_fillers(self) -> "CoupledDensePosterior":
         latents = len(self.weights)

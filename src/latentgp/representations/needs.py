@@ -176,7 +176,7 @@ def check_form(
         "bound; leave these out, or use VariationalInference, AugmentedVI or CollapsedVI.": (
             form.power and not traits.powers
         ),
-        f"{name} takes no sites that couple the latents of a row, nor do remembered data and "
+        f"{name} takes no sites that couple the latents of a row, nor does "
         'covariance="diagonal"; use coupled=False, or Dense().': (
             form.coupled and not traits.coupled_sites
         ),

@@ -32,6 +32,11 @@ class DataSummary(Module):
     def latents(self) -> int:
         """Number of latent functions Q."""
 
+    @property
+    def together(self) -> int:
+        """Number of latent functions that its rows tie; one unless overridden."""
+        return 1
+
     def check_columns(self, columns: int) -> None:
         """Raise InputError unless further rows have the columns of those so far."""
         if self.centres.shape[1] != columns:

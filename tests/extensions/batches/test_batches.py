@@ -1,7 +1,9 @@
 """Inference from batches: what it must equal, where it must come to, and how it resumes."""
 
+import dataclasses
 import itertools
 import re
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -20,7 +22,7 @@ from latentgp.representations.inducing import representation as inducing
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.rows import RowsInMemory
 from latentgp.site_inference.search.algorithm import prior_mean
-from latentgp.site_inference.search.profiled_bound import initial_sites
+from latentgp.site_inference.search.profiled_bound import converge, initial_sites
 from latentgp.sites.augmentations import GammaPoissonPolyaGamma
 from problems import StudentT
 from slow import slow_parameters
@@ -48,11 +50,20 @@ def classification(rows=1200):
     )
 
 
+def three_classes(rows=1200):
+    model, data = classification(rows)
+    data = lgp.Data(data.X, data.y + (data.X[:, 0] > 1))
+    return lgp.LatentGP(model.kernel, lgp.Softmax(3)), data
+
+
+coupled = partial(lgp.VariationalInference, coupled=True)
 CASES = {
     "gaussian": (regression, lgp.CollapsedVI),
     "augmented": (classification, lgp.AugmentedVI),
     "variational": (classification, lgp.VariationalInference),
+    "coupled": (three_classes, coupled),
 }
+EACH = [*(name for name in CASES if name != "coupled"), *slow_parameters("coupled")]
 
 
 def fits(name, learn, **settings):
@@ -67,7 +78,7 @@ def fits(name, learn, **settings):
     ]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EACH)
 def test_fixed_hyperparameters_come_to_the_posterior_of_all_rows(name):
     schedule = lgp.RobbinsMonro(power=1.0)
     data, (ours, whole) = fits(name, False, epochs=20, tolerance=0.0, schedule=schedule)
@@ -80,7 +91,7 @@ def test_fixed_hyperparameters_come_to_the_posterior_of_all_rows(name):
 
 
 @pytest.mark.parametrize("schedule", [None, lgp.Adaptive()])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EACH)
 def test_learned_hyperparameters_are_as_good_as_from_all_rows(name, schedule):
     _, (ours, whole) = fits(name, True, epochs=15, schedule=schedule)
     evidences = [f.posterior.log_evidence.value for f in (ours, whole)]
@@ -103,6 +114,8 @@ def parts(problem, method, points=25, covariance="full"):
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("name", CASES)
 def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name, covariance):
+    if name == "coupled" and covariance == "diagonal":
+        pytest.skip("latents that are coupled have a full covariance")
     algorithm, model, data, state = parts(*CASES[name], covariance=covariance)
     about = state.sites.about(prior_mean(model, data))
     data = data.reweighted(jnp.ones(data.size))
@@ -129,6 +142,33 @@ def in_batches(
     schedule, space = schedule or lgp.RobbinsMonro(), ParameterSpace(model)
     inference = StochasticInference(algorithm, space, schedule, rate, decay, spread, total, batches)
     return inference, inference.init(jnp.asarray(space.to_vector()), start)
+
+
+def test_all_rows_as_one_batch_come_to_the_posterior_of_latents_that_are_coupled(x64):
+    """From the prior, to that of updates of all rows' sites."""
+    algorithm, model, data, state = parts(*CASES["coupled"], points=12)
+    prior = algorithm.resume(model, data, algorithm.no_sites(state.sites.linear)).posterior
+    inference, start = in_batches(algorithm, model, prior, 300.0, 1.0, rate=0.0)
+    rows = data.reweighted(jnp.ones(data.size))
+
+    @jax.jit
+    def steps(start):
+        def step(_, state):
+            said = inference.read(state, rows).white
+            white = state.white.towards(said, jnp.asarray(0.7))
+            return state._replace(white=white, factor=white.factor())
+
+        return inference.posterior(jax.lax.fori_loop(0, 40, step, start), model)
+
+    found = steps(start)
+    enough = dataclasses.replace(algorithm, tolerance=1e-14, max_updates=200)
+    whole = converge(enough, model, data, state.sites).posterior
+    ours, theirs = (posterior.marginals(data.X) for posterior in (found, whole))
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-6)
+    np.testing.assert_allclose(ours.covariance, theirs.covariance, atol=1e-6)
+    assert float(found.kl) == pytest.approx(float(whole.kl), abs=1e-6)
+    away = theirs.covariance * (1 - jnp.eye(3))
+    assert float(jnp.abs(away).max()) > 0.05
 
 
 def whole_and_batches(x64):
@@ -392,12 +432,10 @@ def test_half_of_what_is_known_is_kept(x64):
         assert known.keeps_half(other) == kept
 
 
-def softmax_with_memory(rows):
+def softmax_with_memory(rows, method=lgp.VariationalInference):
     """Three latent functions that share a kernel, after rows that are gone."""
-    model, data = classification(rows)
-    data = lgp.Data(data.X, data.y + (data.X[:, 0] > 1))
-    model = lgp.LatentGP(model.kernel, lgp.Softmax(3))
-    first = lgp.VariationalInference(lgp.Inducing(points=data.X[20:30]))
+    model, data = three_classes(rows)
+    first = method(lgp.Inducing(points=data.X[20:30]))
     converged = lgp.fit(model, data, key=KEY, method=first, learn_hyperparameters=False)
     return model, data, converged.posterior.remembered()
 
@@ -413,7 +451,9 @@ def own_kernels(rows):
 DERIVATIVES = {
     **{name: (lambda rows, p=p: (*p(rows), None), m) for name, (p, m) in CASES.items()},
     "softmax with memory": (softmax_with_memory, lgp.VariationalInference),
+    "coupled with memory": (partial(softmax_with_memory, method=coupled), coupled),
     "kernels of their own": (own_kernels, lgp.VariationalInference),
+    "coupled, of their own": (own_kernels, coupled),
 }
 
 

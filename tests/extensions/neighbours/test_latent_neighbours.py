@@ -13,6 +13,8 @@ from latentgp.extensions.neighbours.latent import LatentNeighbours
 from latentgp.extensions.neighbours.levels import TriangularFactor, levels_of
 from latentgp.extensions.neighbours.search import earlier_neighbours, order_of
 from latentgp.representations import log_evidence
+from latentgp.representations.site_form import SiteForm
+from latentgp.sites.coupled import CoupledSites
 from latentgp.sites.gaussian import GaussianSites
 from slow import slow_parameters
 
@@ -193,3 +195,85 @@ def test_rows_that_are_copies_are_taken():
     dense = lgp.Dense().condition(KERNEL, X, doubled)
     assert np.all(found.solved.variance > 0)
     np.testing.assert_allclose(found.solved.mean[:ROWS], dense.mean(X), atol=1e-4)
+
+
+def tied(signed=False, rows=ROWS, latents=3):
+    generator = np.random.default_rng(3)
+    root = 0.6 * generator.normal(size=(rows, latents, latents))
+    precision = root @ np.swapaxes(root, 1, 2)
+    precision[0] -= signed * 0.1 * np.eye(latents)
+    linear = generator.normal(size=(rows, latents))
+    return CoupledSites(*map(jnp.asarray, (linear, precision, np.zeros(rows))))
+
+
+OWN = lgp.PerLatent(KERNEL, lgp.Matern32(lengthscale=[1.5, 0.8]), lgp.RBF(lengthscale=[1.0, 2.0]))
+
+
+@pytest.mark.parametrize(("kernel", "signed"), [(KERNEL, False), (OWN, True)])
+def test_latents_that_are_coupled_agree_with_dense_where_all_rows_are_neighbours(kernel, signed):
+    sites, form = tied(signed), SiteForm(moved=True, signed=signed, coupled=True)
+    near = LatentNeighbours(ROWS - 1).for_sites(form).initialise(X, None, kernel, jax.random.key(0))
+    new = jnp.asarray(X[:4] + 0.2)
+
+    @eqx.filter_jit
+    def run(own):
+        value, slope = jax.value_and_grad(lambda k: log_evidence(own, k, X, sites))(kernel)
+        posterior = own.condition(kernel, X, sites)
+        at_rows = own.pull_back(posterior, X, sites).marginals
+        joint = posterior.joint_covariance(new)
+        return value, slope, at_rows, posterior.marginals(new), joint, posterior.kl
+
+    mine, dense = (
+        run(own) for own in (near.for_rows(X, None, kernel), lgp.Dense().for_sites(form))
+    )
+    for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(dense), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert np.abs(mine[3].covariance * (1 - np.eye(3))).max() > 0.01
+
+
+SEVERAL = {
+    "softmax": (lgp.Softmax(3), np.digitize(F, [-0.7, 0.7]).astype(float)),
+    "noise": (lgp.HeteroscedasticGaussian(4.0), F + 0.3 * rng.normal(size=ROWS)),
+}
+
+
+@pytest.mark.parametrize("method", [lgp.Laplace, lgp.VariationalInference])
+@pytest.mark.parametrize("name", ["softmax", *slow_parameters("noise")])
+def test_rules_that_couple_latents_agree_with_dense(name, method):
+    (likelihood, y), rows = SEVERAL[name], 40
+    near, dense = (
+        lgp.fit(
+            lgp.LatentGP(KERNEL, likelihood),
+            lgp.Data(X[:rows], y[:rows]),
+            method=method(representation, coupled=True),
+            key=jax.random.key(0),
+            learn_hyperparameters=False,
+        ).posterior
+        for representation in (lgp.Neighbours(rows - 1), lgp.Dense())
+    )
+    assert float(near.log_evidence) == pytest.approx(float(dense.log_evidence), abs=1e-5)
+    one, other = (posterior.latent.marginals(X[:5] + 0.2) for posterior in (near, dense))
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-5)
+    np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-5)
+
+
+@pytest.mark.parametrize("signed", [False, *slow_parameters(True)])
+def test_estimates_of_latents_that_are_coupled_are_within_their_errors(signed):
+    sites, new = tied(signed), X[:20] + 0.1
+    known = ready(number=10)
+    found = dataclasses.replace(known, exact_up_to=0, probes=512, draws=512)
+    whole, posterior = (conditioned(own, sites=sites) for own in (known, found))
+    assert abs(posterior.log_evidence - whole.log_evidence) < 5 * posterior.evidence_error < 2.0
+    np.testing.assert_allclose(posterior.solved.mean, whole.solved.mean, atol=1e-5)
+    finished = eqx.filter_jit(lambda own, p: own.finished(p))(found, posterior)
+    pairs = [(posterior.at_rows, whole.at_rows)]
+    if not signed:
+        pairs.append((marginals(finished, new), marginals(whole, new)))
+    for one, exact in pairs:
+        spread = np.sqrt(np.diagonal(exact.covariance, axis1=1, axis2=2))
+        error = (one.covariance - exact.covariance) / spread[:, :, None] / spread[:, None]
+        assert np.abs(error).max() < 6 * np.sqrt(2 / 512)
+    draws = eqx.filter_jit(lambda p: p.draws(jax.random.key(1), new, 2000))(finished)
+    joint = np.asarray(marginals(finished, new).covariance)
+    sample = np.einsum("snq,snr->nqr", *(2 * [draws - draws.mean(axis=0)])) / len(draws)
+    np.testing.assert_allclose(sample, joint, atol=0.15 * joint.max())

@@ -172,6 +172,16 @@ GRADIENTS = [
 
 @pytest.mark.parametrize(("name", "method"), GRADIENTS)
 def test_gradient_of_the_evidence(x64, name, method):
+    check_gradient(name, method)
+
+
+def test_gradient_with_what_streams_remember(x64):
+    rows = fitted(lgp.VariationalInference(), "softmax").posterior
+    points = lgp.Inducing(points=X[:2] + 0.2, remembered=rows.remembered())
+    check_gradient("softmax", lgp.VariationalInference(points, coupled=True, **LONG))
+
+
+def check_gradient(name, method):
     likelihood, y = CASES[name]
     data = lgp.Data(np.linspace(0, 4, 6)[:, None], np.tile(y, 2)[:6])
     space = ParameterSpace(lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2)))
@@ -402,7 +412,6 @@ def test_switch_is_shown_and_follows_the_number_of_rows():
             lgp.VariationalInference(lgp.Inducing(2, covariance="diagonal"), coupled=True),
             "diagonal",
         ),
-        (lgp.Stochastic(lgp.VariationalInference(lgp.Inducing(2), coupled=True)), "coupled=False"),
     ],
 )
 def test_what_has_no_coupled_form_refuses(method, match):
@@ -410,23 +419,49 @@ def test_what_has_no_coupled_form_refuses(method, match):
         fitted(method, "softmax")
 
 
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        (lgp.VariationalInference(), "softmax"),
-        (lgp.Laplace(coupled=True), "network"),  # with negative precisions
-        (lgp.VariationalInference(lgp.Inducing(points=X), coupled=True), "softmax"),
-    ],
-)
+def going_on(posterior, name, coupled=None):
+    """After one more row that says nothing."""
+    inducing = lgp.Inducing(points=X, remembered=posterior.remembered())
+    nothing = lgp.Data(X[:1], CASES[name][1][:1], weights=[1e-13])
+    model = lgp.LatentGP(KERNEL, CASES[name][0])
+    method = lgp.VariationalInference(inducing, coupled=coupled)
+    return lgp.fit(model, nothing, key=KEY, method=method, learn_hyperparameters=False)
+
+
+TIED = [
+    (lgp.VariationalInference(), "softmax"),
+    (lgp.Laplace(coupled=True), "network"),  # with negative precisions
+    (lgp.VariationalInference(lgp.Inducing(points=X), coupled=True), "softmax"),
+]
+
+
+@pytest.mark.parametrize(("method", "name"), TIED)
+def test_streams_go_on_with_latents_that_are_tied(method, name):
+    """Of themselves: every moment and the evidence are those of the rows so far."""
+    posterior = fitted(method, name).posterior
+    own = going_on(posterior, name).posterior
+    marginals, expected = own.latent.marginals(X), posterior.latent.marginals(X)
+    np.testing.assert_allclose(marginals.mean, expected.mean, atol=1e-6)
+    np.testing.assert_allclose(marginals.covariance, expected.covariance, atol=1e-6)
+    joint = posterior.latent.joint_covariance(X)
+    np.testing.assert_allclose(own.latent.joint_covariance(X), joint, atol=1e-6)
+    assert float(own.log_evidence) == pytest.approx(float(posterior.log_evidence), abs=1e-6)
+
+
+def test_streams_of_independent_latents_go_on_with_rows_that_tie_them():
+    posterior = fitted(lgp.VariationalInference(coupled=False), "softmax").posterior
+    own = going_on(posterior, "softmax", coupled=True).posterior
+    np.testing.assert_allclose(own.latent.marginals(X).mean, posterior.mean_f(X), atol=1e-6)
+    np.testing.assert_allclose(covariance_of(own), covariance_of(posterior), atol=1e-6)
+    assert float(own.log_evidence) == pytest.approx(float(posterior.log_evidence), abs=1e-6)
+
+
+@pytest.mark.parametrize(("method", "name"), TIED)
 def test_streams_go_on_with_the_nearest_independent_latents(method, name):
     """Means stay, precisions are those of each latent given the others, the evidence says it."""
     posterior = fitted(method, name).posterior
     with pytest.warns(UserWarning, match="remembered as independent ones"):
-        remembered = posterior.remembered()
-    nothing = lgp.Data(X[:1], CASES[name][1][:1], weights=[1e-13])
-    going_on = lgp.VariationalInference(lgp.Inducing(points=X, remembered=remembered))
-    model = lgp.LatentGP(KERNEL, CASES[name][0])
-    after = lgp.fit(model, nothing, key=KEY, method=going_on, learn_hyperparameters=False)
+        after = going_on(posterior, name, coupled=False)
     own = after.posterior.latent
     np.testing.assert_allclose(own.mean(X), posterior.latent.mean(X), atol=1e-6)
     size = own.mean(X).size

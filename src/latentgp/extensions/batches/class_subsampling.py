@@ -28,9 +28,9 @@ from latentgp.likelihoods.multiclass import LogisticSoftmax, SomeOfLogisticSoftm
 from latentgp.models import LatentGP
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.inducing.algebra import ByVariables
+from latentgp.representations.inducing.coupled import AnyInducingPosterior
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (
-    InducingPosterior,
     kernel_blocks,
     no_rows,
     posterior_given,
@@ -73,7 +73,7 @@ class SomeClassesInference(SparseInference):
         """Through the inducing variables of a state."""
         return self.inference.representation(state.looked_at)
 
-    def init(self, vector: HyperVector, posterior: InducingPosterior) -> ClassesState:
+    def init(self, vector: HyperVector, posterior: AnyInducingPosterior) -> ClassesState:
         """The state in which a posterior of the classes looked at is that of every class."""
         looked_at = self.inference.init(vector, posterior)
         classes = self.model.likelihood.latent_size
@@ -131,7 +131,7 @@ class SomeClassesInference(SparseInference):
             is_leaf=lambda node: node is batch.side_information,
         )
 
-    def posterior_at(self, state: ClassesState) -> tuple[LatentGP, InducingPosterior]:
+    def posterior_at(self, state: ClassesState) -> tuple[LatentGP, AnyInducingPosterior]:
         """The model of all classes at a state's hyper-parameters, and the posterior."""
         return _believed(self, state)
 
@@ -139,7 +139,7 @@ class SomeClassesInference(SparseInference):
 @jax.jit
 def _believed(
     inference: SomeClassesInference, state: ClassesState
-) -> tuple[LatentGP, InducingPosterior]:
+) -> tuple[LatentGP, AnyInducingPosterior]:
     some = inference.inference
     white = state.white.carried(state.inverse, state.looked_at.prior.factor)
     every = state.looked_at._replace(white=white, factor=white.factor())
@@ -173,7 +173,7 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
 
 
 @jax.jit
-def prior_of_some(algorithm: SiteInference, model: LatentGP) -> InducingPosterior:
+def prior_of_some(algorithm: SiteInference, model: LatentGP) -> AnyInducingPosterior:
     """Prior of the sampled classes, as a posterior without data."""
     inducing = cast(ByVariables, algorithm.representation)
     centres = inducing.centres

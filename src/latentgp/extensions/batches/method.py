@@ -158,15 +158,12 @@ class Stochastic(Method):
         return Needs(positive=True)
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        """Site algorithm of the method.
+        """Site algorithm of the method; InputError if it cannot be used on the model."""
+        return self._settled(model).algorithm(model)
 
-        Raises:
-            InputError: the method cannot be used on the model, or not on batches.
-        """
-        algorithm = self.method.algorithm(model)
-        alone = "Batches have no sites that couple the latents of a row; use coupled=False."
-        refuse({alone: algorithm.rule.coupled})
-        return algorithm
+    def _settled(self, model: LatentGP) -> SiteMethod:
+        """Method with nothing left open; rows matter only where each has a coefficient."""
+        return self.method.settled(model, 0)
 
     @property
     def site_method(self) -> SiteMethod:
@@ -295,7 +292,7 @@ class Stochastic(Method):
         converged = ConvergedPosterior(latent, sites, bound, *end)
         diagnostics = diagnose(
             posterior=posterior,
-            method=self,
+            method=dataclasses.replace(self, method=self._settled(model)),
             reason=problem.reason,
             data=sample,
             passed_over=sum(r.passed_over for r in searched.rounds),

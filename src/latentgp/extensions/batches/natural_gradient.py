@@ -25,12 +25,11 @@ from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.finite import all_finite
 from latentgp.representations.inducing.algebra import ByVariables
+from latentgp.representations.inducing.coupled import AnyInducingPosterior
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (
-    InducingPosterior,
     Prior,
     kernel_blocks,
-    posterior_of_white,
     residuals,
 )
 from latentgp.representations.variables import Centres, covariance_between
@@ -39,7 +38,6 @@ from latentgp.runtime.mesh import sum_over_rows
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
-from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, HyperVector, Scalar
 
 _LEAST_SHARE = 1e-9
@@ -117,7 +115,7 @@ class SparseInference(BatchInference):
     """Interface of such an algorithm with a posterior of inducing variables."""
 
     @abstractmethod
-    def init(self, vector: HyperVector, posterior: InducingPosterior) -> Any:
+    def init(self, vector: HyperVector, posterior: AnyInducingPosterior) -> Any:
         """Initial state, from a posterior at some hyper-parameters."""
 
     @abstractmethod
@@ -125,7 +123,7 @@ class SparseInference(BatchInference):
         """Through the inducing variables of a state."""
 
     @abstractmethod
-    def posterior_at(self, state: Any) -> tuple[LatentGP, InducingPosterior]:
+    def posterior_at(self, state: Any) -> tuple[LatentGP, AnyInducingPosterior]:
         """The model at a state's hyper-parameters, and the posterior."""
 
 
@@ -152,7 +150,7 @@ class StochasticInference(SparseInference, TwoPartInference):
     def representation(self, state: BatchState) -> ByVariables:
         return cast(ByVariables, self.algorithm.representation).at(state.centres)
 
-    def init(self, vector: HyperVector, posterior: InducingPosterior) -> BatchState:
+    def init(self, vector: HyperVector, posterior: AnyInducingPosterior) -> BatchState:
         white = posterior.white_sites()
         jitter = jnp.broadcast_to(posterior.jitter, posterior.factor.lower.shape[:1])
         centres, prior = posterior.centres, Prior(posterior.factor, jitter)
@@ -206,12 +204,12 @@ class StochasticInference(SparseInference, TwoPartInference):
         def update(data, marginals):
             offset, pull_offset = jax.vjp(lambda model: prior_mean(model, data), model)
             marginals, rows = marginals.shifted(offset), rows_of(data)
-            none = GaussianSites.none(offset)
+            none = self.algorithm.no_sites(offset)
             sites = self.algorithm.new_sites(model, rows, marginals, none)
             bound = jnp.sum(sites.expected(marginals))
             if not learning:
                 return sites.about(offset), (bound, None)
-            (through_mean,) = pull_offset(sites.linear - sites.precision * marginals.mean)
+            (through_mean,) = pull_offset(sites.slope(marginals.mean))
             in_model = slope_of_sites(self.algorithm, model, (rows, marginals, none))
             return sites.about(offset), (bound, jax.tree.map(jnp.add, in_model, through_mean))
 
@@ -305,28 +303,19 @@ class StochasticInference(SparseInference, TwoPartInference):
         held = (attempts > 1) & self._learns(state)
         return there, jnp.where(share > _LEAST_SHARE, share, 0.0), held
 
-    def posterior(self, state: BatchState, model: LatentGP) -> InducingPosterior:
+    def posterior(self, state: BatchState, model: LatentGP) -> AnyInducingPosterior:
         """Posterior at a state, given the model at its hyper-parameters."""
-        representation = self.representation(state)
-        return posterior_of_white(
-            model.kernel,
-            state.centres,
-            state.prior,
-            state.white.linear,
-            state.factor,
-            signed=representation.signed,
-            covariance=representation.covariance,
-            memory=representation.memory(model.kernel, state.prior.factor),
-        )
+        known = state.prior, state.white.linear, state.factor
+        return self.representation(state).of_white(model.kernel, *known)
 
-    def posterior_at(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
+    def posterior_at(self, state: BatchState) -> tuple[LatentGP, AnyInducingPosterior]:
         return _believed(self, state)
 
 
 @jax.jit
 def _believed(
     inference: StochasticInference, state: BatchState
-) -> tuple[LatentGP, InducingPosterior]:
+) -> tuple[LatentGP, AnyInducingPosterior]:
     model = inference.space.to_model(state.vector)
     return model, inference.posterior(state, model)
 
@@ -347,7 +336,7 @@ def _tamed(slopes: Any, adam: Any) -> Any:
 
 
 @jax.jit
-def begun(inference: SparseInference, vector: HyperVector, posterior: InducingPosterior) -> Any:
+def begun(inference: SparseInference, vector: HyperVector, posterior: AnyInducingPosterior) -> Any:
     """`init`, compiled."""
     return inference.init(vector, posterior)
 
@@ -374,7 +363,7 @@ def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any
 
 @jax.jit
 def bound_of_rows(
-    algorithm: SiteInference, model: LatentGP, posterior: InducingPosterior, data: Data
+    algorithm: SiteInference, model: LatentGP, posterior: AnyInducingPosterior, data: Data
 ) -> tuple[Scalar, Scalar]:
     """Contributions of rows to the bound of a posterior and to its trace term, in nats."""
     precision = posterior.prior_precision
@@ -383,11 +372,11 @@ def bound_of_rows(
         bound, trace_term = carry
         blocks, prior = kernel_blocks(model.kernel, posterior.centres, chunk.X)
         marginals = posterior.block_marginals(blocks, prior).shifted(prior_mean(model, chunk))
-        none = GaussianSites.none(marginals.mean)
+        none = algorithm.no_sites(marginals.mean)
         sites = algorithm.new_sites(model, rows_of(chunk), marginals, none)
         terms = jnp.where(real, sites.expected(marginals), 0.0)
         left = residuals(precision, blocks, prior)
-        lost = 0.5 * jnp.sum(jnp.where(real, sites.precision.T * left, 0.0))
+        lost = 0.5 * jnp.sum(jnp.where(real, sites.precisions.T * left, 0.0))
         return (bound + jnp.sum(terms), trace_term + lost), None
 
     zero = jnp.zeros((), data.X.dtype)

@@ -159,6 +159,7 @@ class NearestRows(Representation):
             dense_factors=False,
             predicts_by_all_centres=False,
             signed_sites=True,
+            coupled_sites=True,
             powers=True,
         )
 

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int, PyTree, UInt32
 
 from latentgp.extensions.neighbours.base import NearestRows
 from latentgp.extensions.neighbours.latent_posterior import (
+    CoupledNeighboursPosterior,
     LatentNeighboursPosterior,
     diagonal_of,
     mean_given,
@@ -45,7 +46,8 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.coupled import Sites
+from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
 
 
@@ -64,7 +66,8 @@ class LatentNeighbours(NearestRows):
     posterior. Solves with that posterior's precision are by conjugate gradients, its
     log-determinant by Lanczos quadrature and its variances by simulation, unless there are few
     latents. Methods whose sites move, such as `Laplace`, take it where they are given
-    `Neighbours(m)`.
+    `Neighbours(m)`. Sites may couple the latents of a row, by blocks of Q x Q in the precision
+    that solves go by; the preconditioner does not, so that they take more steps.
 
     Args:
         probes: number of probe vectors of log-determinants, gradients and variances at the rows.
@@ -108,20 +111,19 @@ class LatentNeighbours(NearestRows):
         prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
         return RowPrior(X, prior, TriangularFactors.of(prior.weights, self._levels))
 
-    def condition(
-        self, kernel: LatentKernel, X: Any, sites: GaussianSites
-    ) -> LatentNeighboursPosterior:
+    def condition(self, kernel: LatentKernel, X: Any, sites: Sites) -> LatentNeighboursPosterior:
         kept = X if isinstance(X, RowPrior) else self.kept(kernel, X, sites.linear.shape[1])
         neighbours = jnp.asarray(self.rows_found(len(kept.X)))
         later, precision = jnp.asarray(self.later), sites.precision
-        own = posterior_regression(kernel, kept.X, neighbours, later, precision)
+        own = posterior_regression(kernel, kept.X, neighbours, later, sites.precisions)
         prior = SparseRoot(kept.prior, neighbours, kept.factor)
         M = preconditioned(prior, self._levels, own, precision)
         exact = sites.linear.size <= self.exact_up_to
         diagonal = diagonal_of(kept.prior, neighbours, precision)
         found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
-        make: Any = LatentNeighboursPosterior  # whose evidence and KL are found when asked for
-        return make(
+        # Whose evidence and KL are found when asked for.
+        kinds: Any = {2: LatentNeighboursPosterior, 3: CoupledNeighboursPosterior}
+        return kinds[precision.ndim](
             kernel=kernel,
             X=kept.X,
             neighbours=neighbours,
@@ -150,22 +152,20 @@ class LatentNeighbours(NearestRows):
         posterior: LatentNeighboursPosterior,
         X: Any,
         rows: Rows,
-        sites: GaussianSites,
+        sites: Sites,
         offset: RowLatents,
         update: SiteUpdate,
-    ) -> tuple[GaussianSites, LatentNeighboursPosterior, PyTree]:
+    ) -> tuple[Sites, LatentNeighboursPosterior, PyTree]:
         kept = RowPrior(posterior.X, posterior.prior, posterior.operator.factor)
         sites, other = update(rows, posterior.at_rows, sites, offset)
         return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
 
-    def pull_back(
-        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: GaussianSites
-    ) -> Pullback:
+    def pull_back(self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites) -> Pullback:
         slope = _slope_in_kernel(posterior, slope_in_prior(posterior))
         return Pullback(slope, None, posterior.at_rows)
 
     def linearised(
-        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: GaussianSites
+        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """By one more solve: along s the mean moves by A^-1 s, and nothing else does."""
 

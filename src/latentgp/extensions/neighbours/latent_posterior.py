@@ -2,7 +2,8 @@
 
 With the prior precision B' D^-1 B and site precisions W the posterior precision is A = B' D^-1 B +
 W. Solves go by M = T^-1 A T'^-1 for the root T of a preconditioner P = T T' of the same sparsity,
-whose determinant is known.
+whose determinant is known. Where sites couple the latents of a row W has blocks of Q x Q, and P,
+which does not, the precision of each latent given the others.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from latentgp.extensions.neighbours.near import NearPosterior, Sight, weighted_r
 from latentgp.extensions.neighbours.posterior import with_diagonals
 from latentgp.extensions.neighbours.prior import Regression, TriangularFactors
 from latentgp.kernels import LatentKernel
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
 from latentgp.modules import stored, stored_as
 from latentgp.numerics.cholesky import cholesky
+from latentgp.numerics.small_matrices import small_eigh, small_inverse
+from latentgp.representations.coupled import CoupledPosterior
 from latentgp.representations.latent_axis import latent_diagonals, over_sharing
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.sites.gaussian import GaussianSites
+from latentgp.sites.coupled import Sites
 from latentgp.typing import (
     Array,
     Coefs,
@@ -60,13 +63,13 @@ class WhitenedOperator(LinearOperator):
 
     factor: TriangularFactors  # B
     variance: RowLatents  # D
-    precision: RowLatents  # W
+    precision: Float[Array, "N Q *R"]  # W; with blocks of Q x Q where latents are coupled
     own: TriangularFactors  # C, ones on its diagonal as B has
     root: RowLatents  # R
 
     @property
     def size(self) -> int:
-        return self.precision.size
+        return self.variance.size
 
     def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
         return self.to_white(self.sparse_times(self.from_white(right)))
@@ -74,11 +77,11 @@ class WhitenedOperator(LinearOperator):
     def sparse_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
         """A right."""
         through = self.factor.times(right) / self.variance[..., None]
-        return self.factor.transposed_times(through) + self.precision[..., None] * right
+        return self.factor.transposed_times(through) + row_times(self.precision, right)
 
     def from_white(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
         """T'^-1 white: a solution of A x = T b from one of M u = b."""
-        cut = white.reshape(*self.precision.shape, -1)
+        cut = white.reshape(*self.variance.shape, -1)
         return self.own.solve(self.root[..., None] * cut)
 
     def to_white(self, right: Float[Array, "N Q S"]) -> Float[Array, "M S"]:
@@ -88,8 +91,41 @@ class WhitenedOperator(LinearOperator):
 
     def from_preconditioner(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
         """T white: of noise, a draw with covariance P."""
-        cut = white.reshape(*self.precision.shape, -1)
+        cut = white.reshape(*self.variance.shape, -1)
         return self.own.transposed_times(cut / self.root[..., None])
+
+
+def row_times(
+    blocks: Float[Array, "N Q *R"], right: Float[Array, "N Q S"]
+) -> Float[Array, "N Q S"]:
+    """What rows' blocks, or diagonals of them, make of what the rows have."""
+    return blocks @ right if blocks.ndim == 3 else blocks[..., None] * right
+
+
+def _row_products(
+    one: Float[Array, "N Q S"], other: Float[Array, "N Q S"], *, coupled: bool
+) -> Float[Array, "N Q *R"]:
+    """Means over draws of products: of latents of a row with each other, or each with itself."""
+    if not coupled:
+        return jnp.mean(one * other, axis=2)
+    products = one @ jnp.swapaxes(other, 1, 2) / one.shape[2]
+    return 0.5 * (products + jnp.swapaxes(products, 1, 2))
+
+
+def _root(blocks: Float[Array, "N Q *R"]) -> Float[Array, "N Q *R"]:
+    """Roots of rows' precisions, whose negative parts count as zero."""
+    if blocks.ndim == 2:
+        return jnp.sqrt(jnp.maximum(blocks, 0.0))
+    values, vectors = small_eigh(blocks)
+    return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None]
+
+
+def _positive(blocks: Float[Array, "N Q *R"]) -> Float[Array, "N Q *R"]:
+    """The same without their negative parts."""
+    if blocks.ndim == 2:
+        return jnp.maximum(blocks, 0.0)
+    root = _root(blocks)
+    return root @ jnp.swapaxes(root, 1, 2)
 
 
 @stored_as("Solved")
@@ -99,7 +135,8 @@ class PrecisionSolves(NamedTuple):
     mean: RowLatents  # A^-1 l
     left: Float[Array, "N Q S"]  # A^-1 z of probe vectors z with covariance P
     right: Float[Array, "N Q S"]  # P^-1 z: the mean of left right' is A^-1
-    variance: RowLatents  # of the posterior at the rows
+    # variances of the posterior at the rows; covariances of a row's latents where sites couple them
+    variance: Float[Array, "N Q *R"]
     log_determinant: Scalar  # of A
     standard_error: Scalar  # of the log-determinant
     residual: Scalar  # relative one of the mean; zero until a fit is finished
@@ -109,7 +146,7 @@ class PrecisionSolves(NamedTuple):
 
 def solved(
     M: WhitenedOperator,
-    diagonal: RowLatents,
+    diagonal: Float[Array, "N Q *R"],
     linear: RowLatents,
     key: RandomKey,
     probes: int,
@@ -120,13 +157,16 @@ def solved(
     A variance is 1 / A_ii + the mean of (x_i - z_i / A_ii)^2 over draws x = A^-1 z, z ~ N(0, A):
     of the row given all others, which is known, and of its mean given these (Sidén, Lindgren,
     Bolin & Villani 2018). Where a precision is negative there are no such draws, and with x = A^-1
-    z and p = P^-1 z of probe vectors the square is (x_i - z_i / A_ii) p_i.
+    z and p = P^-1 z of probe vectors the square is (x_i - z_i / A_ii) p_i. Where latents are
+    coupled A_ii is the block of a row, and squares are products with those of its other latents.
     """
+    coupled = diagonal.ndim == 3
+    given_others = small_inverse(diagonal) if coupled else 1 / diagonal
     right = M.to_white(linear[..., None])
     if not probes:
         none, nan = jnp.zeros((*linear.shape, 0), linear.dtype), jnp.asarray(jnp.nan)
         mean = M.from_white(_solve(M, right))[..., 0]
-        return PrecisionSolves(mean, none, none, jnp.zeros_like(mean), nan, nan, nan, nan)
+        return PrecisionSolves(mean, none, none, jnp.zeros_like(diagonal), nan, nan, nan, nan)
     if exact:
         units = jnp.eye(M.size, dtype=right.dtype)
         whole, noise = cholesky(M.times(units)), jnp.sqrt(M.size) * units
@@ -147,14 +187,18 @@ def solved(
         white = jnp.where(recorded.broken[0], jnp.nan, white)
         log_det, error = mean_of(quadrature(recorded, own))
         of_probes = jnp.max(recorded.solution.relative_residual[1:])
-        by_draws = jnp.mean((M.from_white(drawn) - z / diagonal[..., None]) ** 2, axis=2)
+        moved = M.from_white(drawn) - row_times(given_others, z)
+        by_draws = _row_products(moved, moved, coupled=coupled)
     x, p = M.from_white(left), M.from_white(noise)
-    spread = jnp.mean((x - M.from_preconditioner(noise) / diagonal[..., None]) * p, axis=2)
+    spread = _row_products(
+        x - row_times(given_others, M.from_preconditioner(noise)), p, coupled=coupled
+    )
     if by_draws is not None:
-        spread = jnp.where(jnp.any(M.precision < 0), jnp.maximum(spread, 0.0), by_draws)
+        values = small_eigh(M.precision)[0] if coupled else M.precision
+        spread = jnp.where(jnp.any(values < 0), _positive(spread), by_draws)
     log_det -= 2 * jnp.sum(jnp.log(M.root))  # of P; the determinants of B and C are one
     mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
-    return PrecisionSolves(mean, x, p, 1 / diagonal + spread, log_det, error, unknown, of_probes)
+    return PrecisionSolves(mean, x, p, given_others + spread, log_det, error, unknown, of_probes)
 
 
 def draws_of(M: WhitenedOperator, key: RandomKey, number: int) -> Float[Array, "N Q S"]:
@@ -162,7 +206,7 @@ def draws_of(M: WhitenedOperator, key: RandomKey, number: int) -> Float[Array, "
 
     Where a precision is negative there is no such z: it counts as zero.
     """
-    held = eqx.tree_at(lambda M: M.precision, M, jnp.maximum(M.precision, 0.0))
+    held = eqx.tree_at(lambda M: M.precision, M, _positive(M.precision))
     return solve_to(held, perturbed(held, key, number), _PROBE_TOLERANCE)
 
 
@@ -170,7 +214,7 @@ def perturbed(M: WhitenedOperator, key: RandomKey, number: int) -> Float[Array, 
     """Draws z ~ N(0, A); negative precisions count as zero."""
     noise = jax.random.normal(key, (2, *M.variance.shape, number), M.variance.dtype)
     z = M.factor.transposed_times(noise[0] / jnp.sqrt(M.variance)[..., None])
-    return z + jnp.sqrt(jnp.maximum(M.precision, 0.0))[..., None] * noise[1]
+    return z + row_times(_root(M.precision), noise[1])
 
 
 def solve_to(
@@ -205,13 +249,21 @@ def _iterated(
     return jnp.where(found.code == BREAKDOWN, jnp.nan, found.value)
 
 
-def diagonal_of(prior: Regression, neighbours: NeighbourRows, precision: RowLatents) -> RowLatents:
-    """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
+def diagonal_of(
+    prior: Regression, neighbours: NeighbourRows, precision: Float[Array, "N Q *R"]
+) -> Float[Array, "N Q *R"]:
+    """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is.
+
+    Where latents are coupled, its blocks of the rows.
+    """
     scaled = prior.weights**2 / prior.variance[..., None]
     block = Block.of(jnp.arange(len(precision)), jnp.asarray(neighbours))
     own = (1 / prior.variance)[..., None]
     sums = block.add(jnp.zeros_like(prior.variance), jnp.concatenate([scaled, own], axis=2))
-    return sums.T + precision
+    if precision.ndim == 2:
+        return sums.T + precision
+    identity = jnp.eye(precision.shape[1], dtype=precision.dtype)
+    return sums.T[..., None] * identity + precision
 
 
 @stored
@@ -224,7 +276,7 @@ class LatentNeighboursPosterior(NearPosterior):
     prior: Regression  # each row given its neighbours
     operator: WhitenedOperator  # the posterior precision with its preconditioner
     real: Bool[Array, "N"]  # rows that are not padding
-    sites: GaussianSites  # as functions of g
+    sites: Sites  # as functions of g
     solved: PrecisionSolves  # mean, and solves with probe vectors
     jitter: Scalar
     trace_term: Scalar
@@ -269,8 +321,8 @@ class LatentNeighboursPosterior(NearPosterior):
     @property
     def kl(self) -> Scalar:
         mean, variance = self.solved.mean, self.solved.variance
-        linear, precision, _ = self.sites
-        quadratic = jnp.sum(mean * (linear - precision * mean) - precision * variance)
+        quadratic = jnp.sum(mean * self.sites.slope(mean))
+        quadratic = quadratic - jnp.sum(self.sites.precision * variance)
         return 0.5 * (quadratic + self._log_determinants)
 
     @property
@@ -281,7 +333,7 @@ class LatentNeighboursPosterior(NearPosterior):
         return self.solved.log_determinant + jnp.sum(prior)
 
     @property
-    def at_rows(self) -> Marginals:
+    def at_rows(self) -> AnyMarginals:
         """Marginals at the rows themselves."""
         return Marginals(self.solved.mean, self.solved.variance)
 
@@ -290,6 +342,12 @@ class LatentNeighboursPosterior(NearPosterior):
         return ~self.real
 
     def seen_from(self, X: Float[Array, "B D"]) -> Sight:
+        return self._sight_and_draws(X)[0]
+
+    def _sight_and_draws(
+        self, X: Float[Array, "B D"]
+    ) -> tuple[Sight, Float[Array, "Q B S"], Float[Array, "Q B S"]]:
+        """With what the rows seen have of A^-1 z and P^-1 z, weighted."""
         near = self.rows.near(self.kernel, X)
         weights, left = self.rows.latents_given(self.kernel, near, X)
         mean = weighted_rows(weights, near, self.solved.mean[..., None])[..., 0]
@@ -297,13 +355,11 @@ class LatentNeighboursPosterior(NearPosterior):
         x, p = (weighted_rows(weights, near, a) for a in (self.solved.left, self.solved.right))
         prior = jnp.broadcast_to(latent_diagonals(self.kernel, X), mean.shape)
         variance = jnp.clip(left + jnp.mean(x * p, axis=2), left, prior)
-        return Sight(near, weights, errors_by(weights), mean, variance)
+        return Sight(near, weights, errors_by(weights), mean, variance), x, p
 
     def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """Covariances of latents at the nearest rows, and of the errors of means given these."""
-        sight = self.seen_from(X)
-        seen = self.solved.left, self.solved.right
-        x, p = (weighted_rows(sight.weights, sight.near, a) for a in seen)
+        sight, x, p = self._sight_and_draws(X)
         through = jnp.einsum("qis,qjs->qij", x, p) / x.shape[2]
         through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
         errors = self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
@@ -316,6 +372,34 @@ class LatentNeighboursPosterior(NearPosterior):
         moved = (drawn - prior_path(self.X))[..., None]
         through = M.factor.times(moved) / M.variance[..., None]
         return M.factor.transposed_times(through)[..., 0].T
+
+
+@stored
+class CoupledNeighboursPosterior(LatentNeighboursPosterior, CoupledPosterior):
+    """The same under which the latents of a row are correlated."""
+
+    @property
+    def at_rows(self) -> JointMarginals:
+        return JointMarginals(self.solved.mean, self.solved.variance)
+
+    def marginals(self, X: Inputs) -> JointMarginals:
+        def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, JointMarginals]:
+            sight, *draws = self._sight_and_draws(x)
+            one, other = (jnp.swapaxes(each, 0, 1) for each in draws)
+            identity = jnp.eye(one.shape[1], dtype=one.dtype)
+            products = _row_products(one, other, coupled=True)
+            own = sight.variance.T[..., None]
+            return carry, JointMarginals(sight.mean.T, jnp.where(identity > 0, own, products))
+
+        return scan_rows(step, None, X, columns=self.columns, in_cache=True)[1]
+
+    def joint_covariance(self, X: Inputs) -> Float[Array, "Q N Q N"]:
+        own = super().covariance(X)
+        _, x, p = self._sight_and_draws(X)
+        products = jnp.einsum("qis,rjs->qirj", x, p) / x.shape[2]
+        products = 0.5 * (products + jnp.transpose(products, (2, 3, 0, 1)))
+        identity = jnp.eye(len(own), dtype=own.dtype)[:, None, :, None]
+        return jnp.where(identity > 0, own[:, :, None], products)
 
 
 def with_draws(

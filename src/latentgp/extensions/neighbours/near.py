@@ -14,7 +14,7 @@ from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, 
 from latentgp.extensions.neighbours.prior import nugget_of
 from latentgp.extensions.neighbours.search import NOBODY, coordinates
 from latentgp.kernels import LatentKernel
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
@@ -238,7 +238,7 @@ def weighted_rows(
     weights: Float[Array, "#Q B V"], near: Block, values: Float[Array, "N Q S"]
 ) -> Float[Array, "Q B S"]:
     """Weighted sums of what the nearest rows have."""
-    latents = values.shape[1]
+    latents, values = values.shape[1], jnp.asarray(values)
     weights = jnp.broadcast_to(weights, (latents, *weights.shape[1:]))
     rows = turned(near.rows.at[:, :, -1].set(0))
     rows = jnp.broadcast_to(rows, (latents, *rows.shape[1:]))
@@ -276,14 +276,18 @@ class NearPosterior(LatentPosterior):
     def mean(self, X: Inputs) -> RowLatents:
         return self.marginals(X).mean
 
-    def marginals(self, X: Inputs) -> Marginals:
+    def marginals(self, X: Inputs) -> AnyMarginals:
         def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, Marginals]:
             sight = self.seen_from(x)
             return carry, Marginals(sight.mean.T, sight.variance.T)
 
+        return scan_rows(step, None, X, columns=self.columns, in_cache=True)[1]
+
+    @property
+    def columns(self) -> int:
+        """Numbers that go with a new input while it is looked at."""
         looked = len(self.X) // _IN_MEMORY if self.blocks is None else len(self.blocks)
-        columns = max((self.number + 1) * (self.number + 1 + self.rank), looked)
-        return scan_rows(step, None, X, columns=columns, in_cache=True)[1]
+        return max((self.number + 1) * (self.number + 1 + self.rank), looked)
 
     @property
     def centres(self) -> Points:

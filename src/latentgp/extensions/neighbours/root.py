@@ -35,7 +35,7 @@ class SparseRoot(NamedTuple):
     factor: TriangularFactors  # B
 
     def times(self, white: Float[Array, "Q N"]) -> RowLatents:
-        """B^-1 D^(1/2) white: sweeps, whose derivatives are others."""
+        """B^-1 D^(1/2) white: solves, whose derivatives are others."""
         right = (jnp.sqrt(self.law.variance) * white).T
 
         def forward(_: object, right: RowLatents) -> RowLatents:
@@ -141,10 +141,10 @@ class NeighbourSampler(SiteSampler):
 
 
 def preconditioned(
-    root: SparseRoot, levels: tuple[Levels, ...], own: Regression, precision: RowLatents
+    root: SparseRoot, levels: tuple[Levels, ...], own: Regression, precision: Float[Array, "N Q *R"]
 ) -> WhitenedOperator:
     """The posterior precision with its preconditioner."""
     each = levels * (len(own.weights) // len(levels))
-    variance = jnp.broadcast_to(root.law.variance.T, precision.shape)
+    variance = jnp.broadcast_to(root.law.variance.T, precision.shape[:2])
     factor = TriangularFactors.of(own.weights, each)
     return WhitenedOperator(root.factor, variance, precision, factor, jnp.sqrt(own.variance.T))

@@ -15,7 +15,7 @@ from jaxtyping import Float, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
-from latentgp.likelihoods.base import AnyMarginals, Marginals
+from latentgp.likelihoods.base import AnyMarginals
 from latentgp.numerics.cholesky import Factor, jittered_cholesky
 from latentgp.representations.base import BatchUpdate, Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing import coupled
@@ -30,7 +30,13 @@ from latentgp.representations.inducing.derivatives import (
     slope_of_trace,
     without_prior,
 )
-from latentgp.representations.inducing.natural_parameters import Memory, Statistics, WhiteSites
+from latentgp.representations.inducing.natural_parameters import (
+    Memory,
+    Statistics,
+    WhiteSites,
+    for_all,
+    of_each,
+)
 from latentgp.representations.inducing.posterior import (
     Covariance,
     InducingPosterior,
@@ -38,6 +44,7 @@ from latentgp.representations.inducing.posterior import (
     RowSites,
     kernel_blocks,
     posterior_given,
+    posterior_of_white,
     scales_of,
 )
 from latentgp.representations.inducing.projected import RowsAlone
@@ -125,12 +132,14 @@ class ByVariables(Representation):
 
     @property
     def traits(self) -> Traits:
-        whole = self.remembered is None and self.covariance == "full"
-        return Traits(evidence="bound", signed_sites=True, powers=whole, coupled_sites=whole)
+        full = self.covariance == "full"
+        powers = full and self.remembered is None
+        return Traits(evidence="bound", signed_sites=True, powers=powers, coupled_sites=full)
 
     def for_sites(self, form: SiteForm) -> "ByVariables":
-        signed = form.signed or (self.remembered is not None and self.remembered.signed)
-        return dataclasses.replace(self, signed=signed, power=form.power)
+        known = None if self.remembered is None else self.remembered.for_sites(form.coupled)
+        signed = form.signed or (known is not None and known.signed)
+        return dataclasses.replace(self, signed=signed, power=form.power, remembered=known)
 
     @property
     def streaming_prior(self) -> StreamingPrior | None:
@@ -184,6 +193,13 @@ class ByVariables(Representation):
     def pull_back(self, posterior: AnyInducingPosterior, X: Inputs, sites: Sites) -> Pullback:
         if self.power or isinstance(posterior, CoupledInducingPosterior):
             (*through_rows, in_inverse), marginals = self._pull_open(posterior, X, sites)
+            memory = self.memory(posterior.kernel, posterior.factor)
+            if memory is not None:
+                earlier = self._pull_remembered(posterior)
+                through_rows = jax.tree.map(jnp.add, tuple(through_rows), earlier)
+                own = of_each(memory.white.precision, memory.white.together(len(self.centres)))
+                through = vmap_latents(lambda L, A: 0.5 * L @ A @ L.T, posterior.factor.lower, own)
+                in_inverse = in_inverse + over_sharing(through, in_inverse)
             return self._pulled(posterior, tuple(through_rows), in_inverse, marginals)
         through_rows, marginals = pull_rows(posterior, (X, sites.linear, sites.precision))
         if self.remembered is not None:
@@ -211,7 +227,7 @@ class ByVariables(Representation):
 
     def read_batch(
         self,
-        posterior: InducingPosterior,
+        posterior: AnyInducingPosterior,
         held: WhiteSites,
         data: Data,
         update: BatchUpdate,
@@ -231,20 +247,19 @@ class ByVariables(Representation):
         """
 
         def step(carry, chunk, real):
-            read = BlockRead.of(posterior, chunk.X)
+            read = reader.of(posterior, chunk.X)
             chunk = chunk.reweighted(chunk.weights * real)
-            sites, here = update(chunk, Marginals(read.mean.T, read.variance.T))
-            linear, precision = sites.linear.T, sites.precision.T
-            said = WhiteSites.of_rows(read.blocks, linear, precision, posterior.factor)
-            pulled = read.pull(linear, precision) if learning else None
-            return jax.tree.map(jnp.add, carry, (said, pulled, here)), None
+            sites, here = update(chunk, read.marginals)
+            pulled = read.pull(sites) if learning else None
+            return jax.tree.map(jnp.add, carry, (read.white(sites), pulled, here)), None
 
+        together = held.together(len(posterior.centres))
+        reader: Any = BlockRead if together == 1 else coupled.CoupledBlockRead
         learned = (posterior.kernel, posterior.centres) if learning else None
         still = jax.tree.map(jnp.zeros_like, learned)
         start = jax.tree.map(jnp.zeros_like, held), still, nothing
-        (white, through_rows, sums), _ = scan_rows(
-            step, start, data, columns=len(posterior.centres)
-        )
+        columns = len(posterior.centres) * together
+        (white, through_rows, sums), _ = scan_rows(step, start, data, columns=columns)
         memory = self.memory(posterior.kernel, posterior.factor)
         if memory is not None:
             white = white.plus(memory.white)
@@ -252,26 +267,27 @@ class ByVariables(Representation):
             return RowsRead(white, sums, None, None)
         if memory is not None:
             through_rows = jax.tree.map(jnp.add, through_rows, self._pull_remembered(posterior))
-        known = posterior.white_mean, posterior.white_root, held, white
+        # What sites tie is one factor, of block-diagonal prior.
+        factor = jax.tree.map(lambda part: for_all(part, together), posterior.factor)
+        mean, root = posterior.white_mean, posterior.white_root
+        known = mean.reshape(held.linear.shape), root.reshape(held.precision.shape), held, white
         if self.covariance == "full":
-            inputs = posterior.mean_weights, *known
-            slopes = [vmap_latents(slope_of_bound, posterior.factor, *inputs)]
+            weights = posterior.mean_weights.reshape(held.linear.shape)
+            slopes = [of_each(vmap_latents(slope_of_bound, factor, weights, *known), together)]
         else:
             through_prior = vmap_latents(slope_of_trace, posterior.factor, white.precision)
             slopes = [self._slope_of_evidence(posterior), through_prior]
         in_kernel, places = self._pull_prior(posterior, through_rows, *slopes)
         if moving:
-            slope = vmap_latents(slope_of_held, posterior.factor, *known)
+            slope = of_each(vmap_latents(slope_of_held, factor, *known), together)
             change = pull_moved(posterior, slope)
             places = jax.tree.map(jnp.add, places, change)
         return RowsRead(white, sums, in_kernel, self.slope_in(places))
 
-    def _slope_of_evidence(self, posterior: AnyInducingPosterior) -> Float[Array, "Q M M"]:
+    def _slope_of_evidence(self, posterior: Any) -> Float[Array, "Q M M"]:
         """Derivative of the log evidence in K_mm, sums over raw blocks held fixed."""
-        if isinstance(posterior, CoupledInducingPosterior):
+        if self.covariance == "full":
             in_determinant = 0.5 * posterior.own_reduction
-        elif self.covariance == "full":
-            in_determinant = 0.5 * posterior.reduction
         else:
             white = posterior.factor, posterior.white_lower, posterior.white_root
             in_determinant = vmap_latents(slope_of_precisions, *white)
@@ -291,7 +307,7 @@ class ByVariables(Representation):
         slope = slope + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
         return jax.tree.map(jnp.add, pull_grams(slope), through_rows)
 
-    def _pull_remembered(self, posterior: InducingPosterior) -> tuple[LatentKernel, Centres]:
+    def _pull_remembered(self, posterior: AnyInducingPosterior) -> tuple[LatentKernel, Centres]:
         """Derivatives of the log evidence through what is remembered, in kernel and variables."""
         assert self.remembered is not None
         remembered = self.remembered
@@ -304,7 +320,8 @@ class ByVariables(Representation):
                 return 0.5 * squares + sites.linear @ mean - 0.5 * loss
 
             seen = remembered.seen(kernel, centres)
-            weights, reduction = posterior.mean_weights, posterior.reduction
+            weights = posterior.mean_weights.reshape(len(remembered.white.linear), -1)
+            reduction = posterior.reduction.reshape(*weights.shape, -1)
             return jnp.sum(vmap_latents(of, *seen, reduction, weights, remembered.white))
 
         return jax.grad(worth, (0, 1))(posterior.kernel, posterior.centres)
@@ -367,12 +384,24 @@ class ByVariables(Representation):
             known = None if posterior is None else Prior(posterior.factor, posterior.jitter)
             prior = known or self.prior(kernel)
         if is_coupled:
-            settings = kernel, self.centres, prior, self.power, self.signed
+            memory = self.memory(kernel, prior.factor)
+            settings = kernel, self.centres, prior, self.power, self.signed, memory
             return coupled.CoupledRows(prior, self.power), partial(
                 coupled.posterior_given, *settings
             )
         inverse = None if prior is None else prior.precision
         return RowsAlone(inverse, self.power), partial(self._posterior, kernel, prior)
+
+    def of_white(
+        self, kernel: LatentKernel, prior: Prior, linear: Float[Array, "K M"], factor: Factor
+    ) -> AnyInducingPosterior:
+        """The posterior given `WhiteSites`: their linear terms, and the factor of I + A."""
+        centres, memory = self.centres, self.memory(kernel, prior.factor)
+        own: Any = {"signed": self.signed, "memory": memory}
+        if linear.shape[1] > len(centres):
+            return coupled.posterior_of_white(kernel, centres, prior, linear, factor, **own)
+        own |= {"covariance": self.covariance}
+        return posterior_of_white(kernel, centres, prior, linear, factor, **own)
 
     def _posterior(
         self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics

@@ -7,6 +7,7 @@ linear in all variables has shape (Q, M, ...).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -18,9 +19,10 @@ from jaxtyping import Bool, Float
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.modules import stored
-from latentgp.numerics.cholesky import Factor, cholesky
+from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
-from latentgp.representations.coupled import CoupledPosterior, WhiteMoments
+from latentgp.representations.coupled import CoupledByCoefficients, WhiteCoefficients
+from latentgp.representations.inducing.natural_parameters import Memory, WhiteSites
 from latentgp.representations.inducing.posterior import (
     InducingPosterior,
     PosteriorByVariables,
@@ -29,13 +31,14 @@ from latentgp.representations.inducing.posterior import (
     kernel_blocks,
     residuals,
 )
-from latentgp.representations.latent_axis import block_means, vmap_latents
+from latentgp.representations.latent_axis import block_means, over_sharing, vmap_latents
 from latentgp.representations.variables import Centres, cross_covariance, prior_covariance
+from latentgp.sites.coupled import CoupledSites
 from latentgp.typing import Array, Coefs, Inputs, RandomKey, Scalar
 
 
 @stored
-class CoupledInducingPosterior(PosteriorByVariables, CoupledPosterior):
+class CoupledInducingPosterior(PosteriorByVariables, CoupledByCoefficients):
     """Posterior N(white_mean, (I + A)^-1) of the white inducing variables of all latents."""
 
     kernel: LatentKernel
@@ -89,28 +92,9 @@ class CoupledInducingPosterior(PosteriorByVariables, CoupledPosterior):
         joint = prior[:, :, None, :] * identity[:, None, :, None]
         return joint - jnp.einsum("qmn,qmrk,rkl->qnrl", cross, self.reduction, cross)
 
-    def white_moments(self) -> WhiteMoments:
-        latents, points = self.white_mean.shape
-        shape = latents, points, latents, points
-        identity = jnp.eye(points, dtype=self.white_mean.dtype)
-        lower = jnp.linalg.inv(self.white_root)  # of I + A
-        joint = (lower @ lower.T).reshape(shape)
-        covariance = (self.white_root.T @ self.white_root).reshape(shape)
-        own = jnp.stack([joint[q, :, q] - identity for q in range(latents)])
-        marginal = jnp.stack([covariance[q, :, q] for q in range(latents)])
-
-        def deviations(factor: Factor, covariance: Float[Array, "M M"]) -> Float[Array, "M"]:
-            spread = jnp.einsum("ab,bc,ac->a", factor.lower, covariance, factor.lower)
-            return jnp.sqrt(spread)
-
-        return WhiteMoments(
-            factor=self.factor,
-            mean=self.white_mean,
-            precision=own,
-            half_log_determinant=jnp.sum(jnp.log(jnp.diagonal(lower))),
-            deviations=vmap_latents(deviations, self.factor, marginal),
-            signed=self.signed,
-        )
+    def white(self) -> WhiteCoefficients:
+        mean, root = self.white_mean.ravel(), self.white_root
+        return WhiteCoefficients(self.factor.inverse, mean, root, self.signed)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Centres], Array]) -> Coefs:
         noise = jax.random.normal(key, self.white_root.shape[:1], self.white_root.dtype)
@@ -198,6 +182,12 @@ class _Sums(NamedTuple):
     linear: Coefs
     loss: Scalar  # of the projections, half of it
 
+    @property
+    def white(self) -> WhiteSites:
+        """White sites of all latents together."""
+        size = self.linear.size
+        return WhiteSites(self.linear.reshape(1, size), self.precision.reshape(1, size, size))
+
     def add(
         self, white: Float[Array, "Q M B"], sites: CoupledProjection, real: Bool[Array, "B"]
     ) -> "_Sums":
@@ -220,7 +210,8 @@ class CoupledRows(NamedTuple):
     prior: Prior
     power: float
 
-    def none(self, latents: int, centres: Centres) -> tuple[_Sums, int]:
+    @staticmethod
+    def none(latents: int, centres: Centres) -> tuple[_Sums, int]:
         shapes = (latents, len(centres)) * 2, (latents, len(centres)), ()
         return _Sums(*(jnp.zeros(shape, centres.dtype) for shape in shapes)), latents * len(centres)
 
@@ -258,32 +249,99 @@ class CoupledRows(NamedTuple):
         return white, jnp.maximum(rows.variances - jnp.sum(white**2, axis=1), 0.0)
 
 
+class CoupledBlockRead(NamedTuple):
+    """Kernel blocks of some rows, and a posterior's marginals there: a `BlockRead`."""
+
+    posterior: CoupledInducingPosterior
+    blocks: Float[Array, "#Q M B"]  # k(Z, X)
+    prior: Float[Array, "#Q B"]  # variances
+    # from derivatives in blocks and prior to those in kernel and inducing variables
+    pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Centres]]
+
+    @classmethod
+    def of(cls, posterior: CoupledInducingPosterior, X: Float[Array, "B D"]) -> "CoupledBlockRead":
+        places = posterior.kernel, posterior.centres
+        (blocks, prior), pull = jax.vjp(lambda k, Z: kernel_blocks(k, Z, X), *places)
+        return cls(posterior, blocks, prior, pull)
+
+    @property
+    def marginals(self) -> JointMarginals:
+        return self.posterior.block_marginals(self.blocks, self.prior)
+
+    def white(self, sites: CoupledSites) -> WhiteSites:
+        """White sites of the rows."""
+        latents = len(self.posterior.mean_weights)
+        white = vmap_latents(jnp.matmul, self.posterior.factor.inverse, self.blocks)
+        start, _ = CoupledRows.none(latents, self.posterior.centres)
+        own = CoupledProjection(*sites)
+        sums = start.add(_each(white, latents), own, jnp.ones(len(sites.linear), bool))
+        return sums.white
+
+    def pull(self, sites: CoupledSites) -> tuple[LatentKernel, Centres]:
+        """Derivatives of the log evidence through the blocks, given the rows' sites."""
+        weights = self.posterior.mean_weights
+        each = _each(self.blocks, len(weights))
+        products = jnp.einsum("qmrk,rkb->qmrb", self.posterior.reduction, each)
+        slope = sites.slope(block_means(self.blocks, weights))
+        through = jnp.einsum("qmrb,bqr->qmb", products, sites.precision)
+        through = through + weights[:, :, None] * slope.T[:, None]
+        in_prior = over_sharing(-0.5 * sites.precisions.T, self.prior)
+        return self.pull_blocks((over_sharing(through, self.blocks), in_prior))
+
+
 def posterior_given(
-    kernel: LatentKernel, centres: Centres, prior: Prior, power: float, signed: bool, sums: _Sums
+    kernel: LatentKernel,
+    centres: Centres,
+    prior: Prior,
+    power: float,
+    signed: bool,
+    memory: Memory | None,
+    sums: _Sums,
 ) -> CoupledInducingPosterior:
-    """Prior times sites."""
-    shape, size = sums.linear.shape, sums.linear.size
-    identity = jnp.eye(size, dtype=centres.dtype)
-    factor = cholesky(identity + sums.precision.reshape(size, size))
+    """Prior times sites, and times the factor of earlier rows."""
+    white, loss = sums.white, sums.loss
+    if memory is not None:
+        white, loss = white.plus(memory.white), loss - memory.constant
+    found = posterior_of_white(
+        kernel, centres, prior, white.linear, white.factor(), signed=signed, memory=memory
+    )
+    lost = found.trace_term if power else found.trace_term + sums.loss
+    return dataclasses.replace(found, log_evidence=found.log_evidence - loss, trace_term=lost)
+
+
+def posterior_of_white(
+    kernel: LatentKernel,
+    centres: Centres,
+    prior: Prior,
+    linear: Float[Array, "1 R"],
+    factor: Factor,
+    *,
+    signed: bool,
+    memory: Memory | None = None,
+) -> CoupledInducingPosterior:
+    """The posterior given `WhiteSites` of all latents together, as of `InducingPosterior`."""
+    factor, size = jax.tree.map(lambda a: a[0], factor), linear.size
+    shape = size // len(centres), len(centres)
     root, determinant = factor.inverse, factor.half_log_determinant
-    c = root @ sums.linear.ravel()
-    white_mean = root.T @ c
-    kl = 0.5 * (jnp.sum(root**2) - size + white_mean @ white_mean) + determinant
-    white_mean = white_mean.reshape(shape)
-    explained = (identity - factor.inverse_of_product()).reshape(*shape, *shape)
+    c = root @ linear[0]
+    mean = root.T @ c
+    kl = 0.5 * (jnp.sum(root**2) - size + mean @ mean) + determinant
+    explained = jnp.eye(size, dtype=c.dtype) - factor.inverse_of_product()
     inverse = _each(prior.factor.inverse, shape[0])
-    halfway = jnp.einsum("qam,qark->qmrk", inverse, explained)
-    lost = sums.loss if not power else jnp.zeros((), centres.dtype)
+    halfway = jnp.einsum("qam,qark->qmrk", inverse, explained.reshape(*shape, *shape))
+    known = lost = jnp.zeros((), c.dtype)
+    if memory is not None:
+        known, lost = memory.expected(mean[None], root[None]), memory.lost
     return CoupledInducingPosterior(
         kernel=kernel,
         variables=centres,
         factor=prior.factor,
-        white_mean=white_mean,
+        white_mean=mean.reshape(shape),
         white_root=root,
-        mean_weights=jnp.einsum("qam,qa->qm", inverse, white_mean),
+        mean_weights=jnp.einsum("qam,qa->qm", inverse, mean.reshape(shape)),
         reduction=jnp.einsum("qmra,ran->qmrn", halfway, inverse),
-        log_evidence=0.5 * c @ c - determinant - sums.loss,
-        kl=kl,
+        log_evidence=0.5 * c @ c - determinant,
+        kl=kl - known,
         jitter=jnp.max(prior.jitter),
         trace_term=lost,
         signed=signed,

@@ -15,13 +15,15 @@ from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (
     InducingPosterior,
+    PosteriorByVariables,
     half_reduction,
     kernel_blocks,
 )
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
 from latentgp.representations.variables import Centres, covariance_between, covariance_of
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Coefs, Scalar
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array, Scalar
 
 
 def pull_rows(
@@ -32,8 +34,9 @@ def pull_rows(
     def step(slopes, chunk, real):
         x, linear, precision = chunk
         read = BlockRead.of(posterior, x)
-        here = read.pull(linear.T * real, precision.T * real)
-        return jax.tree.map(jnp.add, slopes, here), Marginals(read.mean.T, read.variance.T)
+        counted = jnp.asarray(real, linear.dtype)
+        sites = GaussianSites(linear, precision, linear[:, 0]).weighted(counted)
+        return jax.tree.map(jnp.add, slopes, read.pull(sites)), read.marginals
 
     start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.centres))
     return scan_rows(step, start, rows, columns=len(posterior.centres))
@@ -47,7 +50,7 @@ class BlockRead(NamedTuple):
     products: Float[Array, "Q M B"]  # reduction times block
     mean: Float[Array, "Q B"]  # of g at the rows
     variance: Float[Array, "Q B"]  # of g at the rows
-    weights: Coefs  # the posterior's `mean_weights`
+    posterior: InducingPosterior
     # from derivatives in blocks and prior to those in kernel and inducing variables
     pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Centres]]
 
@@ -62,18 +65,28 @@ class BlockRead(NamedTuple):
 
         weights = posterior.mean_weights
         products, mean, variance = vmap_latents(read, blocks, prior, weights, posterior.reduction)
-        return cls(blocks, prior, products, mean, variance, weights, pull_blocks)
+        return cls(blocks, prior, products, mean, variance, posterior, pull_blocks)
 
-    def pull(
-        self, linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
-    ) -> tuple[LatentKernel, Centres]:
+    @property
+    def marginals(self) -> Marginals:
+        """Marginals of g at the rows."""
+        return Marginals(self.mean.T, self.variance.T)
+
+    def white(self, sites: GaussianSites) -> WhiteSites:
+        """White sites of the rows."""
+        own = sites.linear.T, sites.precision.T
+        return WhiteSites.of_rows(self.blocks, *own, self.posterior.factor)
+
+    def pull(self, sites: GaussianSites) -> tuple[LatentKernel, Centres]:
         """Derivatives of the log evidence through the blocks, given the rows' sites."""
+        linear, precision = sites.linear.T, sites.precision.T
 
         def in_block(product, mean, weights, linear, precision):
             # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
             return product * precision + weights[:, None] * (linear - precision * mean)
 
-        through = vmap_latents(in_block, self.products, self.mean, self.weights, linear, precision)
+        weights = self.posterior.mean_weights
+        through = vmap_latents(in_block, self.products, self.mean, weights, linear, precision)
         in_prior = over_sharing(-0.5 * precision, self.prior)
         return self.pull_blocks((over_sharing(through, self.blocks), in_prior))
 
@@ -127,7 +140,7 @@ def slope_of_held(
     return factor.inverse.T @ slope @ factor.inverse
 
 
-def pull_moved(posterior: InducingPosterior, slope: Float[Array, "Q M M"]) -> Centres:
+def pull_moved(posterior: PosteriorByVariables, slope: Float[Array, "Q M M"]) -> Centres:
     """The derivative in points that goes through k(Z, Z') K(Z', Z')^-1, at Z' = Z."""
     kernel, centres = posterior.kernel, posterior.centres
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
@@ -12,6 +13,26 @@ from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.triangular import congruence, lower_product
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array, Coefs, Latents, Scalar
+
+
+def for_all(blocks: Float[Array, "#Q A B"], together: int) -> Float[Array, "#K rows columns"]:
+    """Blocks of latents that one factor ties, along the diagonal of one matrix.
+
+    Of latents apart, one `together`, the blocks themselves.
+    """
+    if together == 1:
+        return blocks
+    each = jnp.broadcast_to(blocks, (together, *blocks.shape[1:]))
+    return jax.scipy.linalg.block_diag(*each)[None]
+
+
+def of_each(whole: Float[Array, "K R R"], together: int) -> Float[Array, "Q M M"]:
+    """The blocks along the diagonal, of each latent."""
+    if together == 1:
+        return whole
+    size = whole.shape[1] // together
+    blocks = whole.reshape(together, size, together, size)
+    return jnp.stack([blocks[q, :, q] for q in range(together)])
 
 
 class Statistics(NamedTuple):
@@ -41,7 +62,11 @@ class Statistics(NamedTuple):
 
 @stored
 class WhiteSites(NamedTuple):
-    """Gaussian factor of white inducing variables v: exp(linear'v - v' precision v / 2)."""
+    """Gaussian factor of white inducing variables v: exp(linear'v - v' precision v / 2).
+
+    One of each latent, or, where rows tie the latents, one of the Q M variables of all, shape
+    (1, Q M): what holds of one latent holds of all with block-diagonal prior.
+    """
 
     linear: Coefs
     precision: Float[Array, "Q M M"]  # A, symmetric
@@ -84,24 +109,25 @@ class WhiteSites(NamedTuple):
 
         The inverse is that of the factor of the K_mm that made them so.
         """
+        turn = vmap_latents(lower_product, inverse, new.lower)
 
-        def carry(sites, inverse, lower):
-            turn = lower_product(inverse, lower)
+        def carry(sites, turn):
             precision = congruence(turn, sites.precision, transposed=True)
             return WhiteSites(sites.linear @ turn, precision)
 
-        return vmap_latents(carry, self, inverse, new.lower)
+        return vmap_latents(carry, self, for_all(turn, self.together(turn.shape[1])))
 
     def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M earlier"]) -> "WhiteSites":
         """The same factor of g, projected on other inducing points, of factor `new`.
 
         The old factor is that of the points that made `self` white; cross is k(new, old points).
         """
+        turn = vmap_latents(lambda a, c, b: a @ c @ b.T, new.inverse, cross, old.inverse)
+        return vmap_latents(WhiteSites._turned, self, for_all(turn, self.together(turn.shape[2])))
 
-        def turned(sites, old, new, cross):
-            return sites._turned(new @ cross @ old.T)
-
-        return vmap_latents(turned, self, old.inverse, new.inverse, cross)
+    def together(self, points: int) -> int:
+        """Number of latents that one factor is of, given how many variables each has."""
+        return self.linear.shape[1] // points
 
     def _turned(self, turn: Float[Array, "M earlier"]) -> "WhiteSites":
         """White sites of one latent for white variables whose mean is turn' v."""

@@ -128,6 +128,11 @@ class InducingPosterior(PosteriorByVariables):
         return vmap_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
 
     @property
+    def own_reduction(self) -> Float[Array, "Q M M"]:
+        """The reduction of each latent alone."""
+        return self.reduction
+
+    @property
     def slope_in_sums(self) -> Float[Array, "Q M M"]:
         def slope(inverse, weights, reduction):
             return -0.5 * (jnp.outer(weights, weights) + inverse - reduction)

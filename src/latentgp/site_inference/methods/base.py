@@ -267,16 +267,20 @@ class CouplingMethod(SiteMethod):
     """A method whose sites can couple the latents of a row."""
 
     # whether they do; None where it pays, with `Dense()` and at most 1,500 rows times latent
-    # functions. Of one latent function there is nothing to couple.
+    # functions, or where a summary of earlier rows has so many coefficients that are tied. Of one
+    # latent function there is nothing to couple.
     coupled: bool | None = eqx.field(static=True, default=None, kw_only=True)
 
     def settled(self, model: LatentGP, rows: int) -> "CouplingMethod":
         likelihood = model.likelihood
         if self.coupled is not None or not _can_be_tied(likelihood):
             return self
-        few, own = rows * likelihood.latent_size <= _MOST_COUPLED, self.representation.traits
-        dense = own.one_coefficient_a_row and own.dense_factors
-        return dataclasses.replace(self, coupled=dense and few and self._gains(likelihood))
+        traits, earlier = self.representation.traits, self.streaming_prior
+        pays = traits.one_coefficient_a_row and traits.dense_factors and self._gains(likelihood)
+        if earlier is not None:
+            rows, pays = len(earlier.centres), earlier.together > 1
+        few = rows * likelihood.latent_size <= _MOST_COUPLED
+        return dataclasses.replace(self, coupled=pays and few)
 
     def couples(self, model: LatentGP) -> bool:
         """Whether the sites of a model couple latents; not where rows are not known yet."""

@@ -24,7 +24,8 @@ class VariationalInference(CouplingMethod):
     Args:
         representation: `Dense()` or `Inducing(...)`.
         coupled: whether sites couple the latents of a row, so that these are correlated; None where
-            it pays: with `Dense()` and at most 1,500 rows times latents.
+            it pays: with `Dense()` and at most 1,500 rows times latents, and in streams of what was
+            coupled.
         step_size: of the natural-gradient steps, in (0, 1].
         tolerance: relative change of the bound below which site updates stop.
         max_updates: at most so many site updates an evaluation of the hyper-parameters.
