@@ -118,6 +118,11 @@ def learns_points(representation: Any) -> bool:
     return isinstance(representation, LearnsPoints) and representation.learn_points
 
 
+def learned_coordinates(representation: Any) -> Float[np.ndarray, "P"]:
+    """Coordinates of inducing points that searches move; none where these are held."""
+    return representation.coordinates() if learns_points(representation) else np.zeros(0)
+
+
 def coefficients_of(representation: Any) -> SamplesCoefficients:
     """A representation with white coefficients; InputError if it has none."""
     if not isinstance(representation, SamplesCoefficients):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jaxtyping import Key
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.representations.protocols import SeesNearRows, learns_points, some_rows
+from latentgp.representations.protocols import SeesNearRows, learned_coordinates, some_rows
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first
@@ -94,9 +94,9 @@ def learn(
     one, if asked for, where it is told to; each restart at a draw around the model's values. The
     best point of all runs on all rows is kept, so a restart never makes the result worse.
     """
-    own, stored = cast(Any, algorithm.representation), search.recall()
+    stored = search.recall()
     stored = None if stored is None else shard_rows(stored)
-    points = own.coordinates() if learns_points(own) else np.zeros(0)
+    points = learned_coordinates(algorithm.representation)
     first = np.append(space.to_vector(), points)
     anywhere = np.full(len(points), np.inf)
     bounds = np.append(bounds[0], -anywhere), np.append(bounds[1], anywhere)
@@ -110,6 +110,7 @@ def learn(
             if opening is not None:
                 others = tuple(np.append(other, points) for other in opening.others)
                 start, first_step = runs.opened(first, opening._replace(others=others), data)
+            own = algorithm.representation
             seen = own.rows_looked_at(data.size) if isinstance(own, SeesNearRows) else data.size
             moved = not algorithm.rule.sites_are_fixed(space.model.likelihood)
             dense = own.traits.one_coefficient_a_row and own.traits.dense_factors

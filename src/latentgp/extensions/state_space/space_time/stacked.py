@@ -240,7 +240,7 @@ class StackedArithmetic(NamedTuple):
 
         read = jnp.full((), rows - 1), jnp.zeros((rows, 2), dtype)
         start = Adjoint(*nothing), read, jnp.zeros_like(self.table) if slopes else None
-        (ahead, read, in_table), (*found, in_moves, in_noises) = jax.lax.scan(
+        (ahead, read, in_table), (mean, variance, force, in_moves, in_noises) = jax.lax.scan(
             segment, start, (starts, steps, onwards, number), reverse=True
         )
         if readings is not None:
@@ -248,7 +248,7 @@ class StackedArithmetic(NamedTuple):
         of_prior = None
         if slopes:
             of_prior = Slopes(jax.tree.map(_shifted_back, in_moves), in_noises, in_table)
-        return SmoothedReadings(*found, read[1], of_prior)
+        return SmoothedReadings(mean, variance, force, read[1], of_prior)
 
     def _nothing(self, steps: Steps) -> Beliefs:
         """A state of zero, which the first transition forgets."""
