@@ -352,6 +352,11 @@ def test_what_it_cannot_do_is_said(kernel, settings, words):
         own.initialise(np.zeros((3, 3)), None, kernel, jax.random.key(0))
 
 
+def test_batches_are_refused():
+    with pytest.raises(lgp.InputError, match="Stochastic needs dense factors"):
+        lgp.Stochastic(lgp.CollapsedVI(SpaceTime(3)))
+
+
 def test_settings_are_whole_numbers():
     for settings in ({}, {"number": 0}, {"number": 3, "harmonics": 0}):
         with pytest.raises(lgp.InputError, match="SpaceTime"):
