@@ -15,7 +15,7 @@ from latentgp.kernels.index import IndexKernel
 from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood
 from latentgp.likelihoods.row_modes import is_concave
 from latentgp.representations.base import Representation
-from latentgp.representations.protocols import streaming_prior_of
+from latentgp.representations.protocols import learns_points, streaming_prior_of
 from latentgp.representations.site_form import SiteForm
 from latentgp.sites.augmentations import augmentation_of
 
@@ -91,6 +91,11 @@ class Needs:
         lambda own: streaming_prior_of(own) is None,
         "all rows, but {} has a summary of some",
         "VariationalInference, AugmentedVI or CollapsedVI",
+    )
+    held_points: bool = _representation(
+        lambda own: not learns_points(own),
+        "inducing points that are held, but {} learns them",
+        "the points that a search has found, learn_points=False",
     )
     any_inputs: bool = _kernel(
         lambda own: not is_tabulated(own),
@@ -175,6 +180,10 @@ def check_form(
         'remembered data, covariance="diagonal" and approximation="vfe" rest on the variational '
         "bound; leave these out, or use VariationalInference, AugmentedVI or CollapsedVI.": (
             form.power and not traits.powers
+        ),
+        f"{name}(learn_points=True) needs a bound that is highest at its sites, which Laplace has "
+        "not; use VariationalInference, or leave learn_points out.": (
+            learns_points(representation) and at_the_mode
         ),
         f"{name} takes no sites that couple the latents of a row, nor does "
         'covariance="diagonal"; use coupled=False, or Dense().': (

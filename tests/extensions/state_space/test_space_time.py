@@ -9,10 +9,12 @@ import latentgp as lgp
 from latentgp.extensions.state_space.space_time.representation import SpaceTime
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.variables import ProcessesAtPoints
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations.dense import Dense
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.prior_paths import posterior_paths
 from latentgp.representations.site_form import SiteForm
+from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
 from latentgp.sites.gaussian import GaussianSites
 from slow import slow_parameters
 
@@ -350,18 +352,83 @@ def test_what_it_cannot_do_is_said(kernel, settings, words):
         own.initialise(np.zeros((3, 3)), None, kernel, jax.random.key(0))
 
 
+def test_batches_are_refused():
+    with pytest.raises(lgp.InputError, match="Stochastic needs dense factors"):
+        lgp.Stochastic(lgp.CollapsedVI(SpaceTime(3)))
+
+
 def test_settings_are_whole_numbers():
     for settings in ({}, {"number": 0}, {"number": 3, "harmonics": 0}):
         with pytest.raises(lgp.InputError, match="SpaceTime"):
             SpaceTime(**settings)
 
 
-def test_chains_are_refused():
-    model = lgp.LatentGP(PRODUCT, lgp.Bernoulli())
-    with pytest.raises(lgp.InputError):
-        lgp.fit(
-            model,
-            seen(model.likelihood),
-            method=lgp.GibbsSampling(SpaceTime(3)),
-            key=jax.random.key(0),
-        )
+def test_learned_points_raise_the_bound_along_its_gradient():
+    """Above what a search of hyper-parameters alone ends at; slopes are finite differences."""
+    likelihood, key = lgp.Gaussian(0.05), jax.random.key(0)
+    model, data = lgp.LatentGP(PRODUCT, likelihood), seen(likelihood)
+    held, learned = (
+        lgp.fit(model, data, method=lgp.CollapsedVI(own), key=key)
+        for own in (SpaceTime(2), SpaceTime(2, learn_points=True))
+    )
+    bounds = [float(each.posterior.log_evidence) for each in (held, learned)]
+    assert bounds[1] > bounds[0] + 1
+    best = learned.history.bound[np.argmax(learned.history.value)]
+    assert best == pytest.approx(bounds[1], abs=1e-6)
+    places = np.asarray(learned.posterior.latent.points)[:, 1:]
+    again = lgp.CollapsedVI(SpaceTime(points=places))
+    settings = {"key": key, "learn_hyperparameters": False}
+    fixed = lgp.fit(learned.model, data, method=again, **settings).posterior
+    assert float(fixed.log_evidence) == pytest.approx(bounds[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["collapsed", *slow_parameters("augmented", "variational")])
+def test_slopes_in_points_are_finite_differences(name):
+    likelihood, method = RULES[name]
+    model, data = lgp.LatentGP(PRODUCT, likelihood), seen(likelihood)
+    own = SpaceTime(3, learn_points=True).initialise(data.X, None, PRODUCT, jax.random.key(0))
+    algorithm = method(own.for_rows(data.X, None, PRODUCT)).algorithm(model).until_converged()
+    space, rows_ = ParameterSpace(model), data.to_device()
+    sites = initial_sites(algorithm, model, rows_)
+    vector = np.append(space.to_vector(), own.coordinates())
+
+    def value(vector):
+        return evaluate(algorithm, space, jnp.asarray(vector), rows_, sites)
+
+    gradient = np.asarray(value(vector).gradient)
+    assert len(gradient) == space.size + 6
+    for place in (0, space.size, space.size + 3):
+        step = 1e-4 * (np.arange(len(vector)) == place)
+        difference = float(value(vector + step).value - value(vector - step).value) / 2e-4
+        np.testing.assert_allclose(gradient[place], difference, rtol=1e-4, atol=1e-4)
+
+
+def test_points_are_not_learned_where_they_cannot_be():
+    data = seen(lgp.Bernoulli())
+    for method in (lgp.Laplace, lgp.GibbsSampling):
+        with pytest.raises(lgp.InputError, match=r"learn_points|points that are held"):
+            lgp.fit(
+                lgp.LatentGP(PRODUCT, lgp.Bernoulli()),
+                data,
+                method=method(SpaceTime(3, learn_points=True)),
+                key=jax.random.key(0),
+            )
+
+
+def test_updates_know_what_points_leave_open_of_earlier_rows():
+    """The evidence at other hyper-parameters is that of all rows at once, its slopes too."""
+    kernels = PRODUCT, lgp.Matern32(1.0, 0.7).on(0) * lgp.Matern52(lengthscale=1.4).on(1, 2)
+    method, key = lgp.CollapsedVI(SpaceTime(points=STATIONS[:3])), jax.random.key(0)
+    likelihood = lgp.Gaussian(0.05)
+    data, settings = seen(likelihood), {"key": key, "learn_hyperparameters": False}
+    first = lgp.Data(data.X[:20], data.y[:20])
+    one = lgp.fit(lgp.LatentGP(kernels[0], likelihood), first, method=method, **settings).posterior
+    later = SpaceTime(points=STATIONS[:3], remembered=one.remembered())
+    rest, constants = lgp.Data(data.X[20:], data.y[20:]), []
+    for kernel in kernels:
+        model = lgp.LatentGP(kernel, likelihood)
+        both = lgp.fit(model, rest, method=lgp.CollapsedVI(later), **settings).posterior
+        whole = lgp.fit(model, data, method=method, **settings).posterior
+        constants.append(float(both.log_evidence) - float(whole.log_evidence))
+        np.testing.assert_allclose(both.mean_f(data.X), whole.mean_f(data.X), atol=1e-8)
+    np.testing.assert_allclose(constants, 0.0, atol=1e-7)

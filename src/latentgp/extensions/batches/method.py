@@ -137,9 +137,11 @@ class Stochastic(Method):
             ),
         }
         refuse(sentences)
-        Needs(inducing_variables=True, one_gaussian=True).check(
-            "Stochastic", representation=self.method.representation
+        needs = Needs(
+            inducing_variables=True, one_gaussian=True, dense_factors=True, held_points=True
         )
+        own, instead = self.method.representation, "Inducing(number=200)"
+        needs.check("Stochastic", representation=own, instead=instead)
 
     @classmethod
     def of(cls, method: Method, **settings: Any) -> Stochastic:

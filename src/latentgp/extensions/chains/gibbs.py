@@ -206,7 +206,8 @@ class GibbsSampler(Transition):
 
     def _holds_white(self, blocks: Sequence[Block]) -> bool:
         """Whether kernel and mean parameters move with the white coefficients held."""
-        return len(blocks) > 1 or not self.representation.traits.dense_factors
+        traits = self.representation.traits
+        return len(blocks) > 1 or (traits.one_coefficient_a_row and not traits.dense_factors)
 
     def _first_slow_rows(self, most: int) -> Int[Array, "slow"] | None:
         """Rows to begin with where rows may be outliers: dense scale mixtures; else None."""

@@ -21,7 +21,6 @@ from latentgp.typing import Array, Vectors
 # Rows of a step, at least and at most: few where rows are few, as levels are short.
 _NARROWEST, _WIDEST = 8, 64
 _GRANULARITY = 8  # numbers of steps are rounded up to an eighth of a power of two
-_UNROLLED = 8  # neighbours that a loop takes at once
 
 
 @stored
@@ -119,7 +118,7 @@ def _gathered(
         return total + weights[:, k, None] * values[places[:, k]]
 
     none = jnp.zeros((len(places), values.shape[1]), values.dtype)
-    return jax.lax.fori_loop(0, places.shape[1], add, none, unroll=_UNROLLED)
+    return jax.lax.fori_loop(0, places.shape[1], add, none, unroll=8)
 
 
 @stored

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.likelihoods.base import Marginals
@@ -37,10 +38,10 @@ class ProjectedSites(NamedTuple):
         linear: Float[Array, "Q B"],
         precision: Float[Array, "Q B"],
         residual: Float[Array, "#Q B"],
-        power: float,
+        power: float | Float[Array, "B"],
     ) -> "ProjectedSites":
-        """For a power from zero, which is the variational bound."""
-        if not power:
+        """For a power from zero, which is the variational bound, or one above zero for each row."""
+        if np.ndim(power) == 0 and not power:
             return cls(linear, precision, precision * residual)
         shrunk = power * precision * residual
         loss = jnp.log1p(shrunk) / power - power * linear**2 * residual / (1 + shrunk)

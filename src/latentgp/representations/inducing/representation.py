@@ -40,7 +40,7 @@ Approximation = Literal["vfe", "fitc", "pitc"]
 
 
 class Inducing(ByVariables):
-    """Inducing points Z, fixed while hyper-parameters are learned (Titsias 2009).
+    """Inducing points Z, held while hyper-parameters are learned unless told (Titsias 2009).
 
     Or inter-domain inducing variables, such as `BSplines`: projections of the latent functions on
     others, which some kernels have.
@@ -70,11 +70,17 @@ class Inducing(ByVariables):
             `FourierFeatures`, `HilbertSpace`, `SphericalHarmonics` or `MultiScale`.
         variables: those of the features; `initialise` makes them.
         sums: over rows, of `summarise`, which stand for them with Gaussian noise.
+        learn_points: whether a search moves the points with the hyper-parameters, by the bound's
+            derivatives (Snelson & Ghahramani 2006; Titsias 2009): fewer are enough, at more
+            evaluations, and from many starts to local optima. Batches have `learn_points` of their
+            own; `Laplace`, chains, features and remembered data have none.
+        spread: of the rows, a column, in units of which points move; `initialise` finds it.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
 
     Raises:
-        InputError: neither a number nor points nor features; an unknown selection or covariance.
+        InputError: neither a number nor points nor features; an unknown selection or covariance;
+            features or remembered data whose points are to be learned.
 
     Example:
         >>> Inducing(number=100).number
@@ -91,6 +97,8 @@ class Inducing(ByVariables):
     features: InducingFeatures | None = eqx.field(default=None, kw_only=True)
     variables: InducingVariables | None = eqx.field(default=None, kw_only=True)
     sums: RowsAsSums | None = eqx.field(default=None, kw_only=True)
+    learn_points: bool = eqx.field(static=True, default=False, kw_only=True)
+    spread: Float[Array, "D"] | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
         check_kinds(
@@ -116,6 +124,10 @@ class Inducing(ByVariables):
             f'Inducing(approximation="{self.approximation}") takes neither remembered data nor '
             'covariance="diagonal", which rest on the variational bound; leave one of them out.': (
                 of_bound and self.approximation in ("fitc", "pitc")
+            ),
+            "Inducing(learn_points=True) moves points of all rows at once; leave learn_points out "
+            "with features and remembered data.": (
+                self.learn_points and (self.features is not None or self.remembered is not None)
             ),
         }
         refuse(sentences)
@@ -157,7 +169,18 @@ class Inducing(ByVariables):
             points = select_points(
                 X, weights, kernel, self.number, self.selection, key, kept, self.resemblance
             )
-        return dataclasses.replace(self, number=len(points), points=points)
+        spread = np.std(X, axis=0)
+        spread = np.where(spread > 0, spread, 1.0) if self.learn_points else None
+        return dataclasses.replace(self, number=len(points), points=points, spread=spread)
+
+    def coordinates(self) -> Float[np.ndarray, "P"]:
+        """Coordinates of the points, for searches."""
+        return np.ravel(np.asarray(self.points) / np.asarray(self.spread))
+
+    def moved(self, coordinates: Float[Array, "P"]) -> "Inducing":
+        """The same with points of other coordinates."""
+        spread = jnp.asarray(chosen(self.spread, "Points"))
+        return dataclasses.replace(self, points=coordinates.reshape(-1, len(spread)) * spread)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "Inducing":
         if self.approximation != "pitc" or (self.blocks is not None and isinstance(X, Tracer)):

@@ -47,6 +47,7 @@ from latentgp.site_inference.search.profiled_bound import (
     converge_at,
     initial_sites,
     model_at,
+    placed,
 )
 from latentgp.site_inference.search.search import Search, enough_of
 from latentgp.site_inference.search.starts import raised
@@ -226,10 +227,13 @@ class SiteMethod(Method):
             if enough < most and learned.reason.startswith(enough_of(enough)):
                 learned = learned._replace(reason=AS_MEANT)
             model = learned_model(space, learned)
-        ready = algorithm.representation.for_rows(rows.X, rows.weights, model.kernel)
-        final = dataclasses.replace(algorithm.until_converged(), representation=ready)
         converged = None
         sites = None if learned is None or searching is not algorithm else learned.sites
+        if learned is not None:
+            algorithm = placed(algorithm, space, learned.vector)
+            learned = learned._replace(vector=learned.vector[: space.size])
+        ready = algorithm.representation.for_rows(rows.X, rows.weights, model.kernel)
+        final = dataclasses.replace(algorithm.until_converged(), representation=ready)
         if learned is not None and sites is not None and len(sites.linear) == rows.size:
             vector = jnp.asarray(learned.vector)
             converged = converge_at(final, space, vector, rows, sites)

@@ -14,7 +14,7 @@ from jaxtyping import Key
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.representations.protocols import SeesNearRows, some_rows
+from latentgp.representations.protocols import SeesNearRows, learned_coordinates, some_rows
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first
@@ -60,7 +60,8 @@ OF_OTHERS = "the inducing functions were made for length-scales other than those
 class SearchResult(NamedTuple):
     """Result of the search for hyper-parameters."""
 
-    vector: HyperVector  # the best point of all runs, unconstrained
+    # the best point of all runs, unconstrained; coordinates of inducing points behind, if learned
+    vector: HyperVector
     sites: Sites  # where its site updates may start
     converged: bool  # whether the run that found it ended by itself
     reason: str  # why that run ended, in words
@@ -93,9 +94,13 @@ def learn(
     one, if asked for, where it is told to; each restart at a draw around the model's values. The
     best point of all runs on all rows is kept, so a restart never makes the result worse.
     """
-    first, stored = space.to_vector(), search.recall()
+    stored = search.recall()
     stored = None if stored is None else shard_rows(stored)
-    runs = _Runs(algorithm, space, bounds, search)
+    points = learned_coordinates(algorithm.representation)
+    first = np.append(space.to_vector(), points)
+    anywhere = np.full(len(points), np.inf)
+    bounds = np.append(bounds[0], -anywhere), np.append(bounds[1], anywhere)
+    runs = _Runs(algorithm, space, first, bounds, search)
     try:
         if data.size > _THINNED_FROM and not algorithm.representation.traits.one_coefficient_a_row:
             start, sites = runs.on_thinned_rows(first, data, stored)
@@ -103,7 +108,8 @@ def learn(
         else:
             start, first_step = first, _FIRST_STEP
             if opening is not None:
-                start, first_step = runs.opened(first, opening, data)
+                others = tuple(np.append(other, points) for other in opening.others)
+                start, first_step = runs.opened(first, opening._replace(others=others), data)
             own = algorithm.representation
             seen = own.rows_looked_at(data.size) if isinstance(own, SeesNearRows) else data.size
             moved = not algorithm.rule.sites_are_fixed(space.model.likelihood)
@@ -116,7 +122,7 @@ def learn(
         if stored is not None and search.has_reached(0):
             sites = search.fitting(stored, sites)
         sites = runs.one(start, data, sites, 0, tolerance, first_step)
-        further = [] if second is None else [second]
+        further = [] if second is None else [np.append(second, points)]
         for restart in range(1, restarts + 1):
             noise = jax.random.normal(jax.random.fold_in(key, restart), first.shape)
             further.append(first + _RESTART_SPREAD * np.asarray(noise))
@@ -167,6 +173,7 @@ class _Runs:
 
     _algorithm: SiteInference
     _space: ParameterSpace
+    _first: HyperVector  # the model's own values, with coordinates of points that are learned
     _bounds: tuple[HyperVector, HyperVector]
     _search: Search
     endings: dict[int, tuple[bool, str]] = dataclasses.field(default_factory=dict)
@@ -254,7 +261,7 @@ class _Runs:
         What is best for some of the rows, with next to no noise, may leave no Cholesky factor of
         all of them.
         """
-        own = self._space.to_vector()
+        own = self._first
         starts = [np.clip(start + share * (own - start), *self._bounds) for share in _WAYS_BACK]
         starts = starts[:1] if np.array_equal(start, own) else starts
         begun = self._search.next_replayed(run)  # of a resumed run, which had a bound there

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Int
@@ -71,15 +72,27 @@ def spread_sites(
     )[0]
 
 
+def placed(algorithm: SiteInference, space: ParameterSpace, vector: HyperVector) -> SiteInference:
+    """The algorithm with the inducing points that a vector has behind its hyper-parameters."""
+    if len(vector) == space.size:
+        return algorithm
+    own: Any = algorithm.representation
+    return eqx.tree_at(lambda a: a.representation, algorithm, own.moved(vector[space.size :]))
+
+
 def evaluate(
     algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
 ) -> Evaluation:
-    """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
+    """The bound and its gradient at a vector of hyper-parameters, sites profiled out.
+
+    Coordinates of inducing points may follow these.
+    """
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
         if (sums := row_sums(algorithm.representation)) is not None:
             return _evaluate_sums(sums, space, vector, sites)
         return _evaluate_exact(algorithm, space, vector, data, sites)[0]
-    ascended = ascend(algorithm, model_at(space, vector), data, sites)
+    there = placed(algorithm, space, vector)
+    ascended = ascend(there, model_at(space, vector), data, sites)
     return _evaluate_ascended(algorithm, space, vector, data, ascended)
 
 
@@ -98,8 +111,16 @@ def _evaluate_ascended(
     ascended: FixedPoint,
 ) -> Evaluation:
     """The bound where an ascent has ended, and its gradient."""
-    bound, in_model = slope_at(algorithm, space.to_model(vector), data, ascended)
+    there, model = placed(algorithm, space, vector), space.to_model(vector)
+    bound, in_model, in_own = _slopes_at(there, model, data, ascended)
     value, gradient = _with_prior(space, vector, bound, in_model)
+    if there is not algorithm:
+
+        def numbers(vector: HyperVector) -> Any:
+            own = placed(algorithm, space, vector).representation
+            return eqx.filter(own, eqx.is_inexact_array)
+
+        gradient = gradient + jax.vjp(numbers, vector)[1](in_own)[0]
     end = ascended.next_sites, ascended.updates, ascended.change
     return Evaluation(value, bound, gradient, *end)
 
@@ -108,9 +129,16 @@ def slope_at(
     algorithm: SiteInference, model: LatentGP, data: Data, ascended: FixedPoint
 ) -> tuple[Scalar, LatentGP]:
     """The bound where an ascent has ended, in nats, and its derivative in the model."""
+    return _slopes_at(algorithm, model, data, ascended)[:2]
+
+
+def _slopes_at(
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: FixedPoint
+) -> tuple[Scalar, LatentGP, Any]:
+    """The same, and the derivative in the representation, None at the mode."""
     at_the_mode = algorithm.rule.at_the_mode()
     if at_the_mode is not None:
-        return slope_at_mode(algorithm, at_the_mode, model, data, ascended)
+        return *slope_at_mode(algorithm, at_the_mode, model, data, ascended), None
     # Else it is stationary in the sites.
     posterior, bound, _, update = ascended.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
@@ -119,7 +147,7 @@ def slope_at(
     rows = rows_of(data), marginals, update.sites
     (through_mean,) = pull_offset(update.sites.slope(marginals.mean))
     in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
-    return bound, with_kernel(in_model, pullback.kernel)
+    return bound, with_kernel(in_model, pullback.kernel), pullback.representation
 
 
 class ConvergedPosterior(NamedTuple):
@@ -182,7 +210,7 @@ def _evaluate_exact(
     """Sites that are the likelihood itself: differentiate the evidence straight through them."""
 
     def objective(vector):
-        settled = _exact(algorithm, space.to_model(vector), data)
+        settled = _exact(placed(algorithm, space, vector), space.to_model(vector), data)
         return settled.bound + space.log_prior(vector), settled
 
     (value, settled), gradient = jax.value_and_grad(objective, has_aux=True)(vector)

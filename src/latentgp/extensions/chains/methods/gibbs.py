@@ -26,9 +26,11 @@ class GibbsSampling(SamplingMethod):
     With `Neighbours` draws are by solves, and kernel parameters move with the white coefficients
     held, as an evidence that solves estimate would not be exact. With `Inducing`, latents are drawn
     from the optimal sparse Gaussian given the auxiliary variables (VI-Gibbs: Galy-Fajou 2022, 7.5).
+    `SpaceTime` draws likewise, exactly where all places are points.
 
     Args:
-        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
+        representation: `Dense()`, `Neighbours(...)`, `Inducing(...)`, `Markov()` or
+            `SpaceTime(...)`.
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: sweeps of each chain that are thrown away.

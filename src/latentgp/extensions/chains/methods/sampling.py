@@ -112,12 +112,13 @@ class SamplingMethod(Method):
         Chains that sample hyper-parameters start around the most probable ones; those that do not
         hold what `starting_method` learns.
         """
+        needs = Needs(all_rows=True, held_points=True)
+        needs.check(type(self).__name__, representation=self.representation)
         if problem.options.learn_hyperparameters and not self.samples_hyperparameters:
             return self._at_learned(problem)
         model, data, key, space = problem.model, problem.data, problem.key, problem.space
         self.check(model, space.size > 0)
         form = SiteForm(moved=True)
-        Needs(all_rows=True).check(type(self).__name__, representation=self.representation)
         check_form(self.representation, form, model.likelihood)
         representation = self.representation.for_sites(form)
         coefficients_of(representation)

@@ -22,6 +22,7 @@ from latentgp.modules import stored
 from latentgp.typing import Array
 
 _FEW_STATES = 2
+_MOST_NUMBERS = 1 << 20  # of the transitions of all steps, made together
 
 
 @stored
@@ -79,6 +80,22 @@ class Filter(eqx.Module):
             P = small.chosen(at.start >= 0, known, P)
         return small.chosen(at.fresh, zero, A), small.chosen(at.fresh, P, Q)
 
+    def moves(self, lanes: Lanes) -> "Moves":
+        """Transitions of all steps of one lane, where that is no great number.
+
+        A loop over the rows of one lane takes as long as it has operations, however small. Else
+        each step makes its own.
+        """
+        if lanes.gap.shape[-1] > 1 or lanes.gap.size * self.space.size**2 > _MOST_NUMBERS:
+            return Moves(None, None)
+
+        def of_step(at: Lanes) -> tuple[Matrix, Matrix, Matrix | None]:
+            A, Q = self.transition(at)
+            return A, Q, None if self.signed else small.semidefinite_root(Q)
+
+        of_all = eqx.filter_vmap(of_step)(jax.tree.map(jnp.asarray, lanes))
+        return Moves(*eqx.partition(of_all, eqx.is_array))
+
     def begun(self, mean: Matrix, at: Lanes) -> Matrix:
         """The mean after a transition, with that of a known state where a series goes on."""
         if self.starts is None or at.start is None:
@@ -125,6 +142,19 @@ class Filter(eqx.Module):
         """The belief with its covariance in place of a root."""
         mean, spread = belief
         return belief if self.signed else Belief(mean, spread @ spread.mT)
+
+
+class Moves(NamedTuple):
+    """A, Q and the root of Q of all steps, if they are made together."""
+
+    each: Any  # entries of every step
+    fixed: Any  # the same for all, such as zeros
+
+    def of(self, process: Filter, at: Lanes, own: Any) -> tuple[Matrix, Matrix, Matrix | None]:
+        """Those of a step, whose entries are given."""
+        if self.each is None:
+            return *process.transition(at), None
+        return eqx.combine(own, self.fixed)
 
 
 class UpdatedBelief(NamedTuple):

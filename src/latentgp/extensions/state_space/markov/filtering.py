@@ -30,7 +30,7 @@ from latentgp.extensions.state_space.markov.beliefs import (
     zeros,
 )
 from latentgp.extensions.state_space.markov.elements import elements_of, joined
-from latentgp.extensions.state_space.markov.series import Series
+from latentgp.extensions.state_space.markov.series import Lanes, Series
 from latentgp.modules import stored_as
 from latentgp.typing import Array
 
@@ -71,20 +71,20 @@ def filtered(
     ends, found = Adjoint(*starts), None
     if linear.shape[-1] > 1:
         starts, ends, found = joined(process, elements_of(process, series, linear, precision))
-    h = process.measurement(like_spread)
+    h, moves = process.measurement(like_spread), process.moves(series.lanes)
 
     def step(belief: Belief, at: Any) -> tuple[Belief, Any]:
-        where, linear, precision = at
-        A, Q = process.transition(where)
+        where, linear, precision, own = at
+        A, Q, root = moves.of(process, where, own)
         mean = process.begun(A @ belief.mean, where)
-        predicted = Belief(mean, process.moved(belief.spread, A, Q))
+        predicted = Belief(mean, process.moved(belief.spread, A, Q, root))
         after = process.update(predicted, h, linear, precision)
         mean, P = process.known(belief)
         out = (mean, _lower(P)), after.error, after.weight, after.value
         return full_pair(after.belief, like_mean, like_spread), out
 
     last, (before, error, weight, values) = jax.lax.scan(
-        step, starts, (series.lanes, linear, precision)
+        step, starts, (series.lanes, linear, precision, moves.each)
     )
     evidence = jnp.sum(values, axis=(0, -1)) if found is None else found
     last = full_pair(process.known(last), like_mean, like_spread)
@@ -111,44 +111,44 @@ def smoothed(
         process.space,
     )
     widest = max((jnp.shape(leaf) for leaf in jax.tree.leaves(space)), key=len, default=gap.shape)
-    like_move = jnp.zeros(widest, gap.dtype)
+    like_move, moves = jnp.zeros(widest, gap.dtype), process.moves(series.lanes)
+
+    def move(space: StateSpace, at: Lanes) -> tuple[Matrix, Matrix]:
+        A, Q = process.transition(at, space)
+        return small.full(A, like_move), small.full(Q, like_move)
 
     def step(carry: Any, at: Any) -> tuple[Any, Any]:
         later, (mean, P), total = carry
-        where, w, error, weight, (former, lower), reading = at
+        where, w, error, weight, (former, lower), reading, own = at
         u = P @ h
         read = h if reading is None else reading
         v = u if reading is None else P @ reading
         values = number(read.mT @ mean) + number(v.mT @ later.r)
         variances = number(read.mT @ v) - number(v.mT @ later.N @ v)
         now = updated_back(later, h, u, w, error, weight)
-        before = Belief(former, from_lower(lower))
-
-        def move(space: StateSpace) -> tuple[Matrix, Matrix]:
-            A, Q = process.transition(where, space)
-            return small.full(A, like_move), small.full(Q, like_move)
-
+        before, cotangents = Belief(former, from_lower(lower)), None
+        A = moves.of(process, where, own)[0]
         if slopes:
-            (A, _), pull = jax.vjp(move, space)
             in_P = now.r @ now.r.mT - now.N
             in_A = now.r @ former.mT + in_P @ (A @ before.spread)
             found_slopes = small.full(in_A, like_spread), small.full(scaled(in_P, 0.5), like_spread)
             cotangents = _over_latents(found_slopes, like_spread, like_move)
-            total = jax.tree.map(jnp.add, total, pull(cotangents)[0])
-        else:
-            A, _ = process.transition(where)
+        if slopes and moves.each is None:
+            _, pull = jax.vjp(lambda space: move(space, where), space)
+            total, cotangents = jax.tree.map(jnp.add, total, pull(cotangents)[0]), None
         earlier = Adjoint(A.mT @ now.r, small.symmetric(A.mT @ now.N @ A))
         now = full_pair(now, like_mean, like_spread)
         carry = full_pair(earlier, like_mean, like_spread), before, total
-        return carry, (values, variances, (now.r, _lower(now.N)))
+        return carry, (values, variances, (now.r, _lower(now.N)), cotangents)
 
     none = jax.tree.map(jnp.zeros_like, space)
-    (_, _, total), (mean, variance, adjoint) = jax.lax.scan(
-        step,
-        (found.ends, found.last, none),
-        (series.lanes, precision, found.error, found.weight, found.before, readings),
-        reverse=True,
+    rows = series.lanes, precision, found.error, found.weight, found.before, readings, moves.each
+    (_, _, total), (mean, variance, adjoint, cotangents) = jax.lax.scan(
+        step, (found.ends, found.last, none), rows, reverse=True
     )
+    if cotangents is not None:
+        _, pull = jax.vjp(lambda space: jax.vmap(move, (None, 0))(space, series.lanes), space)
+        total = pull(cotangents)[0]
     slope = jax.tree.map(_sum_to, total, process.space) if slopes else None
     return SmoothedMarginals(mean, variance, adjoint), slope
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +18,7 @@ from latentgp.extensions.state_space.markov.beliefs import Starts
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import padded_size
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, Points, Scalar
+from latentgp.typing import Array, Inputs, PerRow, Points, Scalar
 
 
 class RememberedRows(DataSummary):
@@ -39,11 +41,13 @@ class RememberedRows(DataSummary):
         sites: Any,
         rows: Int[np.ndarray, "kept"],
         first: Int[np.ndarray, "S"],
+        each: Mapping[str, PerRow] = MappingProxyType({}),
         **others: Any,
     ) -> Any:
         """Some rows with their sites, as far as they have any, behind first ones without.
 
-        In one of few numbers of rows: others fill up. Sites are linear terms and precisions.
+        In one of few numbers of rows: others fill up. Sites are linear terms and precisions; there
+        may be other values of each row.
         """
         linear, precision = map(np.asarray, sites)
         says = np.any((linear != 0) | (precision != 0), axis=1)
@@ -52,10 +56,12 @@ class RememberedRows(DataSummary):
         if not len(kept):
             kept, told = np.arange(1), False
         more = padded_size(len(kept)) - len(kept)
+        full = np.pad(kept, (0, more), mode="edge")
         return cls(
-            centres=np.asarray(X)[np.pad(kept, (0, more), mode="edge")],
+            centres=np.asarray(X)[full],
             linear=np.pad(linear[kept] * told, ((0, more), (0, 0))),
             precision=np.pad(precision[kept] * told, ((0, more), (0, 0))),
+            **{name: np.asarray(values)[full] for name, values in each.items()},
             **others,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -42,7 +43,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.projected import ProjectedSites, row_marginals
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals, vmap_latents
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Coefs, Inputs, Points, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Coefs, Inputs, PerRow, Points, RandomKey, RowLatents, Scalar
 
 _COLUMNS = 64  # of a joint covariance that are found together
 
@@ -64,8 +65,7 @@ class RowArrays(NamedTuple):
         left = [
             jnp.einsum("qkbj,qkj->qkb", own.left[:, slots.place], own.variances) for own in priors
         ]
-        fresh = jnp.arange(len(slots.slot)) >= slots.earlier
-        return cls(groups, priors, slots.at_rows(of_all(groups, left)) * fresh)
+        return cls(groups, priors, slots.at_rows(of_all(groups, left)))
 
 
 @stored
@@ -88,6 +88,7 @@ class SpaceTimePosterior(LatentPosterior):
     # number of parts of the kernel, whose coefficients are the last columns of new inputs; zero
     # where f alone is asked about
     told_apart: int = eqx.field(static=True, default=0)
+    powers: PerRow | None = None  # those of each row, where remembered ones can have others
     constant: Scalar | float = 0.0  # of rows that were remembered; part of the log evidence
 
     @classmethod
@@ -100,11 +101,13 @@ class SpaceTimePosterior(LatentPosterior):
         *,
         signed: bool,
         power: float,
+        powers: PerRow | None,
         constant: Scalar,
     ) -> "SpaceTimePosterior":
         """The posterior given sites of g."""
         known = RowArrays.of(prior, slots, kernel, sites.linear.shape[1])
-        projected = ProjectedSites.of(sites.linear.T, sites.precision.T, known.left, power)
+        each = power if powers is None else powers
+        projected = projected_by(sites, known.left, each)
         filtered = []
         for group, own in zip(known.groups, known.priors, strict=True):
             layout = prior.layout(group.one)
@@ -125,11 +128,12 @@ class SpaceTimePosterior(LatentPosterior):
             starts=tuple(found.starts for found in filtered),
             log_evidence=sum(jnp.sum(found.log_evidence) for found in filtered) - half + constant,
             jitter=jnp.max(jnp.stack([jnp.max(own.jitter) for own in known.priors])),
-            trace_term=jnp.zeros_like(half) if power else half,
+            trace_term=0.5 * jnp.sum(projected.loss * (jnp.asarray(each) == 0)),
             time=prior.time,
             truncation=prior.truncation,
             signed=signed,
             power=power,
+            powers=powers,
             constant=constant,
         )
 
@@ -142,6 +146,11 @@ class SpaceTimePosterior(LatentPosterior):
     def prepared(self) -> RowArrays:
         """Arrays that follow from kernel and rows."""
         return RowArrays.of(self.prior, self.slots, self.kernel, self.sites.linear.shape[1])
+
+    @property
+    def each_power(self) -> PerRow | float:
+        """How the prior variance that points leave open counts, of each row or all."""
+        return self.power if self.powers is None else self.powers
 
     @property
     def kl(self) -> Scalar:
@@ -219,15 +228,14 @@ class SpaceTimePosterior(LatentPosterior):
         return of_all(known.groups, covariances)
 
     def remembered(self, log_evidence: float) -> RememberedReports:
-        sites = self._projected(self.prepared)
-        alone = self.log_evidence - self.constant + 0.5 * jnp.sum(sites.loss)
         rows = np.arange(len(self.slots.slot))
         return RememberedReports.of(
             self.slots.inputs(self.time),
-            (sites.linear.T, sites.precision.T),
+            self.sites[:2],
             rows,
             rows[:0],
-            constant=jnp.asarray(log_evidence - alone),
+            {"powers": np.broadcast_to(self.each_power, len(rows))},
+            constant=jnp.asarray(log_evidence - (self.log_evidence - self.constant)),
             signed=self.signed,
             truncation=self.truncation,
             points=np.delete(np.asarray(self.points), self.time, axis=1),
@@ -246,10 +254,11 @@ class SpaceTimePosterior(LatentPosterior):
             layout = self.prior.layout(group.one)
 
             def run(own, linear, precision, layout=layout):
-                return means_given(layout, False, own, self.slots, linear[..., None], precision)
+                given = own, self.slots, linear[..., None], precision
+                return smoothed_given(layout, False, *given).mean.reshape(linear.shape)
 
             drawn = in_slots(self.slots, sites._replace(linear=told, precision=held), group)
-            means.append(vmap_latents(run, own, *drawn)[..., 0])
+            means.append(vmap_latents(run, own, *drawn))
         moved = self.slots.at_rows(of_all(known.groups, means))
         return sites.linear - sites.precision * mean + told - held * moved
 
@@ -298,8 +307,7 @@ class SpaceTimePosterior(LatentPosterior):
         return found
 
     def _projected(self, known: RowArrays) -> ProjectedSites:
-        linear, precision, _ = self.sites
-        return ProjectedSites.of(linear.T, precision.T, known.left, self.power)
+        return projected_by(self.sites, known.left, self.each_power)
 
     def _between(self, t: Float[Array, "B"]) -> tuple[Moments, Moments, Int[Array, "B"]]:
         """New times after steps, the steps after these, and numbers of the first ones."""
@@ -336,6 +344,18 @@ class SpaceTimePosterior(LatentPosterior):
         )
 
 
+def projected_by(
+    sites: GaussianSites, left: Float[Array, "#Q N"], powers: PerRow | float
+) -> ProjectedSites:
+    """Sites of what rows read of the states, by how the variance left open counts at each."""
+    of_g = sites.linear.T, sites.precision.T, left
+    if np.ndim(powers) == 0:
+        return ProjectedSites.of(*of_g, powers)
+    some = powers > 0
+    both = ProjectedSites.of(*of_g, jnp.where(some, powers, 1.0)), ProjectedSites.of(*of_g, 0.0)
+    return jax.tree.map(partial(jnp.where, some), *both)
+
+
 def in_slots(
     slots: Slots, projected: ProjectedSites, group: LatentGroup, more: int = 0
 ) -> tuple[Float[Array, "Q T B"], Float[Array, "Q T B"]]:
@@ -353,19 +373,18 @@ def steps_with(
     return segmented(steps, segments_for(len(precision)))
 
 
-def means_given(
+def smoothed_given(
     layout: Layout,
     signed: bool,
     own: StatePrior,
     slots: Slots,
     linear: Float[Array, "T B S"],
     precision: Float[Array, "T B"],
-) -> Float[Array, "T B S"]:
-    """Posterior means of what rows read of the states, for each set of linear terms."""
+) -> SmoothedReadings:
+    """The way forth and back for each set of linear terms."""
     stacked = StackedArithmetic(layout, signed, own.table)
     steps = steps_with(own, slots, linear, precision)
-    starts = stacked.forward(steps).starts
-    return stacked.backward(steps, starts, None, slopes=False).mean.reshape(linear.shape)
+    return stacked.backward(steps, stacked.forward(steps).starts, None, slopes=False)
 
 
 def _covariance(
@@ -383,7 +402,7 @@ def _covariance(
         unit = jnp.zeros((precision.size, len(places)), precision.dtype)
         unit = unit.at[new].set((jnp.arange(count)[:, None] == places).astype(unit.dtype))
         unit = unit.reshape(*precision.shape, -1)
-        mean = means_given(layout, signed, own, slots, unit, precision)
+        mean = smoothed_given(layout, signed, own, slots, unit, precision).mean
         return mean.reshape(-1, len(places))[new].T
 
     blocks = -(-count // _COLUMNS)

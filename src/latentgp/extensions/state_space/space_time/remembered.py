@@ -8,12 +8,13 @@ import equinox as eqx
 
 from latentgp.extension import at
 from latentgp.extensions.state_space.markov.remembered import RememberedRows
-from latentgp.typing import Points
+from latentgp.typing import PerRow, Points
 
 
 class RememberedReports(RememberedRows):
-    """Rows so far, whose sites are of what they read of the processes: these leave nothing open."""
+    """Rows so far with their sites, of which the variance that points leave open is part."""
 
+    powers: PerRow | None = None  # how that variance counts, of each
     points: Points | None = None  # inducing points in space, without a column of time
     time: int = eqx.field(static=True, default=0)
 

@@ -10,19 +10,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentgp.errors import check_whole, refuse
+from latentgp.extensions.state_space.conditioned_draws import ConditionedDraws
 from latentgp.extensions.state_space.kernels import Truncation, state_space
 from latentgp.extensions.state_space.markov.remembered import sites_with_earlier, with_earlier
 from latentgp.extensions.state_space.separable import separable_terms
-from latentgp.extensions.state_space.space_time.posterior import RowArrays, SpaceTimePosterior
+from latentgp.extensions.state_space.space_time.posterior import (
+    RowArrays,
+    SpaceTimePosterior,
+    projected_by,
+)
 from latentgp.extensions.state_space.space_time.prior import (
     SpaceTimePrior,
     StatePrior,
     latent_groups,
 )
 from latentgp.extensions.state_space.space_time.remembered import RememberedReports
+from latentgp.extensions.state_space.space_time.root import SpaceTimeSampler, SpaceTimeWhitening
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
@@ -33,7 +39,8 @@ from latentgp.representations.latent_axis import distinct_kernels, over_sharing
 from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
-from latentgp.rows.arrays import check_shape
+from latentgp.rows.arrays import check_shape, evenly
+from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
 
@@ -57,6 +64,9 @@ class SpaceTime(Representation):
         slots: of the rows; `for_rows` finds them.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
+        learn_points: whether a search moves the points with the hyper-parameters; not for
+            `Laplace`, nor for chains, which take the `points` of another fit.
+        spread: of the rows' places, a column, in units of which points move; `initialise` finds it.
         remembered: rows so far with their sites, `Posterior.remembered()`, which others are added
             to.
 
@@ -83,6 +93,8 @@ class SpaceTime(Representation):
     slots: Slots | None = eqx.field(default=None, kw_only=True)
     signed: bool = eqx.field(static=True, default=False, kw_only=True)
     power: float = eqx.field(static=True, default=0.0, kw_only=True)
+    learn_points: bool = eqx.field(static=True, default=False, kw_only=True)
+    spread: Float[Array, "columns"] | None = eqx.field(default=None, kw_only=True)
     remembered: RememberedReports | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
@@ -108,7 +120,19 @@ class SpaceTime(Representation):
         points = np.asarray(points, X.dtype)
         words = "the inputs without their column of time"
         check_shape("SpaceTime.points", points, ("M", len(elsewhere)), words)
-        return dataclasses.replace(self, number=len(points), points=points)
+        spread = np.std(X[:, elsewhere], axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        return dataclasses.replace(self, number=len(points), points=points, spread=spread)
+
+    def coordinates(self) -> Float[np.ndarray, "P"]:
+        """Coordinates of the points, for searches."""
+        return np.ravel(np.asarray(self.points) / np.asarray(self.spread))
+
+    def moved(self, coordinates: Float[Array, "P"]) -> "SpaceTime":
+        """The same with points of other coordinates."""
+        spread = jnp.asarray(chosen(self.spread, "Points"))
+        points = coordinates.reshape(-1, len(spread)) * spread
+        return dataclasses.replace(self, points=points)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "SpaceTime":
         if isinstance(X, Tracer):
@@ -153,28 +177,31 @@ class SpaceTime(Representation):
     ) -> SpaceTimePosterior:
         earlier, sites = self.remembered, sites_with_earlier(self.remembered, sites)
         constant = jnp.zeros((), X.dtype) if earlier is None else jnp.asarray(earlier.constant)
-        settings = {"signed": self.signed, "power": self.power, "constant": constant}
-        return SpaceTimePosterior.given(kernel, self.prior, self._slots(X), sites, **settings)
+        own = jnp.full(len(X), self.power, X.dtype)
+        powers = None if earlier is None else jnp.concatenate([jnp.asarray(earlier.powers), own])
+        settings = {"signed": self.signed, "power": self.power, "powers": powers}
+        rows = self._slots(X), sites
+        return SpaceTimePosterior.given(kernel, self.prior, *rows, constant=constant, **settings)
 
     def marginals_at_rows(self, posterior: SpaceTimePosterior, X: Inputs) -> Marginals:
         return posterior.at_rows
 
     def pull_back(self, posterior: SpaceTimePosterior, X: Inputs, sites: GaussianSites) -> Pullback:
         numbers, rest = eqx.partition(self, eqx.is_inexact_array)
-        linear, precision, _ = posterior.sites
+        latents = posterior.sites.linear.shape[1]
 
         def told(kernel: LatentKernel, numbers: "SpaceTime") -> tuple[list[StatePrior], Array]:
             own = eqx.combine(numbers, rest)
-            known = RowArrays.of(own.prior, own._slots(X), kernel, linear.shape[1])
+            known = RowArrays.of(own.prior, own._slots(X), kernel, latents)
             return known.priors, known.left
 
         (priors, left), pull = jax.vjp(told, posterior.kernel, numbers)
-        known = RowArrays(latent_groups(posterior.kernel, linear.shape[1]), priors, left)
+        known = RowArrays(latent_groups(posterior.kernel, latents), priors, left)
         smooth = posterior.smoothed(known, slopes=True)
         of_states = posterior.of_smoothed(known, smooth)
         mean, variance = (values.T for values in of_states)
         _, pull_left = jax.vjp(
-            lambda left: ProjectedSites.of(linear.T, precision.T, left, self.power), left
+            lambda left: projected_by(posterior.sites, left, posterior.each_power), left
         )
         in_sites = ProjectedSites(mean, -0.5 * (mean**2 + variance), jnp.full_like(mean, -0.5))
         in_priors = []
@@ -186,6 +213,27 @@ class SpaceTime(Representation):
             in_priors.append(jax.tree.map(over_sharing, flat, own))
         in_kernel, in_numbers = pull((in_priors, pull_left(in_sites)[0]))
         return Pullback(in_kernel, in_numbers, posterior.with_left(known, of_states))
+
+    def whitening(self, kernel: LatentKernel, X: Inputs) -> SpaceTimeWhitening:
+        """A coefficient for what is new of each state at each step."""
+        return SpaceTimeWhitening.of(self.prior, self._slots(X), kernel)
+
+    def sampler(self, kernel: LatentKernel, X: Inputs, power: float = 0.0) -> SpaceTimeSampler:
+        return SpaceTimeSampler.of(self.whitening(kernel, X), power)
+
+    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
+        """Evenly spaced rows."""
+        return evenly(rows, number)
+
+    def finished(
+        self, posterior: SpaceTimePosterior, rows: Data | None = None
+    ) -> SpaceTimePosterior:
+        return posterior
+
+    def draws_at_rows(self, draws: Any) -> ConditionedDraws:
+        """Draws of the coefficients as draws of what rows read of the states."""
+        rows = jnp.asarray(chosen(self.slots, "Slots").inputs(self.time))
+        return ConditionedDraws.of(dataclasses.replace(draws, centres=rows), self)
 
     @property
     def streaming_prior(self) -> RememberedReports | None:

@@ -152,6 +152,8 @@ class SmoothedReadings(NamedTuple):
 
     mean: Float[Array, "groups steps B S"]  # at the rows of each step, for each set of linear terms
     variance: Float[Array, "groups steps B"]  # at the rows of each step
+    # l - W mean there, exact to rounding however precise the sites are
+    force: Float[Array, "groups steps B S"]
     # means, first column, and variances, second, at further rows
     at_readings: Float[Array, "rows 2"]
     slopes: Slopes | None  # derivatives, if wanted
@@ -224,7 +226,7 @@ class StackedArithmetic(NamedTuple):
             change = layout.written(phi.T @ (layout.written(inner.T).T - told))
             ahead = Adjoint(r + layout.written(phi.T @ force), N + change + change.T)
             in_noises = self._slope_in_noises(ahead) if slopes else None
-            return (ahead, read, in_table), (mean, variance, in_moves, in_noises)
+            return (ahead, read, in_table), (mean, variance, force, in_moves, in_noises)
 
         def segment(carry: Any, at: Any) -> tuple[Any, Any]:
             start, own, onward, place = at
@@ -238,15 +240,15 @@ class StackedArithmetic(NamedTuple):
 
         read = jnp.full((), rows - 1), jnp.zeros((rows, 2), dtype)
         start = Adjoint(*nothing), read, jnp.zeros_like(self.table) if slopes else None
-        (ahead, read, in_table), (mean, variance, in_moves, in_noises) = jax.lax.scan(
+        (ahead, read, in_table), (mean, variance, force, in_moves, in_noises) = jax.lax.scan(
             segment, start, (starts, steps, onwards, number), reverse=True
         )
         if readings is not None:
             read = self._read_between(readings, read, jnp.full((), -1), nothing, ahead)
-        found = None
+        of_prior = None
         if slopes:
-            found = Slopes(jax.tree.map(_shifted_back, in_moves), in_noises, in_table)
-        return SmoothedReadings(mean, variance, read[1], found)
+            of_prior = Slopes(jax.tree.map(_shifted_back, in_moves), in_noises, in_table)
+        return SmoothedReadings(mean, variance, force, read[1], of_prior)
 
     def _nothing(self, steps: Steps) -> Beliefs:
         """A state of zero, which the first transition forgets."""

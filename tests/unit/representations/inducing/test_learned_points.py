@@ -1,0 +1,82 @@
+"""Inducing points that a search moves with the hyper-parameters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
+from slow import slow_parameters
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+KERNEL, KEY = lgp.RBF([0.6, 2.0], variance=1.3), jax.random.key(0)
+X = np.random.default_rng(3).uniform(-2, 2, (60, 2)) * [1.0, 50.0]
+X[:, 1] /= 50.0
+F = np.sin(3 * X[:, 0]) + 0.3 * X[:, 1]
+Y = F + 0.1 * np.random.default_rng(4).normal(size=60)
+CASES = {
+    "collapsed": (lgp.Gaussian(0.05), Y, lgp.CollapsedVI, {}),
+    "fitc": (lgp.Gaussian(0.05), Y, lgp.CollapsedVI, {"approximation": "fitc"}),
+    "variational": (lgp.Bernoulli(), (Y > 0) * 1.0, lgp.VariationalInference, {}),
+    "augmented": (lgp.Bernoulli(), (Y > 0) * 1.0, lgp.AugmentedVI, {}),
+    "moments": (lgp.Bernoulli(), (Y > 0) * 1.0, lgp.ExpectationPropagation, {}),
+}
+
+
+@pytest.mark.parametrize("name", ["collapsed", *slow_parameters(*list(CASES)[1:])])
+def test_slopes_in_points_are_finite_differences(name):
+    likelihood, y, method, settings = CASES[name]
+    model, data = lgp.LatentGP(KERNEL, likelihood), lgp.Data(X, y)
+    own = lgp.Inducing(4, learn_points=True, **settings).initialise(X, None, KERNEL, KEY)
+    algorithm = method(own).algorithm(model).until_converged()
+    space, rows = ParameterSpace(model), data.to_device()
+    sites = initial_sites(algorithm, model, rows)
+    vector = np.append(space.to_vector(), own.coordinates())
+
+    def value(vector):
+        return evaluate(algorithm, space, jnp.asarray(vector), rows, sites)
+
+    gradient = np.asarray(value(vector).gradient)
+    assert len(gradient) == space.size + 8
+    for place in (0, space.size, space.size + 3):
+        step = 1e-4 * (np.arange(len(vector)) == place)
+        difference = float(value(vector + step).value - value(vector - step).value) / 2e-4
+        np.testing.assert_allclose(gradient[place], difference, rtol=2e-4, atol=2e-4)
+
+
+def test_learned_points_raise_the_bound_and_are_handed_out():
+    """Far above what a search of hyper-parameters alone ends at, and the bound of those points."""
+    model, data = lgp.LatentGP(KERNEL, lgp.Gaussian(0.05)), lgp.Data(X, Y)
+    few = lgp.Inducing(points=X[:5])
+    moving = lgp.Inducing(points=X[:5], learn_points=True)
+    held, learned = (
+        lgp.fit(model, data, method=lgp.CollapsedVI(own), key=KEY) for own in (few, moving)
+    )
+    bounds = [float(each.posterior.log_evidence) for each in (held, learned)]
+    assert bounds[1] > bounds[0] + 5
+    points = np.asarray(learned.posterior.latent.centres)
+    assert np.abs(points - X[:5]).max() > 0.1
+    again = lgp.CollapsedVI(lgp.Inducing(points=points))
+    fixed = lgp.fit(learned.model, data, method=again, key=KEY, learn_hyperparameters=False)
+    assert float(fixed.posterior.log_evidence) == pytest.approx(bounds[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("method", [lgp.Laplace, lgp.GibbsSampling])
+def test_points_are_not_learned_where_there_is_no_bound(method):
+    own, data = lgp.Inducing(4, learn_points=True), lgp.Data(X, (Y > 0) * 1.0)
+    with pytest.raises(lgp.InputError, match=r"learn_points|points that are held"):
+        lgp.fit(lgp.LatentGP(KERNEL, lgp.Bernoulli()), data, method=method(own), key=KEY)
+
+
+def test_batches_have_an_option_of_their_own():
+    own = lgp.VariationalInference(lgp.Inducing(4, learn_points=True))
+    with pytest.raises(lgp.InputError, match="points that are held"):
+        lgp.Stochastic(own)
+
+
+def test_features_have_no_points_to_learn():
+    with pytest.raises(lgp.InputError, match="leave learn_points out"):
+        lgp.Inducing(features=lgp.BSplines(10), learn_points=True)
