@@ -167,6 +167,17 @@ class ParameterSpace(eqx.Module):
         drawn = _prior_draws(self, key, number)
         return {path: np.asarray(values) for path, values in drawn.items()}
 
+    def prior_vectors(
+        self, key: Key[Array, ""], number: int = _PRIOR_DRAWS
+    ) -> Float[np.ndarray, "S H"]:
+        """Draws of the unconstrained vector from the priors; NaN where there are none."""
+        drawn, columns = self.prior_draws(key, number), [np.zeros((number, 0))]
+        for path, transform, shape in self._layout():
+            nothing = np.full((number, *shape), np.nan)
+            values = transform.inv(drawn[path]) if path in drawn else nothing
+            columns.append(np.reshape(values, (number, -1)))
+        return np.concatenate(columns, axis=1)
+
     def entries(self) -> list[tuple[str, ParameterInfo]]:
         """Label and parameter of every entry of the vector."""
         return [

@@ -21,6 +21,7 @@ METHODS = {
     f"manifold, {coupling}": lgp.MCMC(hyperparameters="manifold-mala", coupling=coupling)
     for coupling in ("sites", "whitened", "centred", "surrogate")
 }
+METHODS["emulated, sites"] = lgp.MCMC()  # straightens the variance's prior
 METHODS["variances, centred"] = lgp.MCMC(
     coupling="centred", conjugate_variance=True, hyperparameters="random-walk"
 )

@@ -25,6 +25,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
 )
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
 from latentgp.extensions.chains.hyperparameters.emulated import Emulator
+from latentgp.extensions.chains.hyperparameters.straightened import Straightened
 from latentgp.extensions.chains.information import Information, with_prior
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual
 from latentgp.extensions.chains.loop import Draw, Sampler
@@ -74,6 +75,7 @@ class SweepSampler(Sampler):
     chains: int = eqx.field(static=True)  # side by side, tuned by what all have seen
     fixed: Coordinates | None  # those of all chains where hyper-parameters are held
     variances: ConjugateVariances | None = None  # that are drawn exactly, if any are
+    straightened: Straightened | None = None  # what hyper-parameters move in; None for themselves
 
     @classmethod
     def of(cls, target: WhiteTarget, **settings: Any) -> SweepSampler:
@@ -82,7 +84,9 @@ class SweepSampler(Sampler):
         target = dataclasses.replace(target, anchor=coordinates.centre)
         sampler = cls(target, fixed=None, **settings)
         if target.space.size:
-            return sampler
+            straightens = sampler.hyperparameters.straightens
+            map_of = Straightened.of(target.space) if straightens else None
+            return dataclasses.replace(sampler, straightened=map_of)
         fixed = _held(coordinates, target)
         return dataclasses.replace(sampler, fixed=fixed, latents=_within(sampler, fixed))
 
@@ -98,11 +102,12 @@ class SweepSampler(Sampler):
         emulates = self.hyperparameters.emulates and size > 0
         kept = -(-_EVALUATIONS // self.chains) if emulates else 0
         emulator = Emulator.none(self.chains * kept, start.vector) if emulates else None
+        mean = self._straight(start.vector)
         own = Adaptation(
             jnp.log(scales),
-            start.vector,
+            mean,
             covariance,
-            WarmupHistory(start.vector, jnp.sqrt(covariance), emulator),
+            WarmupHistory(mean, jnp.sqrt(covariance), emulator),
             jnp.zeros((kept, size), dtype),
             jnp.full(kept, -jnp.inf, dtype),
             jnp.zeros((), jnp.int32),
@@ -133,7 +138,8 @@ class SweepSampler(Sampler):
                 at = self.variances.moved(at, self._coordinates, key_variances)
                 factorisations = factorisations + at.coordinates.factorisations
         at, carried, info = self._move_latents(at, state.carried, scales[0], key)
-        own = self._adapted(own, at.vector, info.acceptance, hyper_acceptance)
+        straight = self._straight(at.vector)
+        own = self._adapted(own, straight, info.acceptance, hyper_acceptance)
         statistics = {
             "acceptance_rate": info.acceptance,
             "hyperparameter_acceptance_rate": hyper_acceptance,
@@ -208,6 +214,17 @@ class SweepSampler(Sampler):
     def _coordinates(self, vector: HyperVector) -> Coordinates:
         return self.couplings[-1].coordinates(self.target, vector)
 
+    def _straight(self, vector: HyperVector) -> HyperVector:
+        return vector if self.straightened is None else self.straightened(vector)
+
+    def _bent(self, straight: HyperVector) -> HyperVector:
+        return straight if self.straightened is None else self.straightened.inverse(straight)
+
+    def _log_slope(self, vector: HyperVector) -> Scalar:
+        if self.straightened is None:
+            return jnp.zeros((), vector.dtype)
+        return self.straightened.log_slope(vector)
+
     def _place(self, state: SweepState) -> Place:
         """Where a chain is, with the coordinates that all share."""
         at = state.at
@@ -229,16 +246,19 @@ class SweepSampler(Sampler):
         held = coupling.held(self.target, at, key_held)
         differentiates = self.hyperparameters.differentiates
 
-        def density(vector: Array) -> tuple[Array, Place]:
-            return coupling.density(self.target, vector, held, differentiates)
+        def density(straight: Array) -> tuple[Array, Place]:
+            vector = self._bent(straight)
+            value, there = coupling.density(self.target, vector, held, differentiates)
+            return value - self._log_slope(vector), there
 
         def information(vector: Array, there: Place) -> Information:
             fisher = coupling.information(self.target, there, held)
             return with_prior(self.target, vector, fisher)
 
-        here = coupling.here(self.target, at, held, differentiates)
+        value, worked_out = coupling.here(self.target, at, held, differentiates)
+        here = Theta(self._straight(at.vector), value - self._log_slope(at.vector), worked_out)
         law = HyperLaw(density, information, own.seen)
-        moved = self.hyperparameters.step(law, Theta(at.vector, *here), scale, key_move)
+        moved = self.hyperparameters.step(law, here, scale, key_move)
         place, last = self._attached(moved.at.worked_out), self.couplings[-1]
         if coupling.kind != last.kind:
             white = place.coordinates.white(place.eps)
@@ -251,15 +271,15 @@ class SweepSampler(Sampler):
         """With a proposal among those that an emulator will be fitted to."""
         if not own.values.size:
             return own
-        vector, evidence = there.vector, there.worked_out.coordinates.log_evidence
-        value = self.target.space.log_prior(vector) + evidence
+        vector, evidence = there.worked_out.vector, there.worked_out.coordinates.log_evidence
+        value = self.target.space.log_prior(vector) + evidence - self._log_slope(vector)
         # What was evaluated before the first fit, further out, stays in one half.
         first, fitted = len(own.values) // 2, own.seen.emulator.fitted
         other = first + own.count % (len(own.values) - first)
         slot = jnp.where(fitted, other, own.count % len(own.values))
         warm = own.count < self.warmup
         return own._replace(
-            vectors=own.vectors.at[slot].set(jnp.where(warm, vector, own.vectors[slot])),
+            vectors=own.vectors.at[slot].set(jnp.where(warm, there.vector, own.vectors[slot])),
             values=own.values.at[slot].set(jnp.where(warm, value, own.values[slot])),
         )
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import equinox as eqx
+import jax
+
 from latentgp.extensions.chains.coordinates import (
     Kind,
 )
-from latentgp.extensions.chains.couplings.base import Coupling, Place, log_joint
+from latentgp.extensions.chains.couplings.base import Coupling, Place, chosen, log_joint, no_others
 from latentgp.extensions.chains.information import (
     information_of_map,
 )
@@ -18,18 +21,29 @@ from latentgp.typing import HyperMatrix, HyperVector, RandomKey, Scalar
 class Sites(Coupling):
     """Coordinates of sites are held: theta moves with the approximate evidence that these give.
 
-    The pseudo-marginal scheme of one importance sample, whose noise never changes by itself.
+    The likelihood is averaged over `samples` coordinates: those of f, and standard normal ones that
+    are drawn anew before a move, their law given f. Theta moves with all of them held, and one is
+    taken by its weight (Andrieu, Doucet & Holenstein 2010, 4.2): what one of them says about theta
+    by chance holds a chain less, and no estimate that came out too high is carried.
     """
 
     kind: ClassVar[Kind] = "sites"
 
+    samples: int = eqx.field(static=True, default=1)  # S, that the likelihood is averaged over
+
     def held(self, target: WhiteTarget, at: Place, key: RandomKey) -> Place:
-        return at
+        shape = self.samples - 1, *at.eps.shape
+        return at._replace(others=jax.random.normal(key, shape, at.eps.dtype))
 
     def here(
         self, target: WhiteTarget, at: Place, held: Place, differentiable: bool
     ) -> tuple[Scalar, Place]:
-        return log_joint(target, at), at
+        return log_joint(target, held), held
+
+    def selected(self, target: WhiteTarget, at: Place, key: RandomKey) -> Place:
+        if self.samples == 1:
+            return at
+        return chosen(target, at, key)._replace(others=no_others(at.eps))
 
     def density(
         self, target: WhiteTarget, vector: HyperVector, held: Place, differentiable: bool

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.extensions.chains.couplings.ancillary import Sites
-from latentgp.extensions.chains.couplings.base import Place, residuals
+from latentgp.extensions.chains.couplings.base import Place, chosen, log_joint
 from latentgp.extensions.chains.target import WhiteTarget
-from latentgp.typing import Array, Coefs, RandomKey
+from latentgp.typing import Array, Coefs, RandomKey, Scalar
 
 
 class PseudoMarginal(Sites):
@@ -37,9 +36,10 @@ class PseudoMarginal(Sites):
         others = self.correlation * at.others + share * fresh[1:]
         return at._replace(eps=eps, others=others)
 
+    def here(
+        self, target: WhiteTarget, at: Place, held: Place, differentiable: bool
+    ) -> tuple[Scalar, Place]:
+        return log_joint(target, at), at
+
     def selected(self, target: WhiteTarget, at: Place, key: RandomKey) -> Place:
-        model = target.space.to_model(at.vector)
-        chosen = jax.random.categorical(key, residuals(target, model, at))
-        everything = jnp.concatenate([at.eps[None], at.others])
-        swapped = everything.at[chosen].set(at.eps)[1:]
-        return at._replace(eps=everything[chosen], others=swapped)
+        return chosen(target, at, key)

@@ -64,6 +64,7 @@ class HyperMove(eqx.Module):
     largest_scale: ClassVar[float] = math.inf  # beyond which a greater one changes little
     differentiates: ClassVar[bool] = False  # the density's gradient is taken
     emulates: ClassVar[bool] = False  # it uses an emulator of the approximate log density
+    straightens: ClassVar[bool] = False  # it moves in coordinates in which priors are normal
 
     @property
     def proposes_once(self) -> bool:

@@ -87,12 +87,14 @@ class HyperEmulated(HyperMove):
     s and accepts their end by pi(theta') s(theta) / (pi(theta) s(theta')) (surrogate transitions,
     Liu 2001, 9.4.3; Christen & Fox 2005; Gaussian processes for trajectories, Rasmussen 2003).
     However wrong the emulator is the chain is exact; where it is right draws hardly depend on each
-    other, at one evaluation each. A quarter of the moves, and all before the fit, are those of
+    other, at one evaluation each. It moves in coordinates in which the priors are nearly normal, as
+    it knows nothing of long tails. A quarter of the moves, and all before the fit, are those of
     `HyperRandomWalk`, which lead out of where it is wrong.
     """
 
     target_acceptance: ClassVar[float | None] = 0.25
     emulates: ClassVar[bool] = True
+    straightens: ClassVar[bool] = True
 
     trajectories: int = eqx.field(static=True, default=6)  # at most, drawn evenly from 1 on
 

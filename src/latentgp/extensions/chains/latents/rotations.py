@@ -38,15 +38,16 @@ class Rotations(GradientMove):
     largest_scale: ClassVar[float] = 20.0
 
     steps: int = eqx.field(static=True, default=32)  # at most so many
+    overhead: float = eqx.field(static=True, default=0.0)  # cost of a move beside steps, in steps
 
     def wanted_acceptance(self, scale: Scalar) -> Scalar:
         return _acceptance(_step(self._number(scale), scale), scale)
 
     def _number(self, scale: Scalar) -> Scalar:
-        """Steps of the trajectory that gives most a step, refusals counted twice."""
+        """Steps of the trajectory that gives most by its cost, refusals counted twice."""
         numbers = jnp.arange(1, self.steps + 1).astype(scale.dtype)
         chance = _acceptance(_QUARTER / numbers, scale)
-        return numbers[jnp.argmax(chance**2 / ((2 - chance) * numbers))]
+        return numbers[jnp.argmax(chance**2 / ((2 - chance) * (numbers + self.overhead)))]
 
     def step(
         self, residual: Residual, state: ResidualGradient, scale: Scalar, key: RandomKey

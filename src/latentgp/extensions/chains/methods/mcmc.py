@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 
@@ -75,6 +77,7 @@ _BY_MATRICES = {  # settings that work with dense factors alone
     "hyperparameters": ("manifold-mala", "riemannian-hmc"),
 }
 _CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
+_OVERHEAD = 20.0  # gradients that a move's share of the factorisations of hyper-parameters costs
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
 
 
@@ -114,7 +117,7 @@ class MCMC(SamplingMethod):
         repeats: moves of the latent functions a sweep; None for 5, or for one where
             hyper-parameters are held and coupling="sites" or "partial", in whose coordinates a move
             nearly makes an independent draw, with dense factors.
-        samples: of the pseudo-marginal estimate.
+        samples: of the likelihood, which coupling="sites" and "pseudo-marginal" average over.
         correlation: of its draws from step to step, in [0, 1).
         temperatures: of the pseudo-marginal estimate by annealed importance sampling (Neal 2001),
             which varies less where the Gaussian approximation is poor; 1 for importance sampling.
@@ -227,16 +230,21 @@ class MCMC(SamplingMethod):
     def sampler(self, target: WhiteTarget) -> SweepSampler:
         couplings, dense = COUPLINGS[self._coupling], self.representation.traits.dense_factors
         one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
+        if self._coupling == "sites":
+            couplings = (Sites(self.samples),)
         if self._coupling == "pseudo-marginal":
             plain = PseudoMarginal(self.samples, self.correlation)
             annealed = Annealed(self.samples, self.temperatures)
             couplings = (annealed if self.temperatures > 1 else plain,)
         draws_variances = self.conjugate_variance and target.space.size
+        latents = LATENTS[self.latents]
+        if isinstance(latents, Rotations) and target.space.size:
+            latents = dataclasses.replace(latents, overhead=_OVERHEAD)
         return SweepSampler.of(
             target,
             variances=ConjugateVariances.of(target) if draws_variances else None,
             couplings=couplings,
-            latents=LATENTS[self.latents],
+            latents=latents,
             hyperparameters=self._hyper_move(),
             repeats=self.repeats or (1 if one_is_enough else 5),
             warmup=jnp.asarray(self.warmup),
