@@ -25,7 +25,9 @@ likelihood_comparison ~15; cox_processes ~20; default_chains ~20; gibbs_against_
 integrated_hyperparameters ~20; coupled_sites ~60; multiclass_variants ~90; learning_curves 6.3
 asynchronous/pause ~5 --passes 1 --pause 0.5 --workers 1 2 4
 black_box/estimators ~10; black_box/seismic ~30; black_box/mixtures ~45
-black_box/small ~30 --parts small --rows 100 --factors 0.25 1.0
+black_box/small 13 --parts small --rows 2000 --splits 5 --sets boston creep concrete cancer
+black_box/disasters 3.8 --parts small --rows 2000 --sets disasters
+black_box/digits 3.7 --parts small --rows 2000 --sets usps --factors 0.1 0.25
 black_box_at_size/delays 7.9 --parts delays --seconds 60; black_box_at_size/over-points ~20
 black_box_at_size/network 5.0 --parts network --seconds 60
 black_box_at_size/odd-even 6.2 --parts odd-even --seconds 120 --points 60 240
