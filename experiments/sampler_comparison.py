@@ -449,9 +449,9 @@ def theta_given(
             assert np.allclose(held, given, atol=1e-4), "what is known has moved"
             own = cell(chains, chains.vector, "hyperparameter_acceptance_rate")
             found["SA" if centred else model, name, rows, columns] = own
-            print(
-                f"  {model}, {name}, d = {columns}: {time.process_time() - began:.0f} s", flush=True
-            )
+            ess = f"{own.effective.mean():.1f} effective of {own.draws}, R-hat {own.r_hat:.2f}"
+            spent = f"{time.process_time() - began:.0f} s"
+            print(f"  {model}, {name}, d = {columns}: {ess}, {spent}", flush=True)
         return found
 
     return found_by(
