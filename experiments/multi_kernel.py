@@ -122,7 +122,9 @@ def recovery(report: Report, quick: bool, sets: int, jobs: int):
         chains = method("ours", draws, warmup)
         posterior = sampled(kernel, np.arange(rows), y, chains, law).posterior
         r_hat = posterior.summary.r_hat
-        print(f"  {name}, set {number}: R-hat {r_hat:.3f}", flush=True)
+        effective = posterior.summary.ess_bulk
+        told = f"R-hat {r_hat:.3f}, {effective:.0f} effective draws of {4 * draws}"
+        print(f"  {name}, set {number}: {told}", flush=True)
         parts = [f"source {s}" for s in range(sources)]
         weights = lgp.kernel_weights(posterior, parts=parts, level=0.9)
         found = {
@@ -132,6 +134,7 @@ def recovery(report: Report, quick: bool, sets: int, jobs: int):
             "held": (weights.lower <= true) & (true <= weights.upper),
             "largest": weights.mean.argmax(axis=1) == true.argmax(axis=1),
             "R-hat": r_hat,
+            "effective": effective,
         }
         if law is not GAMMA:
             of_draws = posterior.hyperparameters["kernel.weights"]
@@ -153,6 +156,7 @@ def recovery(report: Report, quick: bool, sets: int, jobs: int):
             [
                 *(name, held.mean(), held.size, np.corrcoef(true, means)[0, 1], largest.mean()),
                 *(float(np.median(r_hats)), max(r_hats)),
+                float(np.median([one["effective"] for one in own])),
             ]
         )
     quartiles = np.mean([one["concentration"] for one in found if "concentration" in one], axis=0)
@@ -164,7 +168,7 @@ def recovery(report: Report, quick: bool, sets: int, jobs: int):
         f"1. simulated sources: {sets} sets, {rows} rows, {sources} sources, {CLASSES} classes",
         [
             *("prior", "inside 90 %", "of weights", "correlation with truth"),
-            *("largest is the largest", "median R-hat", "worst"),
+            *("largest is the largest", "median R-hat", "worst", "median effective draws"),
         ],
         table,
     )
