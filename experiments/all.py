@@ -53,7 +53,7 @@ sampler_comparison/theta 9 --tables 3 4 --rows 400 --models LRG --share 0.15
 sparse_chains/coal ~15; sparse_chains/mnist 14; sparse_chains/robust-max ~20
 sparse_chains/tuning ~30; sparse_chains/pines ~60; sparse_chains/image ~120
 unbiased_solver/chains ~10 --parts chains --iterations 250
-unbiased_solver/large ~10 --parts large --large-iterations 1
+unbiased_solver/large 6 --parts large --large-iterations 1
 unbiased_solver/study ~5 --parts study --rows 400
 """
 
