@@ -25,7 +25,9 @@ likelihood_comparison ~15; cox_processes ~20; default_chains ~20; gibbs_against_
 integrated_hyperparameters ~20; coupled_sites ~60; multiclass_variants ~90; learning_curves 6.3
 asynchronous/pause ~5 --passes 1 --pause 0.5 --workers 1 2 4
 black_box/estimators ~10; black_box/seismic ~30; black_box/mixtures ~45
-black_box/small ~30 --parts small --rows 100 --factors 0.25 1.0
+black_box/small 13 --parts small --rows 2000 --splits 5 --sets boston creep concrete cancer
+black_box/disasters 3.8 --parts small --rows 2000 --sets disasters
+black_box/digits 3.7 --parts small --rows 2000 --sets usps --factors 0.1 0.25
 black_box_at_size/delays 7.9 --parts delays --seconds 60; black_box_at_size/over-points ~20
 black_box_at_size/network 5.0 --parts network --seconds 60
 black_box_at_size/odd-even 6.2 --parts odd-even --seconds 120 --points 60 240
@@ -36,19 +38,22 @@ calibration/likelihoods ~240 --only exact variational Laplace EP augmented Gibbs
 calibration/kernels ~40 --kernels; deep_models/toy ~30; deep_models/sampling ~60
 deep_models/frequencies ~30; deep_models/shallow ~35 --parts shallow --seconds 75
 deep_models/depth ~20 --parts depth --seconds 330 --hidden 0 1 9; multi_kernel/digits ~30
-multi_kernel/recovery ~30; multi_kernel/schemes ~30 --parts schemes --schemes (a) (b) (c) ours
+multi_kernel/recovery ~30; multi_kernel/schemes ~30 --parts schemes --schemes (a) (b) (c) (e) ours
+multi_kernel/scheme-f 3.5 --parts schemes --schemes (f) --share 0.4
 neighbour_chains/moves ~20 --parts moves --draws 200
 particle_flows/network 13 --parts network --rows 60000 --steps 400
 particle_flows/others ~20 --parts gaussian spectrum low-rank banana logistic
 preconditioners/concrete 4.7 --sets concrete --cap 500
 preconditioners/large 2.4 --sets power protein --rows 2000 --cap 500
 preconditioners/small ~5 --rows 400 --cap 1000; pseudo_marginal/chains ~40 --parts estimates chains
+pseudo_marginal/pima 5 --parts pima --rows 384
 pseudo_marginal/classifiers 3; sampler_comparison/few-rows ~60 --tables 2 3 5
 sampler_comparison/real-sets ~60 --tables 6; sampler_comparison/400-rows 25 --tables 5 --rows 400
+sampler_comparison/theta 9 --tables 3 4 --rows 400 --models LRG --share 0.15
 sparse_chains/coal ~15; sparse_chains/mnist 14; sparse_chains/robust-max ~20
 sparse_chains/tuning ~30; sparse_chains/pines ~60; sparse_chains/image ~120
 unbiased_solver/chains ~10 --parts chains --iterations 250
-unbiased_solver/large ~10 --parts large --large-iterations 1
+unbiased_solver/large 6 --parts large --large-iterations 1
 unbiased_solver/study ~5 --parts study --rows 400
 """
 

@@ -71,7 +71,7 @@ def run(last, workers, arguments, X, y):
     parts = np.array_split(X[held_out], 10)
     probabilities = np.concatenate([fit.posterior.predict(part).probabilities for part in parts])
     scores = class_scores(y[held_out], probabilities)
-    went = fit.diagnostics.asynchrony
+    went = fit.diagnostics.finding("asynchrony")
     stale = (
         (None,) * 3 if went is None else (went.mean_staleness, went.largest_staleness, went.lost)
     )

@@ -220,7 +220,7 @@ def main() -> None:
         )
         problem = problem_of(model, data, priors=priors)
         mean, deviation, effective, log_integral = reference(method, problem, draws)
-        posterior, integration = result.posterior, result.diagnostics.integration
+        posterior, integration = result.posterior, result.diagnostics.finding("integration")
         space = problem.space
         found, spread = explored(posterior, space)
         ratios = spread / deviation

@@ -122,7 +122,9 @@ def recovery(report: Report, quick: bool, sets: int, jobs: int):
         chains = method("ours", draws, warmup)
         posterior = sampled(kernel, np.arange(rows), y, chains, law).posterior
         r_hat = posterior.summary.r_hat
-        print(f"  {name}, set {number}: R-hat {r_hat:.3f}", flush=True)
+        effective = posterior.summary.ess_bulk
+        told = f"R-hat {r_hat:.3f}, {effective:.0f} effective draws of {4 * draws}"
+        print(f"  {name}, set {number}: {told}", flush=True)
         parts = [f"source {s}" for s in range(sources)]
         weights = lgp.kernel_weights(posterior, parts=parts, level=0.9)
         found = {
@@ -132,6 +134,7 @@ def recovery(report: Report, quick: bool, sets: int, jobs: int):
             "held": (weights.lower <= true) & (true <= weights.upper),
             "largest": weights.mean.argmax(axis=1) == true.argmax(axis=1),
             "R-hat": r_hat,
+            "effective": effective,
         }
         if law is not GAMMA:
             of_draws = posterior.hyperparameters["kernel.weights"]
@@ -153,6 +156,7 @@ def recovery(report: Report, quick: bool, sets: int, jobs: int):
             [
                 *(name, held.mean(), held.size, np.corrcoef(true, means)[0, 1], largest.mean()),
                 *(float(np.median(r_hats)), max(r_hats)),
+                float(np.median([one["effective"] for one in own])),
             ]
         )
     quartiles = np.mean([one["concentration"] for one in found if "concentration" in one], axis=0)
@@ -164,7 +168,7 @@ def recovery(report: Report, quick: bool, sets: int, jobs: int):
         f"1. simulated sources: {sets} sets, {rows} rows, {sources} sources, {CLASSES} classes",
         [
             *("prior", "inside 90 %", "of weights", "correlation with truth"),
-            *("largest is the largest", "median R-hat", "worst"),
+            *("largest is the largest", "median R-hat", "worst", "median effective draws"),
         ],
         table,
     )
@@ -178,11 +182,11 @@ def share(ess: np.ndarray, draws: int) -> str:
     return f"{percent.mean():.3g} ({percent.min():.2g}, {percent.max():.3g})"
 
 
-def schemes(report: Report, quick: bool, chosen: list[str], jobs: int) -> None:
+def schemes(report: Report, quick: bool, chosen: list[str], jobs: int, length: float) -> None:
     """Effective draws of the six schemes and of the default."""
     rows, sources = (10, 2) if quick else (60, 5)
     usual = (100, 100) if quick else (1500, 700)
-    costly = (100, 100) if quick else (300, 200)  # metrics that depend on where they are
+    costly = (100, 100) if quick else (round(300 * length), round(200 * length))  # metrics by place
     weights = np.random.default_rng(1).gamma(2.0, 0.5, (CLASSES, sources))
     kernel, y = simulated(rows, sources, weights, 100)
     arviz = import_arviz()
@@ -278,6 +282,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--sets", type=int, default=10, help="simulated, of each law")
     arguments.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES))
+    arguments.add_argument("--share", type=float, default=1.0, help="of the draws of (c), (d), (f)")
     arguments.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = arguments.parse_args()
     report = Report("multi_kernel", arguments)
@@ -289,7 +294,7 @@ def main() -> None:
         weights, true = recovery(report, arguments.quick, arguments.sets, arguments.jobs)
         plots.kernel_weights(left, weights, true=true, x_label="weight, simulated sources")
     if "schemes" in arguments.parts:
-        schemes(report, arguments.quick, arguments.schemes, arguments.jobs)
+        schemes(report, arguments.quick, arguments.schemes, arguments.jobs, arguments.share)
     if "digits" in arguments.parts:
         weights = digits(report, arguments.data_dir, arguments.quick)
         plots.kernel_weights(right, weights, x_label="weight, quarters of digits")

@@ -32,9 +32,14 @@ SURR move f by elliptical slices.
    samples hyper-parameters by EP's evidence and f by EP's posterior. "EP ML" is
    `ExpectationPropagation()` without priors. The support vector machine's cost and width are those
    of the best accuracy in cross-validation, its probabilities a sigmoid by another (Platt 1999).
+4. Section 4.4 (figures only): pima, `--rows` of its 768, priors as in 3; PM with one draw by LA, as
+   published, and with 64 by EP, which tunes; a random walk and ten elliptical slices a sweep of AA
+   and SURR, which are ten and three times as long. The source has ten chains of 2,000 + 10,000.
 """
 
 import dataclasses
+import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,7 +57,8 @@ from sklearn.svm import SVC
 import latentgp as lgp
 from common import COLORS, STYLES, Report, figure, load, paired, parser, standardised, tidy
 from latentgp import metrics
-from latentgp.extensions.chains.coordinates import Coordinates, ModelAtRows, coordinates_of_sites
+from latentgp.extensions.chains.coordinate_maps import DenseCoordinates
+from latentgp.extensions.chains.coordinates import ModelAtRows, coordinates_of_sites
 from latentgp.extensions.chains.couplings.ancillary import Whitened
 from latentgp.extensions.chains.couplings.pseudo_marginal import PseudoMarginal
 from latentgp.extensions.chains.couplings.surrogate import Surrogate
@@ -77,6 +83,7 @@ SAMPLES = 64  # of an estimate, at most
 TRUE_TAU, TRUE_SIGMA = 0.35, 2.08
 REPEATS = 20
 LARGEST_R_HAT = 1.1
+LONGER_AT_SIZE = {"AA": 10, "SURR": 3}
 LONGER = {"AA": 10}  # times as many sweeps, which are cheap and hang together for longer
 # Effective draws mean (deviation), R-hat, acceptance in per cent.
 TABLE_1 = {
@@ -286,7 +293,7 @@ def sites_of(
     return found._replace(log_evidence=log_evidence)
 
 
-class Estimated(Coordinates):
+class Estimated(DenseCoordinates):
     """Coordinates whose weight is zero where they are NaN, so that draws can be left out.
 
     Attributes:
@@ -464,14 +471,16 @@ def chains_of(
     )
 
 
-def sampler_of(target: WhiteTarget, scheme: str, warmup: int, repeats: int = 1) -> SweepSampler:
-    """The chains of a scheme."""
+def sampler_of(
+    target: WhiteTarget, scheme: str, warmup: int, repeats: int = 1, slices: int = 1
+) -> SweepSampler:
+    """The chains of a scheme; `slices` moves of f for each of the repeats."""
     coupling = SCHEMES[scheme]
     latents = Still()
     if isinstance(coupling, tuple):
         coupling = Alone.of(coupling[0], by_moments=coupling[1])
     else:
-        latents = Slices(jnp.asarray(repeats))
+        latents = Slices(jnp.asarray(slices * repeats))
     return chains_of(target, coupling, latents, warmup, repeats)
 
 
@@ -502,6 +511,7 @@ class Run(NamedTuple):
     vectors: Float[np.ndarray, "C S P"]
     acceptance: float
     operations: float
+    seconds: float  # of the processor, a sweep of all chains; the first ones, which compile, aside
 
     def effective(self, number: float = 10_000) -> str | None:
         """Effective draws of so many, the worst hyper-parameter; None where R-hat forbids it."""
@@ -531,7 +541,7 @@ def worst(diagnostic: Any, choose: Any, vectors: np.ndarray, **settings: Any) ->
 
 def run(sampler: SweepSampler, states: Any, sweeps: int, seed: int, *, tunes: bool = False) -> Run:
     """Chains, half of them on each of two threads."""
-    halves, kept = (slice(0, CHAINS // 2), slice(CHAINS // 2, CHAINS)), []
+    halves, kept, clock = (slice(0, CHAINS // 2), slice(CHAINS // 2, CHAINS)), [], []
     for piece in range(-(-sweeps // PIECE)):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), piece), CHAINS)
 
@@ -543,8 +553,10 @@ def run(sampler: SweepSampler, states: Any, sweeps: int, seed: int, *, tunes: bo
         states, told = jax.tree.map(lambda *both: jnp.concatenate(both), *parts)
         states = sampler.tuned(states) if tunes else states
         kept.append(jax.tree.map(np.asarray, told))
+        clock.append(time.process_time())
     vectors, acceptance, operations = (np.concatenate(c, axis=1) for c in zip(*kept, strict=True))
-    return Run(states, vectors, float(acceptance.mean()), float(operations.mean()))
+    seconds = (clock[-1] - clock[0]) / PIECE / max(1, len(clock) - 1)
+    return Run(states, vectors, float(acceptance.mean()), float(operations.mean()), seconds)
 
 
 class Length(NamedTuple):
@@ -556,26 +568,36 @@ class Length(NamedTuple):
     schemes: tuple[str, ...] = tuple(SCHEMES)
 
 
-def runs_of(target: WhiteTarget, length: Length) -> tuple[dict[str, Run], dict[str, Run]]:
-    """Chains by scheme, and those of repeated updates."""
+AT_SIZE = Length(50, 100, 0, ("PM EP(64)", "PM LA(1)", "AA", "SURR"))
+
+
+def runs_of(
+    target: WhiteTarget, length: Length, slices: int = 1, longer: Mapping[str, int] = LONGER
+) -> dict[str, Run]:
+    """Chains by scheme."""
     tuned, runs = None, {}
     for number, scheme in enumerate(length.schemes):
-        is_pm = scheme.startswith("PM")
-        sampler = sampler_of(target, scheme, LONGER.get(scheme, 1) * length.warmup)
+        is_pm, times = scheme.startswith("PM"), longer.get(scheme, 1)
+        sampler = sampler_of(target, scheme, times * length.warmup, slices=slices)
         states = start(sampler, jax.random.split(jax.random.key(number), CHAINS))
-        given, times = is_pm and tuned is not None, LONGER.get(scheme, 1)
+        given = is_pm and tuned is not None
         if given:
             states = states._replace(adaptation=tuned)
         warm = run(sampler, states, times * length.warmup, number, tunes=not given)
         tuned = warm.states.adaptation if is_pm and tuned is None else tuned
         runs[scheme] = run(sampler, warm.states, times * length.draws, 100 + number)
+    return runs
+
+
+def repeated_of(target: WhiteTarget, length: Length, runs: dict[str, Run]) -> dict[str, Run]:
+    """Those of repeated updates."""
     long = runs["PM EP(64)"]
     repeated = {"PM": long._replace(vectors=long.vectors[:, ::REPEATS])}
     for scheme in ("AA", "SURR"):
         sampler = sampler_of(target, scheme, length.warmup, REPEATS)
         draws = LONGER.get(scheme, 1) * length.repeated
         repeated[scheme] = run(sampler, runs[scheme].states, draws, 200)
-    return runs, repeated
+    return repeated
 
 
 def efficiency(
@@ -585,7 +607,9 @@ def efficiency(
     first, second, third = [], [], []
     for rows, d, kind in [(rows, *kind) for rows in lengths for kind in kinds]:
         cell, label = (rows, d, kind), f"{rows}, {d}, {kind}"
-        runs, repeated = runs_of(target_of(*cell), lengths[rows])
+        target = target_of(*cell)
+        runs = runs_of(target, lengths[rows])
+        repeated = repeated_of(target, lengths[rows], runs)
         for scheme, (ess, r_hats, rate) in TABLE_1[cell].items():
             if scheme in runs:
                 own = runs[scheme]
@@ -656,6 +680,42 @@ def spread_of_estimates(report: Report, rows: tuple[int, ...], repetitions: int)
     report.table(
         f"0. section 4.1, deviation of the log estimate over {repetitions} repetitions, in nats",
         ["N", "LA(1)", "LA(64)", "EP(1)", "EP(64)"],
+        table,
+    )
+
+
+def of_real_data(report: Report, data_dir: Path, rows: int, length: Length) -> None:
+    """Section 4.4: chains of pima; ten moves of f a sweep of AA and SURR."""
+    X, y, inputs = real(data_dir, "pima")
+    chosen = np.random.default_rng(0).permutation(len(y))[:rows]
+    X, y = X[chosen], y[chosen]
+    model = lgp.LatentGP(lgp.RBF(lengthscale=inputs**0.5), lgp.BernoulliProbit())
+    space = ParameterSpace(model, priors=priors(inputs, Gamma(1.1, 0.1)))
+    data = lgp.Data(X[:, :inputs], y).to_device()
+    target = WhiteTarget.of(space, lgp.Dense(), data)
+    table = []
+    for scheme, own in runs_of(target, length, slices=10, longer=LONGER_AT_SIZE).items():
+        made, effective = own.vectors.shape[0] * own.vectors.shape[1], own.effective()
+        each = own.seconds / CHAINS
+        moments = [
+            f"{own.vectors[..., p].mean():.3f} ({own.vectors[..., p].std():.3f})" for p in (0, 1)
+        ]
+        table.append(
+            [
+                *(scheme, made, effective, own.r_hats, f"{100 * own.acceptance:.1f}"),
+                *(own.operations, each),
+                effective and 10_000 * each / float(effective),
+                *moments,
+            ]
+        )
+        report.note(f"  {scheme}: {each:.3f} s a sweep of a chain, R-hat {own.r_hats}")
+    report.table(
+        f"4. section 4.4, pima, {len(y)} rows, {CHAINS} chains after {length.warmup} sweeps",
+        [
+            *("scheme", "draws", "effective of 10,000", "R-hat", "accepted %", "factorisations"),
+            *("s a sweep", "s an effective draw"),
+            *("log tau: mean (sd)", "log sigma: mean (sd)"),
+        ],
         table,
     )
 
@@ -794,13 +854,14 @@ def drawn_scores(found: dict[tuple[str, int, str], np.ndarray], sizes: tuple[int
     return result
 
 
-PARTS = "estimates", "chains", "classifiers"
+PARTS = "estimates", "chains", "classifiers", "pima"
 KINDS = (2, "iso"), (2, "ARD"), (10, "iso"), (10, "ARD")
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--long", action="store_true", help="ten times as many sweeps")
+    arguments.add_argument("--rows", type=int, default=768, help="of `pima`, at most")
     arguments.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = arguments.parse_args()
     report = Report("pseudo_marginal", arguments)
@@ -817,6 +878,9 @@ def main() -> None:
             spread_of_estimates(report, tuple(lengths), 500)
         if "chains" in arguments.parts:
             efficiency(report, lengths, KINDS[:1] if quick else KINDS)
+        if "pima" in arguments.parts:
+            at_size = Length(25, 50, 0, ("PM EP(64)", "AA")) if quick else AT_SIZE
+            of_real_data(report, arguments.data_dir, 60 if quick else arguments.rows, at_size)
     if "classifiers" in arguments.parts:
         sizes, sets, draws = ((20,), 3, 100) if quick else ((10, 20, 40), 6, 200 * times)
         found = classifiers(report, arguments.data_dir, sizes, sets, draws)

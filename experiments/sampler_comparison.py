@@ -21,8 +21,9 @@ What differs from the source:
 * The source's thresholds are not known: ours are at -3, -1, 1 and 3, with noise of one.
 * Chains start around the true values, on real sets around tau = sqrt(d).
 * Tables 3 to 5 at n = 400 are run with `--rows 100 400` only, which takes hours (`--tables 5` runs
-  one). Table 6 has 100 rows of each set, drawn at random, for 768 and 683; SPECT and Ionosphere are
-  not among the data. Its figures are of hyper-parameters.
+  one; `--share` makes chains of tables 3 and 4 shorter). Table 6 has 100 rows of each set, drawn
+  at random, for 768 and 683; SPECT and Ionosphere are not among the data. Its figures are of
+  hyper-parameters.
 
 "ours" is the library's default, `MCMC()`. "factorisations" counts evaluations of the density of
 hyper-parameters a sweep, as the library reports them; each is some factors, by KHR and "ours" one
@@ -252,6 +253,10 @@ class Size(NamedTuple):
     draws: int
     warmup: int
 
+    def shorter(self, share: float) -> "Size":
+        """A share of them."""
+        return Size(*(round(share * number) for number in self))
+
 
 class Sizes(NamedTuple):
     """What is run, and for how long."""
@@ -423,7 +428,7 @@ def theta_given(
         size, found = sizes.walk if name == "MH" else sizes.slope, {}
         centred = coupling == "centred"
         for model in ("LRG",) if centred else sizes.models:  # given f, targets tell nothing
-            known = simulated(model, rows, columns)
+            began, known = time.process_time(), simulated(model, rows, columns)
             kernel = lgp.RBF(lengthscale=known.lengthscale, variance=np.exp(2.0))
             frozen = ("kernel.variance",) if centred else ()
             likelihood = MODELS[model] if centred else one_of_four(model)
@@ -444,6 +449,9 @@ def theta_given(
             assert np.allclose(held, given, atol=1e-4), "what is known has moved"
             own = cell(chains, chains.vector, "hyperparameter_acceptance_rate")
             found["SA" if centred else model, name, rows, columns] = own
+            ess = f"{own.effective.mean():.1f} effective of {own.draws}, R-hat {own.r_hat:.2f}"
+            spent = f"{time.process_time() - began:.0f} s"
+            print(f"  {model}, {name}, d = {columns}: {ess}, {spent}", flush=True)
         return found
 
     return found_by(
@@ -595,9 +603,17 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--tables", type=int, nargs="+", default=[2, 3, 4, 5, 6])
     arguments.add_argument("--rows", type=int, nargs="+", default=[100], help="of tables 3 to 5")
+    arguments.add_argument("--models", nargs="+", choices=MODELS, help="of tables 2 and 4")
+    arguments.add_argument("--share", type=float, default=1.0, help="of the draws of 3 and 4")
     arguments = arguments.parse_args()
     report = Report("sampler_comparison", arguments)
-    sizes = (QUICK if arguments.quick else FULL)._replace(jobs=arguments.jobs)
+    sizes = QUICK if arguments.quick else FULL
+    sizes = sizes._replace(
+        jobs=arguments.jobs,
+        models=tuple(arguments.models or sizes.models),
+        walk=sizes.walk.shorter(arguments.share),
+        slope=sizes.slope.shorter(arguments.share),
+    )
     shapes = tuple(shape for shape in SHAPES if shape[0] in arguments.rows)
     shapes = sizes.shapes if arguments.quick else shapes
     tables: dict[int, tuple[str, Known, Callable[[], dict]]] = {

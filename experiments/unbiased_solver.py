@@ -206,7 +206,7 @@ def large(report, folder, rows, iterations):
         fit = lgp.fit(MODEL, data, method=lgp.SGLD(**common | options), key=KEY, callback=tell)
         (first, began, _), (last, ended, _) = clock[0], clock[-1]
         each = (ended - began) / (last - first)
-        phase = fit.diagnostics.langevin
+        phase = fit.diagnostics.finding("langevin")
         report.note(f"{name}: {each:.1f} processor seconds an iteration; {phase.verdict}")
         vectors = fit.posterior.hyperparameters
         size = phase.step_size[0]
