@@ -15,7 +15,8 @@ from latentgp.kernels.index import IndexKernel
 from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood
 from latentgp.likelihoods.row_modes import is_concave
 from latentgp.representations.base import Representation
-from latentgp.representations.protocols import learns_points, streaming_prior_of
+from latentgp.representations.learned_points import learns_points
+from latentgp.representations.protocols import streaming_prior_of
 from latentgp.representations.site_form import SiteForm
 from latentgp.sites.augmentations import augmentation_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from latentgp.errors import lacks
 from latentgp.kernels import LatentKernel
@@ -16,7 +16,7 @@ from latentgp.representations.summary import DataSummary
 from latentgp.representations.whitening import Whitening
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
-from latentgp.typing import Array, Inputs, PerRow
+from latentgp.typing import Inputs, PerRow
 
 
 @runtime_checkable
@@ -93,33 +93,6 @@ class Streams(Protocol):
         With at most so many inducing variables, where there are any; None keeps the own number.
         """
         ...
-
-
-class LearnsPoints(Protocol):
-    """Searches can move its inducing points with the hyper-parameters."""
-
-    @property
-    def learn_points(self) -> bool:
-        """Whether they are to."""
-        ...
-
-    def coordinates(self) -> Float[np.ndarray, "P"]:
-        """Coordinates of the points in units of the inputs' spread, once there are points."""
-        ...
-
-    def moved(self, coordinates: Float[Array, "P"]) -> Any:
-        """The same with points of other coordinates; differentiable."""
-        ...
-
-
-def learns_points(representation: Any) -> bool:
-    """Whether searches move inducing points too."""
-    return getattr(representation, "learn_points", False)
-
-
-def learned_coordinates(representation: Any) -> Float[np.ndarray, "P"]:
-    """Coordinates of inducing points that searches move; none where these are held."""
-    return representation.coordinates() if learns_points(representation) else np.zeros(0)
 
 
 def coefficients_of(representation: Any) -> SamplesCoefficients:

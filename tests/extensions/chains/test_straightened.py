@@ -7,7 +7,7 @@ from numpyro.distributions import Gamma, InverseGamma, LogNormal
 from scipy.stats import kurtosis, skew
 
 import latentgp as lgp
-from latentgp.extensions.chains.hyperparameters.straightened import Straightened
+from latentgp.extensions.chains.hyperparameters.straightened import SinhArcsinh
 from latentgp.hyperparameters.space import ParameterSpace
 
 MODEL = lgp.LatentGP(lgp.RBF([1.0, 2.0]), lgp.StudentT())
@@ -20,7 +20,7 @@ def space_with(priors):
 
 def test_draws_of_skewed_priors_become_nearly_normal(x64):
     space = space_with(SKEWED)
-    straightened = Straightened.of(space)
+    straightened = SinhArcsinh.of(space)
     labels = [label for label, _ in space.entries()]
     known = [number for number, label in enumerate(labels) if label.startswith("kernel")]
     draws = space.prior_vectors(jax.random.key(1))
@@ -35,10 +35,10 @@ def test_draws_of_skewed_priors_become_nearly_normal(x64):
 
 def test_what_has_no_prior_and_normal_ones_are_kept(x64):
     normal = {path: LogNormal(0.5, 2.0) for path in SKEWED}
-    assert Straightened.of(space_with({})) is None
-    assert Straightened.of(space_with(normal)) is None
+    assert SinhArcsinh.of(space_with({})) is None
+    assert SinhArcsinh.of(space_with(normal)) is None
     space = space_with(SKEWED)
-    straightened = Straightened.of(space)
+    straightened = SinhArcsinh.of(space)
     vector = jnp.linspace(-3.0, 4.0, space.size)
     moved = np.asarray(straightened(vector) - vector)
     kept = [not label.startswith("kernel") for label, _ in space.entries()]
@@ -47,7 +47,7 @@ def test_what_has_no_prior_and_normal_ones_are_kept(x64):
 
 def test_the_map_is_inverted_and_tells_its_slope(x64):
     space = space_with(SKEWED)
-    straightened = Straightened.of(space)
+    straightened = SinhArcsinh.of(space)
     for key in jax.random.split(jax.random.key(0), 20):
         vector = 4 * jax.random.normal(key, (space.size,))
         back = straightened.inverse(straightened(vector))

@@ -12,6 +12,7 @@ from latentgp.extensions.state_space.space_time.variables import ProcessesAtPoin
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations.dense import Dense
 from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.learned_points import learned_coordinates
 from latentgp.representations.prior_paths import posterior_paths
 from latentgp.representations.site_form import SiteForm
 from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
@@ -390,7 +391,7 @@ def test_slopes_in_points_are_finite_differences(name):
     algorithm = method(own.for_rows(data.X, None, PRODUCT)).algorithm(model).until_converged()
     space, rows_ = ParameterSpace(model), data.to_device()
     sites = initial_sites(algorithm, model, rows_)
-    vector = np.append(space.to_vector(), own.coordinates())
+    vector = np.append(space.to_vector(), learned_coordinates(own))
 
     def value(vector):
         return evaluate(algorithm, space, jnp.asarray(vector), rows_, sites)

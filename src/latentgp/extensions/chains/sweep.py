@@ -25,7 +25,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
 )
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
 from latentgp.extensions.chains.hyperparameters.emulated import Emulator
-from latentgp.extensions.chains.hyperparameters.straightened import Straightened
+from latentgp.extensions.chains.hyperparameters.straightened import SinhArcsinh
 from latentgp.extensions.chains.information import Information, with_prior
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual
 from latentgp.extensions.chains.loop import Draw, Sampler
@@ -75,7 +75,7 @@ class SweepSampler(Sampler):
     chains: int = eqx.field(static=True)  # side by side, tuned by what all have seen
     fixed: Coordinates | None  # those of all chains where hyper-parameters are held
     variances: ConjugateVariances | None = None  # that are drawn exactly, if any are
-    straightened: Straightened | None = None  # what hyper-parameters move in; None for themselves
+    straightened: SinhArcsinh | None = None  # what hyper-parameters move in; None for themselves
 
     @classmethod
     def of(cls, target: WhiteTarget, **settings: Any) -> SweepSampler:
@@ -85,7 +85,7 @@ class SweepSampler(Sampler):
         sampler = cls(target, fixed=None, **settings)
         if target.space.size:
             straightens = sampler.hyperparameters.straightens
-            map_of = Straightened.of(target.space) if straightens else None
+            map_of = SinhArcsinh.of(target.space) if straightens else None
             return dataclasses.replace(sampler, straightened=map_of)
         fixed = _held(coordinates, target)
         return dataclasses.replace(sampler, fixed=fixed, latents=_within(sampler, fixed))

@@ -22,6 +22,7 @@ from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.inducing.posterior import Covariance
 from latentgp.representations.inducing.selection import Selection, select_points
 from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.learned_points import spread_of
 from latentgp.representations.needs import Needs, chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.summary import RowsAsSums
@@ -169,18 +170,8 @@ class Inducing(ByVariables):
             points = select_points(
                 X, weights, kernel, self.number, self.selection, key, kept, self.resemblance
             )
-        spread = np.std(X, axis=0)
-        spread = np.where(spread > 0, spread, 1.0) if self.learn_points else None
+        spread = spread_of(X) if self.learn_points else None
         return dataclasses.replace(self, number=len(points), points=points, spread=spread)
-
-    def coordinates(self) -> Float[np.ndarray, "P"]:
-        """Coordinates of the points, for searches."""
-        return np.ravel(np.asarray(self.points) / np.asarray(self.spread))
-
-    def moved(self, coordinates: Float[Array, "P"]) -> "Inducing":
-        """The same with points of other coordinates."""
-        spread = jnp.asarray(chosen(self.spread, "Points"))
-        return dataclasses.replace(self, points=coordinates.reshape(-1, len(spread)) * spread)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "Inducing":
         if self.approximation != "pitc" or (self.blocks is not None and isinstance(X, Tracer)):

@@ -14,7 +14,8 @@ from jaxtyping import Key
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.representations.protocols import SeesNearRows, learned_coordinates, some_rows
+from latentgp.representations.learned_points import learned_coordinates
+from latentgp.representations.protocols import SeesNearRows, some_rows
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first

@@ -20,6 +20,7 @@ from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.evidence import log_evidence_and_posterior
 from latentgp.representations.inducing.representation import row_sums
+from latentgp.representations.learned_points import moved
 from latentgp.representations.summary import RowsAsSums
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -76,8 +77,8 @@ def placed(algorithm: SiteInference, space: ParameterSpace, vector: HyperVector)
     """The algorithm with the inducing points that a vector has behind its hyper-parameters."""
     if len(vector) == space.size:
         return algorithm
-    own: Any = algorithm.representation
-    return eqx.tree_at(lambda a: a.representation, algorithm, own.moved(vector[space.size :]))
+    own = moved(algorithm.representation, vector[space.size :])
+    return eqx.tree_at(lambda a: a.representation, algorithm, own)
 
 
 def evaluate(

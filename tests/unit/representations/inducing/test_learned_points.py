@@ -7,6 +7,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.representations.learned_points import learned_coordinates
 from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
 from slow import slow_parameters
 
@@ -34,7 +35,7 @@ def test_slopes_in_points_are_finite_differences(name):
     algorithm = method(own).algorithm(model).until_converged()
     space, rows = ParameterSpace(model), data.to_device()
     sites = initial_sites(algorithm, model, rows)
-    vector = np.append(space.to_vector(), own.coordinates())
+    vector = np.append(space.to_vector(), learned_coordinates(own))
 
     def value(vector):
         return evaluate(algorithm, space, jnp.asarray(vector), rows, sites)

@@ -17,7 +17,7 @@ _SKEWS, _TAILS = np.linspace(-1.5, 1.5, 61), np.linspace(0.3, 1.6, 27)
 _GAIN = 0.005  # nats a draw, that a shape other than normal must gain
 
 
-class Straightened(NamedTuple):
+class SinhArcsinh(NamedTuple):
     """A monotone map of each unconstrained hyper-parameter.
 
     w = c + s sinh(t asinh((x - c) / s) - k), the sinh-arcsinh map (Jones & Pewsey 2009), whose
@@ -31,7 +31,7 @@ class Straightened(NamedTuple):
     tail: HyperVector
 
     @classmethod
-    def of(cls, space: ParameterSpace) -> Straightened | None:
+    def of(cls, space: ParameterSpace) -> SinhArcsinh | None:
         """By quantiles of the priors, a parameter without one kept; None if all are kept."""
         draws = space.prior_vectors(jax.random.key(0))
         shapes = np.array([_shape(column) for column in draws.T]).reshape(-1, 4)

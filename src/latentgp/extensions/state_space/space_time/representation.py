@@ -36,6 +36,7 @@ from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.inducing.projected import ProjectedSites
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.latent_axis import distinct_kernels, over_sharing
+from latentgp.representations.learned_points import spread_of
 from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
@@ -120,19 +121,8 @@ class SpaceTime(Representation):
         points = np.asarray(points, X.dtype)
         words = "the inputs without their column of time"
         check_shape("SpaceTime.points", points, ("M", len(elsewhere)), words)
-        spread = np.std(X[:, elsewhere], axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
+        spread = spread_of(X[:, elsewhere]) if self.learn_points else None
         return dataclasses.replace(self, number=len(points), points=points, spread=spread)
-
-    def coordinates(self) -> Float[np.ndarray, "P"]:
-        """Coordinates of the points, for searches."""
-        return np.ravel(np.asarray(self.points) / np.asarray(self.spread))
-
-    def moved(self, coordinates: Float[Array, "P"]) -> "SpaceTime":
-        """The same with points of other coordinates."""
-        spread = jnp.asarray(chosen(self.spread, "Points"))
-        points = coordinates.reshape(-1, len(spread)) * spread
-        return dataclasses.replace(self, points=points)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "SpaceTime":
         if isinstance(X, Tracer):
