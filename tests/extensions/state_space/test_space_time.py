@@ -9,14 +9,12 @@ import latentgp as lgp
 from latentgp.extensions.state_space.space_time.representation import SpaceTime
 from latentgp.extensions.state_space.space_time.slots import Slots
 from latentgp.extensions.state_space.space_time.variables import ProcessesAtPoints
-from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations.dense import Dense
 from latentgp.representations.inducing.representation import Inducing
-from latentgp.representations.learned_points import learned_coordinates
 from latentgp.representations.prior_paths import posterior_paths
 from latentgp.representations.site_form import SiteForm
-from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
 from latentgp.sites.gaussian import GaussianSites
+from learned_points import check_slopes_in_points
 from slow import slow_parameters
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -387,21 +385,7 @@ def test_learned_points_raise_the_bound_along_its_gradient():
 def test_slopes_in_points_are_finite_differences(name):
     likelihood, method = RULES[name]
     model, data = lgp.LatentGP(PRODUCT, likelihood), seen(likelihood)
-    own = SpaceTime(3, learn_points=True).initialise(data.X, None, PRODUCT, jax.random.key(0))
-    algorithm = method(own.for_rows(data.X, None, PRODUCT)).algorithm(model).until_converged()
-    space, rows_ = ParameterSpace(model), data.to_device()
-    sites = initial_sites(algorithm, model, rows_)
-    vector = np.append(space.to_vector(), learned_coordinates(own))
-
-    def value(vector):
-        return evaluate(algorithm, space, jnp.asarray(vector), rows_, sites)
-
-    gradient = np.asarray(value(vector).gradient)
-    assert len(gradient) == space.size + 6
-    for place in (0, space.size, space.size + 3):
-        step = 1e-4 * (np.arange(len(vector)) == place)
-        difference = float(value(vector + step).value - value(vector - step).value) / 2e-4
-        np.testing.assert_allclose(gradient[place], difference, rtol=1e-4, atol=1e-4)
+    check_slopes_in_points(model, data, method, SpaceTime(3, learn_points=True))
 
 
 def test_points_are_not_learned_where_they_cannot_be():

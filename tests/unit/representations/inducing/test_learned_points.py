@@ -1,14 +1,11 @@
 """Inducing points that a search moves with the hyper-parameters."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.representations.learned_points import learned_coordinates
-from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
+from learned_points import check_slopes_in_points
 from slow import slow_parameters
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -31,21 +28,8 @@ CASES = {
 def test_slopes_in_points_are_finite_differences(name):
     likelihood, y, method, settings = CASES[name]
     model, data = lgp.LatentGP(KERNEL, likelihood), lgp.Data(X, y)
-    own = lgp.Inducing(4, learn_points=True, **settings).initialise(X, None, KERNEL, KEY)
-    algorithm = method(own).algorithm(model).until_converged()
-    space, rows = ParameterSpace(model), data.to_device()
-    sites = initial_sites(algorithm, model, rows)
-    vector = np.append(space.to_vector(), learned_coordinates(own))
-
-    def value(vector):
-        return evaluate(algorithm, space, jnp.asarray(vector), rows, sites)
-
-    gradient = np.asarray(value(vector).gradient)
-    assert len(gradient) == space.size + 8
-    for place in (0, space.size, space.size + 3):
-        step = 1e-4 * (np.arange(len(vector)) == place)
-        difference = float(value(vector + step).value - value(vector - step).value) / 2e-4
-        np.testing.assert_allclose(gradient[place], difference, rtol=2e-4, atol=2e-4)
+    own = lgp.Inducing(4, learn_points=True, **settings)
+    check_slopes_in_points(model, data, method, own)
 
 
 def test_learned_points_raise_the_bound_and_are_handed_out():
