@@ -181,7 +181,7 @@ def skewed(size: int) -> list:
 
     mode = density(turn.T @ np.log(shapes))
     found = exploration.explore(densities, mode, lambda: True)
-    axes, _ = exploration._axes(densities, mode)
+    axes, _ = exploration.axes_at_mode(densities, mode)
     frame, _ = exploration._framed(densities, mode, axes)
     points, masses = design(size)
     places = frame.vectors(frame.split(points))

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import latentgp as lgp
+from latentgp.diagnostics import Diagnostics
+from latentgp.extensions.chains.diagnostics import ChainDiagnostics
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(lgp.__file__).parent
@@ -16,6 +18,7 @@ SCRIPTS = [
     path
     for folder in ("experiments", "benchmarks", "docs")
     for path in (ROOT / folder).rglob("*.py")
+    if ".environments" not in path.parts
 ]
 WITH_EXAMPLES = [path for path in SOURCE.rglob("*.py") if ">>> " in path.read_text()]
 
@@ -23,19 +26,37 @@ pytestmark = pytest.mark.quick
 
 
 def names_used(source):
-    """Names that code imports from the package, or reads as attributes of `lgp`, dotted."""
-    for node in ast.walk(ast.parse(source)):
+    """Names that code imports from the package, or reads from it, its modules or diagnostics."""
+    nodes, modules = list(ast.walk(ast.parse(source))), {"lgp": "latentgp"}
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("latentgp."):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            imported = {f"{node.module}.{a.name}": a.asname or a.name for a in node.names}
+            yield from imported
+            modules |= {own: name for name, own in imported.items() if is_module(name)}
         elif isinstance(node, ast.Import):
             names = (alias.name for alias in node.names)
             yield from (name for name in names if name.startswith("latentgp."))
-        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "lgp":
-            yield f"latentgp.{node.attr}"
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            of = getattr(node.value, "id", None), getattr(node.value, "attr", None)
+            if "diagnostics" in of:
+                yield f"latentgp.diagnostics.Diagnostics.{node.attr}"
+            elif of[0] in modules:
+                yield f"{modules[of[0]]}.{node.attr}"
+
+
+def is_module(name):
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def is_there(name):
     package, _, own = name.rpartition(".")
+    if package == "latentgp.diagnostics.Diagnostics":
+        kinds = Diagnostics, ChainDiagnostics
+        return any(hasattr(kind, own) or own in kind.__dataclass_fields__ for kind in kinds)
     try:
         return hasattr(importlib.import_module(package), own) or find_spec(name) is not None
     except ModuleNotFoundError:
@@ -49,6 +70,10 @@ def missing(source):
 def test_a_missing_name_is_found():
     source = "import latentgp.nowhere, numpy\nfrom latentgp import RBF, nothing\nlgp.RBF\nlgp.none"
     assert missing(source) == ["latentgp.none", "latentgp.nothing", "latentgp.nowhere"]
+    source = (
+        "from latentgp import runs as own\nown._gone\nfit.diagnostics.gone, fit.diagnostics.notes"
+    )
+    assert missing(source) == ["latentgp.diagnostics.Diagnostics.gone", "latentgp.runs._gone"]
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
