@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.representations.learned_points import learned_coordinates
+from latentgp.representations.learned_points import learned_steps
 from latentgp.site_inference.search.profiled_bound import evaluate, initial_sites
 
 
@@ -16,7 +16,7 @@ def check_slopes_in_points(model, data, method, representation):
     algorithm = method(ready).algorithm(model).until_converged()
     space, rows = ParameterSpace(model), data.to_device()
     sites = initial_sites(algorithm, model, rows)
-    vector = np.append(space.to_vector(), learned_coordinates(own))
+    vector = np.append(space.to_vector(), learned_steps(own))
 
     def value(vector):
         return evaluate(algorithm, space, jnp.asarray(vector), rows, sites)

@@ -163,6 +163,7 @@ FITS = {
         SMOOTH,
     ),
     "latent_neighbours": lambda: labelled(lgp.Laplace(lgp.LatentNeighbours(3, draws=4))),
+    "latent_neighbours_by_levels": lambda: labelled(lgp.Laplace(lgp.LatentNeighbours(4, draws=4))),
     "matrix_free": lambda: fitted(lgp.ExactGP(lgp.MatrixFree(exact_up_to=0))),
     "matrix_free_of_classes": lambda: labelled(lgp.Laplace(lgp.MatrixFree())),
     "matrix_free_line": lambda: fitted(

@@ -27,15 +27,16 @@ def spread_of(X: Inputs) -> Float[np.ndarray, "D"]:
     return np.where(spread > 0, spread, 1.0)
 
 
-def learned_coordinates(representation: Any) -> Float[np.ndarray, "P"]:
-    """Coordinates of inducing points that searches move; none where these are held."""
-    if not learns_points(representation):
-        return np.zeros(0)
-    return np.ravel(np.asarray(representation.points) / np.asarray(representation.spread))
+def learned_steps(representation: Any) -> Float[np.ndarray, "P"]:
+    """Where steps of inducing points that searches move begin; none where these are held.
+
+    From the points that were chosen, in units of the spread: a column of categories, along which
+    nothing has a derivative, keeps its values to the last bit.
+    """
+    return np.zeros(np.size(representation.points) if learns_points(representation) else 0)
 
 
-def moved(representation: Any, coordinates: Float[Array, "P"]) -> Any:
-    """The same with points of other coordinates; differentiable in these."""
-    spread = jnp.asarray(representation.spread)
-    points = coordinates.reshape(-1, len(spread)) * spread
-    return dataclasses.replace(representation, points=points)
+def moved(representation: Any, steps: Float[Array, "P"]) -> Any:
+    """The same with points that such steps lead to; differentiable in these."""
+    points, spread = jnp.asarray(representation.points), jnp.asarray(representation.spread)
+    return dataclasses.replace(representation, points=points + steps.reshape(points.shape) * spread)

@@ -277,3 +277,29 @@ def test_estimates_of_latents_that_are_coupled_are_within_their_errors(signed):
     joint = np.asarray(marginals(finished, new).covariance)
     sample = np.einsum("snq,snr->nqr", *(2 * [draws - draws.mean(axis=0)])) / len(draws)
     np.testing.assert_allclose(sample, joint, atol=0.15 * joint.max())
+
+
+@pytest.mark.parametrize("coupled", [True, False])
+def test_covariances_far_from_the_rows_are_of_the_prior_at_most(coupled):
+    """Where weights of neighbours extrapolate, draws alone would say more than the prior."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2, 2, (120, 2))
+    score = np.column_stack([np.sin(2 * rows[:, 0]), rows[:, 1], 0 * rows[:, 0]])
+    labels = np.argmax(score + 0.3 * rng.normal(size=(120, 3)), axis=1)
+    own = lgp.LatentNeighbours(8, exact_up_to=0)
+    posterior = lgp.fit(
+        lgp.LatentGP(lgp.RBF([0.6, 2.0], variance=4.0), lgp.Softmax(3)),
+        lgp.Data(rows, labels),
+        method=lgp.VariationalInference(own, coupled=coupled),
+        key=jax.random.key(0),
+        learn_hyperparameters=False,
+    ).posterior
+    new = rng.uniform(-3, 3, (200, 2))
+    assert np.all(np.isfinite(posterior.predict(new).probabilities))
+    drawn = np.asarray(posterior.sample_f(new[:80], key=jax.random.key(1), number=100))
+    assert np.all(np.isfinite(drawn))
+    assert drawn.std(axis=0).max() < 3.0
+    if coupled:
+        known = eqx.filter_jit(lambda p, x: p.marginals(x))(posterior.latent, jnp.asarray(new))
+        assert np.linalg.eigvalsh(known.covariance).min() > -1e-9
+        assert np.diagonal(known.covariance, axis1=1, axis2=2).max() <= 4.0 + 1e-6

@@ -134,7 +134,7 @@ class BlackBoxVI(Method):
         for name in ("batch_size", "learn_points", "own_points"):
             if getattr(self, name) is not None and getattr(self, name) is not False:
                 of_points.check(f"BlackBoxVI.{name}", representation=self.representation)
-        needs = Needs(dense_factors=True, one_gaussian=True, all_rows=True)
+        needs = Needs(dense_factors=True, one_gaussian=True, all_rows=True, held_points=True)
         needs.check("BlackBoxVI", representation=self.representation)
 
     @property

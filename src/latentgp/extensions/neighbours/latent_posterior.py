@@ -347,15 +347,22 @@ class LatentNeighboursPosterior(NearPosterior):
     def _sight_and_draws(
         self, X: Float[Array, "B D"]
     ) -> tuple[Sight, Float[Array, "Q B S"], Float[Array, "Q B S"]]:
-        """With what the rows seen have of A^-1 z and P^-1 z, weighted."""
+        """With what the rows seen have of A^-1 z and P^-1 z, weighted.
+
+        Shrunk where a variance by them is above the prior's, as far from the rows, so that
+        covariances by them belong to the variances.
+        """
         near = self.rows.near(self.kernel, X)
         weights, left = self.rows.latents_given(self.kernel, near, X)
         mean = weighted_rows(weights, near, self.solved.mean[..., None])[..., 0]
         left = jnp.broadcast_to(left, mean.shape)
         x, p = (weighted_rows(weights, near, a) for a in (self.solved.left, self.solved.right))
         prior = jnp.broadcast_to(latent_diagonals(self.kernel, X), mean.shape)
-        variance = jnp.clip(left + jnp.mean(x * p, axis=2), left, prior)
-        return Sight(near, weights, errors_by(weights), mean, variance), x, p
+        through = jnp.mean(x * p, axis=2)
+        allowed = jnp.clip(through, 0.0, jnp.maximum(prior - left, 0.0))
+        root = jnp.sqrt(jnp.where(through > 0, allowed / through, 0.0))[..., None]
+        sight = Sight(near, weights, errors_by(weights), mean, left + allowed)
+        return sight, root * x, root * p
 
     def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """Covariances of latents at the nearest rows, and of the errors of means given these."""

@@ -275,7 +275,7 @@ class Inducing(ByVariables):
             return dataclasses.replace(self, remembered=remembered, sums=None)
         number = number or self.number
         own = {"number": number, "selection": selection, "remembered": remembered}
-        return dataclasses.replace(self, **own)
+        return dataclasses.replace(self, **own, learn_points=False)
 
     def at(self, centres: Centres) -> "Inducing":
         place = "points" if self.variables is None else "variables"

@@ -24,6 +24,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.learned_points import learns_points
 from latentgp.representations.protocols import Streams, finished, some_rows, streaming_prior_of
 from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
@@ -202,12 +203,14 @@ class SiteMethod(Method):
         enough = most if short is None or short.evaluations is None else short.evaluations
         search = Search(max_evaluations=min(most, enough), control=control)
         searching, learned = algorithm, None
-        if space.size:
-            searched, opening, second = rows, None, typical_start(space, scale)
+        if space.size or learns_points(ready):
+            searched, opening = rows, None
+            second = typical_start(space, scale) if space.size else None
             if short is not None:
                 searching, some = on_some_rows(algorithm, data, short.rows)
                 searched = some.padded(number_of_shards()).to_device()
-            elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
+            elif space.size and algorithm.rule.sites_are_fixed(model.likelihood):
+                # else runs take too long
                 second = stretched_start(space, scale) if second is None else second
                 part = data.select(some_rows(algorithm.representation, data.size, OPENING_ROWS))
                 others = other_starts(space, scale, part.X)

@@ -14,13 +14,18 @@ from jaxtyping import Key
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.representations.learned_points import learned_coordinates
+from latentgp.representations.learned_points import learned_steps
 from latentgp.representations.protocols import SeesNearRows, some_rows
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.site_inference.search.profiled_bound import converge, evaluate, spread_sites
+from latentgp.site_inference.search.profiled_bound import (
+    converge,
+    evaluate,
+    placed,
+    spread_sites,
+)
 from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
 from latentgp.site_inference.search.starts import (
     has_several_ends,
@@ -61,7 +66,7 @@ OF_OTHERS = "the inducing functions were made for length-scales other than those
 class SearchResult(NamedTuple):
     """Result of the search for hyper-parameters."""
 
-    # the best point of all runs, unconstrained; coordinates of inducing points behind, if learned
+    # the best point of all runs, unconstrained; steps of inducing points behind, if learned
     vector: HyperVector
     sites: Sites  # where its site updates may start
     converged: bool  # whether the run that found it ended by itself
@@ -97,7 +102,7 @@ def learn(
     """
     stored = search.recall()
     stored = None if stored is None else shard_rows(stored)
-    points = learned_coordinates(algorithm.representation)
+    points = learned_steps(algorithm.representation)
     first = np.append(space.to_vector(), points)
     anywhere = np.full(len(points), np.inf)
     bounds = np.append(bounds[0], -anywhere), np.append(bounds[1], anywhere)
@@ -125,8 +130,8 @@ def learn(
         sites = runs.one(start, data, sites, 0, tolerance, first_step)
         further = [] if second is None else [np.append(second, points)]
         for restart in range(1, restarts + 1):
-            noise = jax.random.normal(jax.random.fold_in(key, restart), first.shape)
-            further.append(first + _RESTART_SPREAD * np.asarray(noise))
+            noise = jax.random.normal(jax.random.fold_in(key, restart), (space.size,))
+            further.append(first + _RESTART_SPREAD * np.append(noise, points))
         for run, start in enumerate(further, 1):
             sites = runs.one(start, data, sites, run, tolerance, _FIRST_STEP)
         runs.again_if_higher(data, len(further) + 1, tolerance)
@@ -174,7 +179,7 @@ class _Runs:
 
     _algorithm: SiteInference
     _space: ParameterSpace
-    _first: HyperVector  # the model's own values, with coordinates of points that are learned
+    _first: HyperVector  # the model's own values, with steps of points that are learned
     _bounds: tuple[HyperVector, HyperVector]
     _search: Search
     endings: dict[int, tuple[bool, str]] = dataclasses.field(default_factory=dict)
@@ -218,8 +223,9 @@ class _Runs:
         best = self._search.best().vector
         if not self._search.has_reached(run):
             model = space.to_model(jnp.asarray(best))
-            own = base.representation.for_rows(data.X, data.weights, model.kernel)
-            algorithm = dataclasses.replace(base, representation=own)
+            algorithm = placed(base, space, jnp.asarray(best))
+            own = algorithm.representation.for_rows(data.X, data.weights, model.kernel)
+            algorithm = dataclasses.replace(algorithm, representation=own)
             usual = converge(algorithm, model, data, self.sites)
             higher = raised(algorithm, model, data, usual)
             if not is_higher(higher.bound, usual.bound):
@@ -400,7 +406,8 @@ class _Runs:
         stored = None if self._search.has_reached(0) else stored
         vector = self._shortly(start, part, THINNED_RUN, stored)
         model = self._space.to_model(jnp.asarray(vector))
-        return vector, spread_sites(self._algorithm, model, part, self.sites, data)
+        algorithm = placed(self._algorithm, self._space, jnp.asarray(vector))
+        return vector, spread_sites(algorithm, model, part, self.sites, data)
 
     def _likely_gain(self, run: int) -> float:
         """Squared norm of the gradient at a run's best point, without what leads out of bounds.

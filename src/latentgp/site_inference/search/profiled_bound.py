@@ -86,7 +86,7 @@ def evaluate(
 ) -> Evaluation:
     """The bound and its gradient at a vector of hyper-parameters, sites profiled out.
 
-    Coordinates of inducing points may follow these.
+    Steps of inducing points may follow these.
     """
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
         if (sums := row_sums(algorithm.representation)) is not None:

@@ -65,3 +65,42 @@ def test_batches_have_an_option_of_their_own():
 def test_features_have_no_points_to_learn():
     with pytest.raises(lgp.InputError, match="leave learn_points out"):
         lgp.Inducing(features=lgp.BSplines(10), learn_points=True)
+
+
+def test_categories_of_points_are_kept_to_the_last_bit():
+    """Nothing has a derivative along them, and other codes would be other categories."""
+    rng = np.random.default_rng(1)
+    rows = np.column_stack([rng.uniform(-2, 2, 80), rng.integers(0, 4, 80)]).astype(float)
+    y = np.sin(2 * rows[:, 0]) + rows[:, 1] + 0.1 * rng.normal(size=80)
+    kernel = lgp.RBF(0.7).on(0) * lgp.Categorical(4).on(1)
+    own = lgp.Inducing(points=rows[:12], learn_points=True)
+    fit = lgp.fit(
+        lgp.LatentGP(kernel, lgp.Gaussian(0.1)),
+        lgp.Data(rows, y),
+        method=lgp.CollapsedVI(own),
+        key=KEY,
+        restarts=1,
+        max_evaluations=15,
+    )
+    points = np.asarray(fit.posterior.latent.centres)
+    np.testing.assert_array_equal(points[:, 1], rows[:12, 1])
+    assert np.abs(points[:, 0] - rows[:12, 0]).max() > 0.01
+
+
+def test_points_are_learned_where_no_hyper_parameter_is():
+    model, data = lgp.LatentGP(KERNEL, lgp.Gaussian(0.05)), lgp.Data(X, Y)
+    settings = {"key": KEY, "learn_hyperparameters": False}
+    held, learned = (
+        lgp.fit(model, data, method=lgp.CollapsedVI(own), **settings).posterior
+        for own in (lgp.Inducing(points=X[:5]), lgp.Inducing(points=X[:5], learn_points=True))
+    )
+    assert float(learned.log_evidence) > float(held.log_evidence) + 5
+
+
+def test_further_rows_keep_points_that_were_learned():
+    own = lgp.Inducing(5, learn_points=True)
+    first = lgp.GPRegressor(representation=own, random_state=0).fit(X[:40], Y[:40])
+    later = first.partial_fit(X[40:], Y[40:])
+    assert later.score(X, Y) > 0.8
+    with pytest.raises(lgp.InputError, match="points that are held"):
+        lgp.BlackBoxVI(own)

@@ -100,6 +100,6 @@ def residuals(target: WhiteTarget, model: LatentGP, at: Place) -> Float[Array, "
 def chosen(target: WhiteTarget, at: Place, key: RandomKey) -> Place:
     """The place with one of all coordinates, taken by its weight, as that of f."""
     weights = residuals(target, target.space.to_model(at.vector), at)
-    one = jax.random.categorical(key, weights)
+    one = jax.random.categorical(key, jnp.where(jnp.isnan(weights), -jnp.inf, weights))
     everything = jnp.concatenate([at.eps[None], at.others])
     return at._replace(eps=everything[one], others=everything.at[one].set(at.eps)[1:])

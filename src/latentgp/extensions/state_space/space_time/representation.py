@@ -168,7 +168,8 @@ class SpaceTime(Representation):
         earlier, sites = self.remembered, sites_with_earlier(self.remembered, sites)
         constant = jnp.zeros((), X.dtype) if earlier is None else jnp.asarray(earlier.constant)
         own = jnp.full(len(X), self.power, X.dtype)
-        powers = None if earlier is None else jnp.concatenate([jnp.asarray(earlier.powers), own])
+        known = None if earlier is None else earlier.powers
+        powers = None if known is None else jnp.concatenate([jnp.asarray(known), own])
         settings = {"signed": self.signed, "power": self.power, "powers": powers}
         rows = self._slots(X), sites
         return SpaceTimePosterior.given(kernel, self.prior, *rows, constant=constant, **settings)
