@@ -39,7 +39,7 @@ class Limit(NamedTuple):
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
     "lines of src": Limit(84_338, 79_000),
-    "lines of core": Limit(30_728, 32_000),
+    "lines of core": Limit(30_726, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(20_015),
     "files of src": Limit(),

@@ -70,9 +70,9 @@ class CoupledByCoefficients(CoupledPosterior):
 
     def remembered(self, log_evidence: float) -> StreamingPrior:
         white = self.white()
-        own = 0.5 * white.mean @ white.sites.linear[0]
-        own = own + jnp.sum(jnp.log(jnp.diagonal(white.root)))
-        settings: Any = {"inverse": white.inverse, "white": white.sites, "signed": white.signed}
+        sites = white.sites
+        own = 0.5 * white.mean @ sites.linear[0] + jnp.sum(jnp.log(jnp.diagonal(white.root)))
+        settings: Any = {"inverse": white.inverse, "white": sites, "signed": white.signed}
         return StreamingPrior(centres=self.centres, constant=log_evidence - own, **settings)
 
 

@@ -349,8 +349,7 @@ class LatentNeighboursPosterior(NearPosterior):
     ) -> tuple[Sight, Float[Array, "Q B S"], Float[Array, "Q B S"]]:
         """With what the rows seen have of A^-1 z and P^-1 z, weighted.
 
-        Shrunk where a variance by them is above the prior's, as far from the rows, so that
-        covariances by them belong to the variances.
+        Shrunk where a variance by them is above the prior's, as are covariances by them then.
         """
         near = self.rows.near(self.kernel, X)
         weights, left = self.rows.latents_given(self.kernel, near, X)
@@ -361,12 +360,15 @@ class LatentNeighboursPosterior(NearPosterior):
         through = jnp.mean(x * p, axis=2)
         allowed = jnp.clip(through, 0.0, jnp.maximum(prior - left, 0.0))
         root = jnp.sqrt(jnp.where(through > 0, allowed / through, 0.0))[..., None]
-        sight = Sight(near, weights, errors_by(weights), mean, left + allowed)
-        return sight, root * x, root * p
+        return Sight(near, weights, errors_by(weights), mean, left + allowed), root * x, root * p
 
     def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """Covariances of latents at the nearest rows, and of the errors of means given these."""
-        sight, x, p = self._sight_and_draws(X)
+        return self._covariance(X, *self._sight_and_draws(X))
+
+    def _covariance(
+        self, X: Inputs, sight: Sight, x: Float[Array, "Q N S"], p: Float[Array, "Q N S"]
+    ) -> Float[Array, "Q N N"]:
         through = jnp.einsum("qis,qjs->qij", x, p) / x.shape[2]
         through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
         errors = self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
@@ -401,8 +403,8 @@ class CoupledNeighboursPosterior(LatentNeighboursPosterior, CoupledPosterior):
         return scan_rows(step, None, X, columns=self.columns, in_cache=True)[1]
 
     def joint_covariance(self, X: Inputs) -> Float[Array, "Q N Q N"]:
-        own = super().covariance(X)
-        _, x, p = self._sight_and_draws(X)
+        sight, x, p = self._sight_and_draws(X)
+        own = self._covariance(X, sight, x, p)
         products = jnp.einsum("qis,rjs->qirj", x, p) / x.shape[2]
         products = 0.5 * (products + jnp.transpose(products, (2, 3, 0, 1)))
         identity = jnp.eye(len(own), dtype=own.dtype)[:, None, :, None]

@@ -66,8 +66,7 @@ OF_OTHERS = "the inducing functions were made for length-scales other than those
 class SearchResult(NamedTuple):
     """Result of the search for hyper-parameters."""
 
-    # the best point of all runs, unconstrained; steps of inducing points behind, if learned
-    vector: HyperVector
+    vector: HyperVector  # the best point of all runs; steps of learned points are behind
     sites: Sites  # where its site updates may start
     converged: bool  # whether the run that found it ended by itself
     reason: str  # why that run ended, in words
