@@ -49,9 +49,12 @@ class DataSummary(Module):
 class RowsAsSums(Module):
     """Sums over rows that `fit` takes in place of them."""
 
-    features: eqx.AbstractVar[Any]  # the kind of inducing variables that they are of
-    variables: eqx.AbstractVar[Any]  # these
     sample: eqx.AbstractVar[Data]  # some of the rows, with the weight of all
+
+    @property
+    @abstractmethod
+    def representation(self) -> Any:
+        """The representation that they are of, which holds them as its `sums`."""
 
     @abstractmethod
     def check(self, model: LatentGP) -> None:

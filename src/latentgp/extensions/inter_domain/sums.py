@@ -26,6 +26,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.features import InducingFeatures
 from latentgp.representations.inducing.natural_parameters import Statistics
 from latentgp.representations.inducing.posterior import posterior_given
+from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.summary import RowsAsSums
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
@@ -61,6 +62,10 @@ class RowSums(RowsAsSums):
     centre: Float[Array, "columns"]
     layout: Any = eqx.field(static=True)
     bands: Float[Array, "band M"] | None = None
+
+    @property
+    def representation(self) -> Inducing:
+        return Inducing(features=self.features, variables=self.variables, sums=self)
 
     def check(self, model: LatentGP) -> None:
         """Raise InputError unless these are the sums that a model needs."""
@@ -118,7 +123,7 @@ class RowSums(RowsAsSums):
         size = len(self.variables)
         precision = 1 / model.likelihood.noise_variance  # pyright: ignore
         scales = self.variables.scales(kernel)
-        intercept, slope = _as_linear(model.mean, self.variables.shape[1])
+        intercept, slope = as_linear(model.mean, self.variables.shape[1])
         # y - m(x) = (y - y_0) + (y_0 - m(x_0)) 1 - slope'(x - x_0)
         constant = self.centre[0] - intercept - slope @ self.centre[1:]
         residual = jnp.concatenate([jnp.ones(1), constant[None], -slope])
@@ -186,7 +191,7 @@ def summarise(
     sample = source.sample(_SAMPLE)
     check_summable(model, sample)
     in_memory = isinstance(data, Data)
-    lower, upper = (data.X.min(axis=0), data.X.max(axis=0)) if in_memory else _ranges(source)
+    lower, upper = (data.X.min(axis=0), data.X.max(axis=0)) if in_memory else ranges_of(source)
     seen, weights = sample.X, sample.weights
     if np.any(lower < seen.min(axis=0)) or np.any(upper > seen.max(axis=0)):
         seen = np.concatenate([seen, lower[None], upper[None]])
@@ -260,7 +265,7 @@ def layout_of(model: LatentGP, columns: int) -> tuple[Any, ...]:
     return tuple(tuple((type(p.kernel).__name__, p.columns) for p in t.parts) for t in terms)
 
 
-def _ranges(source: RowSource) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
+def ranges_of(source: RowSource) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
     """Least and greatest value of every column."""
     lower, upper = np.inf, -np.inf
     for block in source.epoch((0,), min(_BLOCK, source.size)):
@@ -324,7 +329,7 @@ def _dense_sums(
     return (whole * weights) @ whole.T
 
 
-def _as_linear(mean: Any, inputs: int) -> tuple[Scalar, Float[Array, "D"]]:
+def as_linear(mean: Any, inputs: int) -> tuple[Scalar, Float[Array, "D"]]:
     """Intercept and slope of a prior mean."""
     none = jnp.zeros(inputs)
     if isinstance(mean, LinearMean):

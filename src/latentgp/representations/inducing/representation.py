@@ -295,4 +295,4 @@ def coarse(own: Representation) -> Representation:
 
 def row_sums(own: Representation) -> RowsAsSums | None:
     """Sums that stand for the rows where sites are the likelihood itself; None without any."""
-    return own.sums if isinstance(own, Inducing) else None
+    return getattr(own, "sums", None)

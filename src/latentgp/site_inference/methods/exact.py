@@ -88,5 +88,4 @@ def through_sums(model: Any, data: Any, method: Any) -> tuple[Any, Any]:
             f"{type(method).__name__} needs the rows, but their sums were given; give the rows, or "
             "leave method out."
         )
-    known = {"features": data.features, "variables": data.variables, "sums": data}
-    return CollapsedVI(Inducing(**known)), data.sample
+    return CollapsedVI(data.representation), data.sample

@@ -1,0 +1,210 @@
+"""Posterior of equispaced functions' weights: predictions cost O(M + N) for all places together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.extensions.fields.conditioned import WhiteWeights, draws_about_mean
+from latentgp.extensions.fields.frequencies import FrequencyGrid, kernel_error
+from latentgp.extensions.fields.toeplitz import LowFrequencies, ToeplitzGram, squares_of
+from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
+from latentgp.extensions.iterative.solvers.operators import System
+from latentgp.extensions.iterative.solvers.solution import CONVERGED
+from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.variables import Centres
+from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents, Scalar, Vectors
+
+_DRAWS_TOLERANCE = 1e-2
+
+
+@stored
+class FourierPosterior(LatentPosterior):
+    """Posterior with one weight a function, of which no matrix but a block is kept.
+
+    Means at N places are one non-uniform transform of the posterior mean of the weights. Variances
+    are mean squares of draws from the posterior about its mean, whose relative error is sqrt(2 / S)
+    of S draws, or exact where the functions are as few as their block.
+    """
+
+    kernel: LatentKernel
+    grid: FrequencyGrid
+    gram: ToeplitzGram  # of the functions over the rows
+    settings: Any  # of solves
+    scale: PerRow  # S, the roots of the prior variances over the noise
+    root: PerRow  # roots of the prior variances
+    weights: PerRow  # the posterior mean of the weights
+    squares: Float[Array, "M2"]  # weights of their variances, at doubled frequencies
+    number: int = eqx.field(static=True)  # of draws that these are by; none where they are exact
+    left_open: Scalar  # prior variance without functions
+    log_evidence: Scalar
+    error: Scalar  # standard error of the log evidence, in nats
+    kl: Scalar
+    jitter: Scalar
+    trace_term: Scalar
+    residual: Float[Array, "S"]  # relative, of the solves
+    steps: Any
+    code: Any
+    left_of_draws: Scalar  # residual of solves with the draws' directions
+
+    @classmethod
+    def of(
+        cls,
+        representation: Any,
+        kernel: LatentKernel,
+        gram: ToeplitzGram,
+        variances: PerRow,
+        noise: Scalar,
+        found: WhiteWeights,
+    ) -> FourierPosterior:
+        """Given the posterior of white weights."""
+        settings, grid, own = representation.settings, representation.grid, kernel
+        root, scale = jnp.sqrt(variances), jnp.sqrt(variances / noise)
+        system, near = settings.system(gram, variances / noise)
+        number = 0 if settings.is_exact(grid.number) else representation.draws
+        if number:
+            drawn, left = _drawn(system, near, settings, number)
+            drawn = drawn / np.sqrt(number)
+        else:
+            drawn, left = near.solve_root(jnp.eye(grid.number), transposed=True), jnp.zeros(())
+        place: Any = jnp.zeros((1, len(grid.most)))
+        total: Any = own.diagonal(place)  # pyright: ignore
+        log_determinant = found.log_determinant
+        quadratic = jnp.sum(found.mean**2) + jnp.sum(found.inverse_diagonal) - grid.number
+        make: Any = cls
+        return make(
+            kernel=kernel,
+            grid=grid,
+            gram=gram,
+            settings=settings,
+            scale=scale,
+            root=root,
+            weights=root * found.mean,
+            squares=squares_of(grid, root[:, None] * drawn),
+            number=number,
+            left_open=jnp.maximum(total[0] - jnp.sum(variances), 0.0),
+            log_evidence=found.gain - 0.5 * log_determinant.value,
+            error=0.5 * log_determinant.standard_error * (not settings.is_exact(grid.number)),
+            kl=0.5 * (quadratic + log_determinant.value),
+            jitter=jnp.zeros(()),
+            trace_term=jnp.zeros(()),
+            residual=found.solution.relative_residual,
+            steps=found.solution.steps,
+            code=found.solution.code,
+            left_of_draws=left,
+        )
+
+    @property
+    def evidence_error(self) -> Scalar:
+        return self.error
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether variances are."""
+        return self.number == 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        added, left = kernel_error(self.kernel, self.grid)  # pyright: ignore
+        shape = " x ".join(map(str, self.grid.shape))
+        every = (
+            f"{self.grid.number} Fourier functions ({shape}) stand for the kernel: between places "
+            f"it is off by at most {left:.1e} of the prior variance, {added:.1e} of it by images "
+            "of places; what frequencies leave open is an independent part of each row."
+        )
+        if self.is_exact:
+            return (every,)
+        return (
+            every,
+            f"The mean is solved for in {int(self.steps)} steps to a relative residual of "
+            f"{float(self.residual[0]):.1e}; the log evidence has a standard error of "
+            f"{float(self.error):.2g} nats, variances one of {np.sqrt(2 / self.number):.0%} "
+            f"({self.number} draws).",
+        )
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        if self.is_exact:
+            return ()
+        failed = int(np.sum(np.asarray(self.code) != CONVERGED))
+        found = []
+        if failed:
+            found.append(
+                f"{failed} of {len(self.code)} solves did not converge in {int(self.steps)} steps: "
+                f"a relative residual of {float(np.max(self.residual)):.1e} is left; give "
+                "EquispacedFourier a larger block or max_steps."
+            )
+        if float(self.left_of_draws) > _DRAWS_TOLERANCE:
+            found.append(
+                f"Draws of the posterior are off by about {float(self.left_of_draws):.1e} of their "
+                "size, and so are deviations; give EquispacedFourier a larger block or max_steps."
+            )
+        return tuple(found)
+
+    @property
+    def centres(self) -> Centres:
+        """A place: the functions have none."""
+        return 0.5 * (jnp.asarray(self.grid.lower) + self.grid.upper)[None]
+
+    def check_inputs(self, X: Inputs) -> None:
+        self.grid.check_places(X)
+
+    def mean(self, X: Inputs) -> RowLatents:
+        return self.grid.combined(X, jnp.asarray(self.weights)[:, None])
+
+    def marginals(self, X: Inputs) -> Marginals:
+        spread = self.grid.doubled().combined(X, jnp.asarray(self.squares)[:, None])
+        return Marginals(self.mean(X), jnp.maximum(spread, 0.0) + self.left_open)
+
+    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
+        return jnp.full((len(X), 1), self.left_open)
+
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
+        """By a solve for each row."""
+        system, near = self._solver()
+        right = (self.grid.functions(X) * self.root).T
+        solution = conjugate_gradients(
+            system,
+            right,
+            preconditioner=near,
+            tolerance=self.settings.tolerance,
+            max_steps=self.settings.max_steps,
+        )
+        solution.tell("Covariances")
+        found = right.T @ solution.value
+        return (0.5 * (found + found.T) + self.left_open * jnp.eye(len(X)))[None]
+
+    def draws(self, key: RandomKey, X: Inputs, number: int) -> Float[Array, "S N Q"]:
+        """Joint draws, O(N + M) each: no covariance of the places is made."""
+        of_weights, of_places = jax.random.split(key)
+        system, near = self._solver()
+        drawn, _ = draws_about_mean(
+            system,
+            near,
+            jax.random.normal(of_weights, (self.grid.number, number)),
+            _DRAWS_TOLERANCE,
+            self.settings.steps_of_draws,
+        )
+        weights = jnp.asarray(self.weights)[:, None] + self.root[:, None] * drawn
+        noise = jax.random.normal(of_places, (len(X), number))
+        values = self.grid.combined(X, weights) + jnp.sqrt(self.left_open) * noise
+        return values.T[..., None]
+
+    def _solver(self) -> tuple[System, LowFrequencies]:
+        return self.settings.system(self.gram, jnp.asarray(self.scale) ** 2)
+
+
+def _drawn(
+    system: System, near: LowFrequencies, settings: Any, number: int
+) -> tuple[Vectors, Scalar]:
+    key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), 1)
+    white = jax.random.normal(key, (system.size, number))
+    return draws_about_mean(system, near, white, _DRAWS_TOLERANCE, settings.steps_of_draws)

@@ -1,0 +1,169 @@
+"""Places by equispaced Fourier functions, as a representation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import UInt32
+
+from latentgp.errors import InputError, check_ranges, check_whole
+from latentgp.extensions.fields.conditioned import SolveSettings, white_weights
+from latentgp.extensions.fields.frequencies import (
+    FrequencyGrid,
+    grid_for,
+    kernel_error,
+    prior_variances,
+    stationary_terms,
+    transforms,
+)
+from latentgp.extensions.fields.posterior import FourierPosterior
+from latentgp.extensions.fields.toeplitz import ToeplitzGram
+from latentgp.kernels import Kernel, LatentKernel
+from latentgp.representations.base import Pullback, Representation
+from latentgp.representations.site_form import SiteForm
+from latentgp.representations.summary import RowsAsSums
+from latentgp.representations.traits import Traits
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array, Inputs, PerRow, RandomKey
+
+_WORSE, _BETTER = 2.0, 0.25  # times the tolerance, that another grid is made for
+
+
+class EquispacedFourier(Representation):
+    """Weights of Fourier functions on a grid of frequencies, for stationary kernels of places.
+
+    The kernel's inverse Fourier transform by the trapezoidal rule: sum_j s_j cos(w_j'(x - z)) over
+    equispaced frequencies in up to three columns (Greengard, Rachh & Barnett 2025). The Gram matrix
+    of the functions over N rows is Toeplitz (plus Hankel), by one non-uniform fast Fourier transform
+    of the rows, so that products with it cost O(M log M), and with Gaussian noise nothing else does
+    depend on N (`FourierGP`). Solves are by conjugate gradients, log-determinants by Lanczos
+    quadrature. What the frequencies leave open of the prior variance is an independent part of each
+    row, and predictions have it.
+
+    Args:
+        tolerance: what images of places and left-out frequencies may change of the kernel, in prior
+            variances.
+        most: at most so many functions; the error is in the notes where more would be needed.
+        margin: share of the range of a column that is added to it on each side, for predictions
+            there.
+        probes: number of probe vectors of log-determinants and gradients.
+        draws: number of draws that variances are found by.
+        block: so many functions are solved for together, as a preconditioner, and up to so many
+            everything is exact.
+        max_steps: the most steps of a solve.
+        key: data of the random key of probe vectors; `initialise` sets it.
+        grid: the frequencies; `initialise` makes them.
+        sums: over rows, which stand for them with Gaussian noise; methods make them.
+
+    Raises:
+        InputError: a number out of its range; on use a kernel that is not stationary in all
+            columns, more than three columns, or no jax-finufft.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.random.default_rng(0).uniform(0, 6, (300, 2))
+        >>> data = lgp.Data(X, np.sin(X[:, 0]) * np.cos(X[:, 1]))
+        >>> model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian(noise_variance=0.01))
+        >>> method = lgp.fields.FourierGP()
+        >>> result = lgp.fit(model, data, key=jax.random.key(0), method=method)
+        >>> found = result.posterior.mean_f([[3.0, 3.0]])[0]
+        >>> bool(abs(found - np.sin(3.0) * np.cos(3.0)) < 0.05)
+        True
+    """
+
+    tolerance: float = eqx.field(static=True, default=1e-3)
+    most: int = eqx.field(static=True, default=200_000)
+    margin: float = eqx.field(static=True, default=0.02)
+    probes: int = eqx.field(static=True, default=8)
+    draws: int = eqx.field(static=True, default=64)
+    block: int = eqx.field(static=True, default=1000)
+    max_steps: int = eqx.field(static=True, default=300)
+    key: UInt32[Array, "2"] | None = None
+    grid: FrequencyGrid | None = None
+    sums: RowsAsSums | None = None
+
+    def __check_init__(self) -> None:
+        check_whole(self, probes=2, draws=2, block=1, most=1, max_steps=1)
+        check_ranges(self, tolerance="(0, 1)", margin="at least 0")
+
+    def initialise(
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
+    ) -> EquispacedFourier:
+        transforms()
+        self.check_kernel(kernel, X.shape[1])
+        if self.grid is not None:
+            return self
+        own = self.around(np.min(X, axis=0), np.max(X, axis=0), kernel)
+        return dataclasses.replace(own, key=jax.random.key_data(key))
+
+    def around(self, lower: Any, upper: Any, kernel: Any) -> EquispacedFourier:
+        """The same with frequencies for places between two corners."""
+        ranges = np.where(upper > lower, upper - lower, 1.0)
+        lower, upper = lower - self.margin * ranges, upper + self.margin * ranges
+        return dataclasses.replace(
+            self, grid=grid_for(kernel, lower, upper, self.tolerance, self.most), sums=None
+        )
+
+    def renewed(self, kernel: Any) -> EquispacedFourier | None:
+        """The same with frequencies for another kernel; None where those that there are will do."""
+        grid = self.grid
+        assert grid is not None
+        other = grid_for(
+            kernel, np.asarray(grid.lower), np.asarray(grid.upper), self.tolerance, self.most
+        )
+        fits = kernel_error(kernel, grid)[1] <= _WORSE * kernel_error(kernel, other)[1]
+        if fits and other.number >= _BETTER * grid.number:
+            return None
+        return dataclasses.replace(self, grid=other, sums=None)
+
+    def check_kernel(self, kernel: Any, columns: int | None = None) -> None:
+        """Raise InputError unless there are frequencies for a kernel."""
+        if not isinstance(kernel, Kernel):
+            raise InputError(
+                "EquispacedFourier takes one latent function, or several that share a kernel; use "
+                "Neighbours(20) for latent functions with kernels of their own."
+            )
+        stationary_terms(kernel, columns if self.grid is None else len(self.grid.most))
+
+    @property
+    def settings(self) -> SolveSettings:
+        """The settings of solves."""
+        key = jax.random.key_data(jax.random.key(0)) if self.key is None else self.key
+        own = {"probes": self.probes, "max_steps": self.max_steps, "block": self.block}
+        return SolveSettings(jnp.asarray(key), **own)
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            evidence="approximation",
+            estimates_evidence=self.grid is None or self.grid.number > self.block,
+            estimates_variances=True,
+            one_gaussian=False,
+            coordinates_of_sites=False,
+            paths=False,
+            predicts_by_all_centres=False,
+        )
+
+    def for_sites(self, form: SiteForm) -> EquispacedFourier:
+        return self
+
+    def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> FourierPosterior:
+        grid = self.grid
+        assert grid is not None
+        products = grid.doubled().sums(X, sites.precision)[:, 0]
+        gram, variances = ToeplitzGram(grid, products), prior_variances(kernel, grid)
+        system, near = self.settings.system(gram, variances)
+        right = jnp.sqrt(variances) * grid.sums(X, sites.linear)[:, 0]
+        found = white_weights(self.settings, system, near, right)
+        return FourierPosterior.of(self, kernel, gram, variances, jnp.ones(()), found)
+
+    def pull_back(
+        self, posterior: FourierPosterior, X: Inputs, sites: GaussianSites
+    ) -> Pullback:
+        raise NotImplementedError

@@ -1,0 +1,189 @@
+"""Sums over places of equispaced functions: all that Gaussian noise needs of the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.extensions.fields.conditioned import (
+    SolveSettings,
+    WhiteWeights,
+    white_weights,
+)
+from latentgp.extensions.fields.frequencies import FrequencyGrid, prior_variances
+from latentgp.extensions.fields.toeplitz import ToeplitzGram
+from latentgp.extensions.inter_domain.sums import as_linear, check_summable
+from latentgp.models import LatentGP
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.summary import RowsAsSums
+from latentgp.rows import RowSource
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.typing import Array, Inputs, PerRow, Scalar
+
+_BLOCK = 1 << 20  # rows that are read at a time
+_SAMPLE = 4_096
+
+
+class PlaceSums(RowsAsSums):
+    """Sums over rows of the functions, of their products, and of targets: N is in none of them.
+
+    Give them to `fit` in place of data, as often as you like.
+
+    Attributes:
+        functions: the representation, without the sums.
+        sample: some of the rows, which count as all: for priors and diagnostics.
+        products: sums of w phi phi' over rows, as sums at doubled frequencies.
+        linear: sums of w phi (1, y, x), y and x about their centre.
+        squares: sums of w (1, y, x)(1, y, x)'.
+        centre: of y, and of each input.
+    """
+
+    functions: Any
+    sample: Data
+    products: Float[Array, "M2"]
+    linear: Float[Array, "M columns"]
+    squares: Float[Array, "columns columns"]
+    centre: Float[Array, "others"]
+
+    @property
+    def representation(self) -> Any:
+        return dataclasses.replace(self.functions, sums=self)
+
+    def check(self, model: LatentGP) -> None:
+        """Raise InputError unless these are the sums that a model needs."""
+        check_summable(model, self.sample)
+        self.functions.check_kernel(model.kernel)
+
+    def evidence(self, model: LatentGP) -> Scalar:
+        """Log evidence, in nats, an estimate by probe vectors, with derivatives by the same."""
+        terms = self._terms(model)
+        gram = ToeplitzGram(self.functions.grid, self.products)
+        return _evidence(terms, gram, self.functions.settings)
+
+    def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Scalar]:
+        """The posterior as rows give it, and its log evidence with the noise's constants."""
+        from latentgp.extensions.fields.posterior import FourierPosterior
+
+        terms, settings = self._terms(model), self.functions.settings
+        gram = ToeplitzGram(self.functions.grid, self.products)
+        system, near = settings.system(gram, terms.variances / terms.noise)
+        found = white_weights(settings, system, near, terms.right)
+        posterior = FourierPosterior.of(
+            self.functions, model.kernel, gram, terms.variances, terms.noise, found
+        )
+        constant = terms.value(found) - posterior.log_evidence
+        return posterior, posterior.log_evidence + constant
+
+    def _terms(self, model: LatentGP) -> "_Terms":
+        kernel: Any = model.kernel
+        variances = prior_variances(kernel, self.functions.grid)
+        place = jnp.zeros((1, len(self.functions.grid.most)))
+        left_open = jnp.maximum(kernel.diagonal(place)[0] - jnp.sum(variances), 0.0)
+        noise = model.likelihood.noise_variance + left_open  # pyright: ignore
+        residual = residual_of(model.mean, self.centre)
+        right = jnp.sqrt(variances) * (self.linear @ residual) / noise
+        return _Terms(
+            variances, noise, right, residual @ self.squares @ residual, self.squares[0, 0]
+        )
+
+
+class _Terms(NamedTuple):
+    """What the evidence is of, at some hyper-parameters."""
+
+    variances: PerRow  # of the weights
+    noise: Scalar  # variance, with what the frequencies leave open
+    right: PerRow  # b = S Phi' r / noise, S the roots of the variances
+    square: Scalar  # sum of the squared residuals r of the prior mean
+    weight: Scalar  # number of rows
+
+    def value(self, found: WhiteWeights) -> Scalar:
+        """Log evidence, in nats."""
+        outer = self.weight * jnp.log(2 * jnp.pi * self.noise) + self.square / self.noise
+        return found.gain - 0.5 * (found.log_determinant.value + outer)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=())
+def _evidence(terms: _Terms, gram: ToeplitzGram, settings: SolveSettings) -> Scalar:
+    return _evidence_forward(terms, gram, settings)[0]
+
+
+def _evidence_forward(terms: _Terms, gram: ToeplitzGram, settings: SolveSettings) -> Any:
+    system, near = settings.system(gram, terms.variances / terms.noise)
+    found = white_weights(settings, system, near, terms.right)
+    failed = jnp.any(found.solution.relative_residual[:1] > 1e3 * settings.tolerance)
+    value = jnp.where(failed, jnp.nan, terms.value(found))
+    return value, (terms, found.mean, found.inverse_diagonal, gram, settings)
+
+
+def _evidence_backward(residuals: Any, cotangent: Scalar) -> Any:
+    """With v = B^-1 b, in log s_j: (v_j^2 + [B^-1]_jj - 1) / 2, b held apart.
+
+    b holds a root of s_j and 1 / noise itself; its own share v_j b_j comes back through it.
+    """
+    terms, v, diagonal, gram, settings = residuals
+    b, noise = terms.right, terms.noise
+    in_log = 0.5 * (v * v + diagonal - 1) - 0.5 * v * b
+    s = jnp.where(terms.variances > 0, terms.variances, 1.0)
+    # B = I + S T S / noise: minus the sum of derivatives in log s is that in log noise
+    in_noise = -jnp.sum(in_log) / noise
+    in_noise = in_noise + 0.5 * (terms.square / noise - terms.weight) / noise
+    slope = _Terms(in_log / s, in_noise, v, -0.5 / noise, jnp.zeros_like(terms.weight))
+    slope = jax.tree.map(lambda a: cotangent * a, slope)
+    nothing = jax.tree.map(
+        lambda a: jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.inexact) else _no(a),
+        (gram, settings),
+    )
+    return slope, *nothing
+
+
+def _no(a: Any) -> Any:
+    return np.zeros(a.shape, jax.dtypes.float0)
+
+
+_evidence.defvjp(_evidence_forward, _evidence_backward)
+
+
+def residual_of(mean: Any, centre: Float[Array, "others"]) -> Float[Array, "columns"]:
+    """Coefficients of (1, y - y_0, x - x_0) in y - m(x)."""
+    intercept, slope = as_linear(mean, len(centre) - 1)
+    constant = centre[0] - intercept - slope @ centre[1:]
+    return jnp.concatenate([constant[None], jnp.ones(1), -slope])
+
+
+def sums_of(representation: Any, source: RowSource) -> PlaceSums:
+    """Sums over the rows of a source, in one pass."""
+    sample = source.sample(_SAMPLE)
+    weights = np.ones(sample.size) if sample.weights is None else sample.weights
+    centre = np.average(np.column_stack([sample.y, sample.X]), axis=0, weights=weights)
+    products, linear, squares = 0.0, 0.0, 0.0
+    grid, rows = representation.grid, min(_BLOCK, source.size)
+    for block in source.epoch((0,), rows):
+        counts = np.ones(block.size) if block.weights is None else np.asarray(block.weights)
+        about = np.column_stack([block.y, block.X]) - centre
+        columns = np.insert(about, 0, 1.0, axis=1)
+        found = _of_block(grid, np.asarray(block.X), counts, columns)
+        products, linear = products + found[0], linear + found[1]
+        squares = squares + (columns * counts[:, None]).T @ columns
+    return PlaceSums(
+        functions=dataclasses.replace(representation, sums=None),
+        sample=sample,
+        products=products,
+        linear=linear,
+        squares=squares,
+        centre=centre,
+    )
+
+
+@Program
+def _of_block(
+    grid: FrequencyGrid, X: Inputs, weights: PerRow, columns: Float[Array, "N columns"]
+) -> tuple[Float[Array, "M2"], Float[Array, "M columns"]]:
+    of_ones = grid.doubled().sums(X, weights[:, None])[:, 0]
+    return of_ones, grid.sums(X, columns * weights[:, None])
