@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,7 +26,9 @@ from latentgp.typing import Array, PerRow, Scalar, Vectors
 
 _AT_ONCE, _NUMBERS = 8, 1 << 26  # draws whose bases are kept together; numbers of these
 _STEPS_OF_DRAWS = 100
-_PROBES_TOLERANCE = 1e-3  # of solves that are averaged
+_TOLERANCE_OF_SEARCH, _PROBES_OF_SEARCH = 1e-4, 4
+_RECORDED = 64  # steps, of which quadrature knows
+_PROBES_TOLERANCE = 1e-2  # of solves that are averaged
 
 
 @stored
@@ -51,6 +54,11 @@ class SolveSettings(eqx.Module):
         system = site_system(gram, variances)
         chosen = jax.lax.stop_gradient(lowest(variances, self.block))
         return system, LowFrequencies.of(system, chosen)
+
+    def loose(self) -> SolveSettings:
+        """Those of a search: what it reads of a mean is off by the square of its residual."""
+        probes = min(self.probes, _PROBES_OF_SEARCH)
+        return dataclasses.replace(self, tolerance=_TOLERANCE_OF_SEARCH, probes=probes)
 
     @property
     def steps_of_draws(self) -> int:
@@ -89,7 +97,9 @@ def white_weights(
     loose = jnp.full(settings.probes, max(settings.tolerance, _PROBES_TOLERANCE))
     tolerance = jnp.concatenate([jnp.array([settings.tolerance]), loose])
     most = 4 if settings.is_exact(system.size) else settings.max_steps
-    recorded = recorded_conjugate_gradients(system, every, near, tolerance, most)
+    recorded = recorded_conjugate_gradients(
+        system, every, near, tolerance, most, min(most, _RECORDED)
+    )
     forms = quadrature(recorded, slice(1, None))
     mean, solved = recorded.solution.value[:, 0], recorded.solution.value[:, 1:]
     probes = near.solve(z)

@@ -159,13 +159,15 @@ def grid_for(
     lower: Float[np.ndarray, "D"],
     upper: Float[np.ndarray, "D"],
     tolerance: float,
+    left: float,
     most: int,
+    longest: float = np.inf,
 ) -> FrequencyGrid:
     """The grid by which a kernel is represented in a box, with the fewest functions.
 
     Images of places, a period apart, have a covariance of at most the tolerance, in prior
-    variances, and frequencies leave at most as much open; of more than the most functions the
-    highest frequencies are left out.
+    variances, and frequencies leave at most a share of it open; of more than the most functions
+    the highest frequencies are left out. A period is at most so many ranges long.
     """
     ranges, dimension = upper - lower, len(lower)
     kernels = stationary_terms(kernel, dimension)
@@ -175,12 +177,12 @@ def grid_for(
         share = float(scale * own.variance) / total
         lengths = np.broadcast_to(np.asarray(own.lengthscale), dimension)
         periods = np.maximum(periods, ranges + lengths * _reach(own, tolerance / (share * dimension)))
-        highest = np.maximum(highest, _frequency(own, tolerance / share, dimension) / lengths)
+        highest = np.maximum(highest, _frequency(own, left / share, dimension) / lengths)
+    periods = np.minimum(periods, longest * ranges)
     wanted = np.maximum(np.ceil(highest * periods / (2 * np.pi)), 1.0)
     if np.prod(2 * wanted + 1) > most:
         shrunk = wanted * (most / np.prod(2 * wanted + 1)) ** (1 / dimension)
         wanted = np.maximum(np.floor(shrunk), 1.0)
-    # arrays of few sizes are transformed fast
     return FrequencyGrid(lower, upper, 2 * np.pi / periods, tuple(int(m) for m in wanted))
 
 

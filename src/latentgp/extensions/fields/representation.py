@@ -23,8 +23,10 @@ from latentgp.extensions.fields.frequencies import (
     transforms,
 )
 from latentgp.extensions.fields.posterior import FourierPosterior
+from latentgp.extensions.fields.sums import MOST_OF_NOISE
 from latentgp.extensions.fields.toeplitz import ToeplitzGram
 from latentgp.kernels import Kernel, LatentKernel
+from latentgp.models import LatentGP
 from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.summary import RowsAsSums
@@ -32,7 +34,9 @@ from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
 
-_WORSE, _BETTER = 2.0, 0.25  # times the tolerance, that another grid is made for
+# Times the tolerance, that another grid is made for; share of the prior variance that frequencies
+# are to leave open at least; times as many functions at once.
+_WORSE, _LEAST, _GROWTH = 3.0, 1e-6, 12.0
 
 
 class EquispacedFourier(Representation):
@@ -99,28 +103,49 @@ class EquispacedFourier(Representation):
         self.check_kernel(kernel, X.shape[1])
         if self.grid is not None:
             return self
-        own = self.around(np.min(X, axis=0), np.max(X, axis=0), kernel)
-        return dataclasses.replace(own, key=jax.random.key_data(key))
+        own = dataclasses.replace(self, key=jax.random.key_data(key))
+        return own.around(np.min(X, axis=0), np.max(X, axis=0), kernel)
 
-    def around(self, lower: Any, upper: Any, kernel: Any) -> EquispacedFourier:
-        """The same with frequencies for places between two corners."""
+    def around(
+        self, lower: Any, upper: Any, kernel: Any, longest: float = np.inf
+    ) -> EquispacedFourier:
+        """The same with frequencies for places between two corners, and periods of few ranges.
+
+        Functions of low frequencies, of a length-scale that is too long, would represent shorter
+        ones with weights beyond all measure.
+        """
         ranges = np.where(upper > lower, upper - lower, 1.0)
-        lower, upper = lower - self.margin * ranges, upper + self.margin * ranges
-        return dataclasses.replace(
-            self, grid=grid_for(kernel, lower, upper, self.tolerance, self.most), sums=None
-        )
+        corners = lower - self.margin * ranges, upper + self.margin * ranges
+        own = self.tolerance, self.tolerance, self.most, longest
+        return dataclasses.replace(self, grid=grid_for(kernel, *corners, *own), sums=None)
 
-    def renewed(self, kernel: Any) -> EquispacedFourier | None:
-        """The same with frequencies for another kernel; None where those that there are will do."""
-        grid = self.grid
-        assert grid is not None
-        other = grid_for(
-            kernel, np.asarray(grid.lower), np.asarray(grid.upper), self.tolerance, self.most
-        )
-        fits = kernel_error(kernel, grid)[1] <= _WORSE * kernel_error(kernel, other)[1]
-        if fits and other.number >= _BETTER * grid.number:
+    def for_noise(self, model: LatentGP) -> EquispacedFourier:
+        """The same with frequencies that leave open no more than a share of the noise variance."""
+        return self.renewed(model, growth=np.inf) or self
+
+    def renewed(self, model: LatentGP, growth: float = _GROWTH) -> EquispacedFourier | None:
+        """The same with frequencies for another model; None where those that there are will do.
+
+        At most so many times as many.
+        """
+        grid, kernel = self._grid, model.kernel
+        shape: Any = jnp.zeros((1, len(grid.most)))
+        variance = float(kernel.diagonal(shape)[0])  # pyright: ignore
+        noise = float(model.likelihood.noise_variance)  # pyright: ignore
+        left = max(min(self.tolerance, MOST_OF_NOISE * noise / variance), _LEAST)
+        corners = np.asarray(grid.lower), np.asarray(grid.upper)
+        most = int(min(self.most, growth * grid.number))
+        other = grid_for(kernel, *corners, self.tolerance, left, most)
+        added, now = kernel_error(kernel, grid)
+        fits = added <= _WORSE * self.tolerance and now <= added + _WORSE * left
+        if fits or other.most == grid.most:
             return None
         return dataclasses.replace(self, grid=other, sums=None)
+
+    @property
+    def _grid(self) -> FrequencyGrid:
+        assert self.grid is not None
+        return self.grid
 
     def check_kernel(self, kernel: Any, columns: int | None = None) -> None:
         """Raise InputError unless there are frequencies for a kernel."""
@@ -154,8 +179,7 @@ class EquispacedFourier(Representation):
         return self
 
     def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> FourierPosterior:
-        grid = self.grid
-        assert grid is not None
+        grid = self._grid
         products = grid.doubled().sums(X, sites.precision)[:, 0]
         gram, variances = ToeplitzGram(grid, products), prior_variances(kernel, grid)
         system, near = self.settings.system(gram, variances)

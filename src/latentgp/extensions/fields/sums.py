@@ -29,6 +29,9 @@ from latentgp.typing import Array, Inputs, PerRow, Scalar
 
 _BLOCK = 1 << 20  # rows that are read at a time
 _SAMPLE = 4_096
+# What frequencies leave open counts as noise, up to a share of it: were all of it to, few frequencies
+# would be best with a prior variance whose remainder is the noise.
+MOST_OF_NOISE = 0.25
 
 
 class PlaceSums(RowsAsSums):
@@ -65,7 +68,7 @@ class PlaceSums(RowsAsSums):
         """Log evidence, in nats, an estimate by probe vectors, with derivatives by the same."""
         terms = self._terms(model)
         gram = ToeplitzGram(self.functions.grid, self.products)
-        return _evidence(terms, gram, self.functions.settings)
+        return _evidence(terms, gram, self.functions.settings.loose())
 
     def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Scalar]:
         """The posterior as rows give it, and its log evidence with the noise's constants."""
@@ -86,7 +89,8 @@ class PlaceSums(RowsAsSums):
         variances = prior_variances(kernel, self.functions.grid)
         place = jnp.zeros((1, len(self.functions.grid.most)))
         left_open = jnp.maximum(kernel.diagonal(place)[0] - jnp.sum(variances), 0.0)
-        noise = model.likelihood.noise_variance + left_open  # pyright: ignore
+        noise = model.likelihood.noise_variance  # pyright: ignore
+        noise = noise + jnp.minimum(left_open, MOST_OF_NOISE * noise)
         residual = residual_of(model.mean, self.centre)
         right = jnp.sqrt(variances) * (self.linear @ residual) / noise
         return _Terms(
