@@ -111,9 +111,7 @@ class TemporalDecay(SeesColumns):
     """
 
     dimensions: tuple[int, ...] = eqx.field(static=True, converter=_one_column)
-    lengthscale: Float[Array, ""] = parameter(
-        constraints.positive, role="lengthscale", default=1.0
-    )
+    lengthscale: Float[Array, ""] = parameter(constraints.positive, role="lengthscale", default=1.0)
     smoothness: Float[Array, ""] = parameter(constraints.interval(0.05, 1.0), default=0.5)
     power: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 

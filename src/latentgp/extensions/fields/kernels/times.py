@@ -107,13 +107,13 @@ class RandomWalk(_OfTime):
             )
 
 
-def _power(correlation: Values, gap: Values) -> Values:
+def _power(correlation: Float[Array, ""], gap: Float[Array, "*S"]) -> Float[Array, "*S"]:
     """A correlation to a whole number."""
     size = jnp.exp(gap * _log_size(correlation))
     return jnp.where((correlation < 0) & (jnp.round(gap) % 2 == 1), -size, size)
 
 
-def _log_size(correlation: Values) -> Values:
+def _log_size(correlation: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.log(jnp.maximum(jnp.abs(correlation), _SMALLEST))
 
 
@@ -121,8 +121,8 @@ def _log_size(correlation: Values) -> Values:
 class AutoregressiveSpace(StateSpace):
     """A value that is multiplied by a correlation at each step."""
 
-    correlation: Values
-    variance: Values
+    correlation: Float[Array, ""]
+    variance: Float[Array, ""]
 
     @property
     def measurement(self) -> tuple[float, ...]:
@@ -141,7 +141,7 @@ class AutoregressiveSpace(StateSpace):
 class WalkSpace(StateSpace):
     """A value to which independent steps are added."""
 
-    variance: Values  # of a step of length one
+    variance: Float[Array, ""]  # of a step of length one
     start: float = eqx.field(static=True)
 
     @property
