@@ -63,7 +63,9 @@ class Polynomial(Kernel):
 class White(Kernel):
     """An independent value at every distinct point: variance where x equals z, else zero.
 
-    It is part of the latent function. For noise of the observations use a likelihood.
+    It is part of the latent function: the nugget or microscale variation of geostatistics, which
+    rows at equal points share, and predictions there contain. Repeated points tell it from noise of
+    the observations, which is a likelihood's.
     """
 
     variance: Float[Array, ""] = parameter(constraints.positive, role="noise_variance", default=1.0)

@@ -107,13 +107,13 @@ class RandomWalk(_OfTime):
             )
 
 
-def _power(correlation: Float[Array, ""], gap: Float[Array, "*S"]) -> Float[Array, "*S"]:
+def _power(correlation: Float[Array, "*#S"], gap: Float[Array, "*#S"]) -> Float[Array, "*#S"]:
     """A correlation to a whole number."""
     size = jnp.exp(gap * _log_size(correlation))
     return jnp.where((correlation < 0) & (jnp.round(gap) % 2 == 1), -size, size)
 
 
-def _log_size(correlation: Float[Array, ""]) -> Float[Array, ""]:
+def _log_size(correlation: Float[Array, "*S"]) -> Float[Array, "*S"]:
     return jnp.log(jnp.maximum(jnp.abs(correlation), _SMALLEST))
 
 
@@ -121,8 +121,8 @@ def _log_size(correlation: Float[Array, ""]) -> Float[Array, ""]:
 class AutoregressiveSpace(StateSpace):
     """A value that is multiplied by a correlation at each step."""
 
-    correlation: Float[Array, ""]
-    variance: Float[Array, ""]
+    correlation: Values
+    variance: Values
 
     @property
     def measurement(self) -> tuple[float, ...]:
@@ -141,7 +141,7 @@ class AutoregressiveSpace(StateSpace):
 class WalkSpace(StateSpace):
     """A value to which independent steps are added."""
 
-    variance: Float[Array, ""]  # of a step of length one
+    variance: Values  # of a step of length one
     start: float = eqx.field(static=True)
 
     @property
