@@ -63,9 +63,8 @@ class Polynomial(Kernel):
 class White(Kernel):
     """An independent value at every distinct point: variance where x equals z, else zero.
 
-    It is part of the latent function: the nugget or microscale variation of geostatistics, which
-    rows at equal points share, and predictions there contain. Repeated points tell it from noise of
-    the observations, which is a likelihood's.
+    It is part of the latent function, as a nugget that rows at equal points share; repeated points
+    tell it from noise. For noise of the observations use a likelihood.
     """
 
     variance: Float[Array, ""] = parameter(constraints.positive, role="noise_variance", default=1.0)

@@ -18,8 +18,6 @@ from latentgp.kernels.base import Kernel, same_variance
 from latentgp.modules import stored
 from latentgp.typing import Array, Values
 
-_SMALLEST = 1e-30  # a correlation that has a logarithm
-
 
 class _OfTime(Kernel):
     """Base of kernels of one column of times."""
@@ -114,7 +112,7 @@ def _power(correlation: Float[Array, "*#S"], gap: Float[Array, "*#S"]) -> Float[
 
 
 def _log_size(correlation: Float[Array, "*S"]) -> Float[Array, "*S"]:
-    return jnp.log(jnp.maximum(jnp.abs(correlation), _SMALLEST))
+    return jnp.log(jnp.maximum(jnp.abs(correlation), 1e-30))  # of zero there is none
 
 
 @stored
