@@ -565,12 +565,26 @@ def _warping():
     return [kernel, kernel.on(0, 1) + lgp.Linear()]
 
 
+def _field_kernels():
+    """Kernels of fields, and state-space forms of those that have one."""
+    turned = lgp.kernels.Anisotropic(lgp.Matern32(0.75, 1.25), [0.5, -0.25])
+    decay = lgp.kernels.TemporalDecay(0, lengthscale=2.0, smoothness=0.75, power=0.5)
+    over_time = [lgp.kernels.AR1(0.5, 1.25), lgp.kernels.RandomWalk(0.25, start=-1.0)]
+    return [
+        turned, lgp.kernels.Anisotropic(lgp.RBF(0.75), [0.5, 0.25, 0.0, -0.5, 0.75]),
+        lgp.kernels.PoweredExponential(0.75, power=1.5),
+        lgp.kernels.Gneiting(turned.on(1, 2), decay, 0.25), *over_time,
+        *(state_space.state_space(own, state_space.Truncation()) for own in over_time),
+    ]  # fmt: skip
+
+
 VALUES = {
     "mixture": _mixture,
     "own": _own,
     "parts": _parts,
     "kernels": _kernels,
     "warping": _warping,
+    "field_kernels": _field_kernels,
     "likelihoods": _likelihoods,
     "means": _means,
     "representations": _representations,

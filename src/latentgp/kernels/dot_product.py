@@ -63,7 +63,8 @@ class Polynomial(Kernel):
 class White(Kernel):
     """An independent value at every distinct point: variance where x equals z, else zero.
 
-    It is part of the latent function. For noise of the observations use a likelihood.
+    It is part of the latent function, as a nugget that rows at equal points share; repeated points
+    tell it from noise. For noise of the observations use a likelihood.
     """
 
     variance: Float[Array, ""] = parameter(constraints.positive, role="noise_variance", default=1.0)

@@ -1,23 +1,33 @@
-"""Fields: processes of places."""
+"""Fields: kernels of places, functions on a grid of frequencies, totals and variograms."""
 
 from typing import TYPE_CHECKING
 
 from latentgp.extension import Extension
 
 if TYPE_CHECKING:
-    from latentgp.extensions.fields.method import FourierGP as FourierGP
-    from latentgp.extensions.fields.method import summarise as summarise
-    from latentgp.extensions.fields.representation import EquispacedFourier as EquispacedFourier
-    from latentgp.extensions.fields.sums import PlaceSums as PlaceSums
+    from latentgp.extensions.fields.fourier.method import FourierGP as FourierGP
+    from latentgp.extensions.fields.fourier.method import summarise as summarise
+    from latentgp.extensions.fields.fourier.representation import (
+        EquispacedFourier as EquispacedFourier,
+    )
+    from latentgp.extensions.fields.fourier.sums import PlaceSums as PlaceSums
+    from latentgp.extensions.fields.kernels import AR1 as AR1
+    from latentgp.extensions.fields.kernels import Anisotropic as Anisotropic
+    from latentgp.extensions.fields.kernels import Gneiting as Gneiting
+    from latentgp.extensions.fields.kernels import PoweredExponential as PoweredExponential
+    from latentgp.extensions.fields.kernels import RandomWalk as RandomWalk
+    from latentgp.extensions.fields.kernels import TemporalDecay as TemporalDecay
 
 EXTENSION = Extension(
     __name__,
     names={
-        "method": "FourierGP summarise",
-        "representation": "EquispacedFourier",
-        "sums": "PlaceSums",
+        "fourier.method": "FourierGP summarise",
+        "fourier.representation": "EquispacedFourier",
+        "fourier.sums": "PlaceSums",
+        "kernels": "AR1 Anisotropic Gneiting PoweredExponential RandomWalk TemporalDecay",
     },
-    requires=("inter_domain", "iterative"),
-    apart="FourierGP summarise EquispacedFourier PlaceSums",
+    requires=("inter_domain", "iterative", "neighbours", "state_space"),
+    rooms={"latentgp.kernels": "kernels"},
+    apart=("FourierGP summarise EquispacedFourier PlaceSums"),
 )
 __getattr__ = EXTENSION.attribute

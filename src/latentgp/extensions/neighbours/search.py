@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any, Literal
 
 import jax
@@ -31,6 +32,7 @@ _MANY, _SEVERAL, _FEW_ROWS = 40, 15, 30_000
 _BLOCK = 32
 
 
+@singledispatch
 def coordinates(
     kernel: Kernel, X: Inputs, reference: Float[Array, "reference D"]
 ) -> Float[Array, "N E"]:
@@ -40,28 +42,53 @@ def coordinates(
     stand side by side, those of a sum's parts too, shorter by the root of what the other parts have
     of the variance. Centres, standard deviations and variances are those of the reference rows.
     """
-    match kernel:
-        case Stationary():
-            return kernel.embed(X - jnp.mean(reference, axis=0))
-        case OnSphere():
-            return kernel.place(X) / kernel.kernel.lengthscale
-        case Scaled():
-            return coordinates(kernel.kernel, X, reference)
-        case ActiveDimensions():
-            return coordinates(kernel.kernel, kernel.select(X), kernel.select(reference))
-        case InputWarping():
-            return coordinates(kernel.kernel, kernel.warp(X), kernel.warp(reference))
-        case Constant():
-            return X[:, :0]
-        case Product():
-            each = [coordinates(part, X, reference) for part in kernel.parts]
-            return jnp.concatenate(each, axis=1)
-        case Sum():
-            return _of_parts(kernel.parts, jnp.ones(len(kernel.parts), X.dtype), X, reference)
-        case WeightedSum():
-            return _of_parts(kernel.parts, kernel.weights, X, reference)
     spread = jnp.std(reference, axis=0)
     return (X - jnp.mean(reference, axis=0)) / jnp.where(spread > 0, spread, 1.0)
+
+
+@coordinates.register
+def _(kernel: Stationary, X: Inputs, reference: Array) -> Array:
+    return kernel.embed(X - jnp.mean(reference, axis=0))
+
+
+@coordinates.register
+def _(kernel: OnSphere, X: Inputs, reference: Array) -> Array:
+    return kernel.place(X) / kernel.kernel.lengthscale
+
+
+@coordinates.register
+def _(kernel: Scaled, X: Inputs, reference: Array) -> Array:
+    return coordinates(kernel.kernel, X, reference)
+
+
+@coordinates.register
+def _(kernel: ActiveDimensions, X: Inputs, reference: Array) -> Array:
+    return coordinates(kernel.kernel, kernel.select(X), kernel.select(reference))
+
+
+@coordinates.register
+def _(kernel: InputWarping, X: Inputs, reference: Array) -> Array:
+    return coordinates(kernel.kernel, kernel.warp(X), kernel.warp(reference))
+
+
+@coordinates.register
+def _(kernel: Constant, X: Inputs, reference: Array) -> Array:
+    return X[:, :0]
+
+
+@coordinates.register
+def _(kernel: Product, X: Inputs, reference: Array) -> Array:
+    return jnp.concatenate([coordinates(part, X, reference) for part in kernel.parts], axis=1)
+
+
+@coordinates.register
+def _(kernel: Sum, X: Inputs, reference: Array) -> Array:
+    return _of_parts(kernel.parts, jnp.ones(len(kernel.parts), X.dtype), X, reference)
+
+
+@coordinates.register
+def _(kernel: WeightedSum, X: Inputs, reference: Array) -> Array:
+    return _of_parts(kernel.parts, kernel.weights, X, reference)
 
 
 def _of_parts(

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.extensions.fields.conditioned import WhiteWeights, draws_about_mean
-from latentgp.extensions.fields.frequencies import FrequencyGrid, kernel_error
-from latentgp.extensions.fields.toeplitz import LowFrequencies, ToeplitzGram, squares_of
+from latentgp.extensions.fields.fourier.conditioned import WhiteWeights, draws_about_mean
+from latentgp.extensions.fields.fourier.frequencies import FrequencyGrid, kernel_error
+from latentgp.extensions.fields.fourier.toeplitz import LowFrequencies, ToeplitzGram, squares_of
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.solution import CONVERGED

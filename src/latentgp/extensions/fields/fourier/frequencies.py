@@ -176,7 +176,9 @@ def grid_for(
     for scale, own in kernels:
         share = float(scale * own.variance) / total
         lengths = np.broadcast_to(np.asarray(own.lengthscale), dimension)
-        periods = np.maximum(periods, ranges + lengths * _reach(own, tolerance / (share * dimension)))
+        periods = np.maximum(
+            periods, ranges + lengths * _reach(own, tolerance / (share * dimension))
+        )
         highest = np.maximum(highest, _frequency(own, left / share, dimension) / lengths)
     periods = np.minimum(periods, longest * ranges)
     wanted = np.maximum(np.ceil(highest * periods / (2 * np.pi)), 1.0)
@@ -238,5 +240,3 @@ def in_pairs(values: Float[Array, "S *shape"]) -> Complex[Array, "half *shape"]:
 def apart(values: Complex[Array, "half *shape"], number: int) -> Float[Array, "S *shape"]:
     both = jnp.stack([values.real, values.imag], axis=1)
     return both.reshape(-1, *values.shape[1:])[:number]
-
-

@@ -13,8 +13,8 @@ from jax.core import Tracer
 from jaxtyping import UInt32
 
 from latentgp.errors import InputError, check_ranges, check_whole
-from latentgp.extensions.fields.conditioned import SolveSettings, white_weights
-from latentgp.extensions.fields.frequencies import (
+from latentgp.extensions.fields.fourier.conditioned import SolveSettings, white_weights
+from latentgp.extensions.fields.fourier.frequencies import (
     FrequencyGrid,
     grid_for,
     kernel_error,
@@ -22,9 +22,9 @@ from latentgp.extensions.fields.frequencies import (
     stationary_terms,
     transforms,
 )
-from latentgp.extensions.fields.posterior import FourierPosterior
-from latentgp.extensions.fields.sums import MOST_OF_NOISE
-from latentgp.extensions.fields.toeplitz import ToeplitzGram
+from latentgp.extensions.fields.fourier.posterior import FourierPosterior
+from latentgp.extensions.fields.fourier.sums import MOST_OF_NOISE
+from latentgp.extensions.fields.fourier.toeplitz import ToeplitzGram
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.models import LatentGP
 from latentgp.representations.base import Pullback, Representation
@@ -187,7 +187,5 @@ class EquispacedFourier(Representation):
         found = white_weights(self.settings, system, near, right)
         return FourierPosterior.of(self, kernel, gram, variances, jnp.ones(()), found)
 
-    def pull_back(
-        self, posterior: FourierPosterior, X: Inputs, sites: GaussianSites
-    ) -> Pullback:
+    def pull_back(self, posterior: FourierPosterior, X: Inputs, sites: GaussianSites) -> Pullback:
         raise NotImplementedError

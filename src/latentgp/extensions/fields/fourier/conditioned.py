@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, UInt32
 
-from latentgp.extensions.fields.toeplitz import LowFrequencies, ToeplitzGram, lowest
+from latentgp.extensions.fields.fourier.toeplitz import LowFrequencies, ToeplitzGram, lowest
 from latentgp.extensions.iterative.solvers.log_determinant import (
     Estimate,
     mean_of,

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.extensions.fields.conditioned import (
+from latentgp.extensions.fields.fourier.conditioned import (
     SolveSettings,
     WhiteWeights,
     white_weights,
 )
-from latentgp.extensions.fields.frequencies import FrequencyGrid, prior_variances
-from latentgp.extensions.fields.toeplitz import ToeplitzGram
+from latentgp.extensions.fields.fourier.frequencies import FrequencyGrid, prior_variances
+from latentgp.extensions.fields.fourier.toeplitz import ToeplitzGram
 from latentgp.extensions.inter_domain.sums import as_linear, check_summable
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
@@ -72,7 +72,7 @@ class PlaceSums(RowsAsSums):
 
     def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Scalar]:
         """The posterior as rows give it, and its log evidence with the noise's constants."""
-        from latentgp.extensions.fields.posterior import FourierPosterior
+        from latentgp.extensions.fields.fourier.posterior import FourierPosterior
 
         terms, settings = self._terms(model), self.functions.settings
         gram = ToeplitzGram(self.functions.grid, self.products)

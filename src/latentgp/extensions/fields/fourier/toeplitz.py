@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.extensions.fields.frequencies import FrequencyGrid, apart, in_pairs, turned
+from latentgp.extensions.fields.fourier.frequencies import FrequencyGrid, apart, in_pairs, turned
 from latentgp.extensions.iterative.solvers.operators import Covariance, System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.numerics.cholesky import Factor, cholesky

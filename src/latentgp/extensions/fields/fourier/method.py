@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from latentgp.extensions.fields.representation import EquispacedFourier
-from latentgp.extensions.fields.sums import PlaceSums, sums_of
+from latentgp.extensions.fields.fourier.representation import EquispacedFourier
+from latentgp.extensions.fields.fourier.sums import PlaceSums, sums_of
 from latentgp.extensions.inter_domain.sums import check_summable, ranges_of
 from latentgp.methods.problem import Problem
 from latentgp.models import LatentGP
@@ -94,7 +94,10 @@ class FourierGP(CollapsedVI):
             model, records = learned_model(space, learned), search.records
             again = None if given else algorithm.representation.renewed(model)
             if again is None and seen is not data:
-                again, seen = asked.initialise(data.X, data.weights, model.kernel, problem.key), data
+                again, seen = (
+                    asked.initialise(data.X, data.weights, model.kernel, problem.key),
+                    data,
+                )
                 again = again.for_noise(model)
             stages += 1
             if again is None or stages > _MOST_RENEWALS:

@@ -1,0 +1,1 @@
+"""Functions on a grid of frequencies: places in up to three dimensions without a matrix."""
