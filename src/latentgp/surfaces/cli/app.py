@@ -143,6 +143,10 @@ def fit(
     by: Annotated[
         str | None, Option(help="A column that tells independent series apart; with --time.")
     ] = None,
+    globe: Annotated[
+        bool | None,
+        Option(help="Whether degrees are places on the globe; by names such as lon and lat."),
+    ] = None,
     freeze: Annotated[
         list[str] | None,
         Option(help="A parameter that is not learned, by its path; again for more."),
@@ -240,6 +244,7 @@ def fit(
                 side_columns={name: own for name, own in sides.items() if own is not None},
                 order=_labels(order),
                 leave_out=leave_out or (),
+                globe=globe,
                 method=method,
                 random_state=seed,
                 verbose=int(is_first_process()),

@@ -56,6 +56,7 @@ class Smooth:
     period: float | None = None  # of a periodic kernel
     # the column of groups that each have a function of their own; None for one function
     by: int | None = None
+    beside: tuple[int, ...] = ()  # columns of an RBF that it is multiplied by
 
 
 @stored
@@ -148,6 +149,8 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
         settings["lengthscale"] = EARTH_RADIUS * np.radians(degrees)
         settings = {"kernel": Matern32(**settings)}
     kernel = SMOOTH[term.kernel](**settings).on(*columns)
+    if term.beside:
+        kernel = kernel * _smooth(Smooth(term.beside), data, scale, 1.0)
     return kernel if term.by is None else kernel * SameGroup().on(term.by)
 
 

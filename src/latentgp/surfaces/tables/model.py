@@ -31,6 +31,7 @@ from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import double_precision, interruptible
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.classifier import LabelEstimator
+from latentgp.surfaces.estimators.places import Places
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
@@ -95,6 +96,7 @@ class TableModel:
         notation: how text writes a target of numbers; None if as Python does.
         spreads: standard deviation of each encoded column in training, (D,).
         made_by: the call or command that fitted it; empty if nobody knows.
+        places: columns that say where a row is, on the globe or a plane; None if none are known to.
 
     Example:
         >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -118,6 +120,7 @@ class TableModel:
     notation: Notation | None = None
     spreads: tuple[float, ...] = ()
     made_by: str = ""
+    places: Places | None = None
 
     @classmethod
     @interruptible
@@ -136,12 +139,15 @@ class TableModel:
         leave_out: Sequence[str] = (),
         time: str | None = None,
         by: str | None = None,
+        globe: bool | None = None,
         **settings: Any,
     ) -> Self:
         """Fit a table.
 
         Args:
-            frame: inputs and target; rows without a target are left out.
+            frame: inputs and target; rows without a target are left out. Of a GeoDataFrame the
+                geometry becomes two columns, of areas a point inside each: degrees are on the
+                globe, called longitude and latitude, others on a plane, easting and northing.
             target: the column to predict; of a formula the one on its left.
             formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
                 effects, Gaussian processes, effects of groups. With neither an intercept nor all
@@ -160,6 +166,10 @@ class TableModel:
                 level, a trend and seasons, others a Matérn 5/2 process; the notes say which, and
                 why. Many rows are in state-space form, in O(N).
             by: a column that tells independent series apart, under the same hyper-parameters.
+            globe: whether two columns of degrees are places on the globe, with a Matérn 3/2 kernel
+                there, its length-scale in kilometres, times an RBF of the other columns; None
+                goes by the geometry's coordinate system, or by names such as lon and lat and their
+                values, which the notes say; False is a plane. Of a formula `gp(lon, lat)` alone.
             settings: for the estimator, such as `method`, `representation`, `n_inducing` and
                 `random_state`.
 
@@ -170,7 +180,7 @@ class TableModel:
         target = target_of(None if target is None else name_of(target), formula)
         sides = with_offset(formula, side_columns or {})
         given = task, likelihood, weights, sides, order, leave_out, settings
-        started = start(frame, target, *given, time=time, by=by, formula=formula)
+        started = start(frame, target, *given, time=time, by=by, formula=formula, globe=globe)
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
         return cls._made(started, target, sides)
@@ -189,6 +199,7 @@ class TableModel:
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
         leave_out: Sequence[str] = (),
+        globe: bool | None = None,
         batch_size: int | None = None,
         epochs: int | None = None,
         checkpoint: str | Path | None = None,
@@ -210,6 +221,7 @@ class TableModel:
             side_columns: as in `fit`.
             order: as in `fit`.
             leave_out: as in `fit`.
+            globe: as in `fit`.
             batch_size: rows of a batch; None is 1,000, or a method's own that learns from batches.
             epochs: at most so many passes over the rows; None is 20, or the method's own.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
@@ -243,7 +255,7 @@ class TableModel:
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
         given = task, likelihood, weights, sides, order, leave_out, settings
-        started = start(frame, target, *given)
+        started = start(frame, target, *given, globe=globe)
         model, estimator = cls._made(started, target, sides), started.estimator
         deep = estimator.depth != 1 or (own is not None and own.reads_batches)
         if deep and not (own is None or own.takes_layers):
@@ -300,7 +312,12 @@ class TableModel:
         return cls(
             *(started.estimator, started.encoder, target, started.notes, sides, started.notation),
             spreads=tuple(np.std(started.X, axis=0).tolist()),
+            places=started.places,
         )
+
+    def _read(self, frame: Any) -> pd.DataFrame:
+        """A table of pandas, checked, with the columns of the places."""
+        return checked_frame(frame if self.places is None else self.places.read(frame))
 
     @property
     def read_as_text(self) -> list[str]:
@@ -335,7 +352,7 @@ class TableModel:
             mean_only: of numbers and counts give `mean` alone, which is several times faster.
             tell: warns; `tables.once()` does so once for all parts of a table.
         """
-        frame = checked_frame(frame)
+        frame = self._read(frame)
         known = {name: column for name, column in self.side_columns.items() if column in frame}
         for name, column in self.side_columns.items():
             without = SIDES[name].without
@@ -388,7 +405,7 @@ class TableModel:
         self, frame: pd.DataFrame, tell: Tell, weights: str | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, np.ndarray]]:
         """As `encoded`, with row weights of a column before the side information."""
-        inputs, target, _ = split_target(frame, self.target)
+        inputs, target, _ = split_target(self._read(frame), self.target)
         own = None if weights is None else taken_out(inputs, weights, "weights")[1]
         X, side = self.encoder.encode(inputs, tell), sides_of(inputs, self.side_columns)
         return X, targets_of(target, self.task, self.notation), own, side
@@ -471,7 +488,7 @@ class TableModel:
         response = outputs[0] if len(outputs) == 1 else f"probability of {self.target}"
         plain = {"columns": self.encoder.column_names, "outputs": outputs, "response": response}
         return Effects(
-            self.encoder.read(frame),
+            self.encoder.read(self._read(frame)),
             self.estimator.posterior_,
             lambda rows: self.encoder.encode(rows, tell),
             **plain | settings,

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
+from latentgp.surfaces.estimators.places import Places
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn, as_read
 from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
 from latentgp.surfaces.tables.formula.coding import FixedColumn, LevelColumn, coded
 from latentgp.surfaces.tables.formula.parser import parse
-from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
+from latentgp.surfaces.tables.formula.terms import Formula, SmoothTerm, TermFactor
 from latentgp.surfaces.tables.notation import stays_text
 from latentgp.surfaces.tables.values import (
     Tell,
@@ -211,25 +212,33 @@ class FormulaEncoder:
         fixed = [[steps(*factor) for factor in column.factors] for column in self.fixed]
         return fixed + [[steps(factor)] for factor in self._read.inputs]
 
-    def terms(self) -> AdditiveTerms:
-        """The terms of the formula by the numbers of the encoded columns."""
+    def terms(self, places: Places | None = None) -> AdditiveTerms:
+        """The terms of the formula by the numbers of the encoded columns.
+
+        Of two columns of places on the globe `gp(lon, lat)` is there, unless it names a kernel.
+        """
         read, fixed = self._read, len(self.fixed)
         inputs = {factor: fixed + place for place, factor in enumerate(read.inputs)}
         first = fixed + len(inputs)
         groups = {names: first + place for place, names in enumerate(read.grouped)}
 
-        def places(factors: tuple[TermFactor, ...]) -> tuple[int, ...]:
+        globe = places.columns if places is not None and places.on_globe else ()
+
+        def numbers(factors: tuple[TermFactor, ...]) -> tuple[int, ...]:
             return tuple(inputs[factor] for factor in factors)
 
-        smooth = [
-            Smooth(places(term.inputs), term.kernel, term.period, groups.get(term.by or ()))
-            for term in read.smooth
-        ]
+        def smooth(term: SmoothTerm) -> Smooth:
+            by, columns = groups.get(term.by or ()), [factor.text for factor in term.inputs]
+            if globe and term.kernel is None and sorted(columns) == sorted(globe):
+                own = (term.inputs[columns.index(name)] for name in globe)
+                return Smooth(numbers(tuple(own)), "globe", by=by)
+            return Smooth(numbers(term.inputs), term.kernel or "rbf", term.period, by)
+
         of_groups = [
-            Groups(groups[term.columns], places(term.slopes), term.intercept, term.correlated)
+            Groups(groups[term.columns], numbers(term.slopes), term.intercept, term.correlated)
             for term in read.groups
         ]
-        terms = tuple(range(fixed)), tuple(smooth), tuple(of_groups)
+        terms = tuple(range(fixed)), tuple(map(smooth, read.smooth)), tuple(of_groups)
         return AdditiveTerms(*terms, centred=self.has_thresholds, ones=self.ones)
 
     @property

@@ -216,12 +216,12 @@ class _Reader:
         settings = {keyword.arg: keyword.value for keyword in call.keywords}
         if settings.keys() - {"kernel", "period", "by"} or len(settings) < len(call.keywords):
             raise self._wrong("gp(...) has the settings kernel, period and by, each once")
-        kernel = "rbf"
+        kernel = None
         if "kernel" in settings:
             node = settings["kernel"]
             named = node.value if isinstance(node, ast.Constant) else name_of(node, names)
             kernel = str(named).lower().replace("_", "-")
-        if kernel not in SMOOTH:
+        if kernel not in (None, *SMOOTH):
             raise self._wrong(f"kernel must be one of {', '.join(SMOOTH)}")
         if kernel == "globe" and len(inputs) != 2:
             raise self._wrong("kernel=globe takes longitude and latitude")
@@ -244,12 +244,12 @@ class _Reader:
             )
         return name_of(inner.args[0], names)
 
-    def _period(self, node: ast.AST, kernel: str) -> float:
+    def _period(self, node: ast.AST, kernel: str | None) -> float:
         value: Any = node.value if isinstance(node, ast.Constant) else None
         if type(value) not in (int, float) or not 0 < value < 1e300:
             raise self._wrong(f"a period must be a positive number, not {ast.unparse(node)}")
         if kernel != "periodic":
-            raise self._wrong(f"kernel={kernel} has no period; write kernel=periodic")
+            raise self._wrong(f"kernel={kernel or 'rbf'} has no period; write kernel=periodic")
         return float(value)
 
     def _as_written(self, text: str) -> str:

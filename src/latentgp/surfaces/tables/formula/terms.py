@@ -23,7 +23,7 @@ class SmoothTerm:
     """A term gp(x1, log(x2), kernel=matern52, by=group)."""
 
     inputs: tuple[TermFactor, ...]
-    kernel: str = "rbf"
+    kernel: str | None = None  # None where none is named
     period: float | None = None
     by: tuple[str, ...] | None = None
 
