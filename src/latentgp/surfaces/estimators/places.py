@@ -82,11 +82,12 @@ def placed(frame: Any, globe: bool | None = None) -> tuple[Any, Places, list[str
     Raises:
         InputError: no geometry in any row, degrees that are none, a column of the same name.
     """
-    crs, doubts = frame.crs, list[str]()
-    geographic = crs is not None and crs.is_geographic
+    crs: Any = frame.crs
+    doubts, geographic = list[str](), getattr(crs, "is_geographic", False)
     turned = crs is not None and globe and not geographic
     if turned or (geographic and crs.axis_info[0].unit_name != "degree"):
-        frame, geographic = frame.to_crs(_WGS84), True
+        frame = frame.to_crs(_WGS84)
+        crs, geographic = frame.crs, True
     points, notes = points_of(frame)
     known = points[np.isfinite(points).all(axis=1)]
     if not len(known):
@@ -116,7 +117,7 @@ def placed(frame: Any, globe: bool | None = None) -> tuple[Any, Places, list[str
         for values, known_as in zip(points.T, _DEGREES if geographic else _PLANE, strict=True)
     ]
     places = Places(
-        (columns[0], columns[1]), on_globe, None if crs is None else frame.crs.to_string(), True
+        (columns[0], columns[1]), on_globe, None if crs is None else crs.to_string(), True
     )
     notes.insert(0, f"{', '.join(columns)}: places of the geometry {system}{unit}")
     return _with_columns(frame, places.columns, points), places, notes, doubts

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
@@ -36,6 +36,7 @@ from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, target_of, with_offset
+from latentgp.surfaces.tables.grids import Grid, is_grid, rows_with_target
 from latentgp.surfaces.tables.notation import Notation, stays_text
 from latentgp.surfaces.tables.rows import TableRows, sample_of
 from latentgp.surfaces.tables.scores import classification_scores, regression_scores, uncensored
@@ -67,7 +68,7 @@ def _recorded(fit: Callable[_Given, _Model]) -> Callable[_Given, _Model]:
     """A fit whose model says by which call it was made."""
 
     def as_code(value: Any) -> str:
-        if hasattr(value, "columns"):
+        if hasattr(value, "columns") or is_grid(value):
             return "frame"
         return repr(fspath(value) if isinstance(value, Path) else value)
 
@@ -145,10 +146,12 @@ class TableModel:
         """Fit a table.
 
         Args:
-            frame: inputs and target; rows without a target are left out. Of a GeoDataFrame the
-                geometry becomes two columns, of areas a point inside each: degrees are on the
-                globe, called longitude and latitude, others on a plane, easting and northing.
-            target: the column to predict; of a formula the one on its left.
+            frame: inputs and target; rows without a target are left out. Of a Dataset or DataArray
+                the variables and coordinates along the target's dimensions are columns. Of a
+                GeoDataFrame the geometry becomes two columns, of areas a point inside each: degrees
+                are on the globe, as longitude and latitude, others on a plane, as easting and
+                northing.
+            target: the column to predict; of a formula the one on its left, of a DataArray itself.
             formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
                 effects, Gaussian processes, effects of groups. With neither an intercept nor all
                 levels of a category it has a prior mean of zero. offset(log(days)) is the exposure.
@@ -177,10 +180,12 @@ class TableModel:
             InputError: no such column, or a target, side column or order that the task has none of;
                 a formula that cannot be read.
         """
-        target = target_of(None if target is None else name_of(target), formula)
+        table, target, left = rows_with_target(frame, None if target is None else name_of(target))
+        target = target_of(target, formula)
         sides = with_offset(formula, side_columns or {})
         given = task, likelihood, weights, sides, order, leave_out, settings
-        started = start(frame, target, *given, time=time, by=by, formula=formula, globe=globe)
+        started = start(table, target, *given, time=time, by=by, formula=formula, globe=globe)
+        started = started._replace(notes=(*left, *started.notes))
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
         return cls._made(started, target, sides)
@@ -317,6 +322,7 @@ class TableModel:
 
     def _read(self, frame: Any) -> pd.DataFrame:
         """A table of pandas, checked, with the columns of the places."""
+        frame = Grid.of(frame).rows if is_grid(frame) else frame
         return checked_frame(frame if self.places is None else self.places.read(frame))
 
     @property
@@ -331,14 +337,9 @@ class TableModel:
         return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
 
     def predict(
-        self,
-        frame: pd.DataFrame,
-        level: float = 0.95,
-        *,
-        mean_only: bool = False,
-        tell: Tell = warn,
-    ) -> pd.DataFrame:
-        """Predictions, one a row of the table.
+        self, frame: Any, level: float = 0.95, *, mean_only: bool = False, tell: Tell = warn
+    ) -> Any:
+        """Predictions, one a row of the table, or one a cell of a grid.
 
         Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
         exposure or trials in one unit of it, which a warning says. Classes give
@@ -347,11 +348,31 @@ class TableModel:
         probability, given how uncertain the latent function is.
 
         Args:
-            frame: the rows.
+            frame: the rows; a Dataset or DataArray of xarray, or a mapping of coordinates to their
+                values, is a grid of them.
             level: probability that an interval holds.
             mean_only: of numbers and counts give `mean` alone, which is several times faster.
             tell: warns; `tables.once()` does so once for all parts of a table.
+
+        Returns:
+            A DataFrame with the index of the rows. Of a grid a Dataset with its coordinates, where
+            `quantiles`, along a coordinate `quantile`, has the ends of the intervals.
+
+        Raises:
+            InputError: columns that are missing, rows without a place, degrees that are none.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> x = np.linspace(0.0, 6.0, 30)
+            >>> waves = pd.DataFrame({"x": x, "y": np.sin(x) + 0.01 * np.cos(50 * x)})
+            >>> model = lgp.TableModel.fit(waves, "y", random_state=0)
+            >>> model.predict({"x": [1.0, 2.0, 3.0]})["quantiles"].sizes
+            Frozen({'quantile': 2, 'x': 3})
         """
+        if is_grid(frame) or isinstance(frame, Mapping):
+            grid = Grid.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
+            found = self.predict(grid.rows, level, mean_only=mean_only, tell=tell)
+            return grid.shaped(found, level)
         frame = self._read(frame)
         known = {name: column for name, column in self.side_columns.items() if column in frame}
         for name, column in self.side_columns.items():

@@ -158,9 +158,9 @@ def start(
     places = None
     if has_geometry(frame):
         frame, places, notes, doubts = placed(frame, globe)
-        here = frame[list(places.columns)].notna().all(axis=1)
+        here: Any = frame[list(places.columns)].notna().all(axis=1)
         missing = [f"left out {(~here).sum()} row(s) without geometry"] if not here.all() else []
-        frame, notes = frame[here], [*notes, *doubts, *missing]
+        frame, notes = frame.loc[here], [*notes, *doubts, *missing]
     if formula is not None:
         others = {"time": time, "by": by, "leave_out": leave_out or None}
         others |= {name: settings.get(name) for name in ("kernel", "mean", "groups")}
