@@ -4,10 +4,13 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
+from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.errors import InputError
 from latentgp.kernels.sphere import EARTH_RADIUS
+from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.tables.model import TableModel
 
 geopandas = pytest.importorskip("geopandas")
@@ -235,3 +238,115 @@ class TestEstimators:
         for model in (counts, classes):
             assert "OnSphere" in repr(model.model_.kernel)
             assert len(model.predict(inputs)) == ROWS
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted(NAMED)
+
+
+class TestAreas:
+    CELLS = pd.DataFrame(
+        [(x, y) for x in np.arange(5.25, 15, 0.5) for y in np.arange(45.25, 55, 0.5)],
+        columns=["lon", "lat"],
+    ).assign(depth=0.0, size=lambda cells: np.cos(np.radians(cells["lat"])))
+    HALVES = geopandas.GeoDataFrame(
+        {"half": ["west", "east"]},
+        geometry=[shapely.box(5, 45, 10, 55), shapely.box(10, 45, 15, 55)],
+        crs=4326,
+    )
+
+    def test_polygons_are_labels(self, model):
+        found = model.totals(self.CELLS, weights="size", areas=self.HALVES, by="half")
+        half = np.where(self.CELLS["lon"] < 10, "west", "east")
+        expected = model.totals(self.CELLS.assign(half=half), weights="size", by="half")
+        assert found.labels == expected.labels == ("east", "west")
+        np.testing.assert_allclose(found.estimate, expected.estimate)
+        np.testing.assert_allclose(found.covariance, expected.covariance)
+        size = self.CELLS["size"].to_numpy()
+        one = lgp.fields.total(
+            model.estimator.posterior_, model.encoder.encode(self.CELLS), weights=size, by=half
+        )
+        np.testing.assert_allclose(found.estimate, one.estimate)
+
+    def test_polygons_of_another_system_and_longitudes_from_0_to_360(self, model):
+        expected = model.totals(self.CELLS, areas=self.HALVES, by="half").estimate
+        finer = self.HALVES.assign(geometry=self.HALVES.segmentize(0.05)).to_crs(3035)
+        found = model.totals(self.CELLS, areas=finer, by="half").estimate
+        np.testing.assert_allclose(found, expected)
+        turned = self.CELLS.assign(lon=self.CELLS["lon"] - 360)
+        found = model.totals(turned, areas=self.HALVES, by="half").estimate
+        np.testing.assert_allclose(found, expected)
+
+    def test_cells_on_borders_count_once_and_overlaps_twice(self, model):
+        border = self.CELLS.assign(lon=self.CELLS["lon"].replace(9.75, 10.0))
+        found = model.totals(border, areas=self.HALVES)
+        assert found.weight.sum() == len(border)
+        both = pd.concat([self.HALVES, self.HALVES.dissolve().assign(half="all")])
+        found = model.totals(self.CELLS, areas=both, by="half")
+        assert found.labels == ("all", "east", "west")
+        np.testing.assert_allclose(found.estimate[0], found.estimate[1:].sum())
+        np.testing.assert_allclose(found.covariance[0, 0], found.covariance[1:, 1:].sum())
+
+    def test_rows_outside_are_said_and_areas_without_rows_refused(self, model):
+        west = self.HALVES.iloc[:1]
+        with pytest.warns(UserWarning, match="none of the areas: 200 of 400 are left out"):
+            model.totals(self.CELLS, areas=west)
+        far = pd.concat([self.HALVES, west.translate(80).to_frame("geometry").assign(half="far")])
+        with pytest.raises(InputError, match="no row lies in 'far'"):
+            model.totals(self.CELLS, areas=far, by="half")
+        with pytest.raises(InputError, match="knows of no places"):
+            fitted(NAMED.drop(columns=["lon", "lat"])).totals(NAMED, areas=west)
+        with pytest.raises(InputError, match="areas must be a GeoDataFrame"):
+            model.totals(self.CELLS, areas=self.CELLS)
+        with pytest.raises(InputError, match="must both have a coordinate system, or none"):
+            model.totals(self.CELLS, areas=west.set_crs(None, allow_override=True))
+
+    def test_counts_with_an_exposure(self):
+        table = NAMED.assign(n=np.arange(ROWS) % 5, days=2.0).drop(columns="y")
+        model = fitted(table, target="n", side_columns={"exposure": "days"}, method="laplace")
+        one = model.totals(self.CELLS.assign(days=1.0))
+        two = model.totals(self.CELLS.assign(days=2.0))
+        np.testing.assert_allclose(two.estimate, 2 * one.estimate)
+        assert (one.standard_error_error > 0).all()
+
+    def test_exceedance(self, model):
+        found = model.exceedance(self.CELLS, 0.5)
+        f = model.estimator.posterior_.predict_f(model.encoder.encode(self.CELLS))
+        expected = norm.sf(0.5, f.mean, np.sqrt(f.variance))
+        np.testing.assert_allclose(found["probability"], expected, atol=1e-10)
+        assert not found["error"].any()
+        grid = {"lon": [6.0, 7.0], "lat": [46.0, 47.0, 48.0], "depth": [0.0]}
+        assert dict(model.exceedance(grid, 0.5)["probability"].sizes) == {
+            "lon": 2,
+            "lat": 3,
+            "depth": 1,
+        }
+
+    def test_the_command_line(self, model, tmp_path):
+        model.save(tmp_path / "map.latentgp")
+        self.CELLS.assign(half=self.CELLS["lon"] < 10).to_csv(tmp_path / "cells.csv", index=False)
+        self.HALVES.to_file(tmp_path / "halves.gpkg")
+        given = [str(tmp_path / "map.latentgp"), str(tmp_path / "cells.csv")]
+        runner, table = CliRunner(), str(tmp_path / "totals.csv")
+        asked = ["totals", *given, "--weights", "size", "--by", "half", "--out", table]
+        said = runner.invoke(app, asked, catch_exceptions=False).output
+        assert "exact for the posterior" in said
+        by_column = pd.read_csv(table)
+        asked += ["--areas", str(tmp_path / "halves.gpkg")]
+        assert "west" in runner.invoke(app, asked, catch_exceptions=False).output
+        assert by_column["total"].to_numpy() == pytest.approx(pd.read_csv(table)["total"])
+        out = str(tmp_path / "above.csv")
+        asked = ["exceedance", *given, "--above", "0.5", "--out", out, "--with-inputs"]
+        assert runner.invoke(app, asked, catch_exceptions=False).output.startswith("400 prob")
+        found = pd.read_csv(out)["predicted_probability"]
+        np.testing.assert_allclose(found, model.exceedance(self.CELLS, 0.5)["probability"])
+
+    def test_the_command_line_says_what_it_guesses(self, tmp_path):
+        NAMED.to_csv(tmp_path / "rows.csv", index=False)
+        asked = ["fit", str(tmp_path / "rows.csv"), "--target", "y", "--out"]
+        asked += [str(tmp_path / "map.latentgp")]
+        said = CliRunner().invoke(app, asked, catch_exceptions=False).output
+        assert "in degrees by their names and values (guessed)" in said
+        said = CliRunner().invoke(app, [*asked, "--no-globe"], catch_exceptions=False).output
+        assert "globe" not in said

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
@@ -65,6 +65,36 @@ class Places:
         return names.index(self.columns[0]), names.index(self.columns[1])
 
 
+def in_areas(
+    points: Float[np.ndarray, "N 2"], places: Places, areas: Any
+) -> tuple[Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"]]:
+    """Numbers of the points that lie in areas, and of these; pairs where areas overlap.
+
+    A point on the border of areas alone belongs to the first of them.
+
+    Raises:
+        InputError: no geometry; coordinate systems of which one alone is known.
+    """
+    if not has_geometry(areas):
+        raise InputError("areas must be a GeoDataFrame: read it by geopandas.read_file, say")
+    if (areas.crs is None) != (places.crs is None):
+        raise InputError(
+            "the areas and the model's places must both have a coordinate system, or none: declare "
+            "the one that is lacking, by frame.set_crs(...)"
+        )
+    geometry = areas.geometry if places.crs is None else areas.geometry.to_crs(places.crs)
+    if places.on_globe:
+        first = 0.0 if geometry.total_bounds[2] > 180 else -180.0
+        points = np.column_stack([(points[:, 0] - first) % 360 + first, points[:, 1]])
+    of_points = type(geometry).from_xy(*points.T)
+    inside = geometry.sindex.query(of_points, predicate="within")
+    touching = geometry.sindex.query(of_points, predicate="intersects")
+    touching = touching[:, ~np.isin(touching[0], inside[0])]
+    touching = touching[:, np.unique(touching[0], return_index=True)[1]]
+    rows, numbers = np.concatenate([inside, touching], axis=1)
+    return rows, numbers
+
+
 def has_geometry(frame: Any) -> bool:
     """Whether a table is one of geopandas with an active geometry; nothing is imported."""
     return getattr(frame, "active_geometry_name", None) is not None
@@ -84,8 +114,8 @@ def placed(frame: Any, globe: bool | None = None) -> tuple[Any, Places, list[str
     """
     crs: Any = frame.crs
     doubts, geographic = list[str](), getattr(crs, "is_geographic", False)
-    turned = crs is not None and globe and not geographic
-    if turned or (geographic and crs.axis_info[0].unit_name != "degree"):
+    turned = globe if not geographic else "degree" not in crs.axis_info[0].unit_name
+    if crs is not None and turned:
         frame = frame.to_crs(_WGS84)
         crs, geographic = frame.crs, True
     points, notes = points_of(frame)

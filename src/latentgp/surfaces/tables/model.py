@@ -31,7 +31,7 @@ from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import double_precision, interruptible
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.classifier import LabelEstimator
-from latentgp.surfaces.estimators.places import Places
+from latentgp.surfaces.estimators.places import Places, in_areas
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
@@ -51,10 +51,21 @@ from latentgp.surfaces.tables.start import (
     targets_of,
 )
 from latentgp.surfaces.tables.targets import Task
-from latentgp.surfaces.tables.values import Tell, checked_frame, listed, name_of, warn
+from latentgp.surfaces.tables.values import (
+    Tell,
+    checked_frame,
+    column_of,
+    columns_of,
+    listed,
+    name_of,
+    text_of,
+    texts_in,
+    warn,
+)
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
+    from latentgp.extensions.fields.totals import Totals
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
     from latentgp.surfaces.export import Exported
 
@@ -514,6 +525,105 @@ class TableModel:
             lambda rows: self.encoder.encode(rows, tell),
             **plain | settings,
         )
+
+    def totals(
+        self,
+        frame: Any,
+        *,
+        weights: str | None = None,
+        by: str | None = None,
+        areas: Any = None,
+        tell: Tell = warn,
+        **settings: Any,
+    ) -> Totals:
+        """Totals and means of the target's expectation over areas, by the joint law of the rows.
+
+        Args:
+            frame: the rows, such as cells of a grid, as `predict` takes them.
+            weights: a column of the rows' weights, such as areas of cells; ones unless given.
+            by: a column that says which area a row belongs to; with `areas` one of theirs, their
+                index unless given. One area of all rows without either.
+            areas: a GeoDataFrame, in whose areas the rows are looked up; rows in none are left out.
+            tell: as in `predict`.
+            settings: as `latentgp.fields.total` takes them: `of`, `key`, `number`.
+
+        Raises:
+            InputError: columns that are missing, a model without places, areas without rows.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> x = np.linspace(0.0, 6.0, 30)
+            >>> waves = pd.DataFrame({"x": x, "y": np.sin(x) + 0.01 * np.cos(50 * x)})
+            >>> model = lgp.TableModel.fit(waves, "y", random_state=0)
+            >>> cells = pd.DataFrame({"x": np.arange(0.05, 6, 0.1), "size": 0.1})
+            >>> model.totals(cells, weights="size").table()["total"].round(2).tolist()
+            [0.04]
+        """
+        table = self._read(Grid.of(frame).rows if isinstance(frame, Mapping) else frame)
+        X = self.encoder.encode(table, tell)
+        side = sides_of(table, {n: c for n, c in self.side_columns.items() if c in table})
+        w = None if weights is None else taken_out(table, weights, "weights")[1]
+        labels: Any = None
+        if areas is not None:
+            if self.places is None:
+                raise InputError(
+                    "the model knows of no places to look up in areas: fit a GeoDataFrame, or name "
+                    "columns of degrees lon and lat"
+                )
+            own = columns_of(table, self.places.columns, "that say where rows are")
+            points = own[list(self.places.columns)].to_numpy(np.float64)
+            rows, numbers = in_areas(points, self.places, areas)
+            names = areas.index if by is None else columns_of(areas, [by], "of the areas")[by]
+            labels = np.array([text_of(name) for name in names])
+            empty = sorted({*labels.tolist()} - {*labels[numbers].tolist()})
+            if empty:
+                raise InputError(
+                    f"no row lies in {listed(empty)}: take finer rows, or leave it out"
+                )
+            if left := len(table) - len(np.unique(rows)):
+                tell("rows lie in none of the areas", f": {left} of {len(table)} are left out")
+            X, side = X[rows], {name: values[rows] for name, values in side.items()}
+            w, labels = None if w is None else w[rows], labels[numbers]
+        elif by is not None:
+            labels = texts_in(column_of(columns_of(table, [by], "of areas"), by)).to_numpy(str)
+        return verb("total")(self.estimator.posterior_, X, weights=w, by=labels, **settings, **side)
+
+    def exceedance(
+        self, frame: Any, above: float, *, tell: Tell = warn, **settings: Any
+    ) -> pd.DataFrame:
+        """Probabilities that the target's expectation exceeds a threshold, one a row.
+
+        Args:
+            frame: the rows, as `predict` takes them.
+            above: the threshold, units of the target.
+            tell: as in `predict`.
+            settings: as `latentgp.fields.exceedance` takes them: `of`, `key`, `number`.
+
+        Returns:
+            A DataFrame with `probability` and its Monte Carlo standard error `error`, which is zero
+            where nothing is drawn; of a grid a Dataset.
+
+        Raises:
+            InputError: columns that are missing; a target of several classes.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> x = np.linspace(0.0, 6.0, 30)
+            >>> waves = pd.DataFrame({"x": x, "y": np.sin(x) + 0.01 * np.cos(50 * x)})
+            >>> model = lgp.TableModel.fit(waves, "y", random_state=0)
+            >>> model.exceedance(waves.iloc[[5, 20]], above=0.5)["probability"].round(2).tolist()
+            [1.0, 0.0]
+        """
+        if is_grid(frame) or isinstance(frame, Mapping):
+            grid = Grid.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
+            found = self.exceedance(grid.rows, above, tell=tell, **settings)
+            return grid.shaped(found, 0.95)
+        table = self._read(frame)
+        side = sides_of(table, {n: c for n, c in self.side_columns.items() if c in table})
+        X = self.encoder.encode(table, tell)
+        found = verb("exceedance")(self.estimator.posterior_, X, above, **settings, **side)
+        columns = {"probability": found.probability, "error": found.error}
+        return pd.DataFrame(columns, index=table.index)
 
     @property
     def response(self) -> str:
