@@ -76,7 +76,7 @@ def exceedance(
         >>> data = lgp.Data([0.0, 1.0, 2.0], [3, 1, 0])
         >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
         >>> lgp.fields.exceedance(fit, [0.0, 2.0], above=1.0).probability.round(2)
-        array([0.82, 0.28])
+        array([0.88, 0.18])
     """
     posterior = posterior_of(posterior)
     likelihood = posterior.model.likelihood

@@ -138,7 +138,7 @@ def total(
         >>> cells = np.linspace(0.0, 2.0, 41)
         >>> found = lgp.fields.total(fit, cells, weights=np.full(41, 0.05), by=cells > 1)
         >>> found.labels, found.estimate.round(2), found.standard_error.round(2)
-        (('False', 'True'), array([0.41, 0.92]), array([0.22, 0.2 ]))
+        (('False', 'True'), array([0.41, 0.87]), array([0.26, 0.25]))
     """
     posterior = posterior_of(posterior)
     likelihood = posterior.model.likelihood

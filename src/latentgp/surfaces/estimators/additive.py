@@ -57,6 +57,7 @@ class Smooth:
     # the column of groups that each have a function of their own; None for one function
     by: int | None = None
     beside: tuple[int, ...] = ()  # columns of an RBF that it is multiplied by
+    times: tuple[int, ...] = ()  # columns whose product has the process as its coefficient
 
 
 @stored
@@ -140,6 +141,8 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
     columns = list(term.columns)
     spread = scale.inputs[columns]
     lengthscale = spread * median_distance(data.X[:, columns] / spread, data.weights)
+    sizes = np.sqrt(np.average(data.X[:, list(term.times)] ** 2, axis=0, weights=data.weights))
+    latent = latent / float(np.prod(np.where(sizes > 0, sizes, 1.0)))
     settings: dict[str, Any] = {"lengthscale": lengthscale, "variance": latent**2}
     if term.kernel == "periodic":
         period = float(spread[0]) if term.period is None else term.period
@@ -151,6 +154,8 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
     kernel = SMOOTH[term.kernel](**settings).on(*columns)
     if term.beside:
         kernel = kernel * _smooth(Smooth(term.beside), data, scale, 1.0)
+    for column in term.times:  # in its own unit: its variance is that of the coefficient
+        kernel = FixedEffects(1.0).on(column) * kernel
     return kernel if term.by is None else kernel * SameGroup().on(term.by)
 
 

@@ -21,6 +21,7 @@ from latentgp.choosing.registry import of_name
 from latentgp.errors import InputError
 from latentgp.extension import verb
 from latentgp.extensions import answer
+from latentgp.kernels.parts import names_of_parts
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
 from latentgp.modules import stored
@@ -164,7 +165,8 @@ class TableModel:
                 northing.
             target: the column to predict; of a formula the one on its left, of a DataArray itself.
             formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
-                effects, Gaussian processes, effects of groups. With neither an intercept nor all
+                effects, Gaussian processes, effects of groups; x1:gp(x2, x3) is a coefficient of
+                x1 that varies with x2 and x3. With neither an intercept nor all
                 levels of a category it has a prior mean of zero. offset(log(days)) is the exposure.
             task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
                 the target's type; and says so in the notes.
@@ -501,6 +503,55 @@ class TableModel:
         number = len(names) - len(groups) + list(known).index(column)
         named = {"names": names, "labels": labels}
         return self.estimator.posterior_.group_effects(number, range(len(labels)), **named)
+
+    @double_precision
+    def varying_coefficient(
+        self, term: str, frame: Any, level: float = 0.95, *, tell: Tell = warn
+    ) -> pd.DataFrame:
+        """A coefficient that varies, x:gp(...) of a formula, at rows, on the scale of f.
+
+        A fixed effect of x in the formula comes beside it.
+
+        Args:
+            term: as the formula has it, such as "x:gp(lon, lat)", or what comes before gp.
+            frame: rows with the formula's columns; what the coefficient is of does not matter.
+            level: probability that an interval holds.
+            tell: as in `predict`.
+
+        Returns:
+            A DataFrame with a row each: estimate, standard error, ends of intervals; units of f
+            over those of x.
+
+        Raises:
+            InputError: no such term; a representation without parts, such as neighbours.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> t = np.linspace(0.0, 6.0, 60)
+            >>> waves = pd.DataFrame({"t": t, "x": np.cos(5 * t)})
+            >>> waves["y"] = np.sin(t) * waves["x"] + 0.01 * np.cos(50 * t)
+            >>> model = lgp.TableModel.fit(waves, formula="y ~ 0 + x:gp(t)", random_state=0)
+            >>> found = model.varying_coefficient("x", waves.iloc[[15, 45]])
+            >>> (found["estimate"] - np.sin(t[[15, 45]])).abs().max() < 0.05
+            True
+        """
+        known = getattr(self.encoder, "varying", {})
+        found = [own for name, own in known.items() if term in (name, name.partition(":gp(")[0])]
+        if len(found) != 1:
+            raise InputError(
+                f"there is no one coefficient {term!r} that varies: "
+                + (f"name one of {listed(known)}" if known else "fit a formula with x:gp(...)")
+            )
+        number, columns = found[0]
+        table, posterior = self._read(frame), self.estimator.posterior_
+        X = self.encoder.encode(table, tell)
+        X[:, list(columns)] = 1.0
+        parts = len(names_of_parts(posterior.model.kernel))
+        unit = np.tile(np.eye(parts)[number], (len(X), 1))
+        mean, variance = posterior.marginals_of_parts(np.concatenate([X, unit], axis=1))
+        names = tuple(map(str, table.index))
+        each = GroupEffects(names, mean, np.sqrt(np.maximum(variance, 0.0)))
+        return each.table(level).set_axis(table.index)
 
     def effects(self, frame: pd.DataFrame, tell: Tell = warn, **settings: Any) -> Effects:
         """Effects of the columns on the prediction, categories and dates included.

@@ -158,16 +158,35 @@ class FormulaEncoder:
                 "the prior tells their coefficients apart; leave out one of them"
             )
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
+        times = {factor: term.name for term in self._read.smooth for factor in term.times}
         for place, factor in enumerate(self._read.inputs):
             values = X[:, len(self.fixed) + place]
             mean, spread = float(values.mean()), float(values.std())
-            if factor in slopes and abs(mean) > _FAR * spread > 0:
-                centre = round(mean, -math.ceil(math.log10(spread)))
+            if not abs(mean) > _FAR * spread > 0:
+                continue
+            centre = round(mean, -math.ceil(math.log10(spread)))
+            if factor in slopes:
                 said.append(
                     f"intercepts of groups are at {factor.text} = 0, far from its values: write "
                     f"I({factor.text} - {centre:.15g}) for its slopes"
                 )
+            if factor in times:
+                said.append(
+                    f"{times[factor]} is zero at {factor.text} = 0, far from its values: write "
+                    f"I({factor.text} - {centre:.15g}) to have it about these"
+                )
         return said
+
+    @property
+    def varying(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """Coefficients that vary, by name: which part of the kernel, columns that they are of."""
+        terms, first = self.terms(), bool(self.fixed)
+        each = zip(self._read.smooth, terms.smooth, strict=True)
+        return {
+            read.name: (first + number, own.times)
+            for number, (read, own) in enumerate(each)
+            if own.times
+        }
 
     def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
         """Turn a table with the formula's columns into finite numbers, (N, D), or InputError."""
@@ -228,11 +247,12 @@ class FormulaEncoder:
             return tuple(inputs[factor] for factor in factors)
 
         def smooth(term: SmoothTerm) -> Smooth:
-            by, columns = groups.get(term.by or ()), [factor.text for factor in term.inputs]
+            columns = [factor.text for factor in term.inputs]
+            more: Any = {"by": groups.get(term.by or ()), "times": numbers(term.times)}
             if globe and term.kernel is None and sorted(columns) == sorted(globe):
                 own = (term.inputs[columns.index(name)] for name in globe)
-                return Smooth(numbers(tuple(own)), "globe", by=by)
-            return Smooth(numbers(term.inputs), term.kernel or "rbf", term.period, by)
+                return Smooth(numbers(tuple(own)), "globe", **more)
+            return Smooth(numbers(term.inputs), term.kernel or "rbf", term.period, **more)
 
         of_groups = [
             Groups(groups[term.columns], numbers(term.slopes), term.intercept, term.correlated)

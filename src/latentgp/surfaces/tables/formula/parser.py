@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -17,6 +19,7 @@ from latentgp.surfaces.tables.formula.arithmetic import columns_in, masked, name
 from latentgp.surfaces.tables.formula.terms import Formula, GroupTerm, SmoothTerm, TermFactor
 
 _LONGEST, _MOST_TERMS, _HIGHEST = 2_000, 2_000, 10
+_ADDED = "groups are added, and gp(...) is multiplied by numbers alone; gp has by=group"
 
 
 @functools.lru_cache(maxsize=64)
@@ -74,12 +77,12 @@ class _Reader:
                 fixed.append(())
             elif alone and first.text in groups:
                 kept += groups[first.text]
-            elif alone and first.begins("gp("):
-                smooth.append(self._smooth(first.text))
+            elif (own := [piece for piece in term if piece.begins("gp(")]) and len(own) == 1:
+                smooth.append(self._times(term, self._smooth(own[0].text), groups))
             elif alone and first.begins("offset("):
                 exposures.append(self._exposure(first.text))
-            elif any(piece.text in groups or piece.begins("gp(") for piece in term):
-                raise self._wrong("gp(...) and groups are added, not multiplied; gp has by=group")
+            elif own or any(piece.text in groups for piece in term):
+                raise self._wrong(_ADDED)
             else:
                 fixed.append(tuple(self._factor(piece) for piece in term))
         if len(kept) < sum(map(len, groups.values())):
@@ -229,7 +232,17 @@ class _Reader:
             raise self._wrong(f"{expression} names a column twice")
         period = self._period(settings["period"], kernel) if "period" in settings else None
         by = (name_of(settings["by"], names),) if "by" in settings else None
-        return SmoothTerm(tuple(inputs), kernel, period, by)
+        return SmoothTerm(tuple(inputs), kernel, period, by, text=expression)
+
+    def _times(
+        self, term: list[_Piece], smooth: SmoothTerm, groups: Mapping[str, Any]
+    ) -> SmoothTerm:
+        """x:gp(...), a coefficient of numbers that varies as the process does."""
+        others = [piece for piece in term if not piece.begins("gp(")]
+        if any(piece.text in groups or piece.begins("offset(") for piece in others):
+            raise self._wrong(_ADDED)
+        factors = tuple(self._number(self._factor(piece)) for piece in others)
+        return dataclasses.replace(smooth, times=factors)
 
     def _exposure(self, expression: str) -> str:
         """The column of which offset(log(column)) is the logarithm."""
