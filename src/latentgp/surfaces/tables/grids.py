@@ -19,7 +19,7 @@ def is_grid(values: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridRows:
     """Variables and coordinates along shared dimensions, a row for each of their combinations."""
 
     dataset: Any  # of xarray
@@ -27,7 +27,7 @@ class Grid:
     dims: tuple[Any, ...]  # dimensions of the rows, the last one fastest
 
     @classmethod
-    def of(cls, values: Any, names: Iterable[str] | None = None) -> Grid:
+    def of(cls, values: Any, names: Iterable[str] | None = None) -> GridRows:
         """The grid of some variables and coordinates; all of them unless named.
 
         Args:
@@ -112,7 +112,7 @@ def rows_with_target(values: Any, target: str | None) -> tuple[Any, str | None, 
     bare = [str(dim) for dim in dataset[target].dims if dim not in dataset.coords]
     notes = [f"{name}: left out, it has dimensions that {target!r} lacks" for name in outside]
     notes += [f"dimension {dim}: no input, it has no coordinate" for dim in bare]
-    grid = Grid.of(dataset.drop_vars(outside))
+    grid = GridRows.of(dataset.drop_vars(outside))
     return grid.rows, target, notes
 
 

@@ -37,7 +37,7 @@ from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, target_of, with_offset
-from latentgp.surfaces.tables.grids import Grid, is_grid, rows_with_target
+from latentgp.surfaces.tables.grids import GridRows, is_grid, rows_with_target
 from latentgp.surfaces.tables.notation import Notation, stays_text
 from latentgp.surfaces.tables.rows import TableRows, sample_of
 from latentgp.surfaces.tables.scores import classification_scores, regression_scores, uncensored
@@ -335,7 +335,7 @@ class TableModel:
 
     def _read(self, frame: Any) -> pd.DataFrame:
         """A table of pandas, checked, with the columns of the places."""
-        frame = Grid.of(frame).rows if is_grid(frame) else frame
+        frame = GridRows.of(frame).rows if is_grid(frame) else frame
         return checked_frame(frame if self.places is None else self.places.read(frame))
 
     @property
@@ -383,7 +383,7 @@ class TableModel:
             Frozen({'quantile': 2, 'x': 3})
         """
         if is_grid(frame) or isinstance(frame, Mapping):
-            grid = Grid.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
+            grid = GridRows.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
             found = self.predict(grid.rows, level, mean_only=mean_only, tell=tell)
             return grid.shaped(found, level)
         frame = self._read(frame)
@@ -610,7 +610,7 @@ class TableModel:
             >>> model.totals(cells, weights="size").table()["total"].round(2).tolist()
             [0.04]
         """
-        table = self._read(Grid.of(frame).rows if isinstance(frame, Mapping) else frame)
+        table = self._read(GridRows.of(frame).rows if isinstance(frame, Mapping) else frame)
         X = self.encoder.encode(table, tell)
         side = sides_of(table, {n: c for n, c in self.side_columns.items() if c in table})
         w = None if weights is None else taken_out(table, weights, "weights")[1]
@@ -666,7 +666,7 @@ class TableModel:
             [1.0, 0.0]
         """
         if is_grid(frame) or isinstance(frame, Mapping):
-            grid = Grid.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
+            grid = GridRows.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
             found = self.exceedance(grid.rows, above, tell=tell, **settings)
             return grid.shaped(found, 0.95)
         table = self._read(frame)
