@@ -141,8 +141,8 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
     columns = list(term.columns)
     spread = scale.inputs[columns]
     lengthscale = spread * median_distance(data.X[:, columns] / spread, data.weights)
-    sizes = np.sqrt(np.average(data.X[:, list(term.times)] ** 2, axis=0, weights=data.weights))
-    latent = latent / float(np.prod(np.where(sizes > 0, sizes, 1.0)))
+    for column in term.times:
+        latent /= float(np.sqrt(np.average(data.X[:, column] ** 2, weights=data.weights))) or 1.0
     settings: dict[str, Any] = {"lengthscale": lengthscale, "variance": latent**2}
     if term.kernel == "periodic":
         period = float(spread[0]) if term.period is None else term.period
