@@ -156,8 +156,8 @@ def test_arithmetic_in_smooth_terms_and_slopes_and_nested_groups():
 @pytest.mark.parametrize(
     ("formula", "sentence"),
     [
-        ("y ~ x + (1 | g) * z", "are added, not multiplied"),
-        ("y ~ gp(x):z", "are added, not multiplied"),
+        ("y ~ x + (1 | g) * z", "groups are added, and gp"),
+        ("y ~ gp(x):gp(z)", "multiplied by numbers alone"),
         ("y ~ x | g", "groups stand in brackets"),
         ("y ~ x - (1 | g)", "groups can be added alone"),
         ("y ~ (1 | g + h)", "the group must be a column, or some as a:b"),

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from latentgp.extensions.fields.kernels import PoweredExponential as PoweredExponential
     from latentgp.extensions.fields.kernels import RandomWalk as RandomWalk
     from latentgp.extensions.fields.kernels import TemporalDecay as TemporalDecay
+    from latentgp.extensions.fields.thresholds import Exceedance as Exceedance
+    from latentgp.extensions.fields.thresholds import exceedance as exceedance
+    from latentgp.extensions.fields.totals import Totals as Totals
+    from latentgp.extensions.fields.totals import total as total
 
 EXTENSION = Extension(
     __name__,
@@ -25,9 +29,15 @@ EXTENSION = Extension(
         "fourier.representation": "EquispacedFourier",
         "fourier.sums": "PlaceSums",
         "kernels": "AR1 Anisotropic Gneiting PoweredExponential RandomWalk TemporalDecay",
+        "thresholds": "Exceedance exceedance",
+        "totals": "Totals total",
+    },
+    verbs={
+        "exceedance": f"{__name__}.thresholds:exceedance",
+        "total": f"{__name__}.totals:total",
     },
     requires=("inter_domain", "iterative", "neighbours", "state_space"),
     rooms={"latentgp.kernels": "kernels"},
-    apart=("FourierGP summarise EquispacedFourier PlaceSums"),
+    apart=("FourierGP summarise EquispacedFourier PlaceSums Exceedance exceedance Totals total"),
 )
 __getattr__ = EXTENSION.attribute

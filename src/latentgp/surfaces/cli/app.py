@@ -1,4 +1,4 @@
-"""The command line: fit, predict, evaluate, export, compare, info, demo, arena."""
+"""The command line: fit, predict, evaluate, totals, exceedance, export, compare, info, demo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typer import Argument, Option
 
 from latentgp._version import __version__
 from latentgp.choosing.registry import METHODS, names_in_words
-from latentgp.errors import InputError, ProcessLost
+from latentgp.errors import InputError, ProcessLost, in_a_line
 from latentgp.methods.options import SearchOptions, sections
 from latentgp.runtime.compilation_cache import keep_programs_by_default
 from latentgp.runtime.interrupts import Interrupted
@@ -143,6 +143,10 @@ def fit(
     by: Annotated[
         str | None, Option(help="A column that tells independent series apart; with --time.")
     ] = None,
+    globe: Annotated[
+        bool | None,
+        Option(help="Whether degrees are places on the globe; by names such as lon and lat."),
+    ] = None,
     freeze: Annotated[
         list[str] | None,
         Option(help="A parameter that is not learned, by its path; again for more."),
@@ -240,6 +244,7 @@ def fit(
                 side_columns={name: own for name, own in sides.items() if own is not None},
                 order=_labels(order),
                 leave_out=leave_out or (),
+                globe=globe,
                 method=method,
                 random_state=seed,
                 verbose=int(is_first_process()),
@@ -354,6 +359,55 @@ def coefficients(
     if out is not None:
         write_table(table.reset_index(names=None), out)
         typer.echo(f"Written to {out}.")
+
+
+@app.command()
+def totals(
+    model: ModelFile,
+    data: Table,
+    out: Annotated[Path | None, Option(help="Write them here (.csv or .parquet).")] = None,
+    weights: Annotated[str | None, Option(help="A column of weights, such as areas.")] = None,
+    by: Annotated[
+        str | None, Option(help="A column that says which area a row, or one of --areas, is.")
+    ] = None,
+    areas: Annotated[
+        Path | None, Option(help="A file of polygons for geopandas, such as GeoPackage.")
+    ] = None,
+    level: Annotated[float, Option(help="Probability that an interval holds.")] = 0.95,
+) -> None:
+    """Add up the target's expectation over areas, with standard errors of the joint law."""
+    from latentgp.surfaces.tables import write_table
+
+    table_model, frame = _with_rows(model, data)
+    polygons = None if areas is None else _polygons(areas)
+    found = table_model.totals(frame, weights=weights, by=by, areas=polygons)
+    table = found.table(level)
+    typer.echo(table.to_string(float_format=lambda value: f"{value:.4g}"))
+    typer.echo(f"Standard errors: {found.reason}.")
+    if out is not None:
+        typer.echo(f"Written to {write_table(table.rename_axis('area').reset_index(), out)}.")
+
+
+@app.command()
+def exceedance(
+    model: ModelFile,
+    data: Table,
+    above: Annotated[float, Option(help="The threshold, in units of the target.")],
+    out: Annotated[Path, Option(help="Where to write probabilities (.csv or .parquet).")],
+    of: Annotated[
+        Literal["response", "latent"], Option(help="The target's expectation, or f.")
+    ] = "response",
+    with_inputs: Annotated[bool, Option(help="Keep the table's own columns.")] = False,
+) -> None:
+    """Write the probability that the target's expectation exceeds a threshold, row by row."""
+    from latentgp.surfaces.tables import check_table_path, write_table
+    from latentgp.surfaces.tables.prediction import beside
+
+    check_table_path(out, data)
+    table_model, frame = _with_rows(model, data)
+    found = table_model.exceedance(frame, above, of=of)
+    write_table(beside(frame, found) if with_inputs else found, out)
+    typer.echo(f"{len(frame)} probabilities written to {out}.")
 
 
 @app.command()
@@ -580,6 +634,18 @@ def _as_typed(typed: typer.Context) -> str:
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [*option, str(each)]
     return shlex.join(words)
+
+
+def _polygons(path: Path) -> Any:
+    """A file of polygons as a GeoDataFrame."""
+    try:
+        import geopandas
+    except ImportError as error:
+        raise InputError("--areas needs geopandas: install it, or give --by a column") from error
+    try:
+        return geopandas.read_file(path)
+    except Exception as error:  # whatever GDAL makes of a file
+        raise InputError(f"{path} cannot be read as polygons: {in_a_line(error)}") from error
 
 
 def _labels(order: str | None) -> list[str] | None:

@@ -56,6 +56,8 @@ class Smooth:
     period: float | None = None  # of a periodic kernel
     # the column of groups that each have a function of their own; None for one function
     by: int | None = None
+    beside: tuple[int, ...] = ()  # columns of an RBF that it is multiplied by
+    times: tuple[int, ...] = ()  # columns whose product has the process as its coefficient
 
 
 @stored
@@ -139,6 +141,8 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
     columns = list(term.columns)
     spread = scale.inputs[columns]
     lengthscale = spread * median_distance(data.X[:, columns] / spread, data.weights)
+    for column in term.times:
+        latent /= float(np.sqrt(np.average(data.X[:, column] ** 2, weights=data.weights))) or 1.0
     settings: dict[str, Any] = {"lengthscale": lengthscale, "variance": latent**2}
     if term.kernel == "periodic":
         period = float(spread[0]) if term.period is None else term.period
@@ -148,6 +152,10 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
         settings["lengthscale"] = EARTH_RADIUS * np.radians(degrees)
         settings = {"kernel": Matern32(**settings)}
     kernel = SMOOTH[term.kernel](**settings).on(*columns)
+    if term.beside:
+        kernel = kernel * _smooth(Smooth(term.beside), data, scale, 1.0)
+    for column in term.times:  # in its own unit: its variance is that of the coefficient
+        kernel = FixedEffects(1.0).on(column) * kernel
     return kernel if term.by is None else kernel * SameGroup().on(term.by)
 
 

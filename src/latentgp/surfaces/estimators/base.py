@@ -75,6 +75,7 @@ from latentgp.surfaces.estimators.initial_model import (
 )
 from latentgp.surfaces.estimators.likelihoods import OWNERS
 from latentgp.surfaces.estimators.nested import changed, inside
+from latentgp.surfaces.estimators.places import check_there, has_geometry, placed, points_of
 from latentgp.surfaces.estimators.precomputed import (
     checked_cross,
     checked_gram,
@@ -121,6 +122,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
         priors_: of the learned hyper-parameters, by path; None of one without.
+        places_: columns of the places of a GeoDataFrame, and its coordinate system; None without.
         method_: the method used, and `method_reason_` why.
         kernel_choice_: evidence of the kernels that the choice was among; None where one was given.
     """
@@ -209,7 +211,10 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                 "Rows of functionals have no common level, which estimators take from the targets; "
                 "fit such rows with latentgp.fit."
             )
-        kernel = with_terms(kernel, self.mean, self.groups, merged.X.shape[1], self._names())
+        shape, places = merged.X.shape, getattr(self, "places_", None)
+        if self.depth != 1 and places is not None and places.on_globe:
+            places = warn_user("Hidden layers take longitude and latitude as a plane of degrees.")
+        kernel = with_terms(kernel, self.mean, self.groups, shape[1], self._names(), places)
         level = None
         if has_level and not likelihood.is_location:
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
@@ -232,7 +237,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
                     "n_inducing and representation out, or call latentgp.fit with a DeepGP."
                 )
             model = answer("hidden layers")(model, self.depth, merged)
-        asked, method, shape = self.hyperparameters, self.method, merged.X.shape
+        asked, method = self.hyperparameters, self.method
         if method == "auto":
             if plain and own is None and shape[1] == 1:
                 series = as_series(model)
@@ -601,7 +606,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         """scikit-learn's checks, with messages that name the rows at fault."""
         check_not_traced("X", X)
         alone = isinstance(y, str)
-        X, y = unmasked(X), unmasked(y)
+        X, y = unmasked(self._placed(X, checks.get("reset", True))), unmasked(y)
         try:
             checked = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, **checks)
         except (TypeError, ValueError) as error:
@@ -634,6 +639,20 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         self.gram_ = checked_gram(array)
         numbers = np.arange(len(array), dtype=np.float64)[:, None]
         return numbers if alone else (numbers, checked[1])
+
+    def _placed(self, X: Any, reset: bool) -> Any:
+        """Inputs with geometry as a table of numbers; what is doubtful there is warned of."""
+        if not reset:
+            places = getattr(self, "places_", None)
+            return X if places is None else places.read(X)
+        self.places_ = None
+        if not has_geometry(X):
+            return X
+        check_there(X, points_of(X)[0])
+        table, self.places_, _, doubts = placed(X)
+        for doubt in doubts:
+            warn_user(doubt)
+        return table
 
     @public
     def _draws(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
+from latentgp.surfaces.estimators.places import Places
 from latentgp.surfaces.options import GroupColumns
 
 
@@ -17,10 +18,12 @@ def with_terms(
     groups: GroupColumns | None,
     columns: int,
     names: Sequence[str] | None,
+    places: Places | None = None,
 ) -> Any:
     """The kernel asked for, with terms for a linear mean and for groups beside it.
 
-    Without a kernel there is an RBF of all columns but those of groups, or one by its name.
+    Without a kernel there is an RBF of all columns but those of groups, or one by its name; of
+    places on the globe a Matérn 3/2 there, times an RBF of the others.
 
     Args:
         kernel: or its name, or None, or terms.
@@ -28,11 +31,13 @@ def with_terms(
         groups: columns of groups.
         columns: number of these in the inputs.
         names: theirs, if they have any.
+        places: two of the columns, by name.
 
     Raises:
         InputError: a column that there is not; a kernel of each latent function's own.
     """
-    if mean is None and groups is None:
+    on_globe = kernel is None and places is not None and places.on_globe
+    if mean is None and groups is None and not on_globe:
         return kernel
     if not (kernel is None or isinstance(kernel, Kernel | str)):
         raise InputError(
@@ -54,6 +59,10 @@ def with_terms(
     if isinstance(kernel, Kernel):
         return AdditiveTerms(linear, (), of_groups, kernel)
     smooth = (Smooth(others, kernel or "rbf"),) if others else ()
+    if on_globe and names is not None and places is not None:
+        own = places.among(names)
+        beside = tuple(column for column in others if column not in own)
+        smooth = (Smooth(own, "globe", beside=beside),)
     return AdditiveTerms(linear, smooth, of_groups)
 
 

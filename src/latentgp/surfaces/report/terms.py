@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from latentgp.kernels.parts import parts_of
 from latentgp.likelihoods import Softmax
 from latentgp.surfaces.report.page import Block, Section, Table, Text
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
@@ -32,6 +33,13 @@ def terms(model: TableModel) -> Section | None:
             )
         heads = ("fixed effect", "estimate", "standard error", "95 % from", "to")
         blocks.append(Table(heads, table, caption))
+    if encoder.varying:
+        heads = ("coefficient that varies", "standard deviation")
+        caption = (
+            "Of the coefficient from place to place, on the scale of f over the column's unit; its "
+            "values are given by TableModel.varying_coefficient."
+        )
+        blocks.append(Table(heads, _spreads(model, encoder, latents), caption))
     known = {term.column for term in encoder.terms().groups}
     first = len(encoder.feature_names) - len(encoder.groups)
     for place, column in enumerate(encoder.groups):
@@ -53,6 +61,22 @@ def terms(model: TableModel) -> Section | None:
     if not blocks:
         return None
     return Section("terms", "What do the terms say?", [Text(f"{encoder.formula}"), *blocks])
+
+
+def _spreads(
+    model: TableModel, encoder: FormulaEncoder, latents: list[str]
+) -> list[tuple[str, ...]]:
+    """Prior standard deviations of the coefficients that vary, of each latent function."""
+    kernel: Any = model.estimator.model_.kernel
+    rows = []
+    for q, own in enumerate(getattr(kernel, "each", (kernel,))):
+        for name, (number, columns) in encoder.varying.items():
+            at = np.zeros((1, len(encoder.feature_names)))
+            at[0, list(columns)] = 1.0
+            spread = float(np.sqrt(parts_of(own)[number].diagonal(at)[0]))
+            shown = f"{name} [{latents[q]}]" if hasattr(kernel, "each") else name
+            rows.append((shown, f"{spread:.4g}"))
+    return rows
 
 
 def _latents(model: TableModel) -> list[str]:

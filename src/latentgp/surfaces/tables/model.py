@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
@@ -21,6 +21,7 @@ from latentgp.choosing.registry import of_name
 from latentgp.errors import InputError
 from latentgp.extension import verb
 from latentgp.extensions import answer
+from latentgp.kernels.parts import names_of_parts
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
 from latentgp.modules import stored
@@ -31,10 +32,12 @@ from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import double_precision, interruptible
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.classifier import LabelEstimator
+from latentgp.surfaces.estimators.places import Places, in_areas
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, target_of, with_offset
+from latentgp.surfaces.tables.grids import GridRows, is_grid, rows_with_target
 from latentgp.surfaces.tables.notation import Notation, stays_text
 from latentgp.surfaces.tables.rows import TableRows, sample_of
 from latentgp.surfaces.tables.scores import classification_scores, regression_scores, uncensored
@@ -49,10 +52,21 @@ from latentgp.surfaces.tables.start import (
     targets_of,
 )
 from latentgp.surfaces.tables.targets import Task
-from latentgp.surfaces.tables.values import Tell, checked_frame, listed, name_of, warn
+from latentgp.surfaces.tables.values import (
+    Tell,
+    checked_frame,
+    column_of,
+    columns_of,
+    listed,
+    name_of,
+    text_of,
+    texts_in,
+    warn,
+)
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
+    from latentgp.extensions.fields.totals import Totals
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
     from latentgp.surfaces.export import Exported
 
@@ -66,7 +80,7 @@ def _recorded(fit: Callable[_Given, _Model]) -> Callable[_Given, _Model]:
     """A fit whose model says by which call it was made."""
 
     def as_code(value: Any) -> str:
-        if hasattr(value, "columns"):
+        if hasattr(value, "columns") or is_grid(value):
             return "frame"
         return repr(fspath(value) if isinstance(value, Path) else value)
 
@@ -95,6 +109,7 @@ class TableModel:
         notation: how text writes a target of numbers; None if as Python does.
         spreads: standard deviation of each encoded column in training, (D,).
         made_by: the call or command that fitted it; empty if nobody knows.
+        places: columns that say where a row is, on the globe or a plane; None if none are known to.
 
     Example:
         >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -118,6 +133,7 @@ class TableModel:
     notation: Notation | None = None
     spreads: tuple[float, ...] = ()
     made_by: str = ""
+    places: Places | None = None
 
     @classmethod
     @interruptible
@@ -136,15 +152,21 @@ class TableModel:
         leave_out: Sequence[str] = (),
         time: str | None = None,
         by: str | None = None,
+        globe: bool | None = None,
         **settings: Any,
     ) -> Self:
         """Fit a table.
 
         Args:
-            frame: inputs and target; rows without a target are left out.
-            target: the column to predict; of a formula the one on its left.
+            frame: inputs and target; rows without a target are left out. Of a Dataset or DataArray
+                the variables and coordinates along the target's dimensions are columns. Of a
+                GeoDataFrame the geometry becomes two columns, of areas a point inside each: degrees
+                are on the globe, as longitude and latitude, others on a plane, as easting and
+                northing.
+            target: the column to predict; of a formula the one on its left, of a DataArray itself.
             formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
-                effects, Gaussian processes, effects of groups. With neither an intercept nor all
+                effects, Gaussian processes, effects of groups; x1:gp(x2, x3) is a coefficient of
+                x1 that varies with x2 and x3. With neither an intercept nor all
                 levels of a category it has a prior mean of zero. offset(log(days)) is the exposure.
             task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
                 the target's type; and says so in the notes.
@@ -160,6 +182,10 @@ class TableModel:
                 level, a trend and seasons, others a Matérn 5/2 process; the notes say which, and
                 why. Many rows are in state-space form, in O(N).
             by: a column that tells independent series apart, under the same hyper-parameters.
+            globe: whether two columns of degrees are places on the globe, with a Matérn 3/2 kernel
+                there, its length-scale in kilometres, times an RBF of the other columns; None
+                goes by the geometry's coordinate system, or by names such as lon and lat and their
+                values, which the notes say; False is a plane. Of a formula `gp(lon, lat)` alone.
             settings: for the estimator, such as `method`, `representation`, `n_inducing` and
                 `random_state`.
 
@@ -167,10 +193,12 @@ class TableModel:
             InputError: no such column, or a target, side column or order that the task has none of;
                 a formula that cannot be read.
         """
-        target = target_of(None if target is None else name_of(target), formula)
+        table, target, left = rows_with_target(frame, None if target is None else name_of(target))
+        target = target_of(target, formula)
         sides = with_offset(formula, side_columns or {})
         given = task, likelihood, weights, sides, order, leave_out, settings
-        started = start(frame, target, *given, time=time, by=by, formula=formula)
+        started = start(table, target, *given, time=time, by=by, formula=formula, globe=globe)
+        started = started._replace(notes=(*left, *started.notes))
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
         return cls._made(started, target, sides)
@@ -189,6 +217,7 @@ class TableModel:
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
         leave_out: Sequence[str] = (),
+        globe: bool | None = None,
         batch_size: int | None = None,
         epochs: int | None = None,
         checkpoint: str | Path | None = None,
@@ -210,6 +239,7 @@ class TableModel:
             side_columns: as in `fit`.
             order: as in `fit`.
             leave_out: as in `fit`.
+            globe: as in `fit`.
             batch_size: rows of a batch; None is 1,000, or a method's own that learns from batches.
             epochs: at most so many passes over the rows; None is 20, or the method's own.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
@@ -243,7 +273,7 @@ class TableModel:
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
         given = task, likelihood, weights, sides, order, leave_out, settings
-        started = start(frame, target, *given)
+        started = start(frame, target, *given, globe=globe)
         model, estimator = cls._made(started, target, sides), started.estimator
         deep = estimator.depth != 1 or (own is not None and own.reads_batches)
         if deep and not (own is None or own.takes_layers):
@@ -300,7 +330,13 @@ class TableModel:
         return cls(
             *(started.estimator, started.encoder, target, started.notes, sides, started.notation),
             spreads=tuple(np.std(started.X, axis=0).tolist()),
+            places=started.places,
         )
+
+    def _read(self, frame: Any) -> pd.DataFrame:
+        """A table of pandas, checked, with the columns of the places."""
+        frame = GridRows.of(frame).rows if is_grid(frame) else frame
+        return checked_frame(frame if self.places is None else self.places.read(frame))
 
     @property
     def read_as_text(self) -> list[str]:
@@ -314,14 +350,9 @@ class TableModel:
         return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
 
     def predict(
-        self,
-        frame: pd.DataFrame,
-        level: float = 0.95,
-        *,
-        mean_only: bool = False,
-        tell: Tell = warn,
-    ) -> pd.DataFrame:
-        """Predictions, one a row of the table.
+        self, frame: Any, level: float = 0.95, *, mean_only: bool = False, tell: Tell = warn
+    ) -> Any:
+        """Predictions, one a row of the table, or one a cell of a grid.
 
         Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
         exposure or trials in one unit of it, which a warning says. Classes give
@@ -330,12 +361,32 @@ class TableModel:
         probability, given how uncertain the latent function is.
 
         Args:
-            frame: the rows.
+            frame: the rows; a Dataset or DataArray of xarray, or a mapping of coordinates to their
+                values, is a grid of them.
             level: probability that an interval holds.
             mean_only: of numbers and counts give `mean` alone, which is several times faster.
             tell: warns; `tables.once()` does so once for all parts of a table.
+
+        Returns:
+            A DataFrame with the index of the rows. Of a grid a Dataset with its coordinates, where
+            `quantiles`, along a coordinate `quantile`, has the ends of the intervals.
+
+        Raises:
+            InputError: columns that are missing, rows without a place, degrees that are none.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> x = np.linspace(0.0, 6.0, 30)
+            >>> waves = pd.DataFrame({"x": x, "y": np.sin(x) + 0.01 * np.cos(50 * x)})
+            >>> model = lgp.TableModel.fit(waves, "y", random_state=0)
+            >>> model.predict({"x": [1.0, 2.0, 3.0]})["quantiles"].sizes
+            Frozen({'quantile': 2, 'x': 3})
         """
-        frame = checked_frame(frame)
+        if is_grid(frame) or isinstance(frame, Mapping):
+            grid = GridRows.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
+            found = self.predict(grid.rows, level, mean_only=mean_only, tell=tell)
+            return grid.shaped(found, level)
+        frame = self._read(frame)
         known = {name: column for name, column in self.side_columns.items() if column in frame}
         for name, column in self.side_columns.items():
             without = SIDES[name].without
@@ -388,7 +439,7 @@ class TableModel:
         self, frame: pd.DataFrame, tell: Tell, weights: str | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, np.ndarray]]:
         """As `encoded`, with row weights of a column before the side information."""
-        inputs, target, _ = split_target(frame, self.target)
+        inputs, target, _ = split_target(self._read(frame), self.target)
         own = None if weights is None else taken_out(inputs, weights, "weights")[1]
         X, side = self.encoder.encode(inputs, tell), sides_of(inputs, self.side_columns)
         return X, targets_of(target, self.task, self.notation), own, side
@@ -453,6 +504,55 @@ class TableModel:
         named = {"names": names, "labels": labels}
         return self.estimator.posterior_.group_effects(number, range(len(labels)), **named)
 
+    @double_precision
+    def varying_coefficient(
+        self, term: str, frame: Any, level: float = 0.95, *, tell: Tell = warn
+    ) -> pd.DataFrame:
+        """A coefficient that varies, x:gp(...) of a formula, at rows, on the scale of f.
+
+        A fixed effect of x in the formula comes beside it.
+
+        Args:
+            term: as the formula has it, such as "x:gp(lon, lat)", or what comes before gp.
+            frame: rows with the formula's columns; what the coefficient is of does not matter.
+            level: probability that an interval holds.
+            tell: as in `predict`.
+
+        Returns:
+            A DataFrame with a row each: estimate, standard error, ends of intervals; units of f
+            over those of x.
+
+        Raises:
+            InputError: no such term; a representation without parts, such as neighbours.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> t = np.linspace(0.0, 6.0, 60)
+            >>> waves = pd.DataFrame({"t": t, "x": np.cos(5 * t)})
+            >>> waves["y"] = np.sin(t) * waves["x"] + 0.01 * np.cos(50 * t)
+            >>> model = lgp.TableModel.fit(waves, formula="y ~ 0 + x:gp(t)", random_state=0)
+            >>> found = model.varying_coefficient("x", waves.iloc[[15, 45]])
+            >>> (found["estimate"] - np.sin(t[[15, 45]])).abs().max() < 0.05
+            True
+        """
+        known = getattr(self.encoder, "varying", {})
+        found = [own for name, own in known.items() if term in (name, name.partition(":gp(")[0])]
+        if len(found) != 1:
+            raise InputError(
+                f"there is no one coefficient {term!r} that varies: "
+                + (f"name one of {listed(known)}" if known else "fit a formula with x:gp(...)")
+            )
+        number, columns = found[0]
+        table, posterior = self._read(frame), self.estimator.posterior_
+        X = self.encoder.encode(table, tell)
+        X[:, list(columns)] = 1.0
+        parts = len(names_of_parts(posterior.model.kernel))
+        unit = np.tile(np.eye(parts)[number], (len(X), 1))
+        mean, variance = posterior.marginals_of_parts(np.concatenate([X, unit], axis=1))
+        names = tuple(map(str, table.index))
+        each = GroupEffects(names, mean, np.sqrt(np.maximum(variance, 0.0)))
+        return each.table(level).set_axis(table.index)
+
     def effects(self, frame: pd.DataFrame, tell: Tell = warn, **settings: Any) -> Effects:
         """Effects of the columns on the prediction, categories and dates included.
 
@@ -471,11 +571,110 @@ class TableModel:
         response = outputs[0] if len(outputs) == 1 else f"probability of {self.target}"
         plain = {"columns": self.encoder.column_names, "outputs": outputs, "response": response}
         return Effects(
-            self.encoder.read(frame),
+            self.encoder.read(self._read(frame)),
             self.estimator.posterior_,
             lambda rows: self.encoder.encode(rows, tell),
             **plain | settings,
         )
+
+    def totals(
+        self,
+        frame: Any,
+        *,
+        weights: str | None = None,
+        by: str | None = None,
+        areas: Any = None,
+        tell: Tell = warn,
+        **settings: Any,
+    ) -> Totals:
+        """Totals and means of the target's expectation over areas, by the joint law of the rows.
+
+        Args:
+            frame: the rows, such as cells of a grid, as `predict` takes them.
+            weights: a column of the rows' weights, such as areas of cells; ones unless given.
+            by: a column that says which area a row belongs to; with `areas` one of theirs, their
+                index unless given. One area of all rows without either.
+            areas: a GeoDataFrame, in whose areas the rows are looked up; rows in none are left out.
+            tell: as in `predict`.
+            settings: as `latentgp.fields.total` takes them: `of`, `key`, `number`.
+
+        Raises:
+            InputError: columns that are missing, a model without places, areas without rows.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> x = np.linspace(0.0, 6.0, 30)
+            >>> waves = pd.DataFrame({"x": x, "y": np.sin(x) + 0.01 * np.cos(50 * x)})
+            >>> model = lgp.TableModel.fit(waves, "y", random_state=0)
+            >>> cells = pd.DataFrame({"x": np.arange(0.05, 6, 0.1), "size": 0.1})
+            >>> model.totals(cells, weights="size").table()["total"].round(2).tolist()
+            [0.04]
+        """
+        table = self._read(GridRows.of(frame).rows if isinstance(frame, Mapping) else frame)
+        X = self.encoder.encode(table, tell)
+        side = sides_of(table, {n: c for n, c in self.side_columns.items() if c in table})
+        w = None if weights is None else taken_out(table, weights, "weights")[1]
+        labels: Any = None
+        if areas is not None:
+            if self.places is None:
+                raise InputError(
+                    "the model knows of no places to look up in areas: fit a GeoDataFrame, or name "
+                    "columns of degrees lon and lat"
+                )
+            own = columns_of(table, self.places.columns, "that say where rows are")
+            points = own[list(self.places.columns)].to_numpy(np.float64)
+            rows, numbers = in_areas(points, self.places, areas)
+            names = areas.index if by is None else columns_of(areas, [by], "of the areas")[by]
+            labels = np.array([text_of(name) for name in names])
+            empty = sorted({*labels.tolist()} - {*labels[numbers].tolist()})
+            if empty:
+                raise InputError(
+                    f"no row lies in {listed(empty)}: take finer rows, or leave it out"
+                )
+            if left := len(table) - len(np.unique(rows)):
+                tell("rows lie in none of the areas", f": {left} of {len(table)} are left out")
+            X, side = X[rows], {name: values[rows] for name, values in side.items()}
+            w, labels = None if w is None else w[rows], labels[numbers]
+        elif by is not None:
+            labels = texts_in(column_of(columns_of(table, [by], "of areas"), by)).to_numpy(str)
+        return verb("total")(self.estimator.posterior_, X, weights=w, by=labels, **settings, **side)
+
+    def exceedance(
+        self, frame: Any, above: float, *, tell: Tell = warn, **settings: Any
+    ) -> pd.DataFrame:
+        """Probabilities that the target's expectation exceeds a threshold, one a row.
+
+        Args:
+            frame: the rows, as `predict` takes them.
+            above: the threshold, units of the target.
+            tell: as in `predict`.
+            settings: as `latentgp.fields.exceedance` takes them: `of`, `key`, `number`.
+
+        Returns:
+            A DataFrame with `probability` and its Monte Carlo standard error `error`, which is zero
+            where nothing is drawn; of a grid a Dataset.
+
+        Raises:
+            InputError: columns that are missing; a target of several classes.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> x = np.linspace(0.0, 6.0, 30)
+            >>> waves = pd.DataFrame({"x": x, "y": np.sin(x) + 0.01 * np.cos(50 * x)})
+            >>> model = lgp.TableModel.fit(waves, "y", random_state=0)
+            >>> model.exceedance(waves.iloc[[5, 20]], above=0.5)["probability"].round(2).tolist()
+            [1.0, 0.0]
+        """
+        if is_grid(frame) or isinstance(frame, Mapping):
+            grid = GridRows.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
+            found = self.exceedance(grid.rows, above, tell=tell, **settings)
+            return grid.shaped(found, 0.95)
+        table = self._read(frame)
+        side = sides_of(table, {n: c for n, c in self.side_columns.items() if c in table})
+        X = self.encoder.encode(table, tell)
+        found = verb("exceedance")(self.estimator.posterior_, X, above, **settings, **side)
+        columns = {"probability": found.probability, "error": found.error}
+        return pd.DataFrame(columns, index=table.index)
 
     @property
     def response(self) -> str:

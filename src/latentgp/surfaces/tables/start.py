@@ -21,6 +21,9 @@ from latentgp.surfaces.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
+from latentgp.surfaces.estimators.additive import AdditiveTerms
+from latentgp.surfaces.estimators.places import Places, guessed, has_geometry, placed
+from latentgp.surfaces.estimators.terms import with_terms
 from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
 from latentgp.surfaces.tables.notation import Notation, RecognisedNotation, plain
@@ -28,6 +31,8 @@ from latentgp.surfaces.tables.targets import Task
 from latentgp.surfaces.tables.values import listed, numbers_in, read_column, source_of, texts_in
 
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
+
+_OF_TERMS = "mean", "groups"  # settings that are among the terms
 
 ESTIMATORS: dict[Task, type[Estimator]] = {
     "regression": GPRegressor,
@@ -129,6 +134,7 @@ class TableStart(NamedTuple):
     side: dict[str, np.ndarray]
     notes: tuple[str, ...]
     notation: Notation | None
+    places: Places | None
 
 
 def start(
@@ -145,15 +151,23 @@ def start(
     time: str | None = None,
     by: str | None = None,
     formula: str | None = None,
+    globe: bool | None = None,
 ) -> TableStart:
     """Prepare a table by the rules of `TableModel.fit`; InputError as there."""
     notes: list[str] = []
+    places = None
+    if has_geometry(frame):
+        frame, places, notes, doubts = placed(frame, globe)
+        here: Any = frame[list(places.columns)].notna().all(axis=1)
+        missing = [f"left out {(~here).sum()} row(s) without geometry"] if not here.all() else []
+        frame, notes = frame.loc[here], [*notes, *doubts, *missing]
     if formula is not None:
         others = {"time": time, "by": by, "leave_out": leave_out or None}
         others |= {name: settings.get(name) for name in ("kernel", "mean", "groups")}
         for name in (name for name, value in others.items() if value is not None):
             raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
-        frame, notes = rows_without_gaps(frame, formula)
+        frame, gaps = rows_without_gaps(frame, formula)
+        notes += gaps
     inputs, known, dropped = split_target(frame, target)
     if dropped:
         notes.append(f"left out {dropped} row(s) without {target!r}")
@@ -186,9 +200,13 @@ def start(
     notation = recognised.notation
     X, y = encoder.encode(inputs), targets_of(known, task, notation)
     settings = {"likelihood": likelihood, **settings}
+    if time is None:
+        places, terms, why = _on_globe(places, encoder, X, globe, settings)
+        notes += why
+        settings = {n: v for n, v in settings.items() if n not in _OF_TERMS} if terms else settings
+        settings["kernel"] = terms or settings.get("kernel")
     if isinstance(encoder, FormulaEncoder):
         notes += encoder.doubts(X)
-        settings["kernel"] = encoder.terms()
     elif time is not None:
         plain = task == "regression" and _is_auto(likelihood) and not side
         settings, reasons = answer("settings for a table of series")(
@@ -196,7 +214,45 @@ def start(
         )
         notes += reasons
     estimator = ESTIMATORS[task](**settings)
-    return TableStart(estimator, encoder, X, y, row_weights, side, tuple(notes), notation)
+    return TableStart(estimator, encoder, X, y, row_weights, side, tuple(notes), notation, places)
+
+
+def _on_globe(
+    places: Places | None,
+    encoder: TableEncoder | FormulaEncoder,
+    X: np.ndarray,
+    globe: bool | None,
+    settings: Mapping[str, Any],
+) -> tuple[Places | None, AdditiveTerms | None, list[str]]:
+    """Places of the rows, terms in place of a kernel where there are any, and why.
+
+    Guessed by names and values where there is no geometry.
+    """
+    names, is_guess, notes = encoder.feature_names, places is None and not globe, list[str]()
+    if places is None:
+        places, notes = guessed(names, X, globe)
+    of_formula = encoder.terms() if isinstance(encoder, FormulaEncoder) else None
+    if places is None or not places.on_globe:
+        return places, of_formula, notes
+    pair = f"{places.columns[0]}, {places.columns[1]}"
+    if isinstance(encoder, FormulaEncoder):
+        terms = encoder.terms(places)
+        other = f"the formula has no gp({pair}) without a kernel" if terms == of_formula else None
+    else:
+        given = {"kernel": None, "depth": 1} | ({"representation": None} if is_guess else {})
+        wrong = (n for n, usual in given.items() if settings.get(n, usual) != usual)
+        other = next((f"{name} is given" for name in wrong), None)
+        if not set(places.columns) <= set(names):
+            other = "one of them is constant"
+        asked = settings.get("mean"), settings.get("groups")
+        terms = None if other else with_terms(None, *asked, X.shape[1], names, places)
+    if other is None:
+        where = "on the globe by a Matérn 3/2 kernel, length-scale in kilometres"
+        return places, terms, [*notes, f"{pair}: {where} (globe=False: a plane)"]
+    if is_guess and (of_formula is not None or settings.get("kernel") is not None):
+        return None, of_formula, []
+    change = "; globe=True puts them there" if is_guess else ""
+    return places, of_formula, [*notes, f"{pair}: not on the globe, because {other}{change}"]
 
 
 def _order_of(target: pd.Series) -> list[str] | None:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
+from latentgp.surfaces.estimators.places import Places
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn, as_read
 from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
 from latentgp.surfaces.tables.formula.coding import FixedColumn, LevelColumn, coded
 from latentgp.surfaces.tables.formula.parser import parse
-from latentgp.surfaces.tables.formula.terms import Formula, TermFactor
+from latentgp.surfaces.tables.formula.terms import Formula, SmoothTerm, TermFactor
 from latentgp.surfaces.tables.notation import stays_text
 from latentgp.surfaces.tables.values import (
     Tell,
@@ -157,16 +158,35 @@ class FormulaEncoder:
                 "the prior tells their coefficients apart; leave out one of them"
             )
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
+        times = {factor: term.name for term in self._read.smooth for factor in term.times}
         for place, factor in enumerate(self._read.inputs):
             values = X[:, len(self.fixed) + place]
             mean, spread = float(values.mean()), float(values.std())
-            if factor in slopes and abs(mean) > _FAR * spread > 0:
-                centre = round(mean, -math.ceil(math.log10(spread)))
+            if not abs(mean) > _FAR * spread > 0:
+                continue
+            centre = round(mean, -math.ceil(math.log10(spread)))
+            if factor in slopes:
                 said.append(
                     f"intercepts of groups are at {factor.text} = 0, far from its values: write "
                     f"I({factor.text} - {centre:.15g}) for its slopes"
                 )
+            if factor in times:
+                said.append(
+                    f"{times[factor]} is zero at {factor.text} = 0, far from its values: write "
+                    f"I({factor.text} - {centre:.15g}) to have it about these"
+                )
         return said
+
+    @property
+    def varying(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """Coefficients that vary, by name: which part of the kernel, columns that they are of."""
+        terms, first = self.terms(), bool(self.fixed)
+        each = zip(self._read.smooth, terms.smooth, strict=True)
+        return {
+            read.name: (first + number, own.times)
+            for number, (read, own) in enumerate(each)
+            if own.times
+        }
 
     def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
         """Turn a table with the formula's columns into finite numbers, (N, D), or InputError."""
@@ -211,25 +231,34 @@ class FormulaEncoder:
         fixed = [[steps(*factor) for factor in column.factors] for column in self.fixed]
         return fixed + [[steps(factor)] for factor in self._read.inputs]
 
-    def terms(self) -> AdditiveTerms:
-        """The terms of the formula by the numbers of the encoded columns."""
+    def terms(self, places: Places | None = None) -> AdditiveTerms:
+        """The terms of the formula by the numbers of the encoded columns.
+
+        Of two columns of places on the globe `gp(lon, lat)` is there, unless it names a kernel.
+        """
         read, fixed = self._read, len(self.fixed)
         inputs = {factor: fixed + place for place, factor in enumerate(read.inputs)}
         first = fixed + len(inputs)
         groups = {names: first + place for place, names in enumerate(read.grouped)}
 
-        def places(factors: tuple[TermFactor, ...]) -> tuple[int, ...]:
+        globe = places.columns if places is not None and places.on_globe else ()
+
+        def numbers(factors: tuple[TermFactor, ...]) -> tuple[int, ...]:
             return tuple(inputs[factor] for factor in factors)
 
-        smooth = [
-            Smooth(places(term.inputs), term.kernel, term.period, groups.get(term.by or ()))
-            for term in read.smooth
-        ]
+        def smooth(term: SmoothTerm) -> Smooth:
+            columns = [factor.text for factor in term.inputs]
+            more: Any = {"by": groups.get(term.by or ()), "times": numbers(term.times)}
+            if globe and term.kernel is None and sorted(columns) == sorted(globe):
+                own = (term.inputs[columns.index(name)] for name in globe)
+                return Smooth(numbers(tuple(own)), "globe", **more)
+            return Smooth(numbers(term.inputs), term.kernel or "rbf", term.period, **more)
+
         of_groups = [
-            Groups(groups[term.columns], places(term.slopes), term.intercept, term.correlated)
+            Groups(groups[term.columns], numbers(term.slopes), term.intercept, term.correlated)
             for term in read.groups
         ]
-        terms = tuple(range(fixed)), tuple(smooth), tuple(of_groups)
+        terms = tuple(range(fixed)), tuple(map(smooth, read.smooth)), tuple(of_groups)
         return AdditiveTerms(*terms, centred=self.has_thresholds, ones=self.ones)
 
     @property

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -17,6 +19,7 @@ from latentgp.surfaces.tables.formula.arithmetic import columns_in, masked, name
 from latentgp.surfaces.tables.formula.terms import Formula, GroupTerm, SmoothTerm, TermFactor
 
 _LONGEST, _MOST_TERMS, _HIGHEST = 2_000, 2_000, 10
+_ADDED = "groups are added, and gp(...) is multiplied by numbers alone; gp has by=group"
 
 
 @functools.lru_cache(maxsize=64)
@@ -74,12 +77,12 @@ class _Reader:
                 fixed.append(())
             elif alone and first.text in groups:
                 kept += groups[first.text]
-            elif alone and first.begins("gp("):
-                smooth.append(self._smooth(first.text))
+            elif (own := [piece for piece in term if piece.begins("gp(")]) and len(own) == 1:
+                smooth.append(self._times(term, self._smooth(own[0].text), groups))
             elif alone and first.begins("offset("):
                 exposures.append(self._exposure(first.text))
-            elif any(piece.text in groups or piece.begins("gp(") for piece in term):
-                raise self._wrong("gp(...) and groups are added, not multiplied; gp has by=group")
+            elif own or any(piece.text in groups for piece in term):
+                raise self._wrong(_ADDED)
             else:
                 fixed.append(tuple(self._factor(piece) for piece in term))
         if len(kept) < sum(map(len, groups.values())):
@@ -216,12 +219,12 @@ class _Reader:
         settings = {keyword.arg: keyword.value for keyword in call.keywords}
         if settings.keys() - {"kernel", "period", "by"} or len(settings) < len(call.keywords):
             raise self._wrong("gp(...) has the settings kernel, period and by, each once")
-        kernel = "rbf"
+        kernel = None
         if "kernel" in settings:
             node = settings["kernel"]
             named = node.value if isinstance(node, ast.Constant) else name_of(node, names)
             kernel = str(named).lower().replace("_", "-")
-        if kernel not in SMOOTH:
+        if kernel not in (None, *SMOOTH):
             raise self._wrong(f"kernel must be one of {', '.join(SMOOTH)}")
         if kernel == "globe" and len(inputs) != 2:
             raise self._wrong("kernel=globe takes longitude and latitude")
@@ -229,7 +232,17 @@ class _Reader:
             raise self._wrong(f"{expression} names a column twice")
         period = self._period(settings["period"], kernel) if "period" in settings else None
         by = (name_of(settings["by"], names),) if "by" in settings else None
-        return SmoothTerm(tuple(inputs), kernel, period, by)
+        return SmoothTerm(tuple(inputs), kernel, period, by, text=expression)
+
+    def _times(
+        self, term: list[_Piece], smooth: SmoothTerm, groups: Mapping[str, Any]
+    ) -> SmoothTerm:
+        """x:gp(...), a coefficient of numbers that varies as the process does."""
+        others = [piece for piece in term if not piece.begins("gp(")]
+        if any(piece.text in groups or piece.begins("offset(") for piece in others):
+            raise self._wrong(_ADDED)
+        factors = tuple(self._number(self._factor(piece)) for piece in others)
+        return dataclasses.replace(smooth, times=factors)
 
     def _exposure(self, expression: str) -> str:
         """The column of which offset(log(column)) is the logarithm."""
@@ -244,12 +257,12 @@ class _Reader:
             )
         return name_of(inner.args[0], names)
 
-    def _period(self, node: ast.AST, kernel: str) -> float:
+    def _period(self, node: ast.AST, kernel: str | None) -> float:
         value: Any = node.value if isinstance(node, ast.Constant) else None
         if type(value) not in (int, float) or not 0 < value < 1e300:
             raise self._wrong(f"a period must be a positive number, not {ast.unparse(node)}")
         if kernel != "periodic":
-            raise self._wrong(f"kernel={kernel} has no period; write kernel=periodic")
+            raise self._wrong(f"kernel={kernel or 'rbf'} has no period; write kernel=periodic")
         return float(value)
 
     def _as_written(self, text: str) -> str:

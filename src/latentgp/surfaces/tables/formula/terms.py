@@ -20,12 +20,19 @@ class TermFactor:
 
 @dataclass(frozen=True)
 class SmoothTerm:
-    """A term gp(x1, log(x2), kernel=matern52, by=group)."""
+    """A term gp(x1, log(x2), kernel=matern52, by=group), or z:gp(x1) that multiplies by z."""
 
     inputs: tuple[TermFactor, ...]
-    kernel: str = "rbf"
+    kernel: str | None = None  # None where none is named
     period: float | None = None
     by: tuple[str, ...] | None = None
+    times: tuple[TermFactor, ...] = ()  # whose product has the process as its coefficient
+    text: str = ""  # as it was written
+
+    @property
+    def name(self) -> str:
+        """As it was written, with what it multiplies."""
+        return ":".join([*(factor.text for factor in self.times), self.text])
 
 
 @dataclass(frozen=True)
@@ -55,8 +62,8 @@ class Formula:
 
     @property
     def inputs(self) -> tuple[TermFactor, ...]:
-        """Inputs of Gaussian processes and slopes of groups, each once."""
-        smooth = [factor for term in self.smooth for factor in term.inputs]
+        """Inputs of Gaussian processes, what they multiply, slopes of groups, each once."""
+        smooth = [factor for term in self.smooth for factor in (*term.inputs, *term.times)]
         slopes = [factor for term in self.groups for factor in term.slopes]
         return tuple(dict.fromkeys(smooth + slopes))
 
