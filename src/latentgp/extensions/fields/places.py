@@ -127,7 +127,7 @@ def grid_over(
     some = places[evenly(len(places), _ROWS)]
     there, here = (np.asarray(on_unit_sphere(a)) if degrees else a for a in (some, points))
     tree = KDTree(there)
-    to_next = tree.query(there, k=[min(2, len(there))])[0]
+    to_next = tree.query(there, k=2)[0][:, 1]
     beside = np.roll(here, 1, axis=0) - here
     cell = np.median(np.linalg.norm(beside, axis=1))
     near = tree.query(here)[0] <= _NEAR * max(float(np.quantile(to_next, 0.9)), float(cell))

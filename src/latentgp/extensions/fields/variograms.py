@@ -141,7 +141,7 @@ def variogram(
     sums = np.zeros((4, *shape))
     for bins_here, rows, groups in _places_of_bins(points, reach, most_pairs, key):
         number_of_places += [len(rows)] * len(bins_here)
-        first, second = _pairs(points, rows, groups, reach[bins_here[-1] + 1])
+        first, second = _pairs(points, rows, groups, float(reach[bins_here[-1] + 1]))
         A, B = points[first], points[second]
         apart = np.sqrt(np.sum((A - B) ** 2, axis=1))
         distance = 2 * EARTH_RADIUS * np.arcsin(np.minimum(apart / 2, 1)) if degrees else apart
@@ -211,7 +211,7 @@ def _places_of_bins(
     bits = [int(word) for word in np.ravel(jax.random.key_data(as_key(key)))]
     generator = np.random.default_rng(bits)
     pilot = points[generator.choice(N, min(N, _PILOT), replace=False)]
-    first, second = _pairs(pilot, np.arange(len(pilot)), 1, reach[-1])
+    first, second = _pairs(pilot, np.arange(len(pilot)), 1, float(reach[-1]))
     found = np.histogram(np.linalg.norm(pilot[first] - pilot[second], axis=1), reach)[0]
     share = np.maximum(np.cumsum(found), 1) / (len(pilot) * (len(pilot) - 1) / 2)
     for b in bins:  # pairs nearer than the bin are found with its own, and are no more either
