@@ -15,7 +15,14 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 # Blocks that run whole conformance suites, long chains or many fits.
 LONG = (
-    *("elsewhere.md", "estimators.md", "from-stan-and-inla.md", "maps.md", "own-likelihood.md"),
+    *(
+        "elsewhere.md",
+        "estimators.md",
+        "from-geostatistics.md",
+        "from-stan-and-inla.md",
+        "maps.md",
+        "own-likelihood.md",
+    ),
     *("priors-to-loo.md", "sampling.md", "scale.md", "deep.md", "time-series.md"),
 )
 MARKS = {"CONTRIBUTING.md": pytest.mark.always} | dict.fromkeys(LONG, pytest.mark.slow)

@@ -69,7 +69,8 @@ def places_of(kernel: LatentKernel, columns: int) -> Places | None:
     own = kernel.each[0] if isinstance(kernel, OwnKernels) else kernel
     for term in terms_of(own, tuple(range(columns))):
         for part in term.parts:
-            if len(part.columns) == 2 and isinstance(part.kernel, Stationary | OnSphere):
+            inner = getattr(part.kernel, "kernel", part.kernel)  # on the globe, say
+            if len(part.columns) == 2 and isinstance(inner, Stationary):
                 first, second = part.columns
                 return Places((first, second), part.kernel, isinstance(part.kernel, OnSphere))
     return None

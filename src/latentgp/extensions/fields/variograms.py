@@ -36,8 +36,8 @@ class Variogram(NamedTuple):
             eq. 3.10), shape (A, B).
         pairs: number of pairs of each bin, shape (A, B).
         edges: of the bins, shape (B + 1,).
-        directions: bearings in degrees, clockwise from the second column (north), shape (A,); None
-            for all directions together, of which A is 1.
+        directions: angles in degrees from the first column (east) towards the second (north), shape
+            (A,); None for all directions together, of which A is 1.
         tolerance: greatest deviation from a direction in degrees; None without directions.
         places: number of places whose pairs are looked at in each bin, shape (B,).
         of_places: number of all places.
@@ -59,7 +59,7 @@ class Variogram(NamedTuple):
         lines = []
         for a in range(len(self.pairs)):
             if self.directions is not None:
-                lines.append(f"bearing {self.directions[a]:g} degrees, +-{self.tolerance:g}")
+                lines.append(f"direction {self.directions[a]:g} degrees, +-{self.tolerance:g}")
             lines.append(f"{'distance':>10}{'pairs':>10}{'classical':>12}{'robust':>12}")
             rows = zip(self.distance[a], self.pairs[a], self.classical[a], self.robust[a])  # noqa: B905
             lines += [f"{d:>10.4g}{n:>10,}{c:>12.4g}{r:>12.4g}" for d, n, c, r in rows if n]
@@ -94,8 +94,8 @@ def variogram(
         bins: number of equally wide bins, or their edges from zero, shape (B + 1,).
         cutoff: greatest distance; a third of the diagonal of the places unless given. Edges have
             their own.
-        directions: bearings in degrees, clockwise from the second column: 0 is north, 90 east, if
-            columns are east and north. Of two columns only.
+        directions: angles in degrees from the first column towards the second: 0 is east, 90 north,
+            if columns are those. Of two columns only. (gstat's `alpha` is 90 less this.)
         tolerance: greatest deviation from a direction in degrees, up to 90; unless given the
             directions share the circle.
         degrees: columns are longitude and latitude in degrees; distances are great-circle ones in
@@ -128,7 +128,7 @@ def variogram(
         {
             f"degrees=True and directions read two columns, got {X.shape[1]}; give those of the "
             "places.": (degrees or ways is not None) and not two,
-            "directions must be finite bearings in degrees and tolerance from 0 to 90, got "
+            "directions must be finite angles in degrees and tolerance from 0 to 90, got "
             f"{directions!r} and {tolerance!r}.": ways is not None
             and not (len(ways) and np.all(np.isfinite(ways)) and 0 < (tolerance or 0) <= 90),
         }
@@ -151,8 +151,8 @@ def variogram(
         for a in range(shape[0]):
             kept = np.isin(number, bins_here)
             if ways is not None:
-                bearing = _bearing(A, B, degrees)
-                off = np.abs((bearing - ways[a] + 90) % 180 - 90)
+                angle = _angle(A, B, degrees)
+                off = np.abs((angle - ways[a] + 90) % 180 - 90)
                 kept &= (off <= tolerance) | (apart == 0)
             for total, column in zip(sums[:, a], columns, strict=True):
                 total += np.bincount(number[kept], column[kept], shape[1])
@@ -233,18 +233,18 @@ def _pairs(
     return rows[found[:, 0]], rows[found[:, 1]]
 
 
-def _bearing(
+def _angle(
     A: Float[np.ndarray, "P D"], B: Float[np.ndarray, "P D"], degrees: bool
 ) -> Float[np.ndarray, "P"]:
-    """Bearing from A to B in degrees, on the sphere at the middle of the arc between them."""
+    """Angle from A to B in degrees, on the sphere at the middle of the arc between them."""
     step = B - A
     if not degrees:
-        return np.degrees(np.arctan2(step[:, 0], step[:, 1]))
+        return np.degrees(np.arctan2(step[:, 1], step[:, 0]))
     middle = A + B
     east = np.stack([-middle[:, 1], middle[:, 0], np.zeros(len(A))], axis=1)
     north = np.cross(middle, east)
     east = east * np.linalg.norm(middle, axis=1, keepdims=True)
-    return np.degrees(np.arctan2(np.sum(step * east, axis=1), np.sum(step * north, axis=1)))
+    return np.degrees(np.arctan2(np.sum(step * north, axis=1), np.sum(step * east, axis=1)))
 
 
 class ModelVariogram(NamedTuple):
@@ -253,7 +253,7 @@ class ModelVariogram(NamedTuple):
     Attributes:
         distance: of places, shape (B,).
         gamma: expectation along each direction, shape (A, B).
-        directions: bearings in degrees, as in `Variogram`, shape (A,); None for their mean, of
+        directions: angles in degrees, as in `Variogram`, shape (A,); None for their mean, of
             which A is 1.
     """
 
@@ -282,8 +282,8 @@ def model_variogram(
         kernel: of the latent function, such as `fit.model.kernel`.
         distance: shape (B,), from zero; kilometres if `degrees`.
         noise_variance: of the rows, such as `fit.model.likelihood.noise_variance`.
-        directions: bearings in degrees, clockwise from the second of `columns`; None is the mean
-            over twelve of them.
+        directions: angles in degrees from the first of `columns` towards the second; None is the
+            mean over twelve of them.
         at: rows from which places are apart, shape (R, D), where the kernel is not stationary or
             reads further columns; zeros unless given.
         columns: numbers of the columns of places among those of the inputs.
@@ -341,16 +341,16 @@ def _moved(
     ways: Float[np.ndarray, "W"],
     degrees: bool,
 ) -> Float[np.ndarray, "W B R 2"]:
-    """Places so far away along each bearing, on a plane or along great circles."""
+    """Places so far away along each direction, on a plane or along great circles."""
     way, apart = np.radians(ways)[:, None, None], distance[None, :, None]
     first, second = places[:, 0], places[:, 1]
     if not degrees:
-        moved = first + apart * np.sin(way), second + apart * np.cos(way)
+        moved = first + apart * np.cos(way), second + apart * np.sin(way)
         return np.stack(np.broadcast_arrays(*moved), axis=-1)
     angle, here = apart / EARTH_RADIUS, np.radians(second)
-    upward = np.sin(here) * np.cos(angle) + np.cos(here) * np.sin(angle) * np.cos(way)
+    upward = np.sin(here) * np.cos(angle) + np.cos(here) * np.sin(angle) * np.sin(way)
     latitude = np.arcsin(np.clip(upward, -1, 1))
-    across = np.sin(way) * np.sin(angle) * np.cos(here)
+    across = np.cos(way) * np.sin(angle) * np.cos(here)
     turn = np.arctan2(across, np.cos(angle) - np.sin(here) * np.sin(latitude))
     longitude = (first + np.degrees(turn) + 180) % 360 - 180
     return np.stack(np.broadcast_arrays(longitude, np.degrees(latitude)), axis=-1)

@@ -90,7 +90,7 @@ def variogram(
         ax.fill_between(empirical.distance[0][seen], low, high, **shade)
     for a, pairs in enumerate(empirical.pairs):
         color, marker = CURVES[a % len(CURVES)], MARKERS[a % len(MARKERS)]
-        label = f"bearing {empirical.directions[a]:g}°" if several else "rows"  # pyright: ignore
+        label = f"direction {empirical.directions[a]:g}°" if several else "rows"  # pyright: ignore
         size = 12 + 60 * pairs / max(int(empirical.pairs.max()), 1)
         dots = np.where(pairs > 0, gamma[a], np.nan)
         style: dict[str, Any] = {"color": color, "marker": marker, "linewidths": 0, "zorder": 3}
