@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from latentgp.extension import Extension
 
 if TYPE_CHECKING:
-    from latentgp.extensions.fields.places import Grid as Grid
+    from latentgp.extensions.fields.places import MapGrid as MapGrid
     from latentgp.extensions.fields.places import Places as Places
     from latentgp.extensions.fields.places import grid_over as grid_over
     from latentgp.extensions.fields.places import places_of as places_of
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 EXTENSION = Extension(
     __name__,
     names={
-        "places": "Grid Places grid_over places_of",
+        "places": "MapGrid Places grid_over places_of",
         "variograms": "ModelVariogram Variogram model_variogram variogram",
     },
-    apart="Grid Places grid_over places_of ModelVariogram Variogram model_variogram variogram",
+    apart="MapGrid Places grid_over places_of ModelVariogram Variogram model_variogram variogram",
 )
 __getattr__ = EXTENSION.attribute

@@ -76,7 +76,7 @@ def places_of(kernel: LatentKernel, columns: int) -> Places | None:
     return None
 
 
-class Grid(NamedTuple):
+class MapGrid(NamedTuple):
     """Centres of square cells over places, row by row from the lowest.
 
     Attributes:
@@ -98,7 +98,7 @@ class Grid(NamedTuple):
 
 def grid_over(
     places: Float[np.ndarray, "N 2"], *, cells: int = 2_500, degrees: bool = False
-) -> Grid:
+) -> MapGrid:
     """A grid of about so many square cells over places.
 
     Longitudes that are on both sides of the date line are counted on beyond 180.
@@ -132,7 +132,7 @@ def grid_over(
     beside = np.roll(here, 1, axis=0) - here
     cell = np.median(np.linalg.norm(beside, axis=1))
     near = tree.query(here)[0] <= _NEAR * max(float(np.quantile(to_next, 0.9)), float(cell))
-    return Grid(across, up, points, near.reshape(len(up), len(across)))
+    return MapGrid(across, up, points, near.reshape(len(up), len(across)))
 
 
 def _box(

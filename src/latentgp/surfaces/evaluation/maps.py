@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from latentgp.extensions.fields.places import Grid, Places
+    from latentgp.extensions.fields.places import MapGrid, Places
     from latentgp.extensions.fields.variograms import ModelVariogram, Variogram
 
 __all__ = ["field_draws", "field_maps", "maps", "residual_map", "variogram"]
@@ -109,7 +109,7 @@ def variogram(
 
 
 def maps(
-    grid: Grid,
+    grid: MapGrid,
     panels: Mapping[str, ArrayLike],
     *,
     places: ArrayLike | None = None,
@@ -311,7 +311,7 @@ def residual_map(
 
 def map_on(
     ax: Axes,
-    grid: Grid,
+    grid: MapGrid,
     values: Float[NDArray, "H W"],
     *,
     degrees: bool = False,
@@ -361,7 +361,7 @@ def _aspect(wide: float, tall: float, north: float, degrees: bool) -> Any:
     return up if sides[1] < _OBLONG * sides[0] else "auto"
 
 
-def _shape(grid: Grid, degrees: bool) -> float:
+def _shape(grid: MapGrid, degrees: bool) -> float:
     """Height over width of a panel."""
     wide, tall = np.ptp(grid.across), np.ptp(grid.up)
     aspect = _aspect(wide, tall, float(np.mean(grid.up)), degrees)
@@ -399,7 +399,7 @@ def _places(
 
 def _rows_on_grid(
     places: Places, X: Float[NDArray, "N D"], cells: int
-) -> tuple[Grid, Float[NDArray, "cells D"]]:
+) -> tuple[MapGrid, Float[NDArray, "cells D"]]:
     """A grid over the places, and rows at its points with further columns at their medians."""
     from latentgp.extensions.fields.places import grid_over
 
