@@ -1,5 +1,6 @@
 """Makes the pictures of the README and the guides: `python docs/pictures.py`, two minutes."""
 
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -221,9 +222,55 @@ def time_series() -> Figure:
     return figure
 
 
+EAST_NORTH = "east [km]", "north [km]"
+
+
+@cache
+def soil() -> tuple[np.ndarray, np.ndarray, lgp.Fit]:
+    """The samples of the guide to maps, and their fit."""
+    generator = np.random.default_rng(3)
+    places = generator.uniform([0, 0], [100, 60], (300, 2))
+    covariance = np.asarray(lgp.Matern32(lengthscale=12.0).gram(places, places))
+    values = generator.multivariate_normal(np.full(300, 5.0), covariance + 0.1 * np.eye(300))
+    kernel = lgp.Matern32(lengthscale=10.0)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(0.1), lgp.ConstantMean(5.0))
+    return places, values, lgp.fit(model, lgp.Data(places, values), key=jax.random.key(0))
+
+
+def field_variogram() -> Figure:
+    """Variogram of samples with that of the model, and residuals on a map."""
+    places, values, fit = soil()
+    figure = Figure(figsize=(11, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    found = lgp.fields.variogram(places, values - values.mean())
+    noise = float(fit.model.likelihood.noise_variance)
+    distance = np.linspace(0, found.edges[-1], 100)
+    curve = lgp.fields.model_variogram(fit.model.kernel, distance, noise_variance=noise)
+    lgp.plots.variogram(left, found, curve, x_label="distance [km]")
+    others = fit.leave_one_out()
+    errors = (values - others.mean) / others.std
+    lgp.plots.residual_map(right, places, errors, labels=EAST_NORTH)
+    return figure
+
+
+def field_maps() -> Figure:
+    """Posterior mean of a field and its standard deviation."""
+    places, _, fit = soil()
+    return lgp.plots.field_maps(fit.posterior, places, labels=EAST_NORTH, name="soil")
+
+
+def field_draws() -> Figure:
+    """Joint draws of a field."""
+    places, _, fit = soil()
+    return lgp.plots.field_draws(
+        fit.posterior, places, key=jax.random.key(0), number=4, labels=EAST_NORTH
+    )
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     print(forecast(FOLDER, print).picture)
-    for make in (likelihoods, methods, representations, time_series):
+    fields = field_variogram, field_maps, field_draws
+    for make in (likelihoods, methods, representations, time_series, *fields):
         name = make.__name__.replace("_", "-")
         print(lgp.plots.save_figure(make(), FOLDER / f"{name}.png", dots_per_inch=80))

@@ -44,7 +44,10 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Evaluation": (
         "Scores, validation on held-out rows, plots, chains.",
-        ("surfaces.evaluation", "surfaces.coefficients", "extensions.chains.measures"),
+        (
+            *("surfaces.evaluation", "surfaces.coefficients", "extensions.chains.measures"),
+            *("extensions.fields.variograms", "extensions.fields.places"),
+        ),
     ),
     "Parameters": (
         "Hyper-parameters: declaration, priors, summaries.",

@@ -15,7 +15,14 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 # Blocks that run whole conformance suites, long chains or many fits.
 LONG = (
-    *("elsewhere.md", "estimators.md", "from-stan-and-inla.md", "maps.md", "own-likelihood.md"),
+    *(
+        "elsewhere.md",
+        "estimators.md",
+        "from-geostatistics.md",
+        "from-stan-and-inla.md",
+        "maps.md",
+        "own-likelihood.md",
+    ),
     *("priors-to-loo.md", "sampling.md", "scale.md", "deep.md", "time-series.md"),
 )
 MARKS = {"CONTRIBUTING.md": pytest.mark.always} | dict.fromkeys(LONG, pytest.mark.slow)
@@ -68,7 +75,8 @@ def test_blocks_run(document, run, tmp_path):
 def assert_printed(printed, shown):
     """The same words, and the same numbers but for what another processor rounds otherwise."""
     assert re.sub(NUMBER, "#", printed) == re.sub(NUMBER, "#", shown)
-    numbers = [[float(text) for text in re.findall(NUMBER, page)] for page in (printed, shown)]
+    found = (re.findall(NUMBER, page) for page in (printed, shown))
+    numbers = [[float(text.replace(",", "")) for text in page] for page in found]
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, abs=0.01)
 
 

@@ -35,6 +35,10 @@ WEIGHTS = lgp.KernelWeights(
 
 CHAINS = generator.normal(size=(4, 200))
 
+FIELD = generator.uniform(0, 10, (200, 2))
+VARIOGRAM = lgp.fields.variogram(FIELD, np.sin(FIELD[:, 0]), directions=[0, 90])
+EXPECTED = lgp.fields.model_variogram(lgp.RBF(2.0), np.linspace(0, 4, 9), directions=[0, 90])
+
 CURVE = Dependence(
     "dose",
     np.array([0.0, 1.0]),
@@ -70,6 +74,8 @@ EVERY_PLOT = {
         ax, lgp.metrics.reject_curve(labels, probabilities), label="a"
     ),
     "kernel_weights": lambda ax: plots.kernel_weights(ax, WEIGHTS),
+    "residual_map": lambda ax: plots.residual_map(ax, FIELD, np.sin(FIELD[:, 0])),
+    "variogram": lambda ax: plots.variogram(ax, VARIOGRAM, EXPECTED, x_label="distance [km]"),
     "prediction_bands": lambda ax: plots.prediction_bands(
         ax, x, x, x - 1, x + 1, observed_x=[0, 1], observed_y=[0, 1], inducing_x=[0.5]
     ),
@@ -98,8 +104,51 @@ def test_docstring_examples_hold():
 
 
 def test_every_public_plot_is_in_the_list_above():
-    others = {"parts", "save_figure", "check_picture_path"}
+    others = {"parts", "save_figure", "check_picture_path", "maps", "field_maps", "field_draws"}
     assert set(EVERY_PLOT) | others == set(plots.__all__)
+
+
+def test_variograms_of_other_directions_are_refused():
+    other = lgp.fields.model_variogram(lgp.RBF(2.0), [1.0], directions=[45])
+    with pytest.raises(InputError, match="give model_variogram the directions="):
+        plots.variogram(None, VARIOGRAM, other)
+
+
+def test_the_curve_of_a_model_begins_with_the_noise_and_the_band_is_drawn():
+    found = lgp.fields.variogram(FIELD, np.sin(FIELD[:, 0]))
+    curve = lgp.fields.model_variogram(lgp.RBF(2.0), [0.0, 1e-6, 1.0], noise_variance=0.3)
+    ends = found.classical[0] - 0.1, found.classical[0] + 0.1
+    ax = plots.variogram(None, found, curve, band=ends)
+    (line,) = ax.get_lines()
+    assert line.get_ydata()[0] == pytest.approx(0.3)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "95 % of tables that the model draws",
+        "rows",
+        "model",
+    ]
+
+
+def test_maps_have_a_panel_each_and_leave_far_cells_empty(tmp_path):
+    places = np.concatenate([FIELD / 10, FIELD / 10 + 9])
+    grid = lgp.fields.grid_over(places, cells=400)
+    panels = {"east": grid.points[:, 0], "north": grid.points[:, 1]}
+    own = plots.maps(grid, panels, places=places, labels=("x [m]", "y [m]"))
+    shown = own.axes[0].get_images()[0].get_array()
+    assert shown.mask[0, -1]
+    assert shown[0, 0] < 1
+    assert own.axes[0].get_images()[0].get_extent()[:2] == pytest.approx(
+        [places[:, 0].min(), places[:, 0].max()]
+    )
+    for shared, scales in ((False, [1, 1]), (True, [0, 1])):
+        axes = plots.maps(grid, panels, shared=shared).axes
+        assert [len(ax.child_axes) for ax in axes] == scales
+    assert plots.save_figure(own, tmp_path / "maps.png").stat().st_size > 1000
+
+
+def test_residuals_of_many_rows_say_how_many_are_drawn():
+    many = np.repeat(FIELD, 30, axis=0)
+    ax = plots.residual_map(None, many, np.sin(many[:, 0]))
+    assert ax.get_xlabel() == "east\n5,000 of 6,000 rows"
 
 
 def test_parts_have_a_panel_each(tmp_path):

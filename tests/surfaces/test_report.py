@@ -41,7 +41,7 @@ class Read(HTMLParser):
         for name in ("href", "src", "xlink:href"):
             target = given.get(name, "")
             self.links += [target[1:]] if target.startswith("#") else []
-            self.outside += [target] if re.match("[a-z]+:", target) and target != "data:," else []
+            self.outside += [target] if re.match("(?!data:)[a-z]+:", target) else []
         if tag not in ("meta", "link", "br", "path", "use", "rect"):
             self.open.append(tag)
 
@@ -123,6 +123,47 @@ def test_odd_names_neither_overlap_nor_are_cut(odd, width, tmp_path):
     said, console = look_at(odd, width, tmp_path)
     assert said["wrong"] == []
     assert console == []
+
+
+def of_places(kind):
+    """A small table with places, and a fit of it."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"lon": rng.uniform(170, 190, 90), "lat": rng.uniform(40, 50, 90)})
+    f = np.sin(frame["lon"]) + np.cos(frame["lat"] / 2)
+    if kind == "globe":
+        frame["lon"] = (frame["lon"] + 180) % 360 - 180
+        kernel = lgp.kernels.OnSphere(lgp.Matern32(lengthscale=200.0))
+        estimator = lgp.GPRegressor(kernel=kernel, random_state=0)
+        return estimator, frame, (f + 0.2 * rng.normal(size=90)).to_numpy(), {}
+    if kind == "classes":
+        y = np.where(f + rng.logistic(size=90) > 0, "here", "absent")
+        return lgp.GPClassifier(kernel=lgp.Matern32(2.0), random_state=0), frame, y, {}
+    exposure = rng.uniform(1, 5, 90)
+    y = rng.poisson(exposure * np.exp(f))
+    return lgp.GPCountRegressor(random_state=0), frame, y, {"exposure": exposure}
+
+
+@pytest.mark.parametrize("kind", ["globe", *slow_parameters("classes", "counts")])
+def test_rows_with_places_have_maps_and_a_variogram(kind, tmp_path):
+    estimator, frame, y, side = of_places(kind)
+    page = estimator.fit(frame, y, **side).report(frame, y, tmp_path / "page.html", **side)
+    text = page.read_text()
+    assert Read(text).outside == []
+    assert len(text) < 3_000_000
+    section = text.partition('<section id="places"')[2].partition("</section>")[0]
+    names = re.findall(r'<svg[^>]* aria-label="([^"]*)"', section)
+    assert [name.partition(" ")[0] for name in names] == [
+        "Prediction",
+        "Standard",
+        "Residuals",
+        "Variogram",
+    ]
+    assert re.search(r"\d+ of 12 points are in the band", section)
+    assert ("expect before any target is seen" in section) == (kind == "globe")
+    assert ("distance [km]" in section) == (kind == "globe")
+    assert ("P(y = here)" in section) == (kind == "classes")
+    if CHROMIUM is not None:
+        assert look_at(page, WIDTHS[0], tmp_path)[0]["wrong"] == []
 
 
 def test_baselines_know_groups_and_what_is_censored():

@@ -17,10 +17,18 @@ if TYPE_CHECKING:
     from latentgp.extensions.fields.kernels import PoweredExponential as PoweredExponential
     from latentgp.extensions.fields.kernels import RandomWalk as RandomWalk
     from latentgp.extensions.fields.kernels import TemporalDecay as TemporalDecay
+    from latentgp.extensions.fields.places import MapGrid as MapGrid
+    from latentgp.extensions.fields.places import Places as Places
+    from latentgp.extensions.fields.places import grid_over as grid_over
+    from latentgp.extensions.fields.places import places_of as places_of
     from latentgp.extensions.fields.thresholds import Exceedance as Exceedance
     from latentgp.extensions.fields.thresholds import exceedance as exceedance
     from latentgp.extensions.fields.totals import Totals as Totals
     from latentgp.extensions.fields.totals import total as total
+    from latentgp.extensions.fields.variograms import ModelVariogram as ModelVariogram
+    from latentgp.extensions.fields.variograms import Variogram as Variogram
+    from latentgp.extensions.fields.variograms import model_variogram as model_variogram
+    from latentgp.extensions.fields.variograms import variogram as variogram
 
 EXTENSION = Extension(
     __name__,
@@ -29,8 +37,10 @@ EXTENSION = Extension(
         "fourier.representation": "EquispacedFourier",
         "fourier.sums": "PlaceSums",
         "kernels": "AR1 Anisotropic Gneiting PoweredExponential RandomWalk TemporalDecay",
+        "places": "MapGrid Places grid_over places_of",
         "thresholds": "Exceedance exceedance",
         "totals": "Totals total",
+        "variograms": "ModelVariogram Variogram model_variogram variogram",
     },
     verbs={
         "exceedance": f"{__name__}.thresholds:exceedance",
@@ -38,6 +48,10 @@ EXTENSION = Extension(
     },
     requires=("inter_domain", "iterative", "neighbours", "state_space"),
     rooms={"latentgp.kernels": "kernels"},
-    apart=("FourierGP summarise EquispacedFourier PlaceSums Exceedance exceedance Totals total"),
+    apart=(
+        "FourierGP summarise EquispacedFourier PlaceSums MapGrid Places grid_over "
+        "places_of Exceedance exceedance Totals total ModelVariogram Variogram "
+        "model_variogram variogram"
+    ),
 )
 __getattr__ = EXTENSION.attribute

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from latentgp.datasets import coal_mine_disasters
 from latentgp.surfaces.demo.section import Row, Section, Tell, behind, fitted, quiet
 from latentgp.surfaces.estimators import GPCountRegressor
-from latentgp.surfaces.evaluation import metrics, plots
+from latentgp.surfaces.evaluation import drawing, metrics, plots
 
 FOLDS = 8
 YEARS = np.arange(1851, 1962)  # of 1962 the data have only the first months
@@ -114,7 +114,7 @@ def _drawn(
         mean_label=f"{OURS}, mean and 95 % band",
         band_label="_",
     )
-    styles, colors = ("--", "-.", ":"), (plots.ORANGE, plots.GREEN, plots.GREY)
+    styles, colors = ("--", "-.", ":"), (plots.ORANGE, drawing.GREEN, plots.GREY)
     for (name, rate), color, style in zip(list(rates.items())[1:], colors, styles, strict=True):
         ax.plot(middles, rate, color=color, linestyle=style, linewidth=1.3, label=name)
     foot: dict[str, Any] = {"color": plots.INK, "markersize": 7, "clip_on": False}

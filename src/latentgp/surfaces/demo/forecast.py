@@ -12,7 +12,7 @@ from latentgp.datasets import mauna_loa_co2
 from latentgp.kernels import RBF, Matern12, Periodic, Polynomial
 from latentgp.surfaces.demo.section import Row, Section, Tell, fitted
 from latentgp.surfaces.estimators import GPRegressor
-from latentgp.surfaces.evaluation import metrics, plots
+from latentgp.surfaces.evaluation import drawing, metrics, plots
 
 ORIGIN = 1990.0  # of the input, so that a quadratic in it is well conditioned
 HELD_OUT_FROM = 2004.0
@@ -123,7 +123,7 @@ def _drawn(years: np.ndarray, co2: np.ndarray, predictions: dict[str, Any]) -> A
     above.plot(time, later, "o", color=plots.INK, label="held out", **dots)
     below.fill_between(time, -half, half, color=plots.BLUE, alpha=0.18, linewidth=0)
     below.plot(time, later - mean, color=plots.BLUE, linewidth=1.4, label=OURS)
-    others = (plots.ORANGE, "--"), (plots.GREEN, ":")
+    others = (plots.ORANGE, "--"), (drawing.GREEN, ":")
     for (name, (mean, std)), (color, style) in zip(
         list(predictions.items())[1:], others, strict=True
     ):

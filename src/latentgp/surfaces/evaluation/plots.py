@@ -9,9 +9,7 @@ which people with colour-vision deficiency can tell apart.
 from __future__ import annotations
 
 import datetime
-import textwrap
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +21,30 @@ from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.posteriors.parts import Part
 from latentgp.rows.arrays import evenly
 from latentgp.runtime.writing import check_writable, written_whole
+from latentgp.surfaces.evaluation.drawing import (
+    BLUE,
+    CURVES,
+    DASHES,
+    GREY,
+    INK,
+    LIGHT,
+    MARKERS,
+    ORANGE,
+    axes_of,
+    characters_along,
+    in_lines,
+    legend_style,
+    opacity,
+    tidy,
+)
 from latentgp.surfaces.evaluation.effects import Dependence, VarianceShares, in_words
+from latentgp.surfaces.evaluation.maps import (
+    field_draws,
+    field_maps,
+    maps,
+    residual_map,
+    variogram,
+)
 from latentgp.surfaces.evaluation.metrics import (
     RejectCurve,
     equally_long,
@@ -41,11 +62,14 @@ __all__ = [
     "comparison",
     "cost_front",
     "dependence",
+    "field_draws",
+    "field_maps",
     "hyperparameter",
     "hyperparameter_prior",
     "interval_calibration",
     "kernel_weights",
     "learning_curve",
+    "maps",
     "observed_against_predicted",
     "parts",
     "prediction_bands",
@@ -53,20 +77,16 @@ __all__ = [
     "reject_curve",
     "relevance",
     "reliability_diagram",
+    "residual_map",
     "save_figure",
     "standardised_residuals",
     "traces",
     "transform_histogram",
     "variance_shares",
+    "variogram",
 ]
 
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-CURVES = (BLUE, ORANGE, GREEN, PURPLE)
-DASHES = "-", "--", ":", "-."  # with colours tell more than four curves apart
-MARKERS = "osD^vPX*"  # with colours tell more than four sets apart
-INK, GREY, LIGHT = "#262626", "#6E6E6E", "#E4E4E4"
 _NAMES_AT = 4, -28, 36  # points above: neighbouring fits that are level keep apart
-_LABEL_SIZE = 10  # points, Matplotlib's
 NORMAL_95 = 1.959963984540054  # the 97.5 % quantile of N(0, 1)
 
 
@@ -118,7 +138,7 @@ def prediction_bands(
         x, observed_x, inducing_x = days
     x, mean, lower, upper = equally_long(x=x, mean=mean, lower=lower, upper=upper)
     order = np.argsort(x, kind="stable")
-    ax = _axes(ax, (6.4, 3.8))
+    ax = axes_of(ax, (6.4, 3.8))
     if has_dates:
         _date_axis(ax)
     ax.fill_between(
@@ -128,7 +148,7 @@ def prediction_bands(
         raise InputError("only one of observed_x and observed_y is given: pass both or neither")
     if observed_x is not None and observed_y is not None:
         observed_x, observed_y = equally_long(observed_x=observed_x, observed_y=observed_y)
-        _points(ax, observed_x, observed_y, INK, "observed", _opacity(observed_x.size))
+        _points(ax, observed_x, observed_y, INK, "observed", opacity(observed_x.size))
     ax.plot(x[order], mean[order], color=BLUE, linewidth=1.8, label=mean_label, zorder=3)
     if inducing_x is not None:
         (inducing_x,) = equally_long(inducing_x=inducing_x)
@@ -224,8 +244,8 @@ def observed_against_predicted(
     given: dict[str, Any] = {"observed": observed, "mean": mean, "lower": lower, "upper": upper}
     observed, mean, lower, upper = equally_long(**given)
     inside = (lower <= observed) & (observed <= upper)
-    ax = _axes(ax, (4.8, 4.8))
-    alpha = _opacity(observed.size)
+    ax = axes_of(ax, (4.8, 4.8))
+    alpha = opacity(observed.size)
     for rows, color, label in (
         (inside, BLUE, f"inside the {100 * level:g} % interval: {100 * coverage:.1f} %"),
         (~inside, ORANGE, f"outside: {100 * (1 - coverage):.1f} %"),
@@ -275,7 +295,7 @@ def reliability_diagram(
     curve = reliability_curve(labels, probabilities, bins, classes=classes)
     gap = float(curve.weight @ np.abs(curve.probability - curve.frequency))
     lower, upper = wilson_interval(curve.frequency, curve.rows)
-    ax = _axes(ax, (4.8, 4.8))
+    ax = axes_of(ax, (4.8, 4.8))
     center = (np.clip(np.ceil(curve.probability * bins), 1, bins) - 0.5) / bins
     height = 0.18 * curve.rows / curve.rows.max()
     ax.bar(center, height, 0.92 / bins, color=LIGHT, zorder=1, label="rows in the bin")
@@ -318,7 +338,7 @@ def interval_calibration(
     for name, values in {"nominal": nominal, "observed": observed}.items():
         if not ((values >= 0) & (values <= 1)).all():
             raise InputError(f"{name} leaves [0, 1]: pass coverages as shares, 0.95 for 95 %")
-    ax = _axes(ax, (4.8, 4.8))
+    ax = axes_of(ax, (4.8, 4.8))
     grid = np.linspace(0, 1, 201)
     ax.plot(grid, grid, color=GREY, linewidth=1.0, zorder=2, label="calibrated")
     if rows is not None:
@@ -372,7 +392,7 @@ def learning_curve(
     counted = np.arange(1, np.size(bound) + 1) if evaluations is None else evaluations
     along = {"evaluations": counted} if seconds is None else {"seconds": seconds}
     bound, at = equally_long(allow_infinity=True, bound=bound, **along)
-    ax = _axes(ax, (6.4, 3.8))
+    ax = axes_of(ax, (6.4, 3.8))
     color = CURVES[len(ax.get_lines()) % len(CURVES)]
     few = "o" if bound.size <= 40 else None
     ax.plot(at, bound, color=color, linewidth=1.6, marker=few, markersize=3.5, label=label)
@@ -408,7 +428,7 @@ def transform_histogram(ax: Axes | None, transform: ArrayLike, *, bins: int = 10
     counts, edges = np.histogram(transform, bins, (0.0, 1.0))
     usual = transform.size / bins
     low, high = binom.ppf([0.025, 0.975], transform.size, 1 / bins) / usual
-    ax = _axes(ax, (6.4, 3.8))
+    ax = axes_of(ax, (6.4, 3.8))
     ax.axhspan(low, high, color=GREY, alpha=0.18, linewidth=0, label="95 % of calibrated models")
     ax.bar(edges[:-1], counts / usual, 0.94 / bins, align="edge", color=BLUE, zorder=2)
     ax.axhline(1.0, color=GREY, linewidth=1.0, zorder=3)
@@ -433,9 +453,9 @@ def standardised_residuals(ax: Axes | None, mean: ArrayLike, residuals: ArrayLik
         'predicted'
     """
     mean, residuals = equally_long(mean=mean, residuals=residuals)
-    ax = _axes(ax, (6.4, 3.8))
+    ax = axes_of(ax, (6.4, 3.8))
     ax.axhspan(-NORMAL_95, NORMAL_95, color=GREY, alpha=0.12, linewidth=0)
-    _points(ax, mean, residuals, INK, "rows", _opacity(mean.size))
+    _points(ax, mean, residuals, INK, "rows", opacity(mean.size))
     pieces = np.array_split(np.argsort(mean, kind="stable"), max(1, min(12, mean.size // 10)))
     middles = [(np.median(mean[p]), np.median(residuals[p])) for p in pieces if p.size]
     ax.plot(*np.transpose(middles), color=ORANGE, linewidth=1.6, zorder=4)
@@ -464,7 +484,7 @@ def dependence(ax: Axes | None, shown: Dependence, *, y_label: str | None = None
     response, outputs = y_label or shown.response, len(shown.outputs)
     if not shown.is_ordered:
         return _dependence_on_categories(ax, shown, response)
-    ax = _axes(ax, (6.4, 3.8))
+    ax = axes_of(ax, (6.4, 3.8))
     values = shown.values
     if values.dtype.kind == "M":
         _date_axis(ax)
@@ -487,7 +507,7 @@ def _dependence_on_categories(ax: Axes | None, shown: Dependence, response: str)
     """Means with bars of the intervals, a row a category and below each other its outputs."""
     categories, outputs = len(shown.values), len(shown.outputs)
     names = [in_words(value) for value in shown.values]
-    ax = _axes(ax, (6.4, rows_height(names, outputs)))
+    ax = axes_of(ax, (6.4, rows_height(names, outputs)))
     places, step = np.arange(categories), 0.7 / outputs
     for k, name in enumerate(shown.outputs):
         at = places + step * (k - (outputs - 1) / 2)
@@ -521,7 +541,7 @@ def variance_shares(ax: Axes | None, shares: VarianceShares, *, at_most: int = 2
     low, high = shares.total_interval.mean(axis=2)
     order = np.argsort(-total, kind="stable")[:at_most]
     places, names = np.arange(order.size), [shares.columns[d] for d in order]
-    ax = _axes(ax, (6.4, rows_height(names)))
+    ax = axes_of(ax, (6.4, rows_height(names)))
     ax.barh(places, total[order], height=0.66, color=LIGHT, zorder=2, label="in all")
     ax.barh(places, np.maximum(first[order], 0), 0.34, color=BLUE, zorder=3, label="alone")
     ax.hlines(places, low[order], high[order], color=GREY, linewidth=1.4, zorder=4)
@@ -568,7 +588,7 @@ def relevance(
         raise InputError(f"feature_names has {len(names)} names for {size} inputs: pass one each")
     order = np.argsort(lengthscales, kind="stable")[:at_most]
     shown = [str(names[d]) for d in order]
-    ax = _axes(ax, (6.4, rows_height(shown)))
+    ax = axes_of(ax, (6.4, rows_height(shown)))
     ax.barh(np.arange(order.size), 1 / lengthscales[order], height=0.66, color=BLUE, zorder=2)
     ax.set_xlim(left=0)
     left_out = f" ({order.size} most relevant of {size} inputs)" if order.size < size else ""
@@ -603,7 +623,7 @@ def hyperparameter(
     margin = 0.15 * (high - low)
     left = max(low - margin, 1e-3 * low) if marginal.positive else low - margin
     x = np.linspace(left, high + margin, 401)
-    ax, (lower, upper) = _axes(ax, (6.4, 3.8)), marginal.interval(level)
+    ax, (lower, upper) = axes_of(ax, (6.4, 3.8)), marginal.interval(level)
     inside, density = x[(x >= lower) & (x <= upper)], marginal.pdf(x)
     shade = {"label": f"{100 * level:g} % interval", "color": BLUE, "alpha": 0.18, "linewidth": 0}
     ax.fill_between(inside, marginal.pdf(inside), **shade)
@@ -654,7 +674,7 @@ def hyperparameter_prior(
     def density(x: NDArray) -> NDArray:
         return prior.pdf(x) * (np.log(10) * x if prior.positive else 1.0)
 
-    ax, (lower, upper) = _axes(ax, (6.4, 3.8)), prior.interval(level)
+    ax, (lower, upper) = axes_of(ax, (6.4, 3.8)), prior.interval(level)
     inside, label = x[(x >= lower) & (x <= upper)], f"{100 * level:g} % interval of the prior"
     ax.fill_between(inside, density(inside), label=label, color=GREY, alpha=0.18, linewidth=0)
     ax.plot(x, density(x), color=GREY, linestyle="--", linewidth=1.2, label="prior")
@@ -706,7 +726,7 @@ def kernel_weights(
             f"true has shape {known.shape}, but there are weights of shape {weights.mean.shape}: "
             "pass one for each"
         )
-    ax = _axes(ax, (6.4, 1.2 + 0.28 * parts * max(latents, 2) ** 0.7))
+    ax = axes_of(ax, (6.4, 1.2 + 0.28 * parts * max(latents, 2) ** 0.7))
     places, spread = np.arange(parts), 0.7 / latents
     for number, latent in enumerate(weights.latents):
         y = places + spread * (number - 0.5 * (latents - 1))
@@ -743,7 +763,7 @@ def traces(ax: Axes | None, draws: ArrayLike, *, y_label: str = "hyper-parameter
         'length-scale [m]'
     """
     chains = _chains(draws)
-    ax = _axes(ax, (6.4, 3.8))
+    ax = axes_of(ax, (6.4, 3.8))
     for number, chain in enumerate(chains):
         style: dict[str, Any] = {"color": CURVES[number % len(CURVES)], "linewidth": 0.8}
         ax.plot(np.arange(chain.size), chain, alpha=0.75, label=f"chain {number}", **style)
@@ -783,7 +803,7 @@ def ranks(
         raise InputError(f"bins must be at least 1, got {bins}: try 20")
     edges = np.linspace(0.5, chains.size + 0.5, bins + 1)
     order = rankdata(chains).reshape(chains.shape)
-    ax = _axes(ax, (6.4, 3.8))
+    ax = axes_of(ax, (6.4, 3.8))
     for number, chain in enumerate(order):
         counts = np.histogram(chain, edges)[0]
         style: dict[str, Any] = {"color": CURVES[number % len(CURVES)], "linewidth": 1.6}
@@ -812,7 +832,7 @@ def reject_curve(ax: Axes | None, curve: RejectCurve, *, label: str | None = Non
         >>> reject_curve(None, curve).get_ylabel()
         'accuracy on the other rows'
     """
-    ax = _axes(ax, (6.4, 3.8))
+    ax = axes_of(ax, (6.4, 3.8))
     color = CURVES[len(ax.get_lines()) % len(CURVES)]
     ax.plot(curve.rejected, curve.accuracy, "o-", markersize=3.0, color=color, label=label)
     ax.set_xlim(-0.02, 1.02)
@@ -852,7 +872,7 @@ def comparison(
     scores, errors = equally_long(scores=scores, standard_errors=errors)
     if len(names) != scores.size:
         raise InputError(f"{len(names)} names and {scores.size} scores: pass one of each")
-    ax = _axes(ax, (7.2, 0.2 + rows_height(names)))
+    ax = axes_of(ax, (7.2, 0.2 + rows_height(names)))
     places = np.arange(scores.size)
     style: dict[str, Any] = {"color": BLUE, "markersize": 5.5, "linewidth": 1.6, "zorder": 3}
     ax.errorbar(scores, places, xerr=2 * errors, fmt="o", **style)
@@ -896,7 +916,7 @@ def cost_front(
         raise InputError(f"{len(names)} names and {scores.size} scores: pass one of each")
     from matplotlib.ticker import LogLocator
 
-    ax = _axes(ax, (7.2, 4.2))
+    ax = axes_of(ax, (7.2, 4.2))
     order = np.lexsort((scores, seconds))
     rank, best = np.argsort(order), np.minimum.accumulate(scores[order])
     front = order[np.concatenate([[True], best[1:] < best[:-1]])]
@@ -1011,43 +1031,6 @@ def _in_days(dates: ArrayLike) -> NDArray[np.float64]:
     return days
 
 
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    if ax is not None:
-        return ax
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=size, layout="constrained").add_subplot()
-
-
-def tidy(ax: Axes, x_label: str, y_label: str) -> Axes:
-    """Label the axes, in lines that fit, leave a light grid and no frame on top and right."""
-    across, up = _characters(ax)
-    ax.set_xlabel(_in_lines(x_label, across), color=INK, parse_math=False)
-    ax.set_ylabel(_in_lines(y_label, up), color=INK, parse_math=False)
-    ax.grid(visible=True, color=LIGHT, linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(GREY)
-    ax.tick_params(colors=INK, labelsize=9, color=GREY)
-    return ax
-
-
-def _in_lines(label: str, characters: int) -> str:
-    """A label in lines of so many characters, at most three for each line that it had."""
-    wrap = partial(textwrap.wrap, width=characters, max_lines=3, placeholder=" …")
-    return "\n".join(line for written in label.split("\n") for line in wrap(written))
-
-
-def legend_style(**placement: Any) -> dict[str, Any]:
-    style = {"fontsize": 9, "labelcolor": INK, "frameon": True, "framealpha": 0.9}
-    return {**style, "edgecolor": "none", "borderpad": 0.3, **placement}
-
-
-def _opacity(points: int) -> float:
-    """From 0.9 for a few points down to 0.3 for ten thousand, so that crowds stay readable."""
-    return 0.9 - 0.6 * float(np.clip(np.log10(max(points, 1) / 60) / 2.2, 0, 1))
-
-
 def _points(ax: Axes, x: NDArray, y: NDArray, color: str, label: str, alpha: float) -> None:
     size = 0.5 + 5.0 * alpha
     style: dict[str, Any] = {"color": color, "markersize": size, "alpha": alpha}
@@ -1074,7 +1057,7 @@ def _with_margin(low: float, high: float) -> tuple[float, float]:
 
 def _written(name: str, characters: int = 26) -> str:
     """A name in lines of so many characters, and with no mathematics between dollars."""
-    return _in_lines(name, characters).replace("$", r"\$")
+    return in_lines(name, characters).replace("$", r"\$")
 
 
 def _with_rows(ax: Axes, names: Sequence[str], x_label: str, y_label: str = "") -> Axes:
@@ -1089,7 +1072,7 @@ def _with_rows(ax: Axes, names: Sequence[str], x_label: str, y_label: str = "") 
 
 def rows_height(names: Sequence[str], curves: int = 1) -> float:
     """Height in inches of a figure with a row for each name, and so many curves in a row."""
-    lines = max((_in_lines(name, 26).count("\n") + 1 for name in names), default=1)
+    lines = max((in_lines(name, 26).count("\n") + 1 for name in names), default=1)
     return 1.1 + max(len(names), 2) * max(0.28, 0.05 + 0.16 * lines, 0.1 * curves)
 
 
@@ -1104,18 +1087,11 @@ def _date_axis(ax: Axes) -> None:
 def _legend_above(ax: Axes, **more: Any) -> None:
     """A legend that hides nothing, in as many columns as there is room for."""
     handles, names = ax.get_legend_handles_labels()
-    across = _characters(ax)[0]
+    across = characters_along(ax)[0]
     columns = min(max(1, across // (max(map(len, names)) + 6)), len(names), 5)
     above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns}
     written = [_written(name, max(across - 6, 8)) for name in names]
     ax.legend(handles, written, **legend_style(**above, **more))
-
-
-def _characters(ax: Axes) -> tuple[int, int]:
-    """Number of characters of a label that fit along the axes, across and up."""
-    sizes = np.array([ax.bbox.width, ax.bbox.height]) / ax.figure.dpi  # in inches
-    across, up = np.maximum(sizes * 72 / (0.6 * _LABEL_SIZE), 8).astype(int).tolist()
-    return across, up
 
 
 def wilson_interval(

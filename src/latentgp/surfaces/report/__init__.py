@@ -20,6 +20,7 @@ from latentgp.surfaces.report.hyperparameters import hyperparameters
 from latentgp.surfaces.report.judged import judged
 from latentgp.surfaces.report.opening import in_short
 from latentgp.surfaces.report.page import page_of
+from latentgp.surfaces.report.places import places
 from latentgp.surfaces.report.terms import terms
 from latentgp.surfaces.tables.columns import NumberColumn
 from latentgp.surfaces.tables.encoder import TableEncoder
@@ -77,6 +78,7 @@ def write_report(
         sections.trust(model),
         sections.scores(rows, contenders),
         forecast(rows),
+        places(rows),
         sections.calibration(rows),
         sections.residuals(rows),
         of_effects,

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from latentgp.surfaces.evaluation import plots
+from latentgp.surfaces.evaluation import drawing
 from latentgp.surfaces.report.page import Figure
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 # Colours by name, so that a page has them light and dark.
 _COLOURS = {"#ffffff": "paper", "#000000": "ink"}
 _COLOURS |= {
-    getattr(plots, name.upper()).lower(): name
+    getattr(drawing, name.upper()).lower(): name
     for name in ("blue", "orange", "green", "purple", "ink", "grey", "light")
 }
 
