@@ -161,13 +161,12 @@ def grid_for(
     tolerance: float,
     left: float,
     most: int,
-    longest: float = np.inf,
 ) -> FrequencyGrid:
     """The grid by which a kernel is represented in a box, with the fewest functions.
 
     Images of places, a period apart, have a covariance of at most the tolerance, in prior
     variances, and frequencies leave at most a share of it open; of more than the most functions
-    the highest frequencies are left out. A period is at most so many ranges long.
+    the highest frequencies are left out.
     """
     ranges, dimension = upper - lower, len(lower)
     kernels = stationary_terms(kernel, dimension)
@@ -180,7 +179,6 @@ def grid_for(
             periods, ranges + lengths * _reach(own, tolerance / (share * dimension))
         )
         highest = np.maximum(highest, _frequency(own, left / share, dimension) / lengths)
-    periods = np.minimum(periods, longest * ranges)
     wanted = np.maximum(np.ceil(highest * periods / (2 * np.pi)), 1.0)
     if np.prod(2 * wanted + 1) > most:
         shrunk = wanted * (most / np.prod(2 * wanted + 1)) ** (1 / dimension)

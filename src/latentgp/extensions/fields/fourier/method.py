@@ -16,23 +16,22 @@ from latentgp.methods.problem import Problem
 from latentgp.models import LatentGP
 from latentgp.representations import Representation
 from latentgp.rows import RowsInMemory, RowSource
-from latentgp.rows.data import Data
+from latentgp.rows.arrays import evenly
+from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.x64 import double_precision
-from latentgp.setup.priors import other_starts, stretched_start, typical_start
 from latentgp.site_inference.methods.base import (
     SearchOutcome,
     converged_sites,
     learned_model,
 )
-from latentgp.site_inference.methods.exact import CollapsedVI
+from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.site_inference.search.hyperparameters import Opening, SearchResult, learn
+from latentgp.site_inference.search.hyperparameters import SearchResult, learn
 from latentgp.site_inference.search.search import Search
 from latentgp.typing import Inputs, RandomKey
 
-_MOST_RENEWALS = 8
-# Functions and rows of the first search, and its longest period, in ranges.
-_FEW, _ROWS_OF_WINDOW, _PERIOD = 1_000, 8_192, 2.0
+_MOST_RENEWALS = 6
+_SOME_ROWS = 900
 
 
 class FourierGP(CollapsedVI):
@@ -60,89 +59,84 @@ class FourierGP(CollapsedVI):
     def searched(self, problem: Problem) -> SearchOutcome:
         """The most probable hyper-parameters, by frequencies that are enough for them.
 
-        The search starts from several starts, of many rows on those of a window, where few
-        functions are enough for the scales that lie dense rows tell of. Where frequencies leave open
-        more than a share of the noise variance that it finds, it goes on with more.
+        The search starts where that of the exact process on some rows has ended. Where those that
+        it then finds need other frequencies, it goes on with these.
         """
-        model, data, records = problem.model, problem.data, []
-        algorithm = self.algorithm(model)
+        data = problem.data
+        algorithm = self.algorithm(problem.model)
         asked: Any = algorithm.representation
-        given = asked.grid is not None
-        learning = problem.space.size > 0
-        seen = data
+        own = asked.initialise(data.X, data.weights, problem.model.kernel, problem.key)
+        learning, given = problem.space.size > 0, asked.grid is not None
         if learning and not given:
-            seen = data.select(window(data.X, _ROWS_OF_WINDOW))
-        own = asked.initialise(data.X, data.weights, model.kernel, problem.key)
-        if not given:
-            few = dataclasses.replace(own, most=_FEW)
-            corners = seen.X.min(axis=0), seen.X.max(axis=0)
-            own = few.around(*corners, model.kernel, _PERIOD) if learning else own.for_noise(model)
-        stages = 0
-        while True:
-            own = dataclasses.replace(own, most=asked.most)
+            problem, records = self._on_some_rows(problem)
+            kernel = problem.model.kernel
+            own = asked.initialise(data.X, data.weights, kernel, problem.key)
+        else:
+            records = []
+        again = None if given else own.renewed(problem.model)
+        for renewal in range(_MOST_RENEWALS):
+            own = again or own
             algorithm = dataclasses.replace(algorithm, representation=own)
-            algorithm, some = self.summed(algorithm, model, seen)
+            algorithm, some = self.summed(algorithm, problem.model, data)
             rows = some.to_device()
-            space, bounds = problem.space, problem.bounds(quiet=False)
-            control = problem.control_with(self, algorithm, space)
+            control = problem.control_with(self, algorithm, problem.space)
             search = Search(max_evaluations=problem.options.max_evaluations, control=control)
+            model, learned, again = problem.model, None, None
             if not learning:
-                learned, again = None, None
                 break
-            learned = self._stage(problem, algorithm, rows, search, first=not stages)
+            learned = self._learned(problem, algorithm, rows, search)
             search.records[:0] = records
-            model, records = learned_model(space, learned), search.records
-            again = None if given else algorithm.representation.renewed(model)
-            if again is None and seen is not data:
-                again, seen = (
-                    asked.initialise(data.X, data.weights, model.kernel, problem.key),
-                    data,
-                )
-                again = again.for_noise(model)
-            stages += 1
-            if again is None or stages > _MOST_RENEWALS:
+            model, records = learned_model(problem.space, learned), search.records
+            again = None if given else own.renewed(model)
+            if again is None or renewal == _MOST_RENEWALS - 1:
                 break
-            own = again
             problem = dataclasses.replace(problem, model=model)
-            problem = problem.with_options(restarts=0, checkpoint=None)
+        space, bounds = problem.space, problem.bounds(quiet=False)
         converged = converged_sites(algorithm, model, rows)
-        outcome = SearchOutcome(algorithm, space, bounds, rows, model, learned, converged, search)
-        return outcome if again is None else outcome.unsettled()
+        found = SearchOutcome(algorithm, space, bounds, rows, model, learned, converged, search)
+        return found if again is None else found.unsettled()
 
-    def _stage(
-        self, problem: Problem, algorithm: SiteInference, rows: Data, search: Search, first: bool
+    def _on_some_rows(self, problem: Problem) -> tuple[Problem, list[Any]]:
+        """The problem from where a search on some rows has ended, and its records."""
+        some = problem.data.select(at_three_scales(problem.data.X, _SOME_ROWS))
+        rows = MergedRows(some, some, np.arange(some.size))
+        part = dataclasses.replace(problem, rows=rows).with_options(checkpoint=None)
+        found = ExactGP()._searched(part)
+        begun = dataclasses.replace(problem, model=found.model)
+        return begun.with_options(restarts=0), found.search.records
+
+    def _learned(
+        self, problem: Problem, algorithm: SiteInference, rows: Data, search: Search
     ) -> SearchResult:
-        """The search through the frequencies of an algorithm; the first one has several starts."""
-        space, options = problem.space, problem.options
-        second = opening = None
-        if first:
-            second = typical_start(space, problem.scales)
-            second = stretched_start(space, problem.scales) if second is None else second
-            others = other_starts(space, problem.scales, rows.X)
-            opening = Opening(others, rows) if others else None
         return learn(
             algorithm,
-            space,
+            problem.space,
             rows,
             bounds=problem.bounds(quiet=False),
-            opening=opening,
-            second=second,
             search=search,
             key=problem.key,
-            restarts=options.restarts,
-            tolerance=options.tolerance,
+            restarts=problem.options.restarts,
+            tolerance=problem.options.tolerance,
         )
 
 
-def window(X: Inputs, number: int) -> Int[np.ndarray, "rows"]:
-    """Numbers of the rows nearest to the one in the middle, by ranges of columns."""
+def at_three_scales(X: Inputs, number: int) -> Int[np.ndarray, "rows"]:
+    """Numbers of rows: a third from all over, a third near one place, the others in between.
+
+    Together they tell of length-scales between the distance of neighbours and the whole range.
+    """
     X = np.asarray(X)
     if len(X) <= number:
         return np.arange(len(X))
-    ranges = np.ptp(X, axis=0)
+    third, ranges = number // 3, np.ptp(X, axis=0)
     scaled = (X - np.median(X, axis=0)) / np.where(ranges > 0, ranges, 1.0)
     middle = scaled[np.argmin(np.sum(scaled**2, axis=1))]
-    return np.argpartition(np.max(np.abs(scaled - middle), axis=1), number)[:number]
+    from_there = np.max(np.abs(scaled - middle), axis=1)
+    found = [evenly(len(X), third)]
+    for near in (int(np.sqrt(third * len(X))), third):
+        within = np.sort(np.argpartition(from_there, near)[:near])
+        found.append(within[evenly(near, third)])
+    return np.unique(np.concatenate(found))
 
 
 @double_precision

@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import UInt32
 
 from latentgp.errors import InputError, check_ranges, check_whole
@@ -106,17 +105,11 @@ class EquispacedFourier(Representation):
         own = dataclasses.replace(self, key=jax.random.key_data(key))
         return own.around(np.min(X, axis=0), np.max(X, axis=0), kernel)
 
-    def around(
-        self, lower: Any, upper: Any, kernel: Any, longest: float = np.inf
-    ) -> EquispacedFourier:
-        """The same with frequencies for places between two corners, and periods of few ranges.
-
-        Functions of low frequencies, of a length-scale that is too long, would represent shorter
-        ones with weights beyond all measure.
-        """
+    def around(self, lower: Any, upper: Any, kernel: Any) -> EquispacedFourier:
+        """The same with frequencies for places between two corners."""
         ranges = np.where(upper > lower, upper - lower, 1.0)
         corners = lower - self.margin * ranges, upper + self.margin * ranges
-        own = self.tolerance, self.tolerance, self.most, longest
+        own = self.tolerance, self.tolerance, self.most
         return dataclasses.replace(self, grid=grid_for(kernel, *corners, *own), sums=None)
 
     def for_noise(self, model: LatentGP) -> EquispacedFourier:
