@@ -25,7 +25,6 @@ from latentgp.numerics.eigen import eigenvectors
 from latentgp.typing import Array, PerRow, Scalar, Vectors
 
 _AT_ONCE, _NUMBERS = 8, 1 << 26  # draws whose bases are kept together; numbers of these
-_STEPS_OF_DRAWS = 100
 _TOLERANCE_OF_SEARCH, _PROBES_OF_SEARCH = 1e-4, 4
 _RECORDED = 64  # steps, of which quadrature knows
 _PROBES_TOLERANCE = 1e-2  # of solves that are averaged
@@ -59,11 +58,6 @@ class SolveSettings(eqx.Module):
         """Those of a search: what it reads of a mean is off by the square of its residual."""
         probes = min(self.probes, _PROBES_OF_SEARCH)
         return dataclasses.replace(self, tolerance=_TOLERANCE_OF_SEARCH, probes=probes)
-
-    @property
-    def steps_of_draws(self) -> int:
-        """The most steps of Lanczos' method, whose bases are kept."""
-        return min(self.max_steps, _STEPS_OF_DRAWS)
 
     def is_exact(self, number: int) -> bool:
         """Whether a system of so many weights is factorised."""

@@ -18,6 +18,7 @@ from latentgp.representations import Representation
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data, MergedRows
+from latentgp.runtime.programs import Program
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.base import (
     SearchOutcome,
@@ -32,6 +33,8 @@ from latentgp.typing import Inputs, RandomKey
 
 _MOST_RENEWALS = 6
 _SOME_ROWS = 900
+_GAIN = 0.002  # nats a row
+_evidence = Program(PlaceSums.evidence)
 
 
 class FourierGP(CollapsedVI):
@@ -87,7 +90,7 @@ class FourierGP(CollapsedVI):
             learned = self._learned(problem, algorithm, rows, search)
             search.records[:0] = records
             model, records = learned_model(problem.space, learned), search.records
-            again = None if given else own.renewed(model)
+            again = None if given else own.renewed(model) or self._higher(own, model, data)
             if again is None or renewal == _MOST_RENEWALS - 1:
                 break
             problem = dataclasses.replace(problem, model=model)
@@ -104,6 +107,19 @@ class FourierGP(CollapsedVI):
         found = ExactGP()._searched(part)
         begun = dataclasses.replace(problem, model=found.model)
         return begun.with_options(restarts=0), found.search.records
+
+    def _higher(
+        self, own: EquispacedFourier, model: LatentGP, data: Data
+    ) -> EquispacedFourier | None:
+        """More functions, if by them the evidence of the same model is clearly higher.
+
+        What few functions leave open of rough data counts as noise, and the search ends there.
+        """
+        finer = own.finer()
+        if finer is None:
+            return None
+        values = [_evidence(sums_of(o, RowsInMemory(data)), model) for o in (own, finer)]
+        return finer if values[1] - values[0] > _GAIN * data.total_weight else None
 
     def _learned(
         self, problem: Problem, algorithm: SiteInference, rows: Data, search: Search

@@ -191,7 +191,7 @@ class FourierPosterior(LatentPosterior):
             near,
             jax.random.normal(of_weights, (self.grid.number, number)),
             _DRAWS_TOLERANCE,
-            self.settings.steps_of_draws,
+            self.settings.max_steps,
         )
         weights = jnp.asarray(self.weights)[:, None] + self.root[:, None] * drawn
         noise = jax.random.normal(of_places, (len(X), number))
@@ -207,4 +207,4 @@ def _drawn(
 ) -> tuple[Vectors, Scalar]:
     key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), 1)
     white = jax.random.normal(key, (system.size, number))
-    return draws_about_mean(system, near, white, _DRAWS_TOLERANCE, settings.steps_of_draws)
+    return draws_about_mean(system, near, white, _DRAWS_TOLERANCE, settings.max_steps)

@@ -34,8 +34,8 @@ from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
 
 # Times the tolerance, that another grid is made for; share of the prior variance that frequencies
-# are to leave open at least; times as many functions at once.
-_WORSE, _LEAST, _GROWTH = 3.0, 1e-6, 12.0
+# are to leave open at least; times as many functions at once, and to see whether more gain.
+_WORSE, _LEAST, _GROWTH, _FINER = 3.0, 1e-6, 12.0, 3.0
 
 
 class EquispacedFourier(Representation):
@@ -50,8 +50,9 @@ class EquispacedFourier(Representation):
     row, and predictions have it.
 
     Args:
-        tolerance: what images of places and left-out frequencies may change of the kernel, in prior
-            variances.
+        tolerance: what images of places, a period away, may add to the kernel, in prior variances.
+        left: what left-out frequencies may leave open of the prior variance, a share; with Gaussian
+            noise also at most a quarter of the noise variance.
         most: at most so many functions; the error is in the notes where more would be needed.
         margin: share of the range of a column that is added to it on each side, for predictions
             there.
@@ -81,10 +82,11 @@ class EquispacedFourier(Representation):
     """
 
     tolerance: float = eqx.field(static=True, default=1e-3)
-    most: int = eqx.field(static=True, default=200_000)
+    left: float = eqx.field(static=True, default=1e-2)
+    most: int = eqx.field(static=True, default=60_000)
     margin: float = eqx.field(static=True, default=0.02)
     probes: int = eqx.field(static=True, default=8)
-    draws: int = eqx.field(static=True, default=64)
+    draws: int = eqx.field(static=True, default=32)
     block: int = eqx.field(static=True, default=1000)
     max_steps: int = eqx.field(static=True, default=300)
     key: UInt32[Array, "2"] | None = None
@@ -93,7 +95,7 @@ class EquispacedFourier(Representation):
 
     def __check_init__(self) -> None:
         check_whole(self, probes=2, draws=2, block=1, most=1, max_steps=1)
-        check_ranges(self, tolerance="(0, 1)", margin="at least 0")
+        check_ranges(self, tolerance="(0, 1)", left="(0, 1)", margin="at least 0")
 
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
@@ -109,7 +111,7 @@ class EquispacedFourier(Representation):
         """The same with frequencies for places between two corners."""
         ranges = np.where(upper > lower, upper - lower, 1.0)
         corners = lower - self.margin * ranges, upper + self.margin * ranges
-        own = self.tolerance, self.tolerance, self.most
+        own = self.tolerance, self.left, self.most
         return dataclasses.replace(self, grid=grid_for(kernel, *corners, *own), sums=None)
 
     def for_noise(self, model: LatentGP) -> EquispacedFourier:
@@ -125,13 +127,22 @@ class EquispacedFourier(Representation):
         shape: Any = jnp.zeros((1, len(grid.most)))
         variance = float(kernel.diagonal(shape)[0])  # pyright: ignore
         noise = float(model.likelihood.noise_variance)  # pyright: ignore
-        left = max(min(self.tolerance, MOST_OF_NOISE * noise / variance), _LEAST)
+        left = max(min(self.left, MOST_OF_NOISE * noise / variance), _LEAST)
         corners = np.asarray(grid.lower), np.asarray(grid.upper)
         most = int(min(self.most, growth * grid.number))
         other = grid_for(kernel, *corners, self.tolerance, left, most)
         added, now = kernel_error(kernel, grid)
         fits = added <= _WORSE * self.tolerance and now <= added + _WORSE * left
         if fits or other.most == grid.most:
+            return None
+        return dataclasses.replace(self, grid=other, sums=None)
+
+    def finer(self, times: float = _FINER) -> EquispacedFourier | None:
+        """The same with so many times as many functions; None where these are too many."""
+        grid = self._grid
+        more = tuple(int(np.ceil(m * times ** (1 / len(grid.most)))) for m in grid.most)
+        other = dataclasses.replace(grid, most=more)
+        if other.number > self.most:
             return None
         return dataclasses.replace(self, grid=other, sums=None)
 
