@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from latentgp.extension import Extension
+from latentgp.extension import Entry, Extension
 
 if TYPE_CHECKING:
     from latentgp.extensions.fields.fourier.method import FourierGP as FourierGP
@@ -45,6 +45,14 @@ EXTENSION = Extension(
     verbs={
         "exceedance": f"{__name__}.thresholds:exceedance",
         "total": f"{__name__}.totals:total",
+    },
+    methods={
+        "fourier": Entry(
+            f"{__name__}.fourier.method:FourierGP",
+            "closed form by equispaced Fourier functions, rows summed once",
+            "Gaussian",
+            f"{__name__}.fourier.representation:of_places",
+        ),
     },
     requires=("inter_domain", "iterative", "neighbours", "state_space"),
     rooms={"latentgp.kernels": "kernels"},

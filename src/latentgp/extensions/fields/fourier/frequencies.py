@@ -18,6 +18,7 @@ from jaxtyping import Complex, Float, Int
 from latentgp.errors import InputError
 from latentgp.extensions.inter_domain.hilbert import has_density, unit_density
 from latentgp.kernels import Kernel
+from latentgp.kernels.stationary import RationalQuadratic
 from latentgp.kernels.terms import terms_of
 from latentgp.modules import stored
 from latentgp.typing import Array, Inputs, Scalar
@@ -25,7 +26,7 @@ from latentgp.typing import Array, Inputs, Scalar
 MOST_DIMENSIONS = 3
 _PRECISION = 1e-12  # relative, of non-uniform transforms
 _HARDLY, _LONGEST = 1.02, 64.0  # steps in which a period, or the highest frequency, is looked for
-_KINDS = "RBF, Matern kernels and RationalQuadratic of all columns, up to 3, and sums of these"
+_KINDS = "RBF, Matern kernels of all columns, up to 3, and sums of these"
 
 
 @stored
@@ -107,9 +108,9 @@ class FrequencyGrid(eqx.Module):
 
 
 def transforms() -> Any:
-    """The non-uniform fast Fourier transforms of jax-finufft (Barnett, Magland & af Klinteberg 2019).
+    """The non-uniform fast Fourier transforms of jax-finufft; InputError where it is not installed.
 
-    InputError where it is not installed.
+    Barnett, Magland & af Klinteberg (2019).
     """
     try:
         import jax_finufft
@@ -141,7 +142,9 @@ def stationary_terms(kernel: Any, dimension: int) -> list[tuple[Scalar, Any]]:
     every, found = tuple(range(dimension)), []
     for term in terms_of(kernel, every):
         one = term.parts[0] if len(term.parts) == 1 else None
-        if one is None or one.columns != every or not has_density(one.kernel):
+        # a correlation that falls as a power is that of images too
+        falls = one is not None and not isinstance(one.kernel, RationalQuadratic)
+        if one is None or one.columns != every or not (falls and has_density(one.kernel)):
             raise InputError(
                 f"EquispacedFourier takes {_KINDS}, but got {kernel!r}; use Neighbours(20) or "
                 "Inducing(features=HilbertSpace())."
@@ -236,5 +239,6 @@ def in_pairs(values: Float[Array, "S *shape"]) -> Complex[Array, "half *shape"]:
 
 
 def apart(values: Complex[Array, "half *shape"], number: int) -> Float[Array, "S *shape"]:
+    """So many real arrays of complex ones that hold two each."""
     both = jnp.stack([values.real, values.imag], axis=1)
     return both.reshape(-1, *values.shape[1:])[:number]

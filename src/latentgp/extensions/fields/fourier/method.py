@@ -77,7 +77,8 @@ class FourierGP(CollapsedVI):
         else:
             records = []
         again = None if given else own.renewed(problem.model)
-        for renewal in range(_MOST_RENEWALS):
+        renewals = 0
+        while True:
             own = again or own
             algorithm = dataclasses.replace(algorithm, representation=own)
             algorithm, some = self.summed(algorithm, problem.model, data)
@@ -91,9 +92,9 @@ class FourierGP(CollapsedVI):
             search.records[:0] = records
             model, records = learned_model(problem.space, learned), search.records
             again = None if given else own.renewed(model) or self._higher(own, model, data)
-            if again is None or renewal == _MOST_RENEWALS - 1:
+            if again is None or renewals == _MOST_RENEWALS:
                 break
-            problem = dataclasses.replace(problem, model=model)
+            problem, renewals = dataclasses.replace(problem, model=model), renewals + 1
         space, bounds = problem.space, problem.bounds(quiet=False)
         converged = converged_sites(algorithm, model, rows)
         found = SearchOutcome(algorithm, space, bounds, rows, model, learned, converged, search)
@@ -165,8 +166,8 @@ def summarise(
 ) -> PlaceSums:
     """Sums over rows that replace them in fits with Gaussian noise: one pass.
 
-    `fit(model, sums, key=key)` then costs nothing in N. Rows of a file are read twice, first for the
-    ranges of the columns.
+    `fit(model, sums, key=key)` then costs nothing in N. Rows of a file are read twice, first for
+    the ranges of the columns.
 
     Args:
         model: Gaussian noise, no or a linear prior mean, and a stationary kernel of up to three

@@ -41,7 +41,8 @@ class FourierPosterior(LatentPosterior):
     settings: Any  # of solves
     scale: PerRow  # S, the roots of the prior variances over the noise
     root: PerRow  # roots of the prior variances
-    weights: PerRow  # the posterior mean of the weights
+    white: PerRow  # the posterior mean of white weights
+    inverse_diagonal: PerRow  # of B, an estimate unless exact
     squares: Float[Array, "M2"]  # weights of their variances, at doubled frequencies
     number: int = eqx.field(static=True)  # of draws that these are by; none where they are exact
     left_open: Scalar  # prior variance without functions
@@ -70,7 +71,9 @@ class FourierPosterior(LatentPosterior):
         root, scale = jnp.sqrt(variances), jnp.sqrt(variances / noise)
         system, near = settings.system(gram, variances / noise)
         number = 0 if settings.is_exact(grid.number) else representation.draws
-        if number:
+        if representation.means_only:
+            drawn, left = jnp.zeros((grid.number, 1)), jnp.zeros(())
+        elif number:
             drawn, left = _drawn(system, near, settings, number)
             drawn = drawn / np.sqrt(number)
         else:
@@ -87,7 +90,8 @@ class FourierPosterior(LatentPosterior):
             settings=settings,
             scale=scale,
             root=root,
-            weights=root * found.mean,
+            white=found.mean,
+            inverse_diagonal=found.inverse_diagonal,
             squares=squares_of(grid, root[:, None] * drawn),
             number=number,
             left_open=jnp.maximum(total[0] - jnp.sum(variances), 0.0),
@@ -101,6 +105,11 @@ class FourierPosterior(LatentPosterior):
             code=found.solution.code,
             left_of_draws=left,
         )
+
+    @property
+    def weights(self) -> PerRow:
+        """The posterior mean of the functions' weights."""
+        return jnp.asarray(self.root) * self.white
 
     @property
     def evidence_error(self) -> Scalar:
@@ -118,7 +127,7 @@ class FourierPosterior(LatentPosterior):
         every = (
             f"{self.grid.number} Fourier functions ({shape}) stand for the kernel: between places "
             f"it is off by at most {left:.1e} of the prior variance, {added:.1e} of it by images "
-            "of places; what frequencies leave open is an independent part of each row."
+            "of places; what frequencies leave open is an independent part of each prediction."
         )
         if self.is_exact:
             return (every,)
@@ -158,7 +167,7 @@ class FourierPosterior(LatentPosterior):
         self.grid.check_places(X)
 
     def mean(self, X: Inputs) -> RowLatents:
-        return self.grid.combined(X, jnp.asarray(self.weights)[:, None])
+        return self.grid.combined(X, self.weights[:, None])
 
     def marginals(self, X: Inputs) -> Marginals:
         spread = self.grid.doubled().combined(X, jnp.asarray(self.squares)[:, None])
@@ -169,17 +178,8 @@ class FourierPosterior(LatentPosterior):
 
     def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
         """By a solve for each row."""
-        system, near = self._solver()
         right = (self.grid.functions(X) * self.root).T
-        solution = conjugate_gradients(
-            system,
-            right,
-            preconditioner=near,
-            tolerance=self.settings.tolerance,
-            max_steps=self.settings.max_steps,
-        )
-        solution.tell("Covariances")
-        found = right.T @ solution.value
+        found = right.T @ self.solve(right, "Covariances")
         return (0.5 * (found + found.T) + self.left_open * jnp.eye(len(X)))[None]
 
     def draws(self, key: RandomKey, X: Inputs, number: int) -> Float[Array, "S N Q"]:
@@ -193,10 +193,18 @@ class FourierPosterior(LatentPosterior):
             _DRAWS_TOLERANCE,
             self.settings.max_steps,
         )
-        weights = jnp.asarray(self.weights)[:, None] + self.root[:, None] * drawn
+        weights = self.weights[:, None] + self.root[:, None] * drawn
         noise = jax.random.normal(of_places, (len(X), number))
         values = self.grid.combined(X, weights) + jnp.sqrt(self.left_open) * noise
         return values.T[..., None]
+
+    def solve(self, right: Vectors, what: str) -> Vectors:
+        """B^-1 right; a warning of what rests on it where it did not converge."""
+        system, near = self._solver()
+        own = {"tolerance": self.settings.tolerance, "max_steps": self.settings.max_steps}
+        solution = conjugate_gradients(system, right, preconditioner=near, **own)
+        solution.tell(what)
+        return solution.value
 
     def _solver(self) -> tuple[System, LowFrequencies]:
         return self.settings.system(self.gram, jnp.asarray(self.scale) ** 2)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -25,13 +26,14 @@ from latentgp.extensions.fields.fourier.posterior import FourierPosterior
 from latentgp.extensions.fields.fourier.sums import MOST_OF_NOISE
 from latentgp.extensions.fields.fourier.toeplitz import ToeplitzGram
 from latentgp.kernels import Kernel, LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.summary import RowsAsSums
 from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, PerRow, RandomKey
+from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
 
 # Times the tolerance, that another grid is made for; share of the prior variance that frequencies
 # are to leave open at least; times as many functions at once, and to see whether more gain.
@@ -43,11 +45,13 @@ class EquispacedFourier(Representation):
 
     The kernel's inverse Fourier transform by the trapezoidal rule: sum_j s_j cos(w_j'(x - z)) over
     equispaced frequencies in up to three columns (Greengard, Rachh & Barnett 2025). The Gram matrix
-    of the functions over N rows is Toeplitz (plus Hankel), by one non-uniform fast Fourier transform
-    of the rows, so that products with it cost O(M log M), and with Gaussian noise nothing else does
-    depend on N (`FourierGP`). Solves are by conjugate gradients, log-determinants by Lanczos
-    quadrature. What the frequencies leave open of the prior variance is an independent part of each
-    row, and predictions have it.
+    of the functions over N rows is Toeplitz (plus Hankel), by one non-uniform Fourier transform of
+    the rows, so that products with it cost O(M log M), and with Gaussian noise nothing else does
+    depend on N (`FourierGP`). `Laplace` takes it for log-concave likelihoods of one latent
+    function, by two transforms of the rows a Newton step. Solves are by conjugate gradients,
+    log-determinants by Lanczos quadrature. What the frequencies leave open of the prior variance is
+    an independent part of each row with Gaussian noise, up to a quarter of that, and of
+    predictions.
 
     Args:
         tolerance: what images of places, a period away, may add to the kernel, in prior variances.
@@ -64,6 +68,7 @@ class EquispacedFourier(Representation):
         key: data of the random key of probe vectors; `initialise` sets it.
         grid: the frequencies; `initialise` makes them.
         sums: over rows, which stand for them with Gaussian noise; methods make them.
+        means_only: whether nothing but means is asked for; a method sets it.
 
     Raises:
         InputError: a number out of its range; on use a kernel that is not stationary in all
@@ -92,6 +97,7 @@ class EquispacedFourier(Representation):
     key: UInt32[Array, "2"] | None = None
     grid: FrequencyGrid | None = None
     sums: RowsAsSums | None = None
+    means_only: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         check_whole(self, probes=2, draws=2, block=1, most=1, max_steps=1)
@@ -123,9 +129,9 @@ class EquispacedFourier(Representation):
 
         At most so many times as many.
         """
-        grid, kernel = self._grid, model.kernel
+        grid, kernel = self._grid, cast(Kernel, model.kernel)
         shape: Any = jnp.zeros((1, len(grid.most)))
-        variance = float(kernel.diagonal(shape)[0])  # pyright: ignore
+        variance = float(kernel.diagonal(shape)[0])
         noise = float(model.likelihood.noise_variance)  # pyright: ignore
         left = max(min(self.left, MOST_OF_NOISE * noise / variance), _LEAST)
         corners = np.asarray(grid.lower), np.asarray(grid.upper)
@@ -151,14 +157,14 @@ class EquispacedFourier(Representation):
         assert self.grid is not None
         return self.grid
 
-    def check_kernel(self, kernel: Any, columns: int | None = None) -> None:
-        """Raise InputError unless there are frequencies for a kernel."""
+    def check_kernel(self, kernel: Any, columns: int) -> None:
+        """Raise InputError unless there are frequencies for a kernel of so many columns."""
         if not isinstance(kernel, Kernel):
             raise InputError(
                 "EquispacedFourier takes one latent function, or several that share a kernel; use "
                 "Neighbours(20) for latent functions with kernels of their own."
             )
-        stationary_terms(kernel, columns if self.grid is None else len(self.grid.most))
+        stationary_terms(kernel, columns)
 
     @property
     def settings(self) -> SolveSettings:
@@ -177,19 +183,61 @@ class EquispacedFourier(Representation):
             coordinates_of_sites=False,
             paths=False,
             predicts_by_all_centres=False,
+            powers=True,
         )
 
     def for_sites(self, form: SiteForm) -> EquispacedFourier:
-        return self
+        return dataclasses.replace(self, means_only=form.means_alone)
 
     def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> FourierPosterior:
-        grid = self._grid
-        products = grid.doubled().sums(X, sites.precision)[:, 0]
-        gram, variances = ToeplitzGram(grid, products), prior_variances(kernel, grid)
-        system, near = self.settings.system(gram, variances)
+        """By two non-uniform transforms of the rows, which sites of other likelihoods take anew."""
+        grid, own = self._grid, self.settings
+        gram = ToeplitzGram(grid, grid.doubled().sums(X, sites.precision)[:, 0])
+        variances = _variances(kernel, grid)
+        if self.means_only:
+            own = dataclasses.replace(own, probes=0)
+        system, near = own.system(gram, variances)
         right = jnp.sqrt(variances) * grid.sums(X, sites.linear)[:, 0]
-        found = white_weights(self.settings, system, near, right)
+        found = white_weights(own, system, near, right)
         return FourierPosterior.of(self, kernel, gram, variances, jnp.ones(()), found)
 
+    def marginals_at_rows(self, posterior: FourierPosterior, X: Inputs) -> Marginals:
+        mean = posterior.mean(X)
+        return Marginals(mean, jnp.ones_like(mean)) if self.means_only else posterior.marginals(X)
+
     def pull_back(self, posterior: FourierPosterior, X: Inputs, sites: GaussianSites) -> Pullback:
-        raise NotImplementedError
+        """In log s_j, of prior variances s: (v_j^2 + [B^-1]_jj - 1) / 2, v the white mean.
+
+        Variances at the rows are those of draws, or exact.
+        """
+        v = posterior.white
+        in_log = 0.5 * (v * v + posterior.inverse_diagonal - 1)
+        return Pullback(self._in_kernel(posterior, in_log), None, posterior.marginals(X))
+
+    def linearised(
+        self, posterior: FourierPosterior, X: Inputs, sites: GaussianSites
+    ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
+        """By one more solve: along s the white mean v moves by B^-1 S Phi' s."""
+
+        def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
+            right = posterior.root[:, None] * self._grid.sums(X, along)
+            change = posterior.solve(right, "Gradients of the log evidence")
+            shift = self._grid.combined(X, posterior.root[:, None] * change)
+            return self._in_kernel(posterior, posterior.white * change[:, 0]), shift
+
+        return move
+
+    def _in_kernel(self, posterior: FourierPosterior, in_log: PerRow) -> LatentKernel:
+        """Derivative in the kernel of what has the given one in log prior variances."""
+        variances, pull = jax.vjp(lambda k: _variances(k, self._grid), posterior.kernel)
+        return pull(in_log / jnp.where(variances > 0, variances, 1.0))[0]
+
+
+def _variances(kernel: LatentKernel, grid: FrequencyGrid) -> PerRow:
+    assert isinstance(kernel, Kernel)
+    return prior_variances(kernel, grid)
+
+
+def of_places(model: LatentGP, rows: int, inducing: int | None) -> EquispacedFourier:
+    """The representation of the method named "fourier"."""
+    return EquispacedFourier()

@@ -29,8 +29,8 @@ from latentgp.typing import Array, Inputs, PerRow, Scalar
 
 _BLOCK = 1 << 20  # rows that are read at a time
 _SAMPLE = 4_096
-# What frequencies leave open counts as noise, up to a share of it: were all of it to, few frequencies
-# would be best with a prior variance whose remainder is the noise.
+# What frequencies leave open counts as noise, up to a share of it: were all of it to, the evidence
+# would be highest by few frequencies, with a prior variance whose remainder is the noise.
 MOST_OF_NOISE = 0.25
 
 
@@ -62,7 +62,7 @@ class PlaceSums(RowsAsSums):
     def check(self, model: LatentGP) -> None:
         """Raise InputError unless these are the sums that a model needs."""
         check_summable(model, self.sample)
-        self.functions.check_kernel(model.kernel)
+        self.functions.check_kernel(model.kernel, self.sample.X.shape[1])
 
     def evidence(self, model: LatentGP) -> Scalar:
         """Log evidence, in nats, an estimate by probe vectors, with derivatives by the same."""

@@ -12,10 +12,12 @@ from jaxtyping import Float, Int
 from latentgp.extensions.fields.fourier.frequencies import FrequencyGrid, apart, in_pairs, turned
 from latentgp.extensions.iterative.solvers.operators import Covariance, System
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
+from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.typing import Array, PerRow, Scalar, Vectors
 
 
+@stored
 class ToeplitzGram(Covariance):
     """T = sum_n w_n phi(x_n) phi(x_n)', (M, M), by the sums of w_n cas at doubled frequencies.
 
