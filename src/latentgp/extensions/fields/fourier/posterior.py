@@ -43,7 +43,7 @@ class FourierPosterior(LatentPosterior):
     root: PerRow  # roots of the prior variances
     white: PerRow  # the posterior mean of white weights
     inverse_diagonal: PerRow  # of B, an estimate unless exact
-    squares: Float[Array, "M2"]  # weights of their variances, at doubled frequencies
+    squares: Float[Array, "doubled"]  # weights of their variances, at doubled frequencies
     number: int = eqx.field(static=True)  # of draws that these are by; none where they are exact
     left_open: Scalar  # prior variance without functions
     log_evidence: Scalar

@@ -50,7 +50,7 @@ class PlaceSums(RowsAsSums):
 
     functions: Any
     sample: Data
-    products: Float[Array, "M2"]
+    products: Float[Array, "doubled"]
     linear: Float[Array, "M columns"]
     squares: Float[Array, "columns columns"]
     centre: Float[Array, "others"]
@@ -188,6 +188,6 @@ def sums_of(representation: Any, source: RowSource) -> PlaceSums:
 @Program
 def _of_block(
     grid: FrequencyGrid, X: Inputs, weights: PerRow, columns: Float[Array, "N columns"]
-) -> tuple[Float[Array, "M2"], Float[Array, "M columns"]]:
+) -> tuple[Float[Array, "doubled"], Float[Array, "M columns"]]:
     of_ones = grid.doubled().sums(X, weights[:, None])[:, 0]
     return of_ones, grid.sums(X, columns * weights[:, None])

@@ -26,7 +26,7 @@ class ToeplitzGram(Covariance):
     """
 
     grid: FrequencyGrid
-    doubled: Float[Array, "M2"]  # sums over rows of w_n cas(w_k'x_n), k in {-2m, .., 2m}^D
+    doubled: Float[Array, "doubled"]  # sums over rows of w_n cas(w_k'x_n), k in {-2m, .., 2m}^D
 
     @property
     def size(self) -> int:
@@ -73,7 +73,7 @@ class ToeplitzGram(Covariance):
         return t.real[_number_of(less, own)] + t.imag[_number_of(more, own)]
 
 
-def squares_of(grid: FrequencyGrid, columns: Vectors) -> Float[Array, "M2"]:
+def squares_of(grid: FrequencyGrid, columns: Vectors) -> Float[Array, "doubled"]:
     """Weights, at doubled frequencies, of the sum of squares of combinations of the functions.
 
     (sum_j u_j cas_j)^2 = sum_ij u_i u_j [cos(w_i - w_j) + sin(w_i + w_j)]: a correlation and a
