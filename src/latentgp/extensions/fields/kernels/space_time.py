@@ -164,8 +164,6 @@ class Gneiting(Kernel):
     interaction: Float[Array, ""] = parameter(constraints.unit_interval, role="share", default=0.5)
 
     def __check_init__(self) -> None:
-        if not hasattr(self.time, "widening"):
-            raise InputError(f"Gneiting.time must be TemporalDecay(column), got {self.time!r}.")
         if self.time.dimensions[0] in self.space.dimensions:
             raise InputError(
                 f"Gneiting has column {self.time.dimensions[0]} as time and among those of space, "
