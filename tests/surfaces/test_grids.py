@@ -114,3 +114,27 @@ def test_classes_are_grids_too():
     found = model.predict(labels)
     assert found["prediction"].dims == ("east", "north")
     assert {"probability_False", "probability_True"} <= set(found.data_vars)
+
+
+def test_variables_that_the_model_does_not_read_add_no_rows(of_grid):
+    bands = {"band": ("band", np.arange(3.0)), "light": (("band", "east"), np.ones((3, 6)))}
+    size = DATASET.assign(size=("north", NORTH))
+    found = of_grid.totals(size.assign(bands), weights="size")
+    assert found.weight == pytest.approx(6 * NORTH.sum())
+    assert found.estimate == pytest.approx(of_grid.totals(size, weights="size").estimate)
+
+
+def test_a_coordinate_with_the_name_of_a_prediction_gives_way(of_grid):
+    named = DATASET.assign_coords(mean=("north", NORTH))
+    found = of_grid.predict(named)
+    np.testing.assert_array_equal(found["mean"], of_grid.predict(DATASET)["mean"])
+    assert found["mean"].dims == ("east", "north")
+    assert "mean" in found.data_vars
+
+
+def test_descending_coordinates_stay_so(of_grid):
+    turned = DATASET.sel(north=NORTH[::-1]).transpose()
+    found = of_grid.predict(turned)["mean"]
+    np.testing.assert_array_equal(found["north"], NORTH[::-1])
+    expected = of_grid.predict(DATASET)["mean"]
+    np.testing.assert_allclose(found.sortby("north").transpose(*expected.dims), expected)

@@ -288,6 +288,32 @@ class TestAreas:
         np.testing.assert_allclose(found.estimate[0], found.estimate[1:].sum())
         np.testing.assert_allclose(found.covariance[0, 0], found.covariance[1:, 1:].sum())
 
+    def test_areas_beyond_the_date_line_to_either_side(self):
+        moved = NAMED.assign(lon=(LON + 170 + 180) % 360 - 180)  # from 175 to 185
+        model = fitted(moved)
+        west = np.sum(moved["lon"] > 0)
+        for ends in ((170, 180, 180, 190), (-190, -180, -180, -170), (170, 180, -180, -170)):
+            boxes = [shapely.box(a, 40, b, 60) for a, b in (ends[:2], ends[2:])]
+            areas = geopandas.GeoDataFrame({"half": ["w", "z"]}, geometry=boxes, crs=4326)
+            found = model.totals(moved, areas=areas, by="half")
+            np.testing.assert_array_equal(found.weight, [west, ROWS - west])
+
+    def test_areas_of_one_name_count_a_row_once(self, model):
+        both = pd.concat([self.HALVES, self.HALVES])
+        found = model.totals(self.CELLS, areas=both, by="half")
+        expected = model.totals(self.CELLS, areas=self.HALVES, by="half")
+        np.testing.assert_allclose(found.estimate, expected.estimate)
+        with pytest.raises(InputError, match="Totals need rows"):
+            model.totals(self.CELLS, areas=self.HALVES.iloc[:0])
+
+    def test_an_exposure_that_is_not_there_is_said(self):
+        counts = NAMED.assign(days=2.0 + np.arange(ROWS) % 3, y=np.arange(ROWS) % 4)
+        model = fitted(counts, side_columns={"exposure": "days"})
+        less = counts.drop(columns="days")
+        for asked in (model.totals, lambda rows: model.exceedance(rows, 1.0)):
+            with pytest.warns(UserWarning, match="no column 'days'.*one unit of exposure"):
+                asked(less)
+
     def test_rows_outside_are_said_and_areas_without_rows_refused(self, model):
         west = self.HALVES.iloc[:1]
         with pytest.warns(UserWarning, match="none of the areas: 200 of 400 are left out"):

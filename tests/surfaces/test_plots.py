@@ -2,7 +2,9 @@ import datetime
 import doctest
 import subprocess
 import sys
+import warnings
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -331,3 +333,23 @@ def test_ranks_of_a_chain_of_its_own_are_apart():
 def test_ranks_need_a_bin():
     with pytest.raises(InputError, match="bins"):
         plots.ranks(None, CHAINS, bins=0)
+
+
+def test_maps_of_one_place_of_a_line_and_of_nothing():
+    for places in ([[2.0, 3.0]], [[0.0, 1.0], [5.0, 1.0]]):
+        grid = lgp.fields.grid_over(places, cells=6)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            figure = plots.maps(grid, {"one": np.ones(len(grid.points))})
+        left, right, low, high = figure.axes[0].images[0].get_extent()
+        assert right > left
+        assert high > low
+    with pytest.raises(InputError, match="maps needs panels"):
+        plots.maps(grid, {})
+    with pytest.raises(InputError, match="a colour map for each, got 2 and 1"):
+        plots.maps(grid, dict.fromkeys("ab", np.ones(len(grid.points))), colours=("viridis",))
+    model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
+    data = lgp.Data([[0.0, 1.0], [1.0, 2.0]], [0.0, 1.0])
+    fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
+    with pytest.raises(InputError, match="columns must be two of the 2 inputs"):
+        plots.field_maps(fit.posterior, data.X, columns=(0, 5))

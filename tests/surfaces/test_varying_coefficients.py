@@ -127,3 +127,15 @@ def test_on_the_globe_of_polars_and_of_counts():
         table, formula="n ~ dose:gp(lon, lat)", representation=lgp.Inducing(20), **settings
     )
     assert np.isfinite(points.varying_coefficient("dose", table)).all(axis=None)
+
+
+def test_a_coefficient_that_varies_with_what_it_multiplies_is_refused():
+    settings = {"random_state": 0, "max_evaluations": 2}
+    with pytest.warns(UserWarning, match="max_evaluations"):
+        model = TableModel.fit(TABLE, formula="y ~ dose + east:gp(east)", **settings)
+    with pytest.raises(InputError, match="varies with what it multiplies"):
+        model.varying_coefficient("east", TABLE)
+    with pytest.warns(UserWarning, match="max_evaluations"):
+        model = TableModel.fit(TABLE, formula="y ~ dose + east:gp(I(1 * east))", **settings)
+    found = model.varying_coefficient("east", TABLE)
+    assert found["estimate"].nunique() > 100

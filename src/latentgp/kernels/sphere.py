@@ -13,7 +13,13 @@ from jaxtyping import Float
 from latentgp.errors import InputError, check_choices, check_ranges
 from latentgp.hyperparameters.base import ChangesUnits
 from latentgp.kernels.base import Kernel
-from latentgp.kernels.stationary import Matern12, MaternHalfInteger, Stationary, distance
+from latentgp.kernels.stationary import (
+    Matern12,
+    MaternHalfInteger,
+    Stationary,
+    distance,
+    is_isotropic,
+)
 from latentgp.typing import Array
 
 EARTH_RADIUS = 6371.0088  # kilometres, the mean one
@@ -21,10 +27,8 @@ EARTH_RADIUS = 6371.0088  # kilometres, the mean one
 
 def _isotropic(kernel: Any) -> Stationary:
     """The kernel itself, if it is a function of the distance in three coordinates."""
-    if isinstance(kernel, Stationary) and np.shape(kernel.lengthscale) in ((), (1,)):
-        changed = ("coordinates", "lengthscales")
-        if all(getattr(type(kernel), name) is getattr(Stationary, name) for name in changed):
-            return kernel
+    if is_isotropic(kernel):
+        return kernel
     raise InputError(
         f"OnSphere needs a stationary kernel of the distance with one length-scale, got {kernel!r};"
         " give RBF, Matern32 or such, and combine kernels outside, as OnSphere(a) + OnSphere(b)."

@@ -74,6 +74,16 @@ class Stationary(Kernel):
     diagonal = same_variance
 
 
+def is_isotropic(kernel: Any) -> bool:
+    """Whether a kernel is a function of the distance, with one length-scale."""
+    changed = ("coordinates", "lengthscales")
+    return (
+        isinstance(kernel, Stationary)
+        and jnp.shape(kernel.lengthscale) in ((), (1,))
+        and all(getattr(type(kernel), name) is getattr(Stationary, name) for name in changed)
+    )
+
+
 class RBF(Stationary):
     """Squared exponential kernel, variance * exp(-r^2 / 2) (Rasmussen & Williams 2006, eq. 4.9).
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.errors import InputError
 
 fields = lgp.fields
 pytestmark = pytest.mark.quick
@@ -65,3 +66,36 @@ def test_one_place_has_a_grid():
     grid = fields.grid_over(np.array([[2.0, 3.0], [2.0, 3.0]]), cells=4)
     assert len(grid.points) == 4
     np.testing.assert_allclose(grid.points, [[2.0, 3.0]] * 4)
+
+
+@pytest.mark.parametrize("space", [lgp.Matern32(2.0), lgp.kernels.OnSphere(lgp.Matern32(500.0))])
+def test_those_of_space_and_time_together_are_those_of_space(space):
+    kernel = lgp.kernels.Gneiting(space.on(1, 0), lgp.kernels.TemporalDecay(2)).on(3, 2, 0)
+    found = fields.places_of(kernel, 4)
+    assert found.columns == (2, 3)
+    assert found.kernel is space
+    assert found.degrees == (not isinstance(space, lgp.Matern32))
+
+
+def test_longitudes_are_counted_as_those_of_the_places():
+    X = np.array([[200.0, 0.0], [210.0, 5.0], [205.0, 2.0]])
+    grid = fields.grid_over(X, cells=9, degrees=True)
+    assert 200 < grid.across.min() < grid.across.max() < 210
+    assert 200 < grid.points[:, 0].min() < grid.points[:, 0].max() < 210
+    across_zero = fields.grid_over(np.array([[355.0, 0.0], [5.0, 5.0]]), cells=9, degrees=True)
+    assert 355 < across_zero.across.min() < 360 < across_zero.across.max() < 365
+    assert set(np.round(across_zero.across % 360, 9)) == set(np.round(across_zero.points[:, 0], 9))
+
+
+def test_a_grid_of_a_table_of_one_place_and_what_is_refused():
+    assert fields.grid_over([[2.0, 3.0]], cells=4).near.all()
+    for places, given, words in (
+        (np.ones((3, 3)), {}, "two columns, got 3"),
+        ([[0.0, np.nan]], {}, "places has NaN"),
+        ([[0.0, 1.0]], {"cells": 0}, "cells must be at least 1"),
+        ([[50.0, 100.0]], {"degrees": True}, "latitudes from -90 to 90"),
+    ):
+        with pytest.raises(InputError, match=words):
+            fields.grid_over(places, **given)
+    with pytest.raises(InputError, match="one value for each of the grid's 4 points"):
+        fields.grid_over([[2.0, 3.0]], cells=4).values(np.ones(3))

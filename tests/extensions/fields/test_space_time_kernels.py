@@ -7,6 +7,7 @@ import pytest
 from scipy.special import gamma, kv
 
 import latentgp as lgp
+from latentgp.errors import InputError
 from latentgp.extensions.neighbours.search import coordinates
 from latentgp.kernels import (
     AR1,
@@ -163,3 +164,8 @@ def test_a_walk_in_time_is_as_dense_algebra(start):
     one, other = (lgp.fit(model, data, method=own, **settings).posterior for own in METHODS)
     assert float(one.log_evidence) == pytest.approx(float(other.log_evidence), rel=1e-9)
     np.testing.assert_allclose(one.predict_f(new), other.predict_f(new), rtol=1e-8)
+
+
+def test_a_start_that_is_no_number():
+    with pytest.raises(InputError, match=r"RandomWalk\.start must be in"):
+        RandomWalk(start=float("nan"))

@@ -131,7 +131,7 @@ class TestTotals:
         np.testing.assert_allclose(found.standard_error, (chances @ AREA).std(), rtol=0.1)
 
     def test_wrong_arguments(self, gaussian):
-        with pytest.raises(InputError, match="one for each of the 64 rows"):
+        with pytest.raises(InputError, match="one number a row, shape"):
             lgp.fields.total(gaussian, CELLS, weights=[1.0])
         with pytest.raises(InputError, match='of must be "response" or "latent"'):
             lgp.fields.total(gaussian, CELLS, of="y")
@@ -175,5 +175,33 @@ class TestExceedance:
         assert found.reason == "the share of 4000 draws"
 
     def test_wrong_thresholds(self, counts):
-        with pytest.raises(InputError, match="one for each of the 64 rows"):
+        with pytest.raises(InputError, match="one number a row, shape"):
             lgp.fields.exceedance(counts, CELLS, [1.0, 2.0])
+
+
+def test_contrasts_and_weights_of_nothing(gaussian, counts):
+    twice = np.concatenate([CELLS[:5], CELLS[:5]])
+    w = np.repeat([0.1, -0.1], 5) * np.tile([1.0, 2.0, 3.0, 0.1, 0.2], 2)
+    for fit in (gaussian, counts):
+        found = lgp.fields.total(fit, twice, weights=w)
+        assert found.weight == 0
+        assert found.standard_error == pytest.approx(0, abs=1e-2)
+        assert np.isnan(found.means.estimate).all()
+        nothing = lgp.fields.total(fit, CELLS, weights=np.zeros(len(CELLS)))
+        assert (nothing.estimate, nothing.standard_error) == (0, 0)
+    turned = lgp.fields.total(gaussian, CELLS, weights=-AREA)
+    straight = lgp.fields.total(gaussian, CELLS, weights=AREA)
+    np.testing.assert_allclose(turned.estimate, -straight.estimate)
+    np.testing.assert_allclose(turned.standard_error, straight.standard_error)
+    np.testing.assert_allclose(turned.means.estimate, straight.means.estimate)
+
+
+def test_rows_weights_labels_and_keys_that_are_none(gaussian, counts):
+    with pytest.raises(InputError, match="Totals need rows"):
+        lgp.fields.total(gaussian, np.zeros((0, 2)))
+    with pytest.raises(InputError, match="weights"):
+        lgp.fields.total(gaussian, CELLS, weights=["a"] * len(CELLS))
+    labels = [None, "west"] * (len(CELLS) // 2)
+    assert lgp.fields.total(gaussian, CELLS, by=labels).labels == ("None", "west")
+    with pytest.raises(InputError, match="key must be a random key"):
+        lgp.fields.total(counts, CELLS, key=3)

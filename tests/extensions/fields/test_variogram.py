@@ -128,7 +128,10 @@ def test_places_that_coincide_are_in_the_first_bin_of_every_direction():
     ("given", "words"),
     [
         ({"directions": [0.0]}, "read two columns, got 3"),
-        ({"degrees": True}, "read two columns, got 3"),
+        ({"degrees": True}, "degrees=True reads two columns"),
+        ({"bins": 2.5}, "bins must be a whole number from 1"),
+        ({"tolerance": 10.0}, "give directions="),
+        ({"most_pairs": 0}, "most_pairs must be at least 1"),
         ({"bins": 0}, "bins must be a whole number from 1"),
         ({"bins": [1.0, 2.0]}, "edges that rise from zero"),
         ({"bins": [0.0, 2.0, 2.0]}, "edges that rise from zero"),
@@ -142,6 +145,11 @@ def test_arguments_out_of_range(given, words):
         fields.variogram(X, z, directions=[0.0], tolerance=100.0)
     with pytest.raises(InputError, match="finite and not negative"):
         fields.model_variogram(lgp.RBF(), [-1.0])
+    with pytest.raises(InputError, match="latitudes from -90 to 90"):
+        fields.variogram([[50.0, 100.0], [51.0, 120.0]], [0.0, 1.0], degrees=True)
+    for given in ({"directions": [np.inf]}, {"columns": (0, 5), "at": [[0.0, 0.0]]}):
+        with pytest.raises(InputError, match="directions must be finite and columns two of the 2"):
+            fields.model_variogram(lgp.RBF(), [1.0], **given)
 
 
 class TestOfAModel:
@@ -169,6 +177,15 @@ class TestOfAModel:
         at = np.array([[179.0, 70.0], [0.0, -89.0]])
         found = fields.model_variogram(kernel, [300.0], at=at, degrees=True)
         assert found.gamma[0, 0] == pytest.approx(1 - np.exp(-0.6), rel=1e-9)
+
+    def test_places_are_those_of_the_kernel(self):
+        sphere = lgp.kernels.OnSphere(lgp.Matern12(500.0))
+        expected = 1 - np.exp(-2 * EARTH_RADIUS * np.sin(300 / (2 * EARTH_RADIUS)) / 500)
+        found = fields.model_variogram(sphere, [300.0])
+        assert found.gamma[0, 0] == pytest.approx(expected, rel=1e-9)
+        further = sphere.on(2, 1) + lgp.RBF().on(0)
+        found = fields.model_variogram(further, [300.0], at=np.zeros((1, 3)))
+        assert found.gamma[0, 0] == pytest.approx(expected, rel=1e-9)
 
     def test_it_is_the_expectation_of_the_empirical_one(self):
         generator = np.random.default_rng(2)

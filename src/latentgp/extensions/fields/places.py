@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
+from latentgp.errors import InputError, refuse
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
 from latentgp.kernels.sphere import OnSphere, on_unit_sphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.terms import terms_of
-from latentgp.rows.arrays import evenly
+from latentgp.rows.arrays import as_inputs, evenly
 from latentgp.runtime.x64 import double_precision
 
 _ROWS = 2_000  # that tell how far apart places are
@@ -51,7 +52,8 @@ class Places(NamedTuple):
 def places_of(kernel: LatentKernel, columns: int) -> Places | None:
     """The places of a kernel: the two columns of its first stationary part of exactly two.
 
-    None if there is no such part; a kernel of all of more columns has no places.
+    Of `Gneiting` they are those of space. None if there is no such part; a kernel of all of more
+    columns has no places.
 
     Args:
         kernel: such as `fit.model.kernel`; of several latent functions the first one's counts.
@@ -69,10 +71,12 @@ def places_of(kernel: LatentKernel, columns: int) -> Places | None:
     own = kernel.each[0] if isinstance(kernel, OwnKernels) else kernel
     for term in terms_of(own, tuple(range(columns))):
         for part in term.parts:
-            inner = getattr(part.kernel, "kernel", part.kernel)  # on the globe, say
-            if len(part.columns) == 2 and isinstance(inner, Stationary):
-                first, second = part.columns
-                return Places((first, second), part.kernel, isinstance(part.kernel, OnSphere))
+            kernel, columns = part.kernel, part.columns
+            if space := getattr(kernel, "space", None):  # beside a column of time
+                kernel, columns = space.kernel, tuple(columns[d] for d in space.dimensions)
+            inner = getattr(kernel, "kernel", kernel)  # on the globe, say
+            if len(columns) == 2 and isinstance(inner, Stationary):
+                return Places((columns[0], columns[1]), kernel, isinstance(kernel, OnSphere))
     return None
 
 
@@ -93,20 +97,40 @@ class MapGrid(NamedTuple):
 
     def values(self, values: Float[np.ndarray, "cells"]) -> Float[np.ndarray, "H W"]:
         """Values at the points in rows and columns, NaN where no place is near."""
-        return np.where(self.near, np.asarray(values).reshape(self.near.shape), np.nan)
+        values = np.asarray(values, np.float64)
+        if values.shape != (self.near.size,):
+            raise InputError(
+                f"A map needs one value for each of the grid's {self.near.size} points, got shape "
+                f"{values.shape}; predict at grid.points."
+            )
+        return np.where(self.near, values.reshape(self.near.shape), np.nan)
 
 
-def grid_over(
-    places: Float[np.ndarray, "N 2"], *, cells: int = 2_500, degrees: bool = False
-) -> MapGrid:
+def as_places(X: Any, name: str, degrees: bool) -> Float[np.ndarray, "N D"]:
+    """Places as an array; InputError of degrees that are none."""
+    X = as_inputs(X, name)
+    if degrees and (X.shape[1] != 2 or np.any(np.abs(X) > [360, 90])):
+        raise InputError(
+            f"degrees=True reads two columns, longitudes from -360 to 360 and latitudes from -90 "
+            f"to 90, but {name} has {X.shape[1]} and such as {np.abs(X).max(axis=0).tolist()}; "
+            "give those of the places, in this order."
+        )
+    return X
+
+
+def grid_over(places: Any, *, cells: int = 2_500, degrees: bool = False) -> MapGrid:
     """A grid of about so many square cells over places.
 
-    Longitudes that are on both sides of the date line are counted on beyond 180.
+    Longitudes of the points are from -180 to 180, or from 0 to 360 where those of places go beyond
+    180; across they are counted on where places are on both sides of such an end.
 
     Args:
         places: shape (N, 2).
         cells: number of cells.
         degrees: columns are longitude and latitude in degrees.
+
+    Raises:
+        InputError: other than two columns of finite numbers; no cells; degrees that are none.
 
     Example:
         >>> import numpy as np
@@ -116,7 +140,15 @@ def grid_over(
     """
     from scipy.spatial import KDTree
 
-    low, high = _box(places, degrees)
+    places = as_places(places, "places", degrees)
+    refuse(
+        {
+            f"places must have two columns, got {places.shape[1]}.": places.shape[1] != 2,
+            f"cells must be at least 1, got {cells!r}.": cells < 1,
+        }
+    )
+    first = 0.0 if places[:, 0].max() > 180 else -180.0  # where longitudes begin
+    low, high = _box(places, first if degrees else None)
     wide, tall = np.maximum(high - low, 1e-9 * max(1.0, float(np.max(np.abs(high)))))
     shrunk = math.cos(math.radians((low[1] + high[1]) / 2)) if degrees else 1.0
     tall_cells = int(np.clip(np.rint(np.sqrt(cells * tall / (wide * shrunk))), 1, cells))
@@ -124,11 +156,11 @@ def grid_over(
     across, up = (a + (b - a) * (np.arange(n) + 0.5) / n for a, b, n in ends)
     points = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
     if degrees:
-        points[:, 0] = (points[:, 0] + 180) % 360 - 180
+        points[:, 0] = (points[:, 0] - first) % 360 + first
     some = places[evenly(len(places), _ROWS)]
     there, here = (np.asarray(on_unit_sphere(a)) if degrees else a for a in (some, points))
     tree = KDTree(there)
-    to_next = tree.query(there, k=2)[0][:, 1]
+    to_next = tree.query(there, k=[min(2, len(some))])[0]
     beside = np.roll(here, 1, axis=0) - here
     cell = np.median(np.linalg.norm(beside, axis=1))
     near = tree.query(here)[0] <= _NEAR * max(float(np.quantile(to_next, 0.9)), float(cell))
@@ -136,15 +168,15 @@ def grid_over(
 
 
 def _box(
-    places: Float[np.ndarray, "N 2"], degrees: bool
+    places: Float[np.ndarray, "N 2"], first: float | None
 ) -> tuple[Float[np.ndarray, "2"], Float[np.ndarray, "2"]]:
     """Lowest and highest values; of longitudes with the widest gap outside."""
     low, high = places.min(axis=0), places.max(axis=0)
-    if not degrees:
+    if first is None:
         return low, high
     longitude = np.unique(places[:, 0] % 360)
     gaps = np.diff(longitude, append=longitude[0] + 360)
     widest = int(np.argmax(gaps))
     start = longitude[(widest + 1) % len(longitude)]
-    start = start - 360 if start > 180 else start
+    start = (start - first) % 360 + first
     return np.array([start, low[1]]), np.array([start + 360 - gaps[widest], high[1]])

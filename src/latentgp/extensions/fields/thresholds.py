@@ -19,7 +19,7 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
-from latentgp.validation import checked_inputs, checked_side
+from latentgp.validation import as_key, checked_inputs, checked_side
 
 _REACH = 12.0  # standard deviations of f within which a response's threshold is looked for
 _HALVINGS, _NODES = 60, 65
@@ -103,7 +103,9 @@ def exceedance(
         probability = np.where(rising, probability, 1 - probability)
         by = f"the mean over {size} draws of exact ones" if drawn else "exact for the posterior"
         return Exceedance(probability, error, by)
-    first: Any = jax.random.key(0) if key is None else key
+    if number < 1:
+        raise InputError(f"number must be at least 1, got {number}.")
+    first = jax.random.key(0) if key is None else as_key(key)
     shares = []
     for start in range(0, len(X), _ROWS):
         own = slice(start, start + _ROWS)

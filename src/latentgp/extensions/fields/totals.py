@@ -17,13 +17,15 @@ from latentgp.extensions.fields.response import check_quantity, expectations, po
 from latentgp.methods.result import Fit
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.base import LatentPosterior
+from latentgp.rows.arrays import as_rows
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, Inputs, RandomKey
-from latentgp.validation import checked_inputs, checked_side, interval_levels
+from latentgp.validation import as_key, checked_inputs, checked_side, interval_levels
 
 _BLOCK = 1_024  # rows of half a block of joint covariances
 _MOST_DRAWN = 4_000  # rows that are drawn jointly by a factor of their covariance
 _FEATURES = 4_096
+_ROUNDED = 1e-12  # of the sizes of weights: their sum is zero
 
 
 class Totals(NamedTuple):
@@ -55,12 +57,12 @@ class Totals(NamedTuple):
 
     @property
     def means(self) -> Totals:
-        """The same of means: sums over the sum of weights."""
-        w = self.weight
+        """The same of means: sums over the sum of weights, NaN where that is zero."""
+        w = np.where(self.weight == 0, np.nan, self.weight)
         return self._replace(
             estimate=self.estimate / w,
             covariance=self.covariance / np.outer(w, w),
-            weight=np.ones_like(w),
+            weight=w / w,
             draws=None if self.draws is None else self.draws / w,
             standard_error_error=self.standard_error_error / np.abs(w),
         )
@@ -146,14 +148,16 @@ def total(
     X = checked_inputs(X, posterior.latent_inputs())
     side = checked_side(likelihood, side_information, len(X))
     labels, W = _areas(weights, by, len(X))
+    size, weight = np.abs(W).sum(axis=0), W.sum(axis=0)
+    weight = np.where(np.abs(weight) > _ROUNDED * size, weight, 0.0)
     linear = likelihood.is_location and likelihood.latent_size == 1
     if posterior.is_gaussian and (of == "latent" or linear):
         mean = posterior.predict(X, **side).mean if of == "response" else posterior.mean_f(X)
         covariance = _covariance(posterior.latent, X, W)
         reason = "exact for the posterior: the joint covariance of all rows"
         exact = None, np.zeros(len(labels)), reason
-        return Totals(labels, W.T @ mean, covariance, W.sum(axis=0), *exact)
-    key = jax.random.key(0) if key is None else key
+        return Totals(labels, W.T @ mean, covariance, weight, *exact)
+    key = jax.random.key(0) if key is None else as_key(key)
     drawn, how = _drawn(posterior, X, of, key, number, side)
     if drawn.ndim > 2:
         raise InputError(
@@ -166,19 +170,19 @@ def total(
     second = np.diagonal(covariance)
     spread = np.maximum(np.mean(away**4, axis=0) - second**2, 0.0) / number
     error = np.sqrt(spread) / (2 * np.sqrt(np.maximum(second, np.finfo(float).tiny)))
-    return Totals(labels, W.T @ mean, covariance, W.sum(axis=0), draws, error, how)
+    return Totals(labels, W.T @ mean, covariance, weight, draws, error, how)
 
 
 def _areas(
     weights: Any, by: Any, rows: int
 ) -> tuple[tuple[str, ...], Float[np.ndarray, "N areas"]]:
     """Labels in order, and weights of each row in each area."""
-    w = np.ones(rows) if weights is None else np.asarray(weights, np.float64)
+    w = np.ones(rows) if weights is None else as_rows("weights", weights, rows)
     own = np.zeros(rows, int) if by is None else np.asarray(by)
-    if w.shape != (rows,) or own.shape != (rows,) or not np.isfinite(w).all():
+    own = own.astype(str) if own.dtype == object else own
+    if own.shape != (rows,) or not rows:
         raise InputError(
-            f"weights and by must be finite and one for each of the {rows} rows, got shapes "
-            f"{w.shape} and {own.shape}."
+            f"Totals need rows, and by a label for each of the {rows}, got shape {own.shape}."
         )
     known, numbers = np.unique(own, return_inverse=True)
     labels = ("all",) if by is None else tuple(map(str, known))
@@ -199,6 +203,7 @@ def _covariance(
         together = np.asarray(_covariances(latent, np.concatenate([X[a], X[b]])))
         cross = W[a].T @ together[:size, size:] @ W[b]
         found += cross if a == b else cross + cross.T
+    np.fill_diagonal(found, np.maximum(np.diagonal(found), 0.0))  # of contrasts, rounded
     return found
 
 

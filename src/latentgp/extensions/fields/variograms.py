@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError, refuse
+from latentgp.extensions.fields.places import as_places, places_of
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
 from latentgp.rows.arrays import as_inputs, as_rows
@@ -118,16 +119,20 @@ def variogram(
         >>> found.pairs, found.classical
         (array([[2, 1]]), array([[2.5, 8. ]]))
     """
-    X = as_inputs(X)
+    X = as_places(X, "X", degrees)
     values = as_rows("residuals", residuals, len(X))
-    two = X.shape[1] == 2
     ways = None if directions is None else np.atleast_1d(np.asarray(directions, np.float64))
     if tolerance is None and ways is not None:
         tolerance = 90.0 / max(len(ways), 1)
     refuse(
         {
-            f"degrees=True and directions read two columns, got {X.shape[1]}; give those of the "
-            "places.": (degrees or ways is not None) and not two,
+            f"directions read two columns, got {X.shape[1]}; give those of the places.": ways
+            is not None
+            and X.shape[1] != 2,
+            f"tolerance={tolerance!r} is a deviation from directions; give directions=.": ways
+            is None
+            and tolerance is not None,
+            f"most_pairs must be at least 1, got {most_pairs!r}.": most_pairs < 1,
             "directions must be finite angles in degrees and tolerance from 0 to 90, got "
             f"{directions!r} and {tolerance!r}.": ways is not None
             and not (len(ways) and np.all(np.isfinite(ways)) and 0 < (tolerance or 0) <= 90),
@@ -175,7 +180,8 @@ def _edges(
     else:
         diagonal = float(np.linalg.norm(np.ptp(points, axis=0)))
         usual = _CUTOFF * diagonal * (EARTH_RADIUS if degrees else 1.0)
-        edges = np.linspace(0.0, usual if cutoff is None else cutoff, max(int(bins), 0) + 1)
+        number = int(bins) if np.asarray(bins).dtype.kind in "iu" else 0
+        edges = np.linspace(0.0, usual if cutoff is None else cutoff, max(number, 0) + 1)
     most = math.pi * EARTH_RADIUS if degrees else math.inf
     if len(edges) < 2 or edges[0] != 0 or not np.all(np.diff(edges) > 0) or edges[-1] > most:
         raise InputError(
@@ -270,8 +276,8 @@ def model_variogram(
     noise_variance: float = 0.0,
     directions: Any = None,
     at: Any = None,
-    columns: tuple[int, int] = (0, 1),
-    degrees: bool = False,
+    columns: tuple[int, int] | None = None,
+    degrees: bool | None = None,
 ) -> ModelVariogram:
     """Variogram of a kernel: k(x, x) / 2 + k(z, z) / 2 - k(x, z) + noise at places apart.
 
@@ -286,11 +292,13 @@ def model_variogram(
             mean over twelve of them.
         at: rows from which places are apart, shape (R, D), where the kernel is not stationary or
             reads further columns; zeros unless given.
-        columns: numbers of the columns of places among those of the inputs.
-        degrees: they are longitude and latitude in degrees.
+        columns: numbers of the columns of places among those of the inputs; as `places_of` finds
+            them in the kernel unless given, else the first two.
+        degrees: they are longitude and latitude in degrees; so of `OnSphere` unless given.
 
     Raises:
-        InputError: distances or a noise variance that are negative or not finite.
+        InputError: distances or a noise variance that are negative or not finite; directions that
+            are not; columns that there are not; degrees that are none.
 
     Example:
         >>> import latentgp as lgp
@@ -306,10 +314,19 @@ def model_variogram(
             "Distances and noise_variance must be finite and not negative, got "
             f"{distance.tolist()} and {noise_variance!r}."
         )
-    rows = np.zeros((1, max(columns) + 1)) if at is None else as_inputs(at, "at")
+    rows = np.zeros((1, max(columns or (1,)) + 1)) if at is None else as_inputs(at, "at")
     every = np.arange(_EVERY_WAY) * 180 / _EVERY_WAY
     ways = every if directions is None else np.atleast_1d(np.asarray(directions, np.float64))
     kernel.check_inputs(rows.shape[1])
+    found = places_of(kernel, rows.shape[1])
+    columns = columns or (found.columns if found else (0, 1))
+    degrees = bool(found and found.degrees) if degrees is None else degrees
+    if not np.isfinite(ways).all() or not 0 <= min(columns) <= max(columns) < rows.shape[1]:
+        raise InputError(
+            f"directions must be finite and columns two of the {rows.shape[1]} inputs, got "
+            f"{directions!r} and {columns!r}."
+        )
+    as_places(rows[:, columns], "at", degrees)
     both_sides = np.concatenate([ways, ways + 180])
     moved = _moved(rows[:, columns], distance, both_sides, degrees)  # W B R 2
     other = np.broadcast_to(rows, (*moved.shape[:3], rows.shape[1])).copy()

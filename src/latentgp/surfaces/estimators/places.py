@@ -70,7 +70,8 @@ def in_areas(
 ) -> tuple[Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"]]:
     """Numbers of the points that lie in areas, and of these; pairs where areas overlap.
 
-    A point on the border of areas alone belongs to the first of them.
+    A point on the border of areas alone belongs to the first of them. On the globe areas may go on
+    beyond 180 degrees to either side.
 
     Raises:
         InputError: no geometry; coordinate systems of which one alone is known.
@@ -83,15 +84,15 @@ def in_areas(
             "the one that is lacking, by frame.set_crs(...)"
         )
     geometry = areas.geometry if places.crs is None else areas.geometry.to_crs(places.crs)
-    if places.on_globe:
-        first = 0.0 if geometry.total_bounds[2] > 180 else -180.0
-        points = np.column_stack([(points[:, 0] - first) % 360 + first, points[:, 1]])
-    of_points = type(geometry).from_xy(*points.T)
-    inside = geometry.sindex.query(of_points, predicate="within")
-    touching = geometry.sindex.query(of_points, predicate="intersects")
+    turns = (0.0, -360.0, 360.0) if places.on_globe else (0.0,)
+    of_points = type(geometry).from_xy(*np.concatenate([np.add(points, (t, 0.0)) for t in turns]).T)
+    inside, touching = (
+        geometry.sindex.query(of_points, predicate=relation) % [[len(points)], [len(geometry)]]
+        for relation in ("within", "intersects")
+    )
     touching = touching[:, ~np.isin(touching[0], inside[0])]
     touching = touching[:, np.unique(touching[0], return_index=True)[1]]
-    rows, numbers = np.concatenate([inside, touching], axis=1)
+    rows, numbers = np.unique(np.concatenate([inside, touching], axis=1), axis=1)
     return rows, numbers
 
 

@@ -129,6 +129,9 @@ def maps(
         colours: Matplotlib's colour maps, one a panel; "viridis" unless given.
         labels: names and units of the columns of places.
 
+    Raises:
+        InputError: no panels, colour maps or values that are not one each.
+
     Example:
         >>> import latentgp as lgp, numpy as np
         >>> grid = lgp.fields.grid_over(np.array([[0.0, 0.0], [3.0, 1.0]]), cells=12)
@@ -138,13 +141,17 @@ def maps(
     """
     from matplotlib.figure import Figure
 
+    if not panels or 0 < len(colours) < len(panels):
+        raise InputError(
+            f"maps needs panels and a colour map for each, got {len(panels)} and {len(colours)}."
+        )
     shape = _shape(grid, degrees)
     across = min(len(panels), 4)
     down = -(-len(panels) // across)
     wide = 4.6 if across <= 2 else 3.2
     figure = Figure(figsize=(wide * across, down * (0.9 + wide * shape)), layout="constrained")
     every = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    shown = [grid.values(np.asarray(values, np.float64)) for values in panels.values()]
+    shown = [grid.values(np.asarray(values)) for values in panels.values()]
     ends = (min(map(np.nanmin, shown)), max(map(np.nanmax, shown))) if shared else (None, None)
     for number, (name, values) in enumerate(zip(panels, shown, strict=True)):
         ax, colour = every.flat[number], colours[number] if colours else _VALUES
@@ -185,7 +192,8 @@ def field_maps(
         name: of the latent function.
 
     Raises:
-        InputError: no columns are given, and no part of the kernel reads exactly two.
+        InputError: no columns are given, and no part of the kernel reads exactly two; columns that
+            there are not; degrees that are none.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -321,6 +329,7 @@ def map_on(
 ) -> Any:
     """Draw values of cells on axes, and dots where rows are; the image."""
     half = [(own[-1] - own[0]) / max(len(own) - 1, 1) / 2 for own in (grid.across, grid.up)]
+    half = [own or max(half) or 0.5 for own in half]  # of places in a line, or one
     sides = (grid.across[0], grid.across[-1]), (grid.up[0], grid.up[-1])
     extent: Any = [
         end + sign * by
@@ -386,6 +395,8 @@ def _places(
 
     kernel = posterior.model.of_inputs
     found = places_of(kernel, X.shape[1])
+    if columns is not None and not 0 <= min(columns) <= max(columns) < X.shape[1]:
+        raise InputError(f"columns must be two of the {X.shape[1]} inputs, got {columns!r}.")
     if columns is not None:
         return Places(columns, found.kernel if found else kernel, bool(degrees))  # pyright: ignore
     if found is None:

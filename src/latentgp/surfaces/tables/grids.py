@@ -70,7 +70,7 @@ class GridRows:
             if name not in ends
         }
         coordinates = {
-            name: own
+            name: own.variable
             for name, own in self.dataset.coords.items()
             if set(own.dims) <= set(self.dims) and name not in found
         }

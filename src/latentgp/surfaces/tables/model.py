@@ -338,6 +338,23 @@ class TableModel:
         frame = GridRows.of(frame).rows if is_grid(frame) else frame
         return checked_frame(frame if self.places is None else self.places.read(frame))
 
+    def _grid(self, frame: Any, *more: str | None) -> GridRows | None:
+        """A grid with the columns that the model reads, and some more; None of a table."""
+        if not (is_grid(frame) or isinstance(frame, Mapping)):
+            return None
+        where = () if self.places is None else self.places.columns
+        names = *self.encoder.column_names, *self.side_columns.values(), *where, *more
+        return GridRows.of(frame, [name for name in names if name is not None])
+
+    def _sides(self, frame: pd.DataFrame, tell: Tell) -> dict[str, np.ndarray]:
+        """Side information of a table that may lack it; says what is taken then."""
+        known = {name: column for name, column in self.side_columns.items() if column in frame}
+        for name, column in self.side_columns.items():
+            without = SIDES[name].without
+            if name not in known and without is not None:
+                tell(f"the table has no column {column!r}", f": {without}")
+        return sides_of(frame, known)
+
     @property
     def read_as_text(self) -> list[str]:
         """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
@@ -382,18 +399,12 @@ class TableModel:
             >>> model.predict({"x": [1.0, 2.0, 3.0]})["quantiles"].sizes
             Frozen({'quantile': 2, 'x': 3})
         """
-        if is_grid(frame) or isinstance(frame, Mapping):
-            grid = GridRows.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
+        if grid := self._grid(frame):
             found = self.predict(grid.rows, level, mean_only=mean_only, tell=tell)
             return grid.shaped(found, level)
         frame = self._read(frame)
-        known = {name: column for name, column in self.side_columns.items() if column in frame}
-        for name, column in self.side_columns.items():
-            without = SIDES[name].without
-            if name not in known and without is not None:
-                tell(f"the table has no column {column!r}", f": {without}")
+        side: dict[str, Any] = self._sides(frame, tell)
         X = self.encoder.encode(frame, tell)
-        side: dict[str, Any] = sides_of(frame, known)
         if mean_only and not isinstance(self.estimator, LabelEstimator):
             return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
         # All that is asked for is read off one set of marginals, which are what takes long.
@@ -523,7 +534,8 @@ class TableModel:
             over those of x.
 
         Raises:
-            InputError: no such term; a representation without parts, such as neighbours.
+            InputError: no such term, or one that varies with what it multiplies; a representation
+                without parts, such as neighbours.
 
         Example:
             >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -543,6 +555,11 @@ class TableModel:
                 + (f"name one of {listed(known)}" if known else "fit a formula with x:gp(...)")
             )
         number, columns = found[0]
+        if {*columns} & {*self.encoder.terms().smooth[number - bool(self.encoder.fixed)].columns}:
+            raise InputError(
+                f"the coefficient {term!r} varies with what it multiplies, and is not told apart "
+                "from it: write gp(I(1 * x)) for x inside"
+            )
         table, posterior = self._read(frame), self.estimator.posterior_
         X = self.encoder.encode(table, tell)
         X[:, list(columns)] = 1.0
@@ -594,7 +611,8 @@ class TableModel:
             weights: a column of the rows' weights, such as areas of cells; ones unless given.
             by: a column that says which area a row belongs to; with `areas` one of theirs, their
                 index unless given. One area of all rows without either.
-            areas: a GeoDataFrame, in whose areas the rows are looked up; rows in none are left out.
+            areas: a GeoDataFrame, in whose areas the rows are looked up; rows in none are left out,
+                and those in several of one name count once.
             tell: as in `predict`.
             settings: as `latentgp.fields.total` takes them: `of`, `key`, `number`.
 
@@ -610,9 +628,9 @@ class TableModel:
             >>> model.totals(cells, weights="size").table()["total"].round(2).tolist()
             [0.04]
         """
-        table = self._read(GridRows.of(frame).rows if isinstance(frame, Mapping) else frame)
-        X = self.encoder.encode(table, tell)
-        side = sides_of(table, {n: c for n, c in self.side_columns.items() if c in table})
+        grid = self._grid(frame, weights, None if areas is not None else by)
+        table = self._read(frame if grid is None else grid.rows)
+        X, side = self.encoder.encode(table, tell), self._sides(table, tell)
         w = None if weights is None else taken_out(table, weights, "weights")[1]
         labels: Any = None
         if areas is not None:
@@ -624,9 +642,10 @@ class TableModel:
             own = columns_of(table, self.places.columns, "that say where rows are")
             points = own[list(self.places.columns)].to_numpy(np.float64)
             rows, numbers = in_areas(points, self.places, areas)
-            names = areas.index if by is None else columns_of(areas, [by], "of the areas")[by]
-            labels = np.array([text_of(name) for name in names])
-            empty = sorted({*labels.tolist()} - {*labels[numbers].tolist()})
+            given = areas.index if by is None else columns_of(areas, [by], "of the areas")[by]
+            names, which = np.unique([text_of(name) for name in given], return_inverse=True)
+            rows, numbers = np.unique([rows, which[numbers]], axis=1)  # once in each of a name
+            empty = np.delete(names, numbers).tolist()
             if empty:
                 raise InputError(
                     f"no row lies in {listed(empty)}: take finer rows, or leave it out"
@@ -634,7 +653,7 @@ class TableModel:
             if left := len(table) - len(np.unique(rows)):
                 tell("rows lie in none of the areas", f": {left} of {len(table)} are left out")
             X, side = X[rows], {name: values[rows] for name, values in side.items()}
-            w, labels = None if w is None else w[rows], labels[numbers]
+            w, labels = None if w is None else w[rows], names[numbers]
         elif by is not None:
             labels = texts_in(column_of(columns_of(table, [by], "of areas"), by)).to_numpy(str)
         return verb("total")(self.estimator.posterior_, X, weights=w, by=labels, **settings, **side)
@@ -665,13 +684,11 @@ class TableModel:
             >>> model.exceedance(waves.iloc[[5, 20]], above=0.5)["probability"].round(2).tolist()
             [1.0, 0.0]
         """
-        if is_grid(frame) or isinstance(frame, Mapping):
-            grid = GridRows.of(frame, [*self.encoder.column_names, *self.side_columns.values()])
+        if grid := self._grid(frame):
             found = self.exceedance(grid.rows, above, tell=tell, **settings)
             return grid.shaped(found, 0.95)
         table = self._read(frame)
-        side = sides_of(table, {n: c for n, c in self.side_columns.items() if c in table})
-        X = self.encoder.encode(table, tell)
+        X, side = self.encoder.encode(table, tell), self._sides(table, tell)
         found = verb("exceedance")(self.estimator.posterior_, X, above, **settings, **side)
         columns = {"probability": found.probability, "error": found.error}
         return pd.DataFrame(columns, index=table.index)

@@ -18,18 +18,13 @@ from latentgp.extensions.neighbours.search import coordinates
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels import features
 from latentgp.kernels.base import Kernel
-from latentgp.kernels.stationary import Stationary
+from latentgp.kernels.stationary import Stationary, is_isotropic
 from latentgp.typing import Array, Inputs
 
 
 def _isotropic(kernel: Any) -> Stationary:
     """The kernel itself, if it is a function of the distance."""
-    changed = ("coordinates", "lengthscales")
-    if not (
-        isinstance(kernel, Stationary)
-        and np.shape(kernel.lengthscale) in ((), (1,))
-        and all(getattr(type(kernel), name) is getattr(Stationary, name) for name in changed)
-    ):
+    if not is_isotropic(kernel):
         raise InputError(
             "Anisotropic needs a stationary kernel of the distance with one length-scale, got "
             f"{kernel!r}; give Matern32 or such, and combine kernels outside."

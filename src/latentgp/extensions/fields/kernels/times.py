@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_ranges
 from latentgp.extensions.state_space.kernels import StateSpace, Transition, state_space
 from latentgp.extensions.state_space.lanes import UnrolledMatrix, identity
 from latentgp.hyperparameters.base import parameter
@@ -92,6 +92,9 @@ class RandomWalk(_OfTime):
 
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
     start: float = eqx.field(static=True, default=0.0, converter=float)
+
+    def __check_init__(self) -> None:
+        check_ranges(self, start="(-inf, inf)")
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return self.variance * (jnp.minimum(x[0], z[0]) - self.start)
