@@ -180,18 +180,19 @@ def places() -> str:
         said += [f"  {x['reason']}." for x in of_set if x["by"] == OURS]
     heads = ("set", "rows", "system", "CRPS", "RMSE", "coverage", "interval score", "fit [s]",
              "predict [s]")  # fmt: skip
+    machine = own[order[0]][PEER]["machine"].partition(", load")[0]
     versions = {line["by"]: line["version"] for found in own.values() for line in found.values()}
     return (
         "## Places and times\n\n"
         + prose(
-            "Temperatures of floats at 100 dbar (argo2016) and wind speeds at sea (jason3) of GpGp, "
-            "a tenth held out at random by a fixed seed; canopy heights (BCEF) of spNNGP, its own "
-            f"{own['BCEF'][PEER]['held_out']:,} rows held out, in a part of the forest of their "
-            "own. `latentgp` is `TableModel.fit(frame, target)`, which knows longitude and latitude "
-            "by name. GPBoost's model is a Matérn 3/2 by Vecchia's approximation with 20 neighbours, "
-            "of time with a range of its own, on the globe of chords; tree cover has a linear effect. "
-            "No split of these rows was published. One core, latentgp "
-            f"{versions[OURS]} and GPBoost {versions[PEER]}, {own[order[0]][PEER]['machine']}."
+            "Temperatures of floats at 100 dbar (argo2016), wind speeds at sea (jason3) of GpGp, a "
+            "tenth held out at random by a fixed seed; canopy heights (BCEF) of spNNGP, its own "
+            f"{own['BCEF'][PEER]['held_out']:,} rows held out. No split of these rows was "
+            "published. `latentgp` is `TableModel.fit(frame, target)`, which knows longitude and "
+            "latitude by name; the formula is `FCH ~ PTC + gp(x, y)`. GPBoost's model is a Matérn "
+            "3/2 by Vecchia's approximation with 20 neighbours, of chords of the globe and of time "
+            "with a range of its own; tree cover has a linear effect. One core, latentgp "
+            f"{versions[OURS]} and GPBoost {versions[PEER]}, {machine}."
         )
         + f"{table(heads, rows)}\n"
         + "Covariances of GPBoost are noise variance, variance and ranges, then effects:\n\n"
