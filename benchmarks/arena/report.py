@@ -23,6 +23,7 @@ from common import RESULTS, read
 from functions import FUNCTIONS
 from latentgp.surfaces.cli.arena import OURS, mean_ranks, published, ranked
 from m3 import smape
+from places import PEER
 
 DOCS = Path(__file__).parents[2] / "docs"
 # MAE, RMSE, CRPS, interval score, coverage, minutes of eleven teams; None is not known here.
@@ -73,7 +74,7 @@ def main() -> None:
     ]
     parts += [
         m3(folder), categories(folder), duqling(), uci(), classification(), survival(folder),
-        srbench(folder), heaton(),
+        srbench(folder), heaton(), places(),
     ]  # fmt: skip
     DOCS.joinpath("arena.md").write_text("\n".join(part for part in parts if part))
 
@@ -152,6 +153,51 @@ def heaton() -> str:
         f"{table(heads, rows)}\n"
         f"Chosen: `{own['model']}`; {own['reason']}.\n\n"
         "![RMSE](images/arena-heaton.png)\n"
+    )
+
+
+def places() -> str:
+    lines = by_set(read(RESULTS / "places.jsonl"))
+    if not lines:
+        return ""
+    own = {name: {line["by"]: line for line in of_set} for name, of_set in lines.items()}
+    behind = {
+        name: found[OURS]["crps"] / found[PEER]["crps"]
+        for name, found in own.items()
+        if OURS in found and PEER in found
+    }
+    order = sorted(behind, key=lambda name: -behind[name])
+    rows, said = [], []
+    for name in order:
+        of_set = sorted(own[name].values(), key=lambda line: line["crps"])
+        rows += [
+            [name, f"{line['rows']:,}", line["by"],
+             *(f"{line[key]:.3f}" for key in ("crps", "rmse", "coverage", "interval")),
+             f"{line['fit_seconds']:.0f}", f"{line['predict_seconds']:.0f}"]
+            for line in of_set
+        ]  # fmt: skip
+        said += [f"- {name}, {x['by']}: `{x['model']}`" for x in of_set]
+        said += [f"  {x['reason']}." for x in of_set if x["by"] == OURS]
+    heads = ("set", "rows", "system", "CRPS", "RMSE", "coverage", "interval score", "fit [s]",
+             "predict [s]")  # fmt: skip
+    machine = own[order[0]][PEER]["machine"].partition(", load")[0]
+    versions = {line["by"]: line["version"] for found in own.values() for line in found.values()}
+    return (
+        "## Places and times\n\n"
+        + prose(
+            "Temperatures of floats at 100 dbar (argo2016), wind speeds at sea (jason3) of GpGp, a "
+            "tenth held out at random by a fixed seed; canopy heights (BCEF) of spNNGP, its own "
+            f"{own['BCEF'][PEER]['held_out']:,} rows held out. No split of these rows was "
+            "published. `latentgp` is `TableModel.fit(frame, target)`, which knows longitude and "
+            "latitude by name; the formula is `FCH ~ PTC + gp(x, y)`. GPBoost's model is a Matérn "
+            "3/2 by Vecchia's approximation with 20 neighbours, of chords of the globe and of time "
+            "with a range of its own; tree cover has a linear effect. One core, latentgp "
+            f"{versions[OURS]} and GPBoost {versions[PEER]}, {machine}."
+        )
+        + f"{table(heads, rows)}\n"
+        + "Covariances of GPBoost are noise variance, variance and ranges, then effects:\n\n"
+        + "\n".join(said)
+        + "\n"
     )
 
 

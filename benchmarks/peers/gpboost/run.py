@@ -53,6 +53,40 @@ def neighbours(problem: Problem) -> Result:
     }
 
 
+def places(problem: Problem) -> Result:
+    """A Matérn field of places, and of times before them where there are any, with fixed effects.
+
+    The last columns of X are the covariates. Mean and deviation of new targets go to the folder.
+    """
+    number = problem.X.shape[1] - problem.options["covariates"]
+
+    def effects(X: np.ndarray) -> np.ndarray:
+        return np.column_stack([np.ones(len(X)), X[:, number:]])
+
+    started = perf_counter()
+    model = gpb.GPModel(
+        gp_coords=np.ascontiguousarray(problem.X[:, :number]),
+        cov_function="matern_space_time" if problem.options["time"] else "matern",
+        cov_fct_shape=1.5,
+        gp_approx="vecchia",
+        num_neighbors=problem.options["neighbours"],
+        likelihood="gaussian",
+    )
+    model.fit(y=problem.y, X=effects(problem.X))
+    fitted = perf_counter()
+    law = model.predict(
+        gp_coords_pred=np.ascontiguousarray(problem.X_test[:, :number]),
+        X_pred=effects(problem.X_test),
+        predict_var=True,
+    )
+    done = perf_counter()
+    moments = np.stack([np.ravel(law["mu"]), np.sqrt(np.ravel(law["var"]))])
+    np.save(problem.folder / "predicted.npy", moments)
+    found = [model.get_cov_pars(format_pandas=False), model.get_coef(format_pandas=False)]
+    model_of = "; ".join(" ".join(f"{v:.4g}" for v in np.ravel(part)) for part in found)
+    return {"fit_seconds": fitted - started, "predict_seconds": done - fitted, "model": model_of}
+
+
 def scores(likelihood: str, y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Result:
     """Of targets or probabilities, of counts of the latents."""
     if likelihood == "bernoulli":
@@ -63,4 +97,4 @@ def scores(likelihood: str, y: np.ndarray, mean: np.ndarray, variance: np.ndarra
 
 
 if __name__ == "__main__":
-    serve({"neighbours": neighbours}, packages=("gpboost", "numpy"))
+    serve({"neighbours": neighbours, "places": places}, packages=("gpboost", "numpy"))
