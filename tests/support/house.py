@@ -77,8 +77,8 @@ LIMITS = {
 SURFACES = {"surfaces", "testing"}
 # Rooms whose refusals mostly say that a method, a representation and a model do not go together.
 INFERENCE = {"methods", "representations", "site_inference", "choosing", "extensions"}
-# Kernels and likelihoods of extensions, whose refusals are of arguments as in the core's rooms.
-MODELS_OF_EXTENSIONS = "extensions.areas.", "extensions.black_box.external:"
+# Kernels, likelihoods and functions of extensions, whose refusals are of arguments as in the core's.
+MODELS_OF_EXTENSIONS = "extensions.areas.", "extensions.black_box.external:", "extensions.fields."
 # Participles that do not end in -ed or -en, and nouns that do.
 IRREGULAR = {
     *("Begun", "Bound", "Built", "Cut", "Done", "Drawn", "Found", "Gone", "Heard", "Held", "Kept"),

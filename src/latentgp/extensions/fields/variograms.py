@@ -197,7 +197,7 @@ def _places_of_bins(
     reach: Float[np.ndarray, "edges"],
     most_pairs: int,
     key: RandomKey | None,
-) -> Iterator[tuple[Int[np.ndarray, "bins"], Int[np.ndarray, "n"], int]]:
+) -> Iterator[tuple[Int[np.ndarray, "bins"], Int[np.ndarray, "some"], int]]:
     """Bins with rows, and the number of groups of these within which pairs are looked for.
 
     All rows in one group for all bins, or for each bin a random subset of rows in random groups:
@@ -228,7 +228,7 @@ def _places_of_bins(
 
 
 def _pairs(
-    points: Float[np.ndarray, "N D"], rows: Int[np.ndarray, "n"], groups: int, reach: float
+    points: Float[np.ndarray, "N D"], rows: Int[np.ndarray, "some"], groups: int, reach: float
 ) -> tuple[Int[np.ndarray, "P"], Int[np.ndarray, "P"]]:
     """Pairs of these rows within a group that are no further apart."""
     from scipy.spatial import KDTree

@@ -190,8 +190,8 @@ def _is_gaussian(judged: Assessment) -> bool:
 @double_precision
 def _expected(
     judged: Assessment,
-    rows: Int[np.ndarray, "n"],
-    points: Float[np.ndarray, "n 2"],
+    rows: Int[np.ndarray, "some"],
+    points: Float[np.ndarray, "some 2"],
     edges: Float[np.ndarray, "edges"],
     degrees: bool,
 ) -> Float[np.ndarray, "bins"]:
