@@ -71,12 +71,12 @@ def places_of(kernel: LatentKernel, columns: int) -> Places | None:
     own = kernel.each[0] if isinstance(kernel, OwnKernels) else kernel
     for term in terms_of(own, tuple(range(columns))):
         for part in term.parts:
-            kernel, columns = part.kernel, part.columns
-            if space := getattr(kernel, "space", None):  # beside a column of time
-                kernel, columns = space.kernel, tuple(columns[d] for d in space.dimensions)
-            inner = getattr(kernel, "kernel", kernel)  # on the globe, say
-            if len(columns) == 2 and isinstance(inner, Stationary):
-                return Places((columns[0], columns[1]), kernel, isinstance(kernel, OnSphere))
+            one, seen = part.kernel, part.columns
+            if space := getattr(one, "space", None):  # beside a column of time
+                one, seen = space.kernel, tuple(seen[d] for d in space.dimensions)
+            inner = getattr(one, "kernel", one)  # on the globe, say
+            if len(seen) == 2 and isinstance(inner, Stationary):
+                return Places((seen[0], seen[1]), one, isinstance(one, OnSphere))
     return None
 
 
@@ -160,7 +160,8 @@ def grid_over(places: Any, *, cells: int = 2_500, degrees: bool = False) -> MapG
     some = places[evenly(len(places), _ROWS)]
     there, here = (np.asarray(on_unit_sphere(a)) if degrees else a for a in (some, points))
     tree = KDTree(there)
-    to_next = tree.query(there, k=[min(2, len(some))])[0]
+    nearest: Any = [min(2, len(some))]  # after the place itself
+    to_next = tree.query(there, k=nearest)[0]
     beside = np.roll(here, 1, axis=0) - here
     cell = np.median(np.linalg.norm(beside, axis=1))
     near = tree.query(here)[0] <= _NEAR * max(float(np.quantile(to_next, 0.9)), float(cell))

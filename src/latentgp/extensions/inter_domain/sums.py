@@ -232,7 +232,15 @@ def sums_of(
     if turn is not None:
         whole = np.asarray(block_diag(turn, np.eye(more)))
         products = whole.T @ products @ whole
-    return RowSums(features, variables, sample, products, centre, layout, bands)
+    return RowSums(
+        sample=sample,
+        features=features,
+        variables=variables,
+        products=products,
+        centre=centre,
+        layout=layout,
+        bands=bands,
+    )
 
 
 def check_summable(model: LatentGP, sample: Data) -> None:

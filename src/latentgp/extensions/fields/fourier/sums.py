@@ -84,7 +84,7 @@ class PlaceSums(RowsAsSums):
         constant = terms.value(found) - posterior.log_evidence
         return posterior, posterior.log_evidence + constant
 
-    def _terms(self, model: LatentGP) -> "_Terms":
+    def _terms(self, model: LatentGP) -> "_EvidenceTerms":
         kernel: Any = model.kernel
         variances = prior_variances(kernel, self.functions.grid)
         place = jnp.zeros((1, len(self.functions.grid.most)))
@@ -93,12 +93,12 @@ class PlaceSums(RowsAsSums):
         noise = noise + jnp.minimum(left_open, MOST_OF_NOISE * noise)
         residual = residual_of(model.mean, self.centre)
         right = jnp.sqrt(variances) * (self.linear @ residual) / noise
-        return _Terms(
+        return _EvidenceTerms(
             variances, noise, right, residual @ self.squares @ residual, self.squares[0, 0]
         )
 
 
-class _Terms(NamedTuple):
+class _EvidenceTerms(NamedTuple):
     """What the evidence is of, at some hyper-parameters."""
 
     variances: PerRow  # of the weights
@@ -114,11 +114,11 @@ class _Terms(NamedTuple):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=())
-def _evidence(terms: _Terms, gram: ToeplitzGram, settings: SolveSettings) -> Scalar:
+def _evidence(terms: _EvidenceTerms, gram: ToeplitzGram, settings: SolveSettings) -> Scalar:
     return _evidence_forward(terms, gram, settings)[0]
 
 
-def _evidence_forward(terms: _Terms, gram: ToeplitzGram, settings: SolveSettings) -> Any:
+def _evidence_forward(terms: _EvidenceTerms, gram: ToeplitzGram, settings: SolveSettings) -> Any:
     system, near = settings.system(gram, terms.variances / terms.noise)
     found = white_weights(settings, system, near, terms.right)
     failed = jnp.any(found.solution.relative_residual[:1] > 1e3 * settings.tolerance)
@@ -138,7 +138,7 @@ def _evidence_backward(residuals: Any, cotangent: Scalar) -> Any:
     # B = I + S T S / noise: minus the sum of derivatives in log s is that in log noise
     in_noise = -jnp.sum(in_log) / noise
     in_noise = in_noise + 0.5 * (terms.square / noise - terms.weight) / noise
-    slope = _Terms(in_log / s, in_noise, v, -0.5 / noise, jnp.zeros_like(terms.weight))
+    slope = _EvidenceTerms(in_log / s, in_noise, v, -0.5 / noise, jnp.zeros_like(terms.weight))
     slope = jax.tree.map(lambda a: cotangent * a, slope)
     nothing = jax.tree.map(
         lambda a: jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.inexact) else _no(a),
