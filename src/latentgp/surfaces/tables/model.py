@@ -547,7 +547,8 @@ class TableModel:
             >>> (found["estimate"] - np.sin(t[[15, 45]])).abs().max() < 0.05
             True
         """
-        known = getattr(self.encoder, "varying", {})
+        encoder: Any = self.encoder
+        known = getattr(encoder, "varying", {})
         found = [own for name, own in known.items() if term in (name, name.partition(":gp(")[0])]
         if len(found) != 1:
             raise InputError(
@@ -555,7 +556,7 @@ class TableModel:
                 + (f"name one of {listed(known)}" if known else "fit a formula with x:gp(...)")
             )
         number, columns = found[0]
-        if {*columns} & {*self.encoder.terms().smooth[number - bool(self.encoder.fixed)].columns}:
+        if {*columns} & {*encoder.terms().smooth[number - bool(encoder.fixed)].columns}:
             raise InputError(
                 f"the coefficient {term!r} varies with what it multiplies, and is not told apart "
                 "from it: write gp(I(1 * x)) for x inside"
