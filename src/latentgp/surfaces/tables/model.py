@@ -544,7 +544,7 @@ class TableModel:
             >>> waves["y"] = np.sin(t) * waves["x"] + 0.01 * np.cos(50 * t)
             >>> model = lgp.TableModel.fit(waves, formula="y ~ 0 + x:gp(t)", random_state=0)
             >>> found = model.varying_coefficient("x", waves.iloc[[15, 45]])
-            >>> (found["estimate"] - np.sin(t[[15, 45]])).abs().max() < 0.05
+            >>> bool((found["estimate"] - np.sin(t[[15, 45]])).abs().max() < 0.05)
             True
         """
         encoder: Any = self.encoder
