@@ -4,10 +4,10 @@ Sources: `argo2016` (temperatures at 100 dbar) and `jason3` (wind speeds) of GpG
 `BCEF` (canopy heights and tree cover) of spNNGP (Finley, Datta & Banerjee 2022), with its own rows
 held out; of the others a tenth is, drawn by seed. `latentgp` is `TableModel.fit(frame, target)`:
 longitude and latitude are known by name, on the globe (of argo2016 once longitudes beyond 180 are
-negative). GPBoost's is Vecchia's approximation with
-20 neighbours of a Matérn 3/2: of places and times with a range each, chords of the globe in place
-of degrees, tree cover with a linear effect. `latentgp, formula` is that model of BCEF. Both learn
-from the same rows, on as many cores as they may.
+negative). GPBoost's is Vecchia's approximation with 20 neighbours of a Matérn 3/2: of places and
+times with a range each, chords of the globe in place of degrees, tree cover with a linear effect.
+Of BCEF `latentgp, formula` has that effect and inducing points, `latentgp, x and y alone` a Matérn
+3/2 by neighbours. All learn from the same rows, on as many cores as they may.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from harness import Worker, machine, start
 
 PEER, FORMULA, PLANE = "GPBoost", "latentgp, formula", "latentgp, globe=False"
+ALONE = "latentgp, x and y alone"
 
 
 class Places(NamedTuple):
@@ -56,7 +57,7 @@ def jobs(seeds: int) -> list[tuple[str, int, str]]:
         (name, seed, by)
         for name, own in TABLES.items()
         for seed in range(1 if own.held_out else seeds)
-        for by in ("latentgp", FORMULA if own.formula else PLANE, PEER)
+        for by in ("latentgp", *((FORMULA, ALONE) if own.formula else (PLANE,)), PEER)
     ]
 
 
@@ -118,6 +119,7 @@ def by_table(own: Places, train: pd.DataFrame, test: pd.DataFrame, seed: int, by
     """The same of a model of the table."""
     asked = {"formula": own.formula} if by == FORMULA else {"target": own.target}
     asked |= {"globe": False} if by == PLANE else {}
+    asked |= {"kernel": "matern32", "leave_out": own.covariates} if by == ALONE else {}
     if by == "latentgp" and "lon" in train:
         train, test = (
             frame.assign(lon=(frame["lon"] + 180) % 360 - 180) for frame in (train, test)
