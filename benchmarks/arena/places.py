@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -117,7 +117,7 @@ def by_peer(own: Places, train: pd.DataFrame, test: pd.DataFrame) -> dict:
 
 def by_table(own: Places, train: pd.DataFrame, test: pd.DataFrame, seed: int, by: str) -> dict:
     """The same of a model of the table."""
-    asked = {"formula": own.formula} if by == FORMULA else {"target": own.target}
+    asked: Any = {"formula": own.formula} if by == FORMULA else {"target": own.target}
     asked |= {"globe": False} if by == PLANE else {}
     asked |= {"kernel": "matern32", "leave_out": own.covariates} if by == ALONE else {}
     if by == "latentgp" and "lon" in train:

@@ -189,13 +189,19 @@ def places() -> str:
             "tenth held out at random by a fixed seed; canopy heights (BCEF) of spNNGP, its own "
             f"{own['BCEF'][PEER]['held_out']:,} rows held out. No split of these rows was "
             "published. `latentgp` is `TableModel.fit(frame, target)`, which knows longitude and "
-            "latitude by name; the formula is `FCH ~ PTC + gp(x, y)`, through inducing points; `x "
-            "and y alone` is a Matérn 3/2 without tree cover, by neighbours. GPBoost's model is a Matérn "
-            "3/2 by Vecchia's approximation with 20 neighbours, of chords of the globe and of time "
-            "with a range of its own; tree cover has a linear effect. One core, latentgp "
+            "latitude by name; the formula is `FCH ~ PTC + gp(x, y)`, through inducing points; "
+            "`x and y alone` is a Matérn 3/2 without tree cover, by neighbours. GPBoost's model is "
+            "a Matérn 3/2 by Vecchia's approximation with 20 neighbours, of chords of the globe "
+            "and of time with a range of its own; tree cover has a linear effect. One core, "
+            "others busy; compilation is in our seconds. latentgp "
             f"{versions[OURS]} and GPBoost {versions[PEER]}, {machine}."
         )
         + f"{table(heads, rows)}\n"
+        + prose(
+            "The default is last on BCEF, where tree cover is one more input of its kernel, and "
+            "behind GPBoost on argo2016, where the kernel on the globe is a Matérn 3/2 and the "
+            "plane's, chosen by evidence, of order 1/2."
+        )
         + "Covariances of GPBoost are noise variance, variance and ranges, then effects:\n\n"
         + "\n".join(said)
         + "\n"
