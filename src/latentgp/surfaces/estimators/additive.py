@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from latentgp.choosing.kernels import KernelChoice, usual_kernel
 from latentgp.errors import InputError
 from latentgp.kernels import (
     RBF,
@@ -26,7 +27,8 @@ from latentgp.kernels import (
     RationalQuadratic,
     SameGroup,
 )
-from latentgp.kernels.sphere import EARTH_RADIUS
+from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
+from latentgp.likelihoods import Likelihood
 from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.rows.spread import median_distance
@@ -58,6 +60,7 @@ class Smooth:
     by: int | None = None
     beside: tuple[int, ...] = ()  # columns of an RBF that it is multiplied by
     times: tuple[int, ...] = ()  # columns whose product has the process as its coefficient
+    on_globe: str = "matern32"  # one of `SMOOTH`, of the distance through the globe
 
 
 @stored
@@ -93,6 +96,29 @@ class AdditiveTerms:
     kernel: Kernel | None = None
     centred: bool = True
     ones: tuple[int, ...] = ()
+
+    def with_family_by_evidence(
+        self, data: Data, likelihood: Likelihood, scale: Scales
+    ) -> tuple[AdditiveTerms, KernelChoice | None]:
+        """The same with the kernel on the globe whose family has most evidence in space; and which.
+
+        Itself where there is no such choice.
+        """
+        term = self.smooth[0] if len(self.smooth) == 1 else Smooth(())
+        if term != Smooth(term.columns, "globe", beside=term.beside):
+            return self, None
+        if self.linear or self.groups or self.kernel is not None:
+            return self, None
+        in_space = EARTH_RADIUS * np.asarray(on_unit_sphere(data.X[:, list(term.columns)]))
+        X = np.column_stack([in_space, data.X[:, list(term.beside)]])
+        there = dataclasses.replace(data, X=X)
+        found = usual_kernel(there, likelihood, scale._replace(inputs=np.std(X, axis=0)))
+        names = {own: name for name, own in SMOOTH.items()}
+        chosen: Any = None if found is None else found.kernel
+        name = names.get(type(getattr(chosen, "kernel", chosen)))
+        if name is None:
+            return self, None
+        return dataclasses.replace(self, smooth=(dataclasses.replace(term, on_globe=name),)), found
 
     @property
     def has_level(self) -> bool:
@@ -150,7 +176,7 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
     if term.kernel == "globe":  # of longitude and latitude, a length-scale in kilometres
         degrees = float(np.mean(lengthscale))
         settings["lengthscale"] = EARTH_RADIUS * np.radians(degrees)
-        settings = {"kernel": Matern32(**settings)}
+        settings = {"kernel": SMOOTH[term.on_globe](**settings)}
     kernel = SMOOTH[term.kernel](**settings).on(*columns)
     if term.beside:
         kernel = kernel * _smooth(Smooth(term.beside), data, scale, 1.0)

@@ -225,6 +225,10 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         self.kernel_choice_ = None
         is_chosen = plain and own is None and isinstance(self.method, str)
         is_chosen &= self.learn_hyperparameters
+        has_time = leaves_time(self.max_seconds, merged.size) and self.learn_hyperparameters
+        if isinstance(kernel, AdditiveTerms) and has_time and isinstance(self.method, str):
+            scale = scales(LatentGP(RBF(), likelihood, mean), merged)
+            kernel, self.kernel_choice_ = kernel.with_family_by_evidence(merged, likelihood, scale)
         if is_chosen and leaves_time(self.max_seconds, merged.size):
             scale = scales(LatentGP(RBF(), likelihood, mean), merged)
             self.kernel_choice_ = usual_kernel(merged, likelihood, scale)

@@ -182,7 +182,7 @@ class TableModel:
                 level, a trend and seasons, others a Matérn 5/2 process; the notes say which, and
                 why. Many rows are in state-space form, in O(N).
             by: a column that tells independent series apart, under the same hyper-parameters.
-            globe: whether two columns of degrees are places on the globe, with a Matérn 3/2 kernel
+            globe: whether two columns of degrees are places on the globe, with a kernel
                 there, its length-scale in kilometres, times an RBF of the other columns; None
                 goes by the geometry's coordinate system, or by names such as lon and lat and their
                 values, which the notes say; False is a plane. Of a formula `gp(lon, lat)` alone.

@@ -247,7 +247,7 @@ def _on_globe(
         asked = settings.get("mean"), settings.get("groups")
         terms = None if other else with_terms(None, *asked, X.shape[1], names, places)
     if other is None:
-        where = "on the globe by a Matérn 3/2 kernel, length-scale in kilometres"
+        where = "on the globe, length-scale in kilometres"
         return places, terms, [*notes, f"{pair}: {where} (globe=False: a plane)"]
     if is_guess and (of_formula is not None or settings.get("kernel") is not None):
         return None, of_formula, []
