@@ -376,3 +376,16 @@ class TestAreas:
         assert "in degrees by their names and values (guessed)" in said
         said = CliRunner().invoke(app, [*asked, "--no-globe"], catch_exceptions=False).output
         assert "globe" not in said
+
+
+def test_the_kernel_on_the_globe_is_chosen_by_evidence():
+    generator = np.random.default_rng(3)
+    place = np.column_stack([generator.uniform(-30, 30, 300), generator.uniform(30, 60, 300)])
+    rough = lgp.kernels.OnSphere(lgp.Matern12(lengthscale=1500.0))
+    root = np.linalg.cholesky(np.asarray(rough.gram(place, place)) + 1e-9 * np.eye(300))
+    frame = pd.DataFrame({"lon": place[:, 0], "lat": place[:, 1]})
+    frame["level"] = root @ generator.normal(size=300) + 0.01 * generator.normal(size=300)
+    found = lgp.TableModel.fit(frame, "level", max_evaluations=5)
+    kernel = found.estimator.model_.kernel
+    assert isinstance(kernel.kernel.kernel, lgp.Matern12)
+    assert found.estimator.kernel_choice_.family.startswith("Matern12")

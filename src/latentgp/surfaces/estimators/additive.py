@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 
 from latentgp.choosing.kernels import KernelChoice, usual_kernel
@@ -111,7 +112,7 @@ class AdditiveTerms:
             return self, None
         in_space = EARTH_RADIUS * np.asarray(on_unit_sphere(data.X[:, list(term.columns)]))
         X = np.column_stack([in_space, data.X[:, list(term.beside)]])
-        there = dataclasses.replace(data, X=X)
+        there = eqx.tree_at(lambda d: d.X, data, X)
         found = usual_kernel(there, likelihood, scale._replace(inputs=np.std(X, axis=0)))
         names = {own: name for name, own in SMOOTH.items()}
         chosen: Any = None if found is None else found.kernel
