@@ -127,7 +127,7 @@ def test_every_likelihood_and_method_is_calibrated():
     methods = {type(method).__name__ for method in calibration.METHODS.values()}
     elsewhere = {"CollapsedVI", "Stochastic", "Integrated", "EllipticalSlice", "MCMC", "HMC"}
     elsewhere |= {"SGLD", "SolvesGP"}  # of hyper-parameters, and an optimiser of these
-    elsewhere |= {"RandomFeatureVI"}  # of a covariance that is near the kernel's
+    elsewhere |= {"RandomFeatureVI", "FourierGP"}  # of a covariance that is near the kernel's
     elsewhere |= {"DeepMCMC"}  # test_deep_calibration.py
     assert methods | elsewhere == concrete_classes(Method)
 

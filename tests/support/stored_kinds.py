@@ -34,6 +34,7 @@ from latentgp.representations.inducing.posterior import Prior
 from latentgp.runtime import checkpoint
 from latentgp.setup.shared_log_normal import SharedLogNormal
 from latentgp.sites.augmentations import automatic, conjugate, heteroscedastic, polya_gamma
+from latentgp.surfaces.estimators.places import Places
 from latentgp.surfaces.evaluation.comparison import compare
 
 FOLDER = Path(__file__).parent / "files" / "kinds"
@@ -578,7 +579,21 @@ def _field_kernels():
     ]  # fmt: skip
 
 
+def _fourier_of_places():
+    """Sums over places, the posterior given them, and how places of a table are known."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(0, 2, (20, 2))
+    data = lgp.Data(X, np.sin(3 * X[:, 0]))
+    model = lgp.LatentGP(lgp.RBF(lengthscale=1.0), lgp.Gaussian(0.1))
+    few = lgp.fields.EquispacedFourier(tolerance=0.1, left=0.1)
+    sums = lgp.fields.summarise(model, data, few, key=KEY)
+    found = lgp.fit(model, sums, key=KEY, learn_hyperparameters=False)
+    places = Places(("lon", "lat"), True, None, False)
+    return [lgp.fields.FourierGP(few), sums, found.posterior, places]
+
+
 VALUES = {
+    "fourier_of_places": _fourier_of_places,
     "mixture": _mixture,
     "own": _own,
     "parts": _parts,

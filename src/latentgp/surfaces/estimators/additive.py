@@ -59,9 +59,12 @@ class Smooth:
     period: float | None = None  # of a periodic kernel
     # the column of groups that each have a function of their own; None for one function
     by: int | None = None
-    beside: tuple[int, ...] = ()  # columns of an RBF that it is multiplied by
-    times: tuple[int, ...] = ()  # columns whose product has the process as its coefficient
-    on_globe: str = "matern32"  # one of `SMOOTH`, of the distance through the globe
+    # columns of an RBF that it is multiplied by
+    beside: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+    # columns whose product has the process as its coefficient
+    times: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+    # one of `SMOOTH`, of the distance through the globe
+    on_globe: str = dataclasses.field(default="matern32", repr=False)
 
 
 @stored

@@ -133,7 +133,7 @@ class TableModel:
     notation: Notation | None = None
     spreads: tuple[float, ...] = ()
     made_by: str = ""
-    places: Places | None = None
+    places: Places | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
     @interruptible
