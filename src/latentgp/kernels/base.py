@@ -46,7 +46,7 @@ class Kernel(Parametrised):
 
     def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "N N"]:
         """`gram(X, X)`, its diagonal free of the rounding of matrix-product distances."""
-        K = self.gram(X, X)
+        K = jnp.asarray(self.gram(X, X))
         index = jnp.arange(X.shape[0])
         return K.at[index, index].set(self.diagonal(X))
 

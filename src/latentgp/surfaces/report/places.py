@@ -137,7 +137,7 @@ def _variogram(judged: Assessment, found: Any) -> list[Block]:
     if judged.classes is not None:
         of = f"{of} = {judged.classes[k]} (0 or 1)"
 
-    def seen(values: Float[np.ndarray, "*S n"]) -> Float[np.ndarray, "*S n"]:
+    def seen(values: Float[np.ndarray, "*S some"]) -> Float[np.ndarray, "*S some"]:
         return values if k is None else (values == k).astype(float)
 
     empirical = variogram(points, seen(numbers), **settings)

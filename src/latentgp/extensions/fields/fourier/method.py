@@ -71,13 +71,11 @@ class FourierGP(CollapsedVI):
         own = asked.initialise(data.X, data.weights, problem.model.kernel, problem.key)
         learning, given = problem.space.size > 0, asked.grid is not None
         if learning and not given:
-            problem, records = self._on_some_rows(problem)
+            problem = self._on_some_rows(problem)
             kernel = problem.model.kernel
             own = asked.initialise(data.X, data.weights, kernel, problem.key)
-        else:
-            records = []
         again = None if given else own.renewed(problem.model)
-        renewals = 0
+        records, renewals = list[Any](), 0
         while True:
             own = again or own
             algorithm = dataclasses.replace(algorithm, representation=own)
@@ -100,14 +98,14 @@ class FourierGP(CollapsedVI):
         found = SearchOutcome(algorithm, space, bounds, rows, model, learned, converged, search)
         return found if again is None else found.unsettled()
 
-    def _on_some_rows(self, problem: Problem) -> tuple[Problem, list[Any]]:
-        """The problem from where a search on some rows has ended, and its records."""
+    def _on_some_rows(self, problem: Problem) -> Problem:
+        """The problem from where a search on some rows has ended."""
         some = problem.data.select(at_three_scales(problem.data.X, _SOME_ROWS))
         rows = MergedRows(some, some, np.arange(some.size))
         part = dataclasses.replace(problem, rows=rows).with_options(checkpoint=None)
         found = ExactGP()._searched(part)
         begun = dataclasses.replace(problem, model=found.model)
-        return begun.with_options(restarts=0), found.search.records
+        return begun.with_options(restarts=0)
 
     def _higher(
         self, own: EquispacedFourier, model: LatentGP, data: Data
