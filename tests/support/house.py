@@ -38,8 +38,8 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(89_041, 79_000),
-    "lines of core": Limit(30_758, 32_000),
+    "lines of src": Limit(89_027, 79_000),
+    "lines of core": Limit(30_766, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(21_556),
     "files of src": Limit(),
@@ -51,7 +51,7 @@ LIMITS = {
     "public names at the top": Limit(107, 110),
     "classes in the table of persistence": Limit(0, 0),
     "private constants": Limit(785),
-    "calls of isinstance": Limit(636),
+    "calls of isinstance": Limit(634),
     "raise InputError": Limit(524),
     "raise InputError in rooms of inference": Limit(58, 60),
     "functions that only raise": Limit(23),

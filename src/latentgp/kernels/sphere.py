@@ -126,6 +126,11 @@ def on_unit_sphere(X: Float[Array, "*N D"]) -> Float[Array, "*N 3"]:
     return jnp.stack([east, north, jnp.sin(latitude)], axis=-1)
 
 
+def along_surface(chord: Float[np.ndarray, "*N"]) -> Float[np.ndarray, "*N"]:
+    """Kilometres on the Earth between points whose images on the unit sphere are so far apart."""
+    return 2 * EARTH_RADIUS * np.arcsin(np.minimum(chord / 2, 1))
+
+
 def _norm(vectors: Float[Array, "*N 3"]) -> Float[Array, "*N"]:
     """Squared norms: from differences, as a matrix product would blur what is metres apart."""
     return vectors[..., 0] ** 2 + vectors[..., 1] ** 2 + vectors[..., 2] ** 2

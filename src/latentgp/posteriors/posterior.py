@@ -216,7 +216,7 @@ class Posterior(eqx.Module):
         side = self._side(side_information, len(X))
         f, picked = self._joint_draws(X, key, number)
         own = self.components.law.own
-        return np.asarray(_expectations(self._likelihoods(picked), f, side, own))
+        return np.asarray(expectations(self._likelihoods(picked), f, side, own))
 
     def effects(self, X: Any, **settings: Any) -> "Effects":
         """Effects of the inputs on the expectation of y, over the rows X as background.
@@ -606,18 +606,22 @@ def _observe(
     return jax.vmap(over_rows, axes)(likelihoods, keys, f, dict(side))
 
 
+def expected(likelihood: Likelihood, f: Latents, side: SideInformation) -> Float[Array, "*P"]:
+    """The expectation of a target given its latents, or the probabilities of its classes.
+
+    Of two classes that of the second.
+    """
+    if likelihood.targets != "class":
+        return likelihood.conditional_moments(f, side)[0]
+    probabilities = likelihood.class_probabilities(f, side)
+    return probabilities[1] if len(probabilities) == 2 else probabilities
+
+
 @partial(jax.jit, static_argnames="own")
-def _expectations(
+def expectations(
     likelihoods: Likelihood, f: Float[Array, "S N Q"], side: SideInformation, own: bool
 ) -> Float[Array, "S N *P"]:
-    """The expectation of every target given its latents, or the probabilities of its classes."""
-
-    def expected(likelihood: Likelihood, f: Latents, side: SideInformation) -> Array:
-        if likelihood.targets != "class":
-            return likelihood.conditional_moments(f, side)[0]
-        probabilities = likelihood.class_probabilities(f, side)
-        return probabilities[1] if len(probabilities) == 2 else probabilities
-
+    """The same of every target, at draws of its latents."""
     over_rows = jax.vmap(expected, (None, 0, 0))
     return jax.vmap(over_rows, (0 if own else None, 0, None))(likelihoods, f, dict(side))
 

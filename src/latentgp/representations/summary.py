@@ -67,3 +67,8 @@ class RowsAsSums(Module):
     @abstractmethod
     def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Scalar]:
         """The posterior given the rows, and the bound."""
+
+
+def row_sums(representation: Any) -> RowsAsSums | None:
+    """Sums that stand for the rows where sites are the likelihood itself; None without any."""
+    return getattr(representation, "sums", None)

@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
-from latentgp.extensions.fields.response import check_quantity, expected, posterior_of
+from latentgp.extensions.fields.response import check_quantity, posterior_of
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.result import Fit
 from latentgp.posteriors.components import Components, variances_of
-from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.posterior import Posterior, expected
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, Inputs, PerRow, RandomKey

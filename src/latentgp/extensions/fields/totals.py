@@ -13,9 +13,9 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from latentgp.errors import InputError
-from latentgp.extensions.fields.response import check_quantity, expectations, posterior_of
+from latentgp.extensions.fields.response import check_quantity, posterior_of
 from latentgp.methods.result import Fit
-from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.posterior import Posterior, expectations
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.arrays import as_rows
 from latentgp.runtime.x64 import double_precision
@@ -233,4 +233,4 @@ def _drawn(
     if of == "latent":
         return f, how
     f = f[..., None] if f.ndim == 2 else f
-    return np.asarray(expectations(posterior.model.likelihood, jnp.asarray(f), side)), how
+    return np.asarray(expectations(posterior.model.likelihood, jnp.asarray(f), side, False)), how

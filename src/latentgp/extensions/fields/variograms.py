@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from latentgp.errors import InputError, refuse
 from latentgp.extensions.fields.places import as_places, places_of
 from latentgp.kernels.base import Kernel
-from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
+from latentgp.kernels.sphere import EARTH_RADIUS, along_surface, on_unit_sphere
 from latentgp.rows.arrays import as_inputs, as_rows
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, RandomKey
@@ -149,7 +149,7 @@ def variogram(
         first, second = _pairs(points, rows, groups, float(reach[bins_here[-1] + 1]))
         A, B = points[first], points[second]
         apart = np.sqrt(np.sum((A - B) ** 2, axis=1))
-        distance = 2 * EARTH_RADIUS * np.arcsin(np.minimum(apart / 2, 1)) if degrees else apart
+        distance = along_surface(apart) if degrees else apart
         number = np.maximum(np.searchsorted(edges, distance) - 1, 0)
         step = np.abs(values[first] - values[second])
         columns = np.ones_like(step), distance, step**2 / 2, np.sqrt(step)

@@ -123,10 +123,7 @@ class RowSums(RowsAsSums):
         size = len(self.variables)
         precision = 1 / model.likelihood.noise_variance  # pyright: ignore
         scales = self.variables.scales(kernel)
-        intercept, slope = as_linear(model.mean, self.variables.shape[1])
-        # y - m(x) = (y - y_0) + (y_0 - m(x_0)) 1 - slope'(x - x_0)
-        constant = self.centre[0] - intercept - slope @ self.centre[1:]
-        residual = jnp.concatenate([jnp.ones(1), constant[None], -slope])
+        residual = residual_of(model.mean, self.centre)
         others = self.products[len(self.products) - len(residual) :]
         corner, rest = others[:, :size].T, others[:, size:]
         weight, squares = rest[1, 1], residual @ rest @ residual
@@ -190,8 +187,7 @@ def summarise(
     source = data if isinstance(data, RowSource) else RowsInMemory(data)
     sample = source.sample(_SAMPLE)
     check_summable(model, sample)
-    in_memory = isinstance(data, Data)
-    lower, upper = (data.X.min(axis=0), data.X.max(axis=0)) if in_memory else ranges_of(source)
+    lower, upper = ranges_of(data)
     seen, weights = sample.X, sample.weights
     if np.any(lower < seen.min(axis=0)) or np.any(upper > seen.max(axis=0)):
         seen = np.concatenate([seen, lower[None], upper[None]])
@@ -211,16 +207,13 @@ def sums_of(
 ) -> RowSums:
     """The sums over the rows of a source, for functions that are known."""
     variables, sample = variables.in_bands(), source.sample(_SAMPLE)
-    weights = np.ones(sample.size) if sample.weights is None else sample.weights
-    columns = np.column_stack([sample.y, sample.X])
-    centre = np.average(columns, axis=0, weights=weights)
+    centre = centre_of(sample)
     size, kernel = len(variables), model.kernel
     more, width = len(centre) + 1, variables.bandwidth
     bands = None if width is None else np.zeros((width + 1, size))
     products = np.zeros((more + size * (bands is None), size + more))
     for block in source.epoch((0,), min(_BLOCK, source.size)):
-        about = np.column_stack([block.y, block.X]) - centre
-        others = np.insert(about, 1, 1.0, axis=1)
+        others = columns_about(block, centre)
         if bands is None:
             products += _sums_of_block(variables, kernel, block, others)
         else:
@@ -273,13 +266,39 @@ def layout_of(model: LatentGP, columns: int) -> tuple[Any, ...]:
     return tuple(tuple((type(p.kernel).__name__, p.columns) for p in t.parts) for t in terms)
 
 
-def ranges_of(source: RowSource) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
-    """Least and greatest value of every column."""
+def ranges_of(data: Data | RowSource) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
+    """Least and greatest value of every column; rows of a source are read."""
+    if isinstance(data, Data):
+        return data.X.min(axis=0), data.X.max(axis=0)
     lower, upper = np.inf, -np.inf
-    for block in source.epoch((0,), min(_BLOCK, source.size)):
+    for block in data.epoch((0,), min(_BLOCK, data.size)):
         lower = np.minimum(lower, np.min(block.X, axis=0))
         upper = np.maximum(upper, np.max(block.X, axis=0))
     return np.asarray(lower), np.asarray(upper)
+
+
+def weights_of(rows: Data) -> PerRow:
+    """Weights of rows, ones unless given."""
+    return np.ones(rows.size) if rows.weights is None else np.asarray(rows.weights)
+
+
+def centre_of(sample: Data) -> Float[np.ndarray, "others"]:
+    """Means of y and of each input, about which sums keep their digits."""
+    return np.average(np.column_stack([sample.y, sample.X]), axis=0, weights=weights_of(sample))
+
+
+def columns_about(
+    rows: Data, centre: Float[np.ndarray, "others"]
+) -> Float[np.ndarray, "N columns"]:
+    """(y, 1, x) of rows, y and x about their centre."""
+    return np.insert(np.column_stack([rows.y, rows.X]) - centre, 1, 1.0, axis=1)
+
+
+def residual_of(mean: Any, centre: Float[Array, "others"]) -> Float[Array, "columns"]:
+    """Coefficients of those in y - m(x) = (y - y_0) + (y_0 - m(x_0)) 1 - slope'(x - x_0)."""
+    intercept, slope = _as_linear(mean, len(centre) - 1)
+    constant = centre[0] - intercept - slope @ centre[1:]
+    return jnp.concatenate([jnp.ones(1), constant[None], -slope])
 
 
 def _sums_of_block(
@@ -288,7 +307,7 @@ def _sums_of_block(
     """Sums over a block; by products of sparse matrices where a row touches few functions."""
     found = _sums_of_touched(variables, kernel, block, others)
     if found is None:
-        return np.asarray(_dense_sums(variables, kernel, block.X, others, _weights_of(block)))
+        return np.asarray(_dense_sums(variables, kernel, block.X, others, weights_of(block)))
     inner, behind = found
     return np.concatenate([np.hstack([inner.toarray(), behind[:, : len(variables)].T]), behind])
 
@@ -302,7 +321,7 @@ def _sums_of_touched(
     found = _local(variables, kernel, block.X)
     if found is None:
         return None
-    weights = _weights_of(block)
+    weights = weights_of(block)
     numbers, values = map(np.asarray, found)
     touched = numbers.shape[1]
     starts = np.arange(0, numbers.size + 1, touched)
@@ -314,10 +333,6 @@ def _sums_of_touched(
     corner = weighted.T @ others
     behind = np.hstack([corner.T, others.T @ (others * weights[:, None])])
     return phi.T @ weighted, behind
-
-
-def _weights_of(block: Data) -> PerRow:
-    return np.ones(block.size) if block.weights is None else np.asarray(block.weights)
 
 
 @Program
@@ -337,7 +352,7 @@ def _dense_sums(
     return (whole * weights) @ whole.T
 
 
-def as_linear(mean: Any, inputs: int) -> tuple[Scalar, Float[Array, "D"]]:
+def _as_linear(mean: Any, inputs: int) -> tuple[Scalar, Float[Array, "D"]]:
     """Intercept and slope of a prior mean."""
     none = jnp.zeros(inputs)
     if isinstance(mean, LinearMean):

@@ -291,8 +291,3 @@ def coarse(own: Representation) -> Representation:
         return own
     few = points[evenly(len(points), _COARSE_POINTS)]
     return dataclasses.replace(own, number=_COARSE_POINTS, points=few)
-
-
-def row_sums(own: Representation) -> RowsAsSums | None:
-    """Sums that stand for the rows where sites are the likelihood itself; None without any."""
-    return getattr(own, "sums", None)

@@ -19,9 +19,8 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.evidence import log_evidence_and_posterior
-from latentgp.representations.inducing.representation import row_sums
 from latentgp.representations.learned_points import moved
-from latentgp.representations.summary import RowsAsSums
+from latentgp.representations.summary import RowsAsSums, row_sums
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of

@@ -223,16 +223,16 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
         own, plain = self._own_representation(), kernel is None and self.depth == 1
         self.kernel_choice_ = None
-        is_chosen = plain and own is None and isinstance(self.method, str)
-        is_chosen &= self.learn_hyperparameters
-        has_time = leaves_time(self.max_seconds, merged.size) and self.learn_hyperparameters
-        if isinstance(kernel, AdditiveTerms) and has_time and isinstance(self.method, str):
+        has_time = leaves_time(self.max_seconds, merged.size)
+        if isinstance(self.method, str) and self.learn_hyperparameters and has_time:
             scale = scales(LatentGP(RBF(), likelihood, mean), merged)
-            kernel, self.kernel_choice_ = kernel.with_family_by_evidence(merged, likelihood, scale)
-        if is_chosen and leaves_time(self.max_seconds, merged.size):
-            scale = scales(LatentGP(RBF(), likelihood, mean), merged)
-            self.kernel_choice_ = usual_kernel(merged, likelihood, scale)
-            kernel = None if self.kernel_choice_ is None else self.kernel_choice_.kernel
+            if isinstance(kernel, AdditiveTerms):
+                kernel, self.kernel_choice_ = kernel.with_family_by_evidence(
+                    merged, likelihood, scale
+                )
+            elif plain and own is None:
+                self.kernel_choice_ = usual_kernel(merged, likelihood, scale)
+                kernel = None if self.kernel_choice_ is None else self.kernel_choice_.kernel
         model = starting_model(merged, likelihood, mean, kernel)
         if self.depth != 1:
             if kernel is not None or n_inducing is not None or self.representation is not None:

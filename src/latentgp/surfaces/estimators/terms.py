@@ -23,7 +23,7 @@ def with_terms(
     """The kernel asked for, with terms for a linear mean and for groups beside it.
 
     Without a kernel there is an RBF of all columns but those of groups, or one by its name; of
-    places on the globe a Matérn 3/2 there, times an RBF of the others.
+    places on the globe a Matérn kernel there, times an RBF of the others.
 
     Args:
         kernel: or its name, or None, or terms.

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.errors import InputError
 from latentgp.extensions import present
 from latentgp.kernels.per_latent import OwnKernels
-from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
+from latentgp.kernels.sphere import along_surface, on_unit_sphere
 from latentgp.likelihoods import Gaussian
 from latentgp.rows.arrays import evenly
 from latentgp.runtime.x64 import double_precision
@@ -205,7 +205,7 @@ def _expected(
     half += (mean[first] - mean[second]) ** 2 / 2 + float(model.likelihood.noise_variance)
     there = np.asarray(on_unit_sphere(jnp.asarray(points))) if degrees else points
     apart = np.linalg.norm(there[first] - there[second], axis=1)
-    apart = 2 * EARTH_RADIUS * np.arcsin(np.minimum(apart / 2, 1)) if degrees else apart
+    apart = along_surface(apart) if degrees else apart
     bins = np.maximum(np.searchsorted(edges, apart) - 1, 0)
     near: Bool[np.ndarray, "pairs"] = apart <= edges[-1]
     counts, sums = (np.bincount(bins[near], w, len(edges) - 1) for w in (None, half[near]))

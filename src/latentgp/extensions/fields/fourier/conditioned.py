@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, UInt32
 
-from latentgp.extensions.fields.fourier.toeplitz import LowFrequencies, ToeplitzGram, lowest
+from latentgp.extensions.fields.fourier.toeplitz import StrongFunctions, ToeplitzGram
 from latentgp.extensions.iterative.solvers.log_determinant import (
     Estimate,
     mean_of,
@@ -48,11 +48,11 @@ class SolveSettings(eqx.Module):
     max_steps: int = eqx.field(static=True, default=500)
     block: int = eqx.field(static=True, default=1000)
 
-    def system(self, gram: ToeplitzGram, variances: PerRow) -> tuple[System, LowFrequencies]:
+    def system(self, gram: ToeplitzGram, variances: PerRow) -> tuple[System, StrongFunctions]:
         """B with the prior variances of the weights, and what it is preconditioned by."""
         system = site_system(gram, variances)
-        chosen = jax.lax.stop_gradient(lowest(variances, self.block))
-        return system, LowFrequencies.of(system, chosen)
+        chosen = jax.lax.top_k(variances, min(self.block, len(variances)))[1]
+        return system, StrongFunctions.of(system, chosen)
 
     def loose(self) -> SolveSettings:
         """Those of a search: what it reads of a mean is off by the square of its residual."""
@@ -71,13 +71,11 @@ class WhiteWeights(NamedTuple):
     gain: Scalar  # b' B^-1 b / 2
     log_determinant: Estimate  # of B
     inverse_diagonal: PerRow  # estimate of that of B^-1
-    probes: Vectors  # P^-1 z
-    solved: Vectors  # B^-1 z
     solution: Solution
 
 
 def white_weights(
-    settings: SolveSettings, system: System, near: LowFrequencies, right: PerRow
+    settings: SolveSettings, system: System, near: StrongFunctions, right: PerRow
 ) -> WhiteWeights:
     """The posterior mean of white weights, the log-determinant and the diagonal of the inverse.
 
@@ -101,11 +99,11 @@ def white_weights(
     estimate = mean_of(near.log_determinant() + forms)
     # whose error is at most the squared norm of the residual
     gain = jnp.sum(mean * right) - 0.5 * jnp.sum(mean * system.times(mean[:, None])[:, 0])
-    return WhiteWeights(mean, gain, estimate, diagonal, probes, solved, recorded.solution)
+    return WhiteWeights(mean, gain, estimate, diagonal, recorded.solution)
 
 
 def draws_about_mean(
-    system: System, near: LowFrequencies, white: Vectors, tolerance: float, steps: int
+    system: System, near: StrongFunctions, white: Vectors, tolerance: float, steps: int
 ) -> tuple[Vectors, Scalar]:
     """Draws from N(0, B^-1), R^-T (R^-1 B R^-T)^-1/2 u, by Lanczos' method; and what is left.
 
@@ -123,8 +121,19 @@ def draws_about_mean(
     return jnp.moveaxis(found, 0, 1).reshape(padded.shape)[:, :number], jnp.max(left)
 
 
+class _Lanczos(NamedTuple):
+    """The iteration, of each column its own."""
+
+    basis: Float[Array, "T M S"]
+    alphas: Float[Array, "T S"]
+    betas: Float[Array, "T S"]
+    pivots: Float[Array, "S"]  # of the elimination of the tridiagonal matrix
+    left: Float[Array, "S"]  # residual of a solve with the same directions
+    step: Any
+
+
 def _inverse_root_times(
-    system: System, near: LowFrequencies, white: Vectors, *, tolerance: float, steps: int
+    system: System, near: StrongFunctions, white: Vectors, *, tolerance: float, steps: int
 ) -> tuple[Vectors, Scalar]:
     """R^-T (R^-1 B R^-T)^-1/2 times columns, by Lanczos' method."""
     size, number = white.shape
@@ -135,27 +144,19 @@ def _inverse_root_times(
         inner = near.solve_root(q, transposed=True)
         return near.solve_root(system.times(inner))
 
-    class Now(NamedTuple):
-        basis: Float[Array, "T M S"]
-        alphas: Float[Array, "T S"]
-        betas: Float[Array, "T S"]
-        pivots: Float[Array, "S"]  # of the elimination of the tridiagonal matrix
-        left: Float[Array, "S"]  # residual of a solve with the same directions
-        step: Any
-
-    def body(now: Now) -> Now:
+    def body(now: _Lanczos) -> _Lanczos:
         k = now.step
         q = now.basis[k]
         w = split(q)
-        before = jnp.where(k > 0, 1.0, 0.0) * now.betas[k - 1]
+        before = now.betas[k - 1]  # none in the first step, as none of the last one has been made
         w = w - before * now.basis[k - 1]
         alpha = jnp.sum(q * w, axis=0)
         w = w - alpha * q
         beta = jnp.linalg.norm(w, axis=0)
-        pivot = alpha - jnp.where(k > 0, before**2 / now.pivots, 0.0)
+        pivot = alpha - before**2 / now.pivots
         left = now.left * beta / pivot
         following = w / jnp.where(beta > 0, beta, 1.0)
-        return Now(
+        return _Lanczos(
             now.basis.at[k + 1].set(following, mode="drop"),
             now.alphas.at[k].set(alpha),
             now.betas.at[k].set(beta),
@@ -170,7 +171,7 @@ def _inverse_root_times(
     end = jax.lax.while_loop(
         lambda now: jnp.any(now.left > tolerance) & (now.step < steps),
         body,
-        Now(basis, nothing, nothing, ones, ones, jnp.asarray(0)),
+        _Lanczos(basis, nothing, nothing, ones, ones, jnp.asarray(0)),
     )
 
     def weights(alphas: Array, betas: Array) -> Float[Array, "T"]:

@@ -25,7 +25,7 @@ from latentgp.typing import Array, Inputs, Scalar
 
 MOST_DIMENSIONS = 3
 _PRECISION = 1e-12  # relative, of non-uniform transforms
-_HARDLY, _LONGEST = 1.02, 64.0  # steps in which a period, or the highest frequency, is looked for
+_DISTANCES = 1.02 ** np.arange(212)  # in length-scales, at which a correlation may have fallen
 _KINDS = "RBF, Matern kernels of all columns, up to 3, and sums of these"
 
 
@@ -55,7 +55,8 @@ class FrequencyGrid(eqx.Module):
     @property
     def steps(self) -> Int[np.ndarray, "M D"]:
         """Whole-number frequencies j of all functions."""
-        return _steps(self.most)
+        each = np.meshgrid(*(np.arange(-m, m + 1) for m in self.most), indexing="ij")
+        return np.stack([one.ravel() for one in each], axis=1)
 
     def squares(self, kernel: Any) -> Float[Array, "M"]:
         """Squared angular frequencies in inverse length-scales."""
@@ -137,6 +138,16 @@ def prior_variances(kernel: Kernel, grid: FrequencyGrid) -> Float[Array, "M"]:
     return found
 
 
+def prior_variance(kernel: Kernel, grid: FrequencyGrid) -> Scalar:
+    """Prior variance of f, the same at every place."""
+    return kernel.diagonal(jnp.zeros((1, len(grid.most))))[0]
+
+
+def variance_left_open(kernel: Kernel, grid: FrequencyGrid, variances: Float[Array, "M"]) -> Scalar:
+    """Prior variance of f that the functions, whose weights have these, leave open."""
+    return jnp.maximum(prior_variance(kernel, grid) - jnp.sum(variances), 0.0)
+
+
 def stationary_terms(kernel: Any, dimension: int) -> list[tuple[Scalar, Any]]:
     """Scale and stationary kernel of each term of a sum; InputError of any other kernel."""
     every, found = tuple(range(dimension)), []
@@ -199,7 +210,7 @@ def kernel_error(kernel: Kernel, grid: FrequencyGrid) -> tuple[float, float]:
     ranges, periods = np.asarray(grid.upper) - grid.lower, 2 * np.pi / np.asarray(grid.spacing)
     images = np.array([n for n in itertools.product(range(-2, 3), repeat=dimension) if any(n)])
     nearest = np.maximum(np.abs(images) * periods - ranges, 0.0) * (images != 0)
-    total = float(kernel.diagonal(jnp.zeros((1, dimension)))[0])
+    total = float(prior_variance(kernel, grid))
     added = float(np.sum(kernel.gram(jnp.zeros((1, dimension)), jnp.asarray(nearest)))) / total
     left = 1 - float(jnp.sum(prior_variances(kernel, grid))) / total
     return added, max(left + added, 0.0)
@@ -207,10 +218,8 @@ def kernel_error(kernel: Kernel, grid: FrequencyGrid) -> tuple[float, float]:
 
 def _reach(kernel: Any, tolerance: float) -> float:
     """Distance in length-scales at which the correlation falls to the tolerance."""
-    distance = 1.0
-    while float(kernel.correlation(jnp.asarray(distance**2))) > tolerance and distance < _LONGEST:
-        distance *= _HARDLY
-    return distance
+    correlation = np.asarray(kernel.correlation(jnp.asarray(_DISTANCES**2)))
+    return float(_DISTANCES[np.argmax(np.append(correlation[:-1] <= tolerance, True))])
 
 
 def _frequency(kernel: Any, tolerance: float, dimension: int) -> float:
@@ -219,11 +228,6 @@ def _frequency(kernel: Any, tolerance: float, dimension: int) -> float:
     density = np.asarray(unit_density(kernel, jnp.asarray(w**2), dimension)) * w**dimension
     above = np.cumsum(density[::-1])[::-1]  # by log w
     return float(w[np.argmax(above <= tolerance * above[0])])
-
-
-def _steps(most: tuple[int, ...]) -> Int[np.ndarray, "M D"]:
-    each = np.meshgrid(*(np.arange(-m, m + 1) for m in most), indexing="ij")
-    return np.stack([one.ravel() for one in each], axis=1)
 
 
 def turned(values: Complex[Array, "S *shape"]) -> Complex[Array, "S *shape"]:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
@@ -18,7 +19,6 @@ from latentgp.representations import Representation
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data, MergedRows
-from latentgp.runtime.programs import Program
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.base import (
     SearchOutcome,
@@ -28,13 +28,13 @@ from latentgp.site_inference.methods.base import (
 from latentgp.site_inference.methods.exact import CollapsedVI, ExactGP
 from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.site_inference.search.hyperparameters import SearchResult, learn
+from latentgp.site_inference.search.profiled_bound import evaluate
 from latentgp.site_inference.search.search import Search
 from latentgp.typing import Inputs, RandomKey
 
 _MOST_RENEWALS = 6
 _SOME_ROWS = 900
 _GAIN = 0.002  # nats a row
-_evidence = Program(PlaceSums.evidence)
 
 
 class FourierGP(CollapsedVI):
@@ -86,10 +86,22 @@ class FourierGP(CollapsedVI):
             model, learned, again = problem.model, None, None
             if not learning:
                 break
-            learned = self._learned(problem, algorithm, rows, search)
+            learned = learn(
+                algorithm,
+                problem.space,
+                rows,
+                bounds=problem.bounds(quiet=False),
+                search=search,
+                key=problem.key,
+                restarts=problem.options.restarts,
+                tolerance=problem.options.tolerance,
+            )
+            model, reached = learned_model(problem.space, learned), search.best().bound
             search.records[:0] = records
-            model, records = learned_model(problem.space, learned), search.records
-            again = None if given else own.renewed(model) or self._higher(own, model, data)
+            records = search.records
+            if not given:
+                found = learned, reached
+                again = own.renewed(model) or self._higher(problem, algorithm, rows, *found)
             if again is None or renewals == _MOST_RENEWALS:
                 break
             problem, renewals = dataclasses.replace(problem, model=model), renewals + 1
@@ -108,31 +120,26 @@ class FourierGP(CollapsedVI):
         return begun.with_options(restarts=0)
 
     def _higher(
-        self, own: EquispacedFourier, model: LatentGP, data: Data
+        self,
+        problem: Problem,
+        algorithm: SiteInference,
+        rows: Data,
+        learned: SearchResult,
+        reached: float,
     ) -> EquispacedFourier | None:
-        """More functions, if by them the evidence of the same model is clearly higher.
+        """More functions, if by them the evidence of what was learned is clearly higher.
 
         What few functions leave open of rough data counts as noise, and the search ends there.
         """
-        finer = own.finer()
-        if finer is None:
+        own: Any = algorithm.representation
+        if (finer := own.finer()) is None:
             return None
-        values = [_evidence(sums_of(o, RowsInMemory(data)), model) for o in (own, finer)]
-        return finer if values[1] - values[0] > _GAIN * data.total_weight else None
-
-    def _learned(
-        self, problem: Problem, algorithm: SiteInference, rows: Data, search: Search
-    ) -> SearchResult:
-        return learn(
-            algorithm,
-            problem.space,
-            rows,
-            bounds=problem.bounds(quiet=False),
-            search=search,
-            key=problem.key,
-            restarts=problem.options.restarts,
-            tolerance=problem.options.tolerance,
-        )
+        algorithm = dataclasses.replace(algorithm, representation=finer)
+        algorithm, _ = self.summed(algorithm, problem.model, problem.data)
+        vector = jnp.asarray(learned.vector)
+        found = evaluate(algorithm, problem.space, vector, rows, learned.sites)
+        ready: Any = algorithm.representation
+        return ready if found.bound - reached > _GAIN * problem.data.total_weight else None
 
 
 def at_three_scales(X: Inputs, number: int) -> Int[np.ndarray, "rows"]:
@@ -188,10 +195,7 @@ def summarise(
     """
     source = data if isinstance(data, RowSource) else RowsInMemory(data)
     check_summable(model, source.sample(1))
-    if isinstance(data, Data):
-        corners = data.X.min(axis=0), data.X.max(axis=0)
-    else:
-        corners = ranges_of(source)
+    corners = ranges_of(data)
     own = EquispacedFourier() if representation is None else representation
     own.check_kernel(model.kernel, len(corners[0]))
     own = dataclasses.replace(own, key=jax.random.key_data(key))

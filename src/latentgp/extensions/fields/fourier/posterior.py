@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -11,8 +11,12 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.extensions.fields.fourier.conditioned import WhiteWeights, draws_about_mean
-from latentgp.extensions.fields.fourier.frequencies import FrequencyGrid, kernel_error
-from latentgp.extensions.fields.fourier.toeplitz import LowFrequencies, ToeplitzGram, squares_of
+from latentgp.extensions.fields.fourier.frequencies import (
+    FrequencyGrid,
+    kernel_error,
+    variance_left_open,
+)
+from latentgp.extensions.fields.fourier.toeplitz import StrongFunctions, ToeplitzGram, squares_of
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.solution import CONVERGED
@@ -61,15 +65,14 @@ class FourierPosterior(LatentPosterior):
         cls,
         representation: Any,
         kernel: LatentKernel,
-        gram: ToeplitzGram,
+        solver: tuple[System, StrongFunctions],
         variances: PerRow,
         noise: Scalar,
         found: WhiteWeights,
     ) -> FourierPosterior:
-        """Given the posterior of white weights."""
-        settings, grid, own = representation.settings, representation.grid, kernel
-        root, scale = jnp.sqrt(variances), jnp.sqrt(variances / noise)
-        system, near = settings.system(gram, variances / noise)
+        """Given the posterior of white weights, and what they were solved with."""
+        settings, grid = representation.settings, representation.grid
+        root, (system, near) = jnp.sqrt(variances), solver
         number = 0 if settings.is_exact(grid.number) else representation.draws
         if representation.means_only:
             drawn, left = jnp.zeros((grid.number, 1)), jnp.zeros(())
@@ -78,23 +81,21 @@ class FourierPosterior(LatentPosterior):
             drawn = drawn / np.sqrt(number)
         else:
             drawn, left = near.solve_root(jnp.eye(grid.number), transposed=True), jnp.zeros(())
-        place: Any = jnp.zeros((1, len(grid.most)))
-        total: Any = own.diagonal(place)  # pyright: ignore
         log_determinant = found.log_determinant
         quadratic = jnp.sum(found.mean**2) + jnp.sum(found.inverse_diagonal) - grid.number
         make: Any = cls
         return make(
             kernel=kernel,
             grid=grid,
-            gram=gram,
+            gram=system.covariance,
             settings=settings,
-            scale=scale,
+            scale=jnp.sqrt(variances / noise),
             root=root,
             white=found.mean,
             inverse_diagonal=found.inverse_diagonal,
             squares=squares_of(grid, root[:, None] * drawn),
             number=number,
-            left_open=jnp.maximum(total[0] - jnp.sum(variances), 0.0),
+            left_open=variance_left_open(cast(Any, kernel), grid, variances),
             log_evidence=found.gain - 0.5 * log_determinant.value,
             error=0.5 * log_determinant.standard_error * (not settings.is_exact(grid.number)),
             kl=0.5 * (quadratic + log_determinant.value),
@@ -141,8 +142,6 @@ class FourierPosterior(LatentPosterior):
 
     @property
     def complaints(self) -> tuple[str, ...]:
-        if self.is_exact:
-            return ()
         failed = int(np.sum(np.asarray(self.code) != CONVERGED))
         found = []
         if failed:
@@ -206,12 +205,12 @@ class FourierPosterior(LatentPosterior):
         solution.tell(what)
         return solution.value
 
-    def _solver(self) -> tuple[System, LowFrequencies]:
+    def _solver(self) -> tuple[System, StrongFunctions]:
         return self.settings.system(self.gram, jnp.asarray(self.scale) ** 2)
 
 
 def _drawn(
-    system: System, near: LowFrequencies, settings: Any, number: int
+    system: System, near: StrongFunctions, settings: Any, number: int
 ) -> tuple[Vectors, Scalar]:
     key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), 1)
     white = jax.random.normal(key, (system.size, number))

@@ -18,6 +18,7 @@ from latentgp.extensions.fields.fourier.frequencies import (
     FrequencyGrid,
     grid_for,
     kernel_error,
+    prior_variance,
     prior_variances,
     stationary_terms,
     transforms,
@@ -130,8 +131,7 @@ class EquispacedFourier(Representation):
         At most so many times as many.
         """
         grid, kernel = self._grid, cast(Kernel, model.kernel)
-        shape: Any = jnp.zeros((1, len(grid.most)))
-        variance = float(kernel.diagonal(shape)[0])
+        variance = float(prior_variance(kernel, grid))
         noise = float(model.likelihood.noise_variance)  # pyright: ignore
         left = max(min(self.left, MOST_OF_NOISE * noise / variance), _LEAST)
         corners = np.asarray(grid.lower), np.asarray(grid.upper)
@@ -199,7 +199,7 @@ class EquispacedFourier(Representation):
         system, near = own.system(gram, variances)
         right = jnp.sqrt(variances) * grid.sums(X, sites.linear)[:, 0]
         found = white_weights(own, system, near, right)
-        return FourierPosterior.of(self, kernel, gram, variances, jnp.ones(()), found)
+        return FourierPosterior.of(self, kernel, (system, near), variances, jnp.ones(()), found)
 
     def marginals_at_rows(self, posterior: FourierPosterior, X: Inputs) -> Marginals:
         mean = posterior.mean(X)

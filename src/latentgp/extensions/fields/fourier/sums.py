@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +15,20 @@ from latentgp.extensions.fields.fourier.conditioned import (
     WhiteWeights,
     white_weights,
 )
-from latentgp.extensions.fields.fourier.frequencies import FrequencyGrid, prior_variances
+from latentgp.extensions.fields.fourier.frequencies import (
+    FrequencyGrid,
+    prior_variances,
+    variance_left_open,
+)
+from latentgp.extensions.fields.fourier.posterior import FourierPosterior
 from latentgp.extensions.fields.fourier.toeplitz import ToeplitzGram
-from latentgp.extensions.inter_domain.sums import as_linear, check_summable
+from latentgp.extensions.inter_domain.sums import (
+    centre_of,
+    check_summable,
+    columns_about,
+    residual_of,
+    weights_of,
+)
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.summary import RowsAsSums
@@ -43,8 +53,8 @@ class PlaceSums(RowsAsSums):
         functions: the representation, without the sums.
         sample: some of the rows, which count as all: for priors and diagnostics.
         products: sums of w phi phi' over rows, as sums at doubled frequencies.
-        linear: sums of w phi (1, y, x), y and x about their centre.
-        squares: sums of w (1, y, x)(1, y, x)'.
+        linear: sums of w phi (y, 1, x), y and x about their centre.
+        squares: sums of w (y, 1, x)(y, 1, x)'.
         centre: of y, and of each input.
     """
 
@@ -72,29 +82,26 @@ class PlaceSums(RowsAsSums):
 
     def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Scalar]:
         """The posterior as rows give it, and its log evidence with the noise's constants."""
-        from latentgp.extensions.fields.fourier.posterior import FourierPosterior
-
         terms, settings = self._terms(model), self.functions.settings
         gram = ToeplitzGram(self.functions.grid, self.products)
         system, near = settings.system(gram, terms.variances / terms.noise)
         found = white_weights(settings, system, near, terms.right)
+        solver = system, near
         posterior = FourierPosterior.of(
-            self.functions, model.kernel, gram, terms.variances, terms.noise, found
+            self.functions, model.kernel, solver, terms.variances, terms.noise, found
         )
-        constant = terms.value(found) - posterior.log_evidence
-        return posterior, posterior.log_evidence + constant
+        return posterior, terms.value(found)
 
     def _terms(self, model: LatentGP) -> "_EvidenceTerms":
         kernel: Any = model.kernel
         variances = prior_variances(kernel, self.functions.grid)
-        place = jnp.zeros((1, len(self.functions.grid.most)))
-        left_open = jnp.maximum(kernel.diagonal(place)[0] - jnp.sum(variances), 0.0)
+        left_open = variance_left_open(kernel, self.functions.grid, variances)
         noise = model.likelihood.noise_variance  # pyright: ignore
         noise = noise + jnp.minimum(left_open, MOST_OF_NOISE * noise)
         residual = residual_of(model.mean, self.centre)
         right = jnp.sqrt(variances) * (self.linear @ residual) / noise
         return _EvidenceTerms(
-            variances, noise, right, residual @ self.squares @ residual, self.squares[0, 0]
+            variances, noise, right, residual @ self.squares @ residual, self.squares[1, 1]
         )
 
 
@@ -113,7 +120,7 @@ class _EvidenceTerms(NamedTuple):
         return found.gain - 0.5 * (found.log_determinant.value + outer)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=())
+@jax.custom_vjp
 def _evidence(terms: _EvidenceTerms, gram: ToeplitzGram, settings: SolveSettings) -> Scalar:
     return _evidence_forward(terms, gram, settings)[0]
 
@@ -123,7 +130,7 @@ def _evidence_forward(terms: _EvidenceTerms, gram: ToeplitzGram, settings: Solve
     found = white_weights(settings, system, near, terms.right)
     failed = jnp.any(found.solution.relative_residual[:1] > 1e3 * settings.tolerance)
     value = jnp.where(failed, jnp.nan, terms.value(found))
-    return value, (terms, found.mean, found.inverse_diagonal, gram, settings)
+    return value, (terms, found.mean, found.inverse_diagonal)
 
 
 def _evidence_backward(residuals: Any, cotangent: Scalar) -> Any:
@@ -131,7 +138,7 @@ def _evidence_backward(residuals: Any, cotangent: Scalar) -> Any:
 
     b holds a root of s_j and 1 / noise itself; its own share v_j b_j comes back through it.
     """
-    terms, v, diagonal, gram, settings = residuals
+    terms, v, diagonal = residuals
     b, noise = terms.right, terms.noise
     in_log = 0.5 * (v * v + diagonal - 1) - 0.5 * v * b
     s = jnp.where(terms.variances > 0, terms.variances, 1.0)
@@ -139,39 +146,20 @@ def _evidence_backward(residuals: Any, cotangent: Scalar) -> Any:
     in_noise = -jnp.sum(in_log) / noise
     in_noise = in_noise + 0.5 * (terms.square / noise - terms.weight) / noise
     slope = _EvidenceTerms(in_log / s, in_noise, v, -0.5 / noise, jnp.zeros_like(terms.weight))
-    slope = jax.tree.map(lambda a: cotangent * a, slope)
-    nothing = jax.tree.map(
-        lambda a: jnp.zeros_like(a) if jnp.issubdtype(a.dtype, jnp.inexact) else _no(a),
-        (gram, settings),
-    )
-    return slope, *nothing
-
-
-def _no(a: Any) -> Any:
-    return np.zeros(a.shape, jax.dtypes.float0)
+    return jax.tree.map(lambda a: cotangent * a, slope), None, None
 
 
 _evidence.defvjp(_evidence_forward, _evidence_backward)
 
 
-def residual_of(mean: Any, centre: Float[Array, "others"]) -> Float[Array, "columns"]:
-    """Coefficients of (1, y - y_0, x - x_0) in y - m(x)."""
-    intercept, slope = as_linear(mean, len(centre) - 1)
-    constant = centre[0] - intercept - slope @ centre[1:]
-    return jnp.concatenate([constant[None], jnp.ones(1), -slope])
-
-
 def sums_of(representation: Any, source: RowSource) -> PlaceSums:
     """Sums over the rows of a source, in one pass."""
     sample = source.sample(_SAMPLE)
-    weights = np.ones(sample.size) if sample.weights is None else sample.weights
-    centre = np.average(np.column_stack([sample.y, sample.X]), axis=0, weights=weights)
+    centre = centre_of(sample)
     products, linear, squares = 0.0, 0.0, 0.0
     grid, rows = representation.grid, min(_BLOCK, source.size)
     for block in source.epoch((0,), rows):
-        counts = np.ones(block.size) if block.weights is None else np.asarray(block.weights)
-        about = np.column_stack([block.y, block.X]) - centre
-        columns = np.insert(about, 0, 1.0, axis=1)
+        counts, columns = weights_of(block), columns_about(block, centre)
         found = _of_block(grid, np.asarray(block.X), counts, columns)
         products, linear = products + found[0], linear + found[1]
         squares = squares + (columns * counts[:, None]).T @ columns

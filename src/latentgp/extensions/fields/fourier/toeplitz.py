@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.fft import next_fast_len
 
 from latentgp.extensions.fields.fourier.frequencies import FrequencyGrid, apart, in_pairs, turned
 from latentgp.extensions.iterative.solvers.operators import Covariance, System
@@ -35,7 +36,7 @@ class ToeplitzGram(Covariance):
     def times(self, right: Vectors) -> Vectors:
         shape, number = self.grid.shape, right.shape[1]
         axes = tuple(range(1, 1 + len(shape)))
-        padded = [_fast_size(2 * n - 1) for n in shape]
+        padded = _padded(self.grid)
         u = in_pairs(right.T.reshape(number, *shape))
         u = 0.5 * (u - 1j * turned(u))
         found = jnp.fft.ifftn(jnp.fft.fftn(u, padded, axes) * self._symbol(padded), axes=axes)
@@ -80,7 +81,7 @@ def squares_of(grid: FrequencyGrid, columns: Vectors) -> Float[Array, "doubled"]
     convolution of the weights, as the even and the odd part.
     """
     shape, axes = grid.shape, tuple(range(1, 1 + len(grid.shape)))
-    padded = [_fast_size(2 * n - 1) for n in shape]
+    padded = _padded(grid)
 
     def add(total: Any, u: Array) -> tuple[Any, None]:
         spectrum = jnp.fft.fftn(u.reshape(1, *shape), padded, axes)
@@ -95,6 +96,12 @@ def squares_of(grid: FrequencyGrid, columns: Vectors) -> Float[Array, "doubled"]
     return C + 0.5 * (D - D[::-1])
 
 
+def _padded(grid: FrequencyGrid) -> list[int]:
+    """Sizes of arrays on which a convolution of two grids does not go round."""
+    fast: Any = next_fast_len  # whose annotation says that it returns nothing
+    return [fast(2 * n - 1) for n in grid.shape]
+
+
 def _number_of(steps: Any, grid: FrequencyGrid) -> Any:
     """Numbers of functions by their whole-number frequencies."""
     number = 0
@@ -103,20 +110,8 @@ def _number_of(steps: Any, grid: FrequencyGrid) -> Any:
     return number
 
 
-def _fast_size(least: int) -> int:
-    """The next number without prime factors above five, of which transforms are fast."""
-    while True:
-        rest = least
-        for prime in (2, 3, 5):
-            while rest % prime == 0:
-                rest //= prime
-        if rest == 1:
-            return least
-        least += 1
-
-
-class LowFrequencies(Preconditioner):
-    """The rows and columns of B of some frequencies as they are, of the others the diagonal.
+class StrongFunctions(Preconditioner):
+    """The rows and columns of B of some functions as they are, of the others the diagonal.
 
     Those with the greatest prior variances tell apart where there are rows and where not; the rest
     hardly do (compare Greengard, Rachh & Barnett 2025, who have none).
@@ -127,7 +122,7 @@ class LowFrequencies(Preconditioner):
     deviation: PerRow  # of the others, the root of the diagonal
 
     @classmethod
-    def of(cls, system: System, chosen: Int[Array, "R"]) -> LowFrequencies:
+    def of(cls, system: System, chosen: Int[Array, "R"]) -> StrongFunctions:
         """Of B = I + S T S."""
         scale = system.scale[chosen]
         block = scale[:, None] * system.covariance.block(chosen) * scale
@@ -152,8 +147,3 @@ class LowFrequencies(Preconditioner):
         """The diagonal of P^-1."""
         own = jnp.sum(self.factor.inverse**2, axis=0)
         return (1 / self.deviation**2).at[self.chosen].set(own)
-
-
-def lowest(variances: Float[Array, "M"], number: int) -> Int[Array, "R"]:
-    """Numbers of the functions with the greatest prior variances, at most so many."""
-    return jax.lax.top_k(variances, min(number, len(variances)))[1]
