@@ -101,7 +101,7 @@ class AdditiveTerms:
     centred: bool = True
     ones: tuple[int, ...] = ()
 
-    def with_family_by_evidence(
+    def with_best_family(
         self, data: Data, likelihood: Likelihood, scale: Scales
     ) -> tuple[AdditiveTerms, KernelChoice | None]:
         """The same with the kernel on the globe whose family has most evidence in space; and which.

@@ -223,14 +223,14 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
         own, plain = self._own_representation(), kernel is None and self.depth == 1
         self.kernel_choice_ = None
-        has_time = leaves_time(self.max_seconds, merged.size)
-        if isinstance(self.method, str) and self.learn_hyperparameters and has_time:
+        searched = isinstance(self.method, str) and self.learn_hyperparameters
+        terms = kernel if isinstance(kernel, AdditiveTerms) else None
+        by_evidence = terms or (plain and own is None)
+        if searched and by_evidence and leaves_time(self.max_seconds, merged.size):
             scale = scales(LatentGP(RBF(), likelihood, mean), merged)
-            if isinstance(kernel, AdditiveTerms):
-                kernel, self.kernel_choice_ = kernel.with_family_by_evidence(
-                    merged, likelihood, scale
-                )
-            elif plain and own is None:
+            if terms:
+                kernel, self.kernel_choice_ = terms.with_best_family(merged, likelihood, scale)
+            else:
                 self.kernel_choice_ = usual_kernel(merged, likelihood, scale)
                 kernel = None if self.kernel_choice_ is None else self.kernel_choice_.kernel
         model = starting_model(merged, likelihood, mean, kernel)
