@@ -23,8 +23,8 @@ from latentgp.representations import Inducing
 from latentgp.representations.inducing.selection import select_points
 from latentgp.typing import Array, Inputs
 
-_GROUPS = SameGroup | White
-_LINEAR = Linear | FixedEffects | CorrelatedLinear
+GROUPS = SameGroup | White
+LINEAR = Linear | FixedEffects | CorrelatedLinear
 _JITTER = 1e-9  # of the variance, on the diagonal of points that may be close
 
 
@@ -63,15 +63,15 @@ class PerPart(FixedFeatures):
         check_whole(self, number=1)
 
     def _of_term(self, term: Term, X: Inputs, demands: Demands) -> tuple[Basis, ...]:
-        smooth = sum(not isinstance(part.kernel, _GROUPS | _LINEAR) for part in term.parts)
+        smooth = sum(not isinstance(part.kernel, GROUPS | LINEAR) for part in term.parts)
         demands = demands._replace(share=smooth)
         return tuple(self.basis(part, X[:, part.columns], demands) for part in term.parts)
 
     def basis(self, part: Part, columns: Inputs, demands: Demands) -> Basis:
         kernel: Any = part.kernel
-        if isinstance(kernel, _GROUPS):
+        if isinstance(kernel, GROUPS):
             return GroupMembers(np.unique(columns, axis=0))
-        if isinstance(kernel, _LINEAR):
+        if isinstance(kernel, LINEAR):
             return Coordinates(columns.shape[1] + isinstance(kernel, CorrelatedLinear))
         number = max(1, round(self.number ** (1 / demands.share)))
         key = jax.random.key(0)  # the same points for the same rows

@@ -1,0 +1,239 @@
+"""The sparse design of a kernel's effects: for each term a level of a row and a few functions."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from latentgp.extensions.inter_domain.base import Demands
+from latentgp.extensions.inter_domain.functions import Basis, groups_of, times_columns
+from latentgp.extensions.inter_domain.per_part import GROUPS, LINEAR, PerPart, Points
+from latentgp.kernels import Kernel, LatentKernel, White
+from latentgp.kernels.parts import PartsOfKernel, parts_of
+from latentgp.kernels.terms import Part, Term, terms_of
+from latentgp.modules import stored
+from latentgp.typing import Array, Inputs
+
+
+@stored
+class GroupTable(eqx.Module):
+    """The levels of a grouping: its distinct rows, in lexicographic order.
+
+    Example:
+        >>> table = GroupTable(np.array([[1.0], [4.0]]))
+        >>> table.index(jnp.array([[4.0], [2.0]])).tolist()
+        [1, 2]
+    """
+
+    rows: Float[Array, "levels C"]
+
+    def __len__(self) -> int:
+        return self.rows.shape[0]
+
+    def index(self, x: Float[Array, "N C"]) -> Int[Array, "N"]:
+        """The number of each row's level; that of all levels where it has none."""
+        levels = len(self)
+        table = jnp.asarray(self.rows, x.dtype)
+
+        def is_before(number: Int[Array, "N"]) -> Bool[Array, "N"]:
+            own, found = table[number], jnp.zeros(len(x), bool)
+            for column in reversed(range(x.shape[1])):
+                less, same = own[:, column] < x[:, column], own[:, column] == x[:, column]
+                found = less | (same & found)
+            return found
+
+        def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = ends
+            middle = (low + high) // 2
+            after = is_before(jnp.minimum(middle, levels - 1)) & (low < high)
+            return jnp.where(after, middle + 1, low), jnp.where(after, high, middle)
+
+        ends = jnp.zeros(len(x), jnp.int32), jnp.full(len(x), levels, jnp.int32)
+        low, _ = jax.lax.fori_loop(0, int(levels).bit_length(), halve, ends)
+        own = table[jnp.minimum(low, levels - 1)]
+        return jnp.where((low < levels) & jnp.all(own == x, axis=1), low, levels)
+
+
+@stored
+class EffectTerm(eqx.Module):
+    """One term of a kernel: every level of its groups has E effects, normal and independent.
+
+    The roots of their prior covariance are in the functions that multiply them, so that each
+    effect is standard normal.
+    """
+
+    columns: tuple[int, ...] = eqx.field(static=True)  # that tell groups apart; of none, one level
+    table: GroupTable
+    bases: tuple[Basis, ...]  # of the parts that are no groups
+
+    @property
+    def width(self) -> int:
+        """The number of effects of a level, E."""
+        return prod(basis.number for basis in self.bases)
+
+    @property
+    def levels(self) -> int:
+        """The number of levels, L."""
+        return len(self.table)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its functions leave no prior variance open."""
+        return not any(isinstance(basis, Points) for basis in self.bases)
+
+    def index(self, X: Inputs) -> Int[Array, "N"]:
+        """The level of each row; the number of levels where it has none."""
+        return self.table.index(X[:, np.array(self.columns, int)])
+
+    def values(self, term: Term, X: Inputs) -> Float[Array, "N E"]:
+        """What multiplies the effects of a row's level."""
+        own, scale = [], jnp.asarray(term.scale)
+        bases = iter(self.bases)
+        for part in term.parts:
+            kernel: Any = part.kernel
+            if not isinstance(kernel, GROUPS):
+                own.append(next(bases).values(kernel, X[:, np.array(part.columns)]))
+            elif isinstance(kernel, White):
+                scale = scale * kernel.variance
+        return (jnp.sqrt(scale) * times_columns(own, len(X))).T.astype(X.dtype)
+
+
+class RowEffects(NamedTuple):
+    """Levels and functions of some rows, a pair for each term."""
+
+    levels: tuple[Int[Array, "N"], ...]
+    values: tuple[Float[Array, "N E"], ...]
+
+    def columns(self, design: EffectDesign, term: int) -> Int[Array, "N E"]:
+        """Places of the effects of a term among those that are left; beyond these for no level."""
+        own = design.terms[term]
+        first = design.offsets[term] + self.levels[term][:, None] * own.width
+        seen = self.levels[term][:, None] < own.levels
+        return jnp.where(seen, first + jnp.arange(own.width), design.left)
+
+
+@stored
+class EffectDesign(eqx.Module):
+    """The terms of a kernel, and in which order their effects are eliminated.
+
+    A chain of nested terms, the finest first, is eliminated level by level: every level of one is
+    within one level of the next. The effects of all others are left, side by side.
+    """
+
+    terms: tuple[EffectTerm, ...]
+    chain: tuple[int, ...] = eqx.field(static=True)  # numbers of terms
+    # for each but the last of the chain, the level of each later one that its levels are within
+    within: tuple[tuple[Int[Array, "_"], ...], ...]
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Numbers of the terms outside of the chain."""
+        return tuple(t for t in range(len(self.terms)) if t not in self.chain)
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """Place of the first effect of each term that is left."""
+        sizes = [self.terms[t].levels * self.terms[t].width for t in self.others]
+        return dict(zip(self.others, np.cumsum([0, *sizes]).tolist(), strict=False))
+
+    @property
+    def left(self) -> int:
+        """The number of effects outside of the chain."""
+        return sum(self.terms[t].levels * self.terms[t].width for t in self.others)
+
+    @property
+    def number(self) -> int:
+        """The number of all effects."""
+        return sum(term.levels * term.width for term in self.terms)
+
+    @property
+    def coupled(self) -> int:
+        """The number of covariances between effects of the chain and those that are left."""
+        own = (self.terms[t] for t in self.chain)
+        return self.left * (self.left + sum(term.levels * term.width for term in own))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the effects are all that there is of f."""
+        return all(term.is_whole for term in self.terms)
+
+    def of(self, kernel: Kernel, X: Inputs) -> RowEffects:
+        """Levels and functions of rows, of a kernel's parts with shares where it tells them."""
+        shares = None
+        if isinstance(kernel, PartsOfKernel):
+            shares, X = X[:, -kernel.number :], X[:, : -kernel.number]
+            each = [len(terms_of(p, tuple(range(X.shape[1])))) for p in parts_of(kernel.kernel)]
+            shares, kernel = shares[:, np.repeat(np.arange(len(each)), each)], kernel.kernel
+        terms = terms_of(kernel, tuple(range(X.shape[1])))
+        values = [own.values(term, X) for own, term in zip(self.terms, terms, strict=True)]
+        if shares is not None:
+            values = [shares[:, t, None] * own for t, own in enumerate(values)]
+        return RowEffects(tuple(own.index(X) for own in self.terms), tuple(values))
+
+    def strays(self, levels: tuple[Int[Array, "N"], ...]) -> Bool[Array, "N"]:
+        """Whether a row has a level that the design has not, or is nested otherwise than it."""
+        found = jnp.zeros(len(levels[0]), bool)
+        for level, term in zip(levels, self.terms, strict=True):
+            found = found | (level >= term.levels)
+        for k, outer in enumerate(self.within):
+            level = levels[self.chain[k]]
+            for place, parents in zip(self.chain[k + 1 :], outer, strict=True):
+                found = found | (_at(parents, level) != levels[place])
+        return found
+
+
+def designs_of(kernel: LatentKernel, X: Inputs, number: int) -> tuple[EffectDesign, ...]:
+    """A design for each structure of kernels of the latent functions.
+
+    Args:
+        kernel: of the latent functions.
+        X: the rows.
+        number: of inducing points of parts that are neither groups nor linear.
+    """
+    return tuple(_design(own, np.asarray(X), number) for own in groups_of(kernel))
+
+
+def _design(kernel: Kernel, X: Inputs, number: int) -> EffectDesign:
+    made = [_effects(term, X, number) for term in terms_of(kernel, tuple(range(X.shape[1])))]
+    terms, levels = [term for term, _ in made], [own for _, own in made]
+    sizes = [term.levels * term.width for term in terms]
+    chain: list[int] = []
+    for t in sorted(range(len(terms)), key=lambda t: -sizes[t]):
+        if terms[t].levels > 1 and (not chain or _is_within(levels[chain[-1]], levels[t])):
+            chain.append(t)
+    within = []
+    for place, t in enumerate(chain):
+        first = np.unique(levels[t], return_index=True)[1]
+        within.append(tuple(levels[outer][first] for outer in chain[place + 1 :]))
+    return EffectDesign(tuple(terms), tuple(chain), tuple(within))
+
+
+def _effects(term: Term, X: Inputs, number: int) -> tuple[EffectTerm, Int[np.ndarray, "N"]]:
+    """The effects of a term, and the level of each row."""
+    of_groups = [part for part in term.parts if isinstance(part.kernel, GROUPS)]
+    columns = tuple(column for part in of_groups for column in part.columns)
+    rows, levels = np.zeros((1, 0)), np.zeros(len(X), int)
+    if columns:
+        rows, levels = np.unique(X[:, np.array(columns)], axis=0, return_inverse=True)
+    others: list[Part] = [part for part in term.parts if not isinstance(part.kernel, GROUPS)]
+    smooth = sum(not isinstance(part.kernel, LINEAR) for part in others)
+    demands = Demands(None, np.inf, 0.0, share=max(1, smooth))
+    bases = (PerPart(number).basis(p, X[:, np.array(p.columns)], demands) for p in others)
+    return EffectTerm(columns, GroupTable(rows), tuple(bases)), levels.ravel()
+
+
+def _is_within(fine: Int[np.ndarray, "N"], coarse: Int[np.ndarray, "N"]) -> bool:
+    """Whether rows of one level of the first are all of one level of the second."""
+    order = np.argsort(fine, kind="stable")
+    same = np.diff(fine[order]) == 0
+    return not np.any(same & (np.diff(coarse[order]) != 0))
+
+
+def _at(parents: Any, level: Int[Array, "N"]) -> Int[Array, "N"]:
+    return jnp.asarray(parents).at[level].get(mode="fill", fill_value=-1)

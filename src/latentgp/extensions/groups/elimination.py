@@ -1,0 +1,358 @@
+"""Gaussian posteriors of effects by elimination: exact, level by level along a chain of groups.
+
+With z_n the functions of row n, effects that are N(0, I) a priori have the posterior precision
+P = I + sum_n w_n z_n z_n'. Effects of one term at different levels meet in no row, so that their
+block of P is block-diagonal; once they are eliminated, so is that of a term they are within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.extensions.groups.design import EffectDesign, RowEffects
+from latentgp.kernels import Kernel
+from latentgp.modules import stored
+from latentgp.numerics.cholesky import cholesky
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.typing import Array, Inputs, PerRow, Scalar
+
+
+@stored
+class ChainEffects(NamedTuple):
+    """Effects b of one term of the chain, in terms of those that are left and of coarser ones.
+
+    b = mean + through (b_left - mean_left) + sum_c T_c e_c, with independent e_c of covariance
+    `inner` of a coarser term's level, and of the own one, for which T is one.
+    """
+
+    mean: Float[Array, "L E"]
+    inner: Float[Array, "L E E"]
+    through: Float[Array, "L E left"]
+    turned: Float[Array, "L E left"]  # through times the covariance of what is left
+    own: Float[Array, "L E E"]  # through times that times through'
+    paths: tuple[Float[Array, "L E _"], ...]  # T of each coarser term
+
+
+@stored
+class EliminatedEffects(NamedTuple):
+    """The posterior of all effects of a latent function."""
+
+    chain: tuple[ChainEffects, ...]
+    mean: Float[Array, "left"]  # of the effects that are left
+    covariance: Float[Array, "left left"]  # of these
+    log_evidence: Scalar
+    kl: Scalar
+
+
+class _Information(NamedTuple):
+    """Sums over rows: blocks of P and of what it is solved with, those of the prior included."""
+
+    own: tuple[Float[Array, "L E E"], ...]
+    outer: tuple[tuple[Float[Array, "L E _"], ...], ...]  # with each coarser term's own level
+    left: tuple[Float[Array, "L E left"], ...]
+    right: tuple[Float[Array, "L E"], ...]
+    rest: Float[Array, "left left"]
+    rest_right: Float[Array, "left"]
+
+
+def eliminated(
+    design: EffectDesign, kernel: Kernel, X: Inputs, linear: PerRow, precision: PerRow
+) -> EliminatedEffects:
+    """The posterior of the effects given sites of f: O(N) and O(L left^2 + left^3) algebra.
+
+    Args:
+        design: of the kernel.
+        kernel: of one latent function.
+        X: the rows.
+        linear: of the sites.
+        precision: of the sites, not negative.
+    """
+    info = _information(design, kernel, X, linear, precision)
+    own, outer, left, right = (list(map(_as_list, part)) for part in info[:4])
+    rest, rest_right = info.rest, info.rest_right
+    inverses, regressions, solved = [], [], []
+    gain, log_determinant = jnp.zeros((), rest.dtype), jnp.zeros((), rest.dtype)
+    for k in range(len(own)):
+        inverse, more = _inverse(own[k])
+        log_determinant = log_determinant + more
+        v = jnp.einsum("lij,lj->li", inverse, right[k])
+        on_outer = [jnp.einsum("lij,lja->lia", inverse, block) for block in outer[k]]
+        on_left = jnp.einsum("lij,ljp->lip", inverse, left[k])
+        gain = gain + jnp.sum(v * right[k])
+        rest = rest - jnp.tensordot(left[k], on_left, ((0, 1), (0, 1)))
+        rest_right = rest_right - jnp.tensordot(left[k], v, ((0, 1), (0, 1)))
+        for c, (block, parents) in enumerate(zip(outer[k], _within(design, k), strict=True)):
+            place = k + 1 + c
+
+            def less(total: Array, much: Array, parents: Array = parents) -> Array:
+                return total.at[parents].add(-much)
+
+            own[place] = less(own[place], jnp.einsum("lia,lib->lab", block, on_outer[c]))
+            left[place] = less(left[place], jnp.einsum("lia,lip->lap", block, on_left))
+            right[place] = less(right[place], jnp.einsum("lia,li->la", block, v))
+            for d in range(c + 1, len(outer[k])):
+                much = jnp.einsum("lia,lib->lab", block, on_outer[d])
+                outer[place][d - c - 1] = less(outer[place][d - c - 1], much)
+        inverses.append(inverse)
+        regressions.append((on_outer, on_left))
+        solved.append(v)
+    factor = cholesky(rest)
+    covariance = factor.inverse_of_product()
+    mean = covariance @ rest_right
+    gain = gain + mean @ rest_right
+    log_determinant = log_determinant + 2 * factor.half_log_determinant
+    chain: list[ChainEffects] = []
+    for k in reversed(range(len(own))):
+        on_outer, on_left = regressions[k]
+        parents = _within(design, k)
+        later = chain[::-1]
+        value = solved[k] - on_left @ mean
+        through, paths = -on_left, []
+        for c, (block, place) in enumerate(zip(on_outer, parents, strict=True)):
+            value = value - jnp.einsum("lia,la->li", block, later[c].mean[place])
+            through = through - jnp.einsum("lia,lap->lip", block, later[c].through[place])
+            path = -block
+            for d in range(c):
+                coarser = later[d].paths[c - d - 1][parents[d]]
+                path = path - jnp.einsum("lia,lab->lib", on_outer[d], coarser)
+            paths.append(path)
+        turned = through @ covariance
+        inside = jnp.einsum("lip,ljp->lij", turned, through)
+        made = ChainEffects(value, inverses[k], through, turned, inside, tuple(paths))
+        chain.append(made)
+    chain.reverse()
+    trace, squares = jnp.trace(covariance), jnp.sum(mean**2)
+    for k, effects in enumerate(chain):
+        squares = squares + jnp.sum(effects.mean**2)
+        trace = trace + _trace(effects.own) + _trace(effects.inner)
+        for c, place in enumerate(_within(design, k)):
+            path, inner = effects.paths[c], chain[k + 1 + c].inner[place]
+            trace = trace + jnp.einsum("lia,lab,lib->", path, inner, path)
+    kl = 0.5 * (trace + squares - design.number + log_determinant)
+    return EliminatedEffects(tuple(chain), mean, covariance, 0.5 * (gain - log_determinant), kl)
+
+
+def row_means(found: EliminatedEffects, design: EffectDesign, rows: RowEffects) -> PerRow:
+    """Posterior means of f at rows."""
+    total = jnp.zeros(len(rows.levels[0]), rows.values[0].dtype)
+    for t, effects in _effects_of_rows(found, design, rows):
+        total = total + jnp.sum(effects * rows.values[t], axis=1)
+    return total
+
+
+def row_covariances(
+    found: EliminatedEffects, design: EffectDesign, rows: RowEffects
+) -> tuple[Float[Array, "N E"], ...]:
+    """Covariances of the effects of each row's levels with f there, for each term.
+
+    Their products with the functions add up to the variance of f. Of a level without data they are
+    those of the prior.
+    """
+    values = rows.values
+    columns = {t: rows.columns(design, t) for t in design.others}
+    total = [
+        jnp.where((level < term.levels)[:, None], 0.0, own)
+        for level, term, own in zip(rows.levels, design.terms, values, strict=True)
+    ]
+    for t in design.others:
+        for s in design.others:
+            total[t] = total[t] + _rest_times(found.covariance, design, columns, t, s, values[s])
+    chain = found.chain
+    for k, t in enumerate(design.chain):
+        level = rows.levels[t]
+        own = _at(chain[k].own, level)
+        total[t] = total[t] + jnp.einsum("nij,nj->ni", own, values[t])
+        for s in design.others:
+            each = jnp.arange(values[t].shape[1])[None, :, None]
+            block = _at(chain[k].turned, (level[:, None, None], each, columns[s][:, None, :]))
+            total[t] = total[t] + jnp.einsum("nij,nj->ni", block, values[s])
+            total[s] = total[s] + jnp.einsum("nij,ni->nj", block, values[t])
+        for m in range(k + 1, len(chain)):
+            s = design.chain[m]
+            turned, through = _at(chain[k].turned, level), _at(chain[m].through, rows.levels[s])
+            block = jnp.einsum("nip,njp->nij", turned, through)
+            total[t] = total[t] + jnp.einsum("nij,nj->ni", block, values[s])
+            total[s] = total[s] + jnp.einsum("nij,ni->nj", block, values[t])
+    for c in range(len(chain)):
+        along = [_along(found, design, rows, k, c) for k in range(c + 1)]
+        inner = chain[c].inner
+        for k, (place, path, _) in enumerate(along):
+            met = sum(
+                jnp.where((other == place)[:, None], vector, 0.0) for other, _, vector in along
+            )
+            spread = jnp.einsum("nab,nb->na", _at(inner, place), met)
+            t = design.chain[k]
+            total[t] = total[t] + jnp.einsum("nia,na->ni", path, spread)
+    return tuple(total)
+
+
+def between_rows(
+    found: EliminatedEffects, design: EffectDesign, rows: RowEffects
+) -> Float[Array, "N N"]:
+    """Posterior covariances of f between rows, those of levels without data left out."""
+    size = len(rows.levels[0])
+    left = jnp.zeros((size, design.left), rows.values[0].dtype)
+    for t in design.others:
+        columns = rows.columns(design, t)
+        left = left.at[jnp.arange(size)[:, None], columns].add(rows.values[t], mode="drop")
+    chain = found.chain
+    for k, t in enumerate(design.chain):
+        through = _at(chain[k].through, rows.levels[t])
+        left = left + jnp.einsum("nip,ni->np", through, rows.values[t])
+    total = left @ found.covariance @ left.T
+    for c in range(len(chain)):
+        along = [_along(found, design, rows, k, c) for k in range(c + 1)]
+        for place, _, own in along:
+            spread = jnp.einsum("nab,nb->na", _at(chain[c].inner, place), own)
+            for other, _, vector in along:
+                total = total + (place[:, None] == other) * (spread @ vector.T)
+    return total
+
+
+def _along(
+    found: EliminatedEffects, design: EffectDesign, rows: RowEffects, k: int, c: int
+) -> tuple[Array, Float[Array, "N E a"], Float[Array, "N a"]]:
+    """How effects of a row's level of term k move with the own part of term c, c >= k.
+
+    The level of term c that it is within, the factors, and these times the functions.
+    """
+    level, values = rows.levels[design.chain[k]], rows.values[design.chain[k]]
+    if k == c:
+        seen = level < design.terms[design.chain[k]].levels
+        path = jnp.where(seen[:, None, None], jnp.eye(values.shape[1], dtype=values.dtype), 0.0)
+        return level, path, jnp.where(seen[:, None], values, 0.0)
+    parents = _within(design, k)[c - k - 1]
+    place = parents.at[level].get(mode="fill", fill_value=design.terms[design.chain[c]].levels)
+    path = _at(found.chain[k].paths[c - k - 1], level)
+    return place, path, jnp.einsum("nia,ni->na", path, values)
+
+
+def _effects_of_rows(found: EliminatedEffects, design: EffectDesign, rows: RowEffects) -> Any:
+    for k, t in enumerate(design.chain):
+        yield t, _at(found.chain[k].mean, rows.levels[t])
+    for t in design.others:
+        yield t, _at(found.mean, rows.columns(design, t))
+
+
+def posterior_means_of_rows(
+    found: EliminatedEffects, design: EffectDesign, rows: RowEffects
+) -> tuple[Float[Array, "N E"], ...]:
+    """Posterior means of the effects of each row's levels, for each term."""
+    return tuple(own for _, own in sorted(_effects_of_rows(found, design, rows), key=lambda p: p[0]))
+
+
+def _rest_times(
+    covariance: Float[Array, "left left"],
+    design: EffectDesign,
+    columns: dict[int, Array],
+    t: int,
+    s: int,
+    values: Float[Array, "N E"],
+) -> Float[Array, "N E"]:
+    """The block of the covariance of what is left for the levels of two terms, times columns."""
+    if all(design.terms[own].levels == 1 for own in (t, s)):
+        first, second = (_span(design, own) for own in (t, s))
+        return values @ covariance[first, second].T
+    block = _at(covariance, (columns[t][:, :, None], columns[s][:, None, :]))
+    return jnp.einsum("nij,nj->ni", block, values)
+
+
+def _span(design: EffectDesign, term: int) -> slice:
+    own = design.terms[term]
+    return slice(design.offsets[term], design.offsets[term] + own.levels * own.width)
+
+
+def _information(
+    design: EffectDesign, kernel: Kernel, X: Inputs, linear: PerRow, precision: PerRow
+) -> _Information:
+    terms, dtype = design.terms, linear.dtype
+    chain = [terms[t] for t in design.chain]
+
+    def step(info: _Information, rows: Any, real: Array) -> tuple[_Information, None]:
+        x, s, w = rows
+        s, w = jnp.where(real, s, 0.0), jnp.where(real, w, 0.0)
+        return _with_rows(design, info, design.of(kernel, x), s, w), None
+
+    start = _Information(
+        tuple(jnp.tile(jnp.eye(t.width, dtype=dtype), (t.levels, 1, 1)) for t in chain),
+        tuple(
+            tuple(jnp.zeros((t.levels, t.width, outer.width), dtype) for outer in chain[k + 1 :])
+            for k, t in enumerate(chain)
+        ),
+        tuple(jnp.zeros((t.levels, t.width, design.left), dtype) for t in chain),
+        tuple(jnp.zeros((t.levels, t.width), dtype) for t in chain),
+        jnp.eye(design.left, dtype=dtype),
+        jnp.zeros(design.left, dtype),
+    )
+    widths = [term.width for term in terms]
+    columns = sum(widths) + max(a * b for a in widths for b in widths)
+    return scan_rows(step, start, (X, linear, precision), columns=columns)[0]
+
+
+def _with_rows(
+    design: EffectDesign, info: _Information, rows: RowEffects, s: PerRow, w: PerRow
+) -> _Information:
+    own, outer, left, right = (list(map(_as_list, part)) for part in info[:4])
+    rest, rest_right = info.rest, info.rest_right
+    columns = {t: rows.columns(design, t) for t in design.others}
+    for k, t in enumerate(design.chain):
+        level, u = rows.levels[t], rows.values[t]
+        heavy = w[:, None] * u
+        own[k] = own[k].at[level].add(heavy[:, :, None] * u[:, None], mode="drop")
+        right[k] = right[k].at[level].add(s[:, None] * u, mode="drop")
+        for c, other in enumerate(design.chain[k + 1 :]):
+            block = heavy[:, :, None] * rows.values[other][:, None]
+            outer[k][c] = outer[k][c].at[level].add(block, mode="drop")
+        for other in design.others:
+            block = heavy[:, :, None] * rows.values[other][:, None]
+            if design.terms[other].levels == 1:
+                left[k] = left[k].at[level, :, _span(design, other)].add(block, mode="drop")
+            else:
+                each = jnp.arange(u.shape[1])[None, :, None]
+                place = level[:, None, None], each, columns[other][:, None, :]
+                left[k] = left[k].at[place].add(block, mode="drop")
+    for t in design.others:
+        heavy = w[:, None] * rows.values[t]
+        rest_right = rest_right.at[columns[t]].add(s[:, None] * rows.values[t], mode="drop")
+        for other in design.others:
+            if all(design.terms[one].levels == 1 for one in (t, other)):
+                block = heavy.T @ rows.values[other]
+                rest = rest.at[_span(design, t), _span(design, other)].add(block)
+            else:
+                block = heavy[:, :, None] * rows.values[other][:, None]
+                place = columns[t][:, :, None], columns[other][:, None, :]
+                rest = rest.at[place].add(block, mode="drop")
+    outer = tuple(tuple(blocks) for blocks in outer)
+    return _Information(tuple(own), outer, tuple(left), tuple(right), rest, rest_right)
+
+
+def _as_list(part: Any) -> Any:
+    return list(part) if isinstance(part, tuple) else part
+
+
+def _within(design: EffectDesign, k: int) -> Sequence[Array]:
+    return [jnp.asarray(parents) for parents in design.within[k]]
+
+
+def _at(blocks: Array, places: Any) -> Array:
+    """Blocks at places; zeros beyond the last."""
+    return blocks.at[places].get(mode="fill", fill_value=0.0)
+
+
+def _inverse(blocks: Float[Array, "L E E"]) -> tuple[Float[Array, "L E E"], Scalar]:
+    """Inverses of positive definite blocks, and the sum of their log-determinants."""
+    if blocks.shape[1] == 1:
+        return 1 / blocks, jnp.sum(jnp.log(blocks))
+    factors = jax.vmap(cholesky)(blocks)
+    inverses = jnp.swapaxes(factors.inverse, 1, 2) @ factors.inverse
+    diagonals = jnp.diagonal(factors.lower, axis1=1, axis2=2)
+    return inverses, 2 * jnp.sum(jnp.log(diagonals))
+
+
+def _trace(blocks: Float[Array, "L E E"]) -> Scalar:
+    return jnp.sum(jnp.trace(blocks, axis1=1, axis2=2))

@@ -1,0 +1,150 @@
+"""Posterior of effects of groups, of which predictions read a few a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.extensions.groups.design import EffectDesign
+from latentgp.extensions.groups.elimination import (
+    EliminatedEffects,
+    between_rows,
+    row_covariances,
+    row_means,
+)
+from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels.parts import telling_parts
+from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.likelihoods.base import Marginals
+from latentgp.modules import stored
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.variables import Centres
+from latentgp.runtime.row_scan import in_chunks
+from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
+
+
+@stored
+class EffectsPosterior(LatentPosterior):
+    """Posterior with the effects of every level as coefficients.
+
+    Effects of a level that no row had are those of the prior, and so is what functions of other
+    parts leave open of the prior variance.
+    """
+
+    kernel: LatentKernel
+    designs: tuple[EffectDesign, ...]  # of each structure of kernels
+    found: tuple[EliminatedEffects, ...]  # of the latent functions of each, stacked
+    latents: int = eqx.field(static=True)
+    log_evidence: Scalar
+    kl: Scalar
+    jitter: Scalar
+    trace_term: Scalar
+    strays: Scalar  # number of rows whose groups the designs have not, or nest otherwise
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(note_of(design) for design in self.designs)
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        if not int(self.strays):
+            return ()
+        return (
+            f"{int(self.strays)} rows have groups that the effects were not laid out for, or nested "
+            "otherwise, and the posterior is wrong; fit all rows anew.",
+        )
+
+    @property
+    def centres(self) -> Centres:
+        """A row of the first levels: effects have no places."""
+        design = self.designs[0]
+        width = 1 + max((max(term.columns, default=0) for term in design.terms), default=0)
+        return jnp.zeros((1, width))
+
+    def mean(self, X: Inputs) -> RowLatents:
+        def means(kernel: Kernel, found: Any, x: Inputs, design: EffectDesign) -> PerRow:
+            return row_means(found, design, design.of(kernel, x))
+
+        return in_chunks(lambda x: self._each(means, x), X, self._width).T
+
+    def marginals(self, X: Inputs) -> Marginals:
+        def moments(
+            kernel: Kernel, found: Any, x: Inputs, design: EffectDesign
+        ) -> Float[Array, "moments N"]:
+            rows, prior = design.of(kernel, x), kernel.diagonal(x)
+            own = row_covariances(found, design, rows)
+            variance = sum(jnp.sum(a * u, axis=1) for a, u in zip(own, rows.values, strict=True))
+            variance = variance + open_variance(design, kernel, x, rows.values)
+            return jnp.stack([row_means(found, design, rows), jnp.clip(variance, 0.0, prior)])
+
+        both = in_chunks(lambda x: self._each(moments, x), X, self._width)
+        return Marginals(both[:, 0].T, both[:, 1].T)
+
+    def open_variances(self, X: Inputs) -> Float[Array, "N #Q"]:
+        def left(kernel: Kernel, found: Any, x: Inputs, design: EffectDesign) -> PerRow:
+            return open_variance(design, kernel, x, design.of(kernel, x).values)
+
+        return self._each(left, X).T
+
+    def covariance(self, X: Inputs) -> Float[Array, "Q N N"]:
+        def between(
+            kernel: Kernel, found: Any, x: Inputs, design: EffectDesign
+        ) -> Float[Array, "N N"]:
+            rows = design.of(kernel, x)
+            total = between_rows(found, design, rows)
+            total = total + jnp.diag(open_variance(design, kernel, x, rows.values))
+            for term, level, u in zip(design.terms, rows.levels, rows.values, strict=True):
+                groups = x[:, np.array(term.columns, int)]
+                same = jnp.all(groups[:, None] == groups[None], axis=2)
+                new = level >= term.levels
+                total = total + jnp.where(same & new[:, None] & new, u @ u.T, 0.0)
+            return total
+
+        return self._each(between, X)
+
+    def telling_parts(self, number: int) -> EffectsPosterior:
+        kernel = telling_parts(self.kernel, number)
+        return eqx.tree_at(lambda p: p.kernel, self, kernel)
+
+    @property
+    def _width(self) -> int:
+        """Numbers that a row needs."""
+        return max(
+            sum(term.width for term in design.terms) + (len(design.chain) > 1) * design.left
+            for design in self.designs
+        )
+
+    def _each(self, function: Callable[..., Array], X: Inputs) -> Float[Array, "Q *S"]:
+        """Values of a function of kernel, effects, rows and design for every latent function."""
+        groups = kernel_groups(self.kernel, self.latents)
+        values = [
+            vmap_latents(partial(function, x=X, design=design), group.kernels, found)
+            for group, design, found in zip(groups, self.designs, self.found, strict=True)
+        ]
+        return in_latent_order([group.latents for group in groups], values)
+
+
+def open_variance(
+    design: EffectDesign, kernel: Kernel, X: Inputs, values: tuple[Array, ...]
+) -> PerRow:
+    """The prior variance at rows that no effect has."""
+    if design.is_whole:
+        return jnp.zeros(len(X), X.dtype)
+    return jnp.maximum(kernel.diagonal(X) - sum(jnp.sum(u**2, axis=1) for u in values), 0.0)
+
+
+def note_of(design: EffectDesign) -> str:
+    """What was eliminated, and what was left."""
+    levels = ", ".join(
+        f"{design.terms[t].levels} levels of {design.terms[t].width}" for t in design.chain
+    )
+    way = f"{levels} eliminated level by level, " if levels else ""
+    return f"{design.number} effects: {way}{design.left} by a dense factor."

@@ -1,0 +1,193 @@
+"""Effects of groups as a representation: a sparse design in place of a matrix."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from latentgp.errors import InputError, check_whole
+from latentgp.extensions.groups.design import EffectDesign, designs_of
+from latentgp.extensions.groups.elimination import (
+    eliminated,
+    posterior_means_of_rows,
+    row_covariances,
+)
+from latentgp.extensions.groups.posterior import EffectsPosterior, open_variance
+from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels.per_latent import KernelGroup, kernel_groups
+from latentgp.representations.base import Pullback, Representation
+from latentgp.representations.latent_axis import over_sharing, vmap_latents
+from latentgp.representations.traits import Traits
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array, Inputs, PerRow, RandomKey
+
+
+MOST_COUPLED = 50_000_000  # covariances that are kept
+
+
+class SparseEffects(Representation):
+    """Effects of groups and coefficients, each row of which touches a few: O(N) a pass.
+
+    Every term of a sum of kernels has effects of its own: a random intercept or slopes of each
+    level of a group, a coefficient of a fixed effect, values at inducing points of a smooth part.
+    The posterior of all of them is exact given the sites. Effects of the largest grouping, and of
+    groupings that it is nested in, are eliminated level by level, the others by a dense factor
+    (Bates, Maechler, Bolker & Walker 2015, 5, whose sparse factor has a general order).
+
+    Args:
+        number: inducing points of each part that is neither linear nor of groups; of a product of
+            such parts as many together.
+        designs: of the effects; `initialise` makes them.
+
+    Raises:
+        InputError: no point; on use rows whose effects need too large a matrix.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> clinic, week = np.arange(600.0) % 200, np.arange(600.0) // 200
+        >>> kernel = lgp.kernels.FixedEffects(10.0).on(1)
+        >>> kernel = kernel + lgp.Constant() * lgp.kernels.SameGroup().on(0)
+        >>> data = lgp.Data(np.column_stack([clinic, week]), np.cos(clinic) + 0.5 * week)
+        >>> model = lgp.LatentGP(kernel, lgp.Gaussian(noise_variance=0.01))
+        >>> method = lgp.CollapsedVI(lgp.groups.SparseEffects())
+        >>> fit = lgp.fit(model, data, key=jax.random.key(0), method=method)
+        >>> bool(abs(fit.posterior.mean_f([[0.0, 2.0]])[0] - 2.0) < 0.05)
+        True
+    """
+
+    number: int = eqx.field(static=True, default=100)
+    designs: tuple[EffectDesign, ...] | None = None
+
+    def __check_init__(self) -> None:
+        check_whole(self, number=1)
+
+    @property
+    def traits(self) -> Traits:
+        whole = self.designs is not None and all(design.is_whole for design in self.designs)
+        return Traits(
+            evidence="exact" if whole else "bound",
+            dense_factors=False,
+            coordinates_of_sites=False,
+            paths=False,
+            needs_rows=True,
+        )
+
+    def initialise(
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
+    ) -> SparseEffects:
+        if self.designs is not None:
+            return self
+        designs = designs_of(kernel, X, self.number)
+        most = max(design.coupled for design in designs)
+        if most > MOST_COUPLED:
+            raise InputError(
+                f"The effects need a matrix of {8 * most / 2**30:.1f} GiB, as "
+                f"{max(design.left for design in designs)} are not nested in the largest grouping; "
+                "leave out the smaller crossed groups."
+            )
+        return dataclasses.replace(self, designs=designs)
+
+    def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> EffectsPosterior:
+        latents = sites.linear.shape[1]
+        groups = kernel_groups(kernel, latents)
+        found, loss = [], jnp.zeros((), sites.linear.dtype)
+        for group, design in self._with_designs(groups):
+            own = partial(_condition, design, X)
+            effects, lost = vmap_latents(own, group.kernels, *_of_group(group, sites))
+            found.append(effects)
+            loss = loss + jnp.sum(lost)
+        log_evidence = sum(jnp.sum(effects.log_evidence) for effects in found) - loss
+        strays = sum(jnp.sum(design.strays(_levels(design, X))) for design in self._designs)
+        return EffectsPosterior(
+            kernel=kernel,
+            designs=self._designs,
+            found=tuple(found),
+            latents=latents,
+            log_evidence=log_evidence,
+            kl=sum(jnp.sum(effects.kl) for effects in found),
+            jitter=jnp.zeros_like(loss),
+            trace_term=loss,
+            strays=jnp.asarray(strays),
+        )
+
+    def pull_back(self, posterior: EffectsPosterior, X: Inputs, sites: GaussianSites) -> Pullback:
+        """In the functions z_n of a row: r_n E[b] - w_n Cov[b, f_n], r_n the site's slope there."""
+
+        def stacked(kernel: LatentKernel) -> list[Kernel]:
+            return [group.kernels for group in kernel_groups(kernel, posterior.latents)]
+
+        kernels, pull = jax.vjp(stacked, posterior.kernel)
+        groups = kernel_groups(posterior.kernel, posterior.latents)
+        slopes = []
+        for (group, design), found, like in zip(
+            self._with_designs(groups), posterior.found, kernels, strict=True
+        ):
+            own = partial(_pull_back, design, X)
+            each = vmap_latents(own, group.kernels, found, *_of_group(group, sites))
+            slopes.append(jax.tree.map(over_sharing, each, like))
+        (in_kernel,) = pull(slopes)
+        return Pullback(in_kernel, None, posterior.marginals(X))
+
+    @property
+    def _designs(self) -> tuple[EffectDesign, ...]:
+        assert self.designs is not None
+        return self.designs
+
+    def _with_designs(self, groups: list[KernelGroup]) -> Any:
+        return zip(groups, self._designs, strict=True)
+
+
+def _levels(design: EffectDesign, X: Inputs) -> tuple[Array, ...]:
+    return tuple(term.index(X) for term in design.terms)
+
+
+def _of_group(group: KernelGroup, sites: GaussianSites) -> tuple[Array, Array]:
+    own = jnp.array(group.latents)
+    return sites.linear.T[own], sites.precision.T[own]
+
+
+def _condition(
+    design: EffectDesign, X: Inputs, kernel: Kernel, linear: PerRow, precision: PerRow
+) -> tuple[Any, Array]:
+    found = eliminated(design, kernel, X, linear, precision)
+    if design.is_whole:
+        return found, jnp.zeros((), linear.dtype)
+    left = open_variance(design, kernel, X, design.of(kernel, X).values)
+    return found, 0.5 * jnp.sum(precision * left)
+
+
+def _pull_back(
+    design: EffectDesign, X: Inputs, kernel: Kernel, found: Any, linear: PerRow, precision: PerRow
+) -> Kernel:
+    """Derivative of the log evidence in the kernel of one latent function."""
+
+    def step(total: Any, rows: Any, real: Array) -> tuple[Any, None]:
+        x, s, w = rows
+        s, w = jnp.where(real, s, 0.0), jnp.where(real, w, 0.0)
+
+        def functions(kernel: Kernel) -> Any:
+            left = None if design.is_whole else kernel.diagonal(x)
+            return design.of(kernel, x).values, left
+
+        (values, left), pull = jax.vjp(functions, kernel)
+        own = design.of(kernel, x)
+        means = posterior_means_of_rows(found, design, own)
+        f = sum(jnp.sum(b * u, axis=1) for b, u in zip(means, values, strict=True))
+        slope = s - w * f
+        spread = row_covariances(found, design, own)
+        moved = tuple(
+            slope[:, None] * b - w[:, None] * (c if left is None else c - u)
+            for b, c, u in zip(means, spread, values, strict=True)
+        )
+        (more,) = pull((moved, None if left is None else -0.5 * w))
+        return jax.tree.map(jnp.add, total, more), None
+
+    width = sum(term.width for term in design.terms) + (len(design.chain) > 1) * design.left
+    nothing = jax.tree.map(jnp.zeros_like, kernel)
+    return scan_rows(step, nothing, (X, linear, precision), columns=2 * width)[0]
