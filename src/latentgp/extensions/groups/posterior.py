@@ -20,7 +20,7 @@ from latentgp.extensions.groups.elimination import (
     row_means,
 )
 from latentgp.kernels import Kernel, LatentKernel
-from latentgp.kernels.parts import telling_parts
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
@@ -43,6 +43,7 @@ class EffectsPosterior(LatentPosterior):
     designs: tuple[EffectDesign, ...]  # of each structure of kernels
     found: tuple[EliminatedEffects, ...]  # of the latent functions of each, stacked
     latents: int = eqx.field(static=True)
+    row: Float[Array, "1 D"]
     log_evidence: Scalar
     kl: Scalar
     jitter: Scalar
@@ -64,10 +65,8 @@ class EffectsPosterior(LatentPosterior):
 
     @property
     def centres(self) -> Centres:
-        """A row of the first levels: effects have no places."""
-        design = self.designs[0]
-        width = 1 + max((max(term.columns, default=0) for term in design.terms), default=0)
-        return jnp.zeros((1, width))
+        """A row: effects have no places."""
+        return self.row
 
     def mean(self, X: Inputs) -> RowLatents:
         def means(kernel: Kernel, found: Any, x: Inputs, design: EffectDesign) -> PerRow:
@@ -111,8 +110,8 @@ class EffectsPosterior(LatentPosterior):
         return self._each(between, X)
 
     def telling_parts(self, number: int) -> EffectsPosterior:
-        kernel = telling_parts(self.kernel, number)
-        return eqx.tree_at(lambda p: p.kernel, self, kernel)
+        own = telling_parts(self.kernel, number), as_wholes(self.row, number)
+        return eqx.tree_at(lambda p: (p.kernel, p.row), self, own)
 
     @property
     def _width(self) -> int:

@@ -109,6 +109,7 @@ class SparseEffects(Representation):
             designs=self._designs,
             found=tuple(found),
             latents=latents,
+            row=X[:1],
             log_evidence=log_evidence,
             kl=sum(jnp.sum(effects.kl) for effects in found),
             jitter=jnp.zeros_like(loss),
