@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
 from jaxtyping import Float
 
 from latentgp.extensions.groups.design import EffectDesign, RowEffects
 from latentgp.kernels import Kernel
 from latentgp.modules import stored
-from latentgp.numerics.cholesky import cholesky
+from latentgp.numerics.cholesky import cholesky, lower_cholesky
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array, Inputs, PerRow, Scalar
 
@@ -60,8 +61,27 @@ class _Information(NamedTuple):
     rest_right: Float[Array, "left"]
 
 
+class _Factors(NamedTuple):
+    """What elimination leaves behind of each term of the chain, and of the rest."""
+
+    inverses: list[Float[Array, "L E E"]]  # of the own blocks, once finer terms are eliminated
+    on_outer: list[list[Float[Array, "L E _"]]]  # regression on each coarser term's level
+    on_left: list[Float[Array, "L E left"]]
+    solved: list[Float[Array, "L E"]]
+    rest: Float[Array, "left left"]  # lower factor of what is left
+    mean: Float[Array, "left"]
+    gain: Scalar  # of the solution with what it is solved for
+    log_determinant: Scalar  # of P
+
+
 def eliminated(
-    design: EffectDesign, kernel: Kernel, X: Inputs, linear: PerRow, precision: PerRow
+    design: EffectDesign,
+    kernel: Kernel,
+    X: Inputs,
+    linear: PerRow,
+    precision: PerRow,
+    *,
+    means_only: bool = False,
 ) -> EliminatedEffects:
     """The posterior of the effects given sites of f: O(N) and O(L left^2 + left^3) algebra.
 
@@ -71,12 +91,35 @@ def eliminated(
         X: the rows.
         linear: of the sites.
         precision: of the sites, not negative.
+        means_only: whether covariances, and the KL, are left out.
     """
-    info = _information(design, kernel, X, linear, precision)
+    factors = _factors(design, _information(design, kernel, X, linear, precision))
+    dtype, mean = linear.dtype, factors.mean
+    values = _means(design, factors)
+    log_evidence = 0.5 * (factors.gain - factors.log_determinant)
+    if means_only:
+        nothing = jnp.zeros(0, dtype)
+        chain = tuple(ChainEffects(value, *[nothing] * 4, ()) for value in values)
+        return EliminatedEffects(chain, mean, nothing, log_evidence, jnp.zeros((), dtype))
+    covariance = cho_solve((factors.rest, True), jnp.eye(design.left, dtype=dtype))
+    chain = _chain(design, factors, values, covariance)
+    trace, squares = jnp.trace(covariance), jnp.sum(mean**2)
+    for k, effects in enumerate(chain):
+        squares = squares + jnp.sum(effects.mean**2)
+        trace = trace + _trace(effects.own) + _trace(effects.inner)
+        for c, place in enumerate(_within(design, k)):
+            path, inner = effects.paths[c], chain[k + 1 + c].inner[place]
+            trace = trace + jnp.einsum("lia,lab,lib->", path, inner, path)
+    kl = 0.5 * (trace + squares - design.number + factors.log_determinant)
+    return EliminatedEffects(tuple(chain), mean, covariance, log_evidence, kl)
+
+
+def _factors(design: EffectDesign, info: _Information) -> _Factors:
+    """Elimination along the chain, the finest term first."""
     own, outer, left, right = (list(map(_as_list, part)) for part in info[:4])
     rest, rest_right = info.rest, info.rest_right
-    inverses, regressions, solved = [], [], []
     gain, log_determinant = jnp.zeros((), rest.dtype), jnp.zeros((), rest.dtype)
+    found = _Factors([], [], [], [], rest, rest_right, gain, log_determinant)
     for k in range(len(own)):
         inverse, more = _inverse(own[k])
         log_determinant = log_determinant + more
@@ -98,43 +141,50 @@ def eliminated(
             for d in range(c + 1, len(outer[k])):
                 much = jnp.einsum("lia,lib->lab", block, on_outer[d])
                 outer[place][d - c - 1] = less(outer[place][d - c - 1], much)
-        inverses.append(inverse)
-        regressions.append((on_outer, on_left))
-        solved.append(v)
-    factor = cholesky(rest)
-    covariance = factor.inverse_of_product()
-    mean = covariance @ rest_right
+        for part, new in zip(found, (inverse, on_outer, on_left, v), strict=False):
+            part.append(new)
+    factor = lower_cholesky(rest)
+    mean = cho_solve((factor, True), rest_right)
+    log_determinant = log_determinant + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
     gain = gain + mean @ rest_right
-    log_determinant = log_determinant + 2 * factor.half_log_determinant
+    return _Factors(*found[:4], factor, mean, gain, log_determinant)
+
+
+def _means(design: EffectDesign, factors: _Factors) -> list[Float[Array, "L E"]]:
+    """Posterior means of the effects of the chain, the coarsest term's first solved for."""
+    values: list[Float[Array, "L E"]] = []
+    for k in reversed(range(len(design.chain))):
+        value = factors.solved[k] - factors.on_left[k] @ factors.mean
+        each = zip(factors.on_outer[k], _within(design, k), values[::-1], strict=True)
+        for block, place, outer in each:
+            value = value - jnp.einsum("lia,la->li", block, outer[place])
+        values.append(value)
+    return values[::-1]
+
+
+def _chain(
+    design: EffectDesign,
+    factors: _Factors,
+    values: list[Float[Array, "L E"]],
+    covariance: Float[Array, "left left"],
+) -> list[ChainEffects]:
+    """The effects of the chain, likewise."""
     chain: list[ChainEffects] = []
-    for k in reversed(range(len(own))):
-        on_outer, on_left = regressions[k]
-        parents = _within(design, k)
-        later = chain[::-1]
-        value = solved[k] - on_left @ mean
-        through, paths = -on_left, []
-        for c, (block, place) in enumerate(zip(on_outer, parents, strict=True)):
-            value = value - jnp.einsum("lia,la->li", block, later[c].mean[place])
+    for k in reversed(range(len(values))):
+        parents, later, paths = _within(design, k), chain[::-1], list[Array]()
+        through = -factors.on_left[k]
+        for c, (block, place) in enumerate(zip(factors.on_outer[k], parents, strict=True)):
             through = through - jnp.einsum("lia,lap->lip", block, later[c].through[place])
             path = -block
             for d in range(c):
                 coarser = later[d].paths[c - d - 1][parents[d]]
-                path = path - jnp.einsum("lia,lab->lib", on_outer[d], coarser)
+                path = path - jnp.einsum("lia,lab->lib", factors.on_outer[k][d], coarser)
             paths.append(path)
         turned = through @ covariance
         inside = jnp.einsum("lip,ljp->lij", turned, through)
-        made = ChainEffects(value, inverses[k], through, turned, inside, tuple(paths))
-        chain.append(made)
-    chain.reverse()
-    trace, squares = jnp.trace(covariance), jnp.sum(mean**2)
-    for k, effects in enumerate(chain):
-        squares = squares + jnp.sum(effects.mean**2)
-        trace = trace + _trace(effects.own) + _trace(effects.inner)
-        for c, place in enumerate(_within(design, k)):
-            path, inner = effects.paths[c], chain[k + 1 + c].inner[place]
-            trace = trace + jnp.einsum("lia,lab,lib->", path, inner, path)
-    kl = 0.5 * (trace + squares - design.number + log_determinant)
-    return EliminatedEffects(tuple(chain), mean, covariance, 0.5 * (gain - log_determinant), kl)
+        own = values[k], factors.inverses[k], through, turned, inside
+        chain.append(ChainEffects(*own, tuple(paths)))
+    return chain[::-1]
 
 
 def row_means(found: EliminatedEffects, design: EffectDesign, rows: RowEffects) -> PerRow:
@@ -243,7 +293,9 @@ def posterior_means_of_rows(
     found: EliminatedEffects, design: EffectDesign, rows: RowEffects
 ) -> tuple[Float[Array, "N E"], ...]:
     """Posterior means of the effects of each row's levels, for each term."""
-    return tuple(own for _, own in sorted(_effects_of_rows(found, design, rows), key=lambda p: p[0]))
+    return tuple(
+        own for _, own in sorted(_effects_of_rows(found, design, rows), key=lambda p: p[0])
+    )
 
 
 def _rest_times(

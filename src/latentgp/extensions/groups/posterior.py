@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -59,8 +58,8 @@ class EffectsPosterior(LatentPosterior):
         if not int(self.strays):
             return ()
         return (
-            f"{int(self.strays)} rows have groups that the effects were not laid out for, or nested "
-            "otherwise, and the posterior is wrong; fit all rows anew.",
+            f"{int(self.strays)} rows have groups that the effects were not laid out for, or "
+            "nested otherwise, and the posterior is wrong; fit all rows anew.",
         )
 
     @property

@@ -20,13 +20,14 @@ from latentgp.extensions.groups.elimination import (
 from latentgp.extensions.groups.posterior import EffectsPosterior, open_variance
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.per_latent import KernelGroup, kernel_groups
+from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
+from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
-
 
 MOST_COUPLED = 50_000_000  # covariances that are kept
 
@@ -44,6 +45,7 @@ class SparseEffects(Representation):
         number: inducing points of each part that is neither linear nor of groups; of a product of
             such parts as many together.
         designs: of the effects; `initialise` makes them.
+        means_only: whether nothing but means is asked for; a method sets it.
 
     Raises:
         InputError: no point; on use rows whose effects need too large a matrix.
@@ -63,6 +65,7 @@ class SparseEffects(Representation):
 
     number: int = eqx.field(static=True, default=100)
     designs: tuple[EffectDesign, ...] | None = None
+    means_only: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         check_whole(self, number=1)
@@ -75,6 +78,7 @@ class SparseEffects(Representation):
             dense_factors=False,
             coordinates_of_sites=False,
             paths=False,
+            needs_all_rows=True,
             needs_rows=True,
         )
 
@@ -93,12 +97,15 @@ class SparseEffects(Representation):
             )
         return dataclasses.replace(self, designs=designs)
 
+    def for_sites(self, form: SiteForm) -> SparseEffects:
+        return dataclasses.replace(self, means_only=form.means_alone)
+
     def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> EffectsPosterior:
         latents = sites.linear.shape[1]
         groups = kernel_groups(kernel, latents)
         found, loss = [], jnp.zeros((), sites.linear.dtype)
         for group, design in self._with_designs(groups):
-            own = partial(_condition, design, X)
+            own = partial(_condition, design, X, self.means_only)
             effects, lost = vmap_latents(own, group.kernels, *_of_group(group, sites))
             found.append(effects)
             loss = loss + jnp.sum(lost)
@@ -116,6 +123,12 @@ class SparseEffects(Representation):
             trace_term=loss,
             strays=jnp.asarray(strays),
         )
+
+    def marginals_at_rows(self, posterior: EffectsPosterior, X: Inputs) -> Marginals:
+        if not self.means_only:
+            return posterior.marginals(X)
+        mean = posterior.mean(X)
+        return Marginals(mean, jnp.ones_like(mean))
 
     def pull_back(self, posterior: EffectsPosterior, X: Inputs, sites: GaussianSites) -> Pullback:
         """In the functions z_n of a row: r_n E[b] - w_n Cov[b, f_n], r_n the site's slope there."""
@@ -154,9 +167,14 @@ def _of_group(group: KernelGroup, sites: GaussianSites) -> tuple[Array, Array]:
 
 
 def _condition(
-    design: EffectDesign, X: Inputs, kernel: Kernel, linear: PerRow, precision: PerRow
+    design: EffectDesign,
+    X: Inputs,
+    means_only: bool,
+    kernel: Kernel,
+    linear: PerRow,
+    precision: PerRow,
 ) -> tuple[Any, Array]:
-    found = eliminated(design, kernel, X, linear, precision)
+    found = eliminated(design, kernel, X, linear, precision, means_only=means_only)
     if design.is_whole:
         return found, jnp.zeros((), linear.dtype)
     left = open_variance(design, kernel, X, design.of(kernel, X).values)

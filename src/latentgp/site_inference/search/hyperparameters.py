@@ -107,7 +107,9 @@ def learn(
     bounds = np.append(bounds[0], -anywhere), np.append(bounds[1], anywhere)
     runs = _Runs(algorithm, space, first, bounds, search)
     try:
-        if data.size > _THINNED_FROM and not algorithm.representation.traits.one_coefficient_a_row:
+        traits = algorithm.representation.traits
+        whole = traits.one_coefficient_a_row or traits.needs_all_rows
+        if data.size > _THINNED_FROM and not whole:
             start, sites = runs.on_thinned_rows(first, data, stored)
             first_step = _FIRST_STEP_AFTER_THINNED
         else:
