@@ -6,11 +6,19 @@ from latentgp.extension import Extension
 
 if TYPE_CHECKING:
     from latentgp.extensions.groups.representation import SparseEffects as SparseEffects
+    from latentgp.extensions.groups.summary import MixedSummary as MixedSummary
+    from latentgp.extensions.groups.summary import VarianceComponent as VarianceComponent
+    from latentgp.extensions.groups.summary import mixed_summary as mixed_summary
 
 EXTENSION = Extension(
     __name__,
-    names={"representation": "SparseEffects"},
-    requires=("inter_domain",),
-    apart="SparseEffects",
+    names={
+        "representation": "SparseEffects",
+        "summary": "MixedSummary VarianceComponent mixed_summary",
+    },
+    offers={"rows": f"{__name__}.offers:effects"},
+    requires=("inter_domain", "iterative"),
+    verbs={"mixed_summary": f"{__name__}.summary:mixed_summary"},
+    apart="SparseEffects MixedSummary VarianceComponent mixed_summary",
 )
 __getattr__ = EXTENSION.attribute

@@ -172,7 +172,7 @@ class CrossedEffects(eqx.Module):
             sum(jnp.einsum("ne,nes->ns", u, b) for u, b in zip(rows.values, blocks, strict=True))
             for blocks in (one, other)
         )
-        number = 2 * f_one.shape[1]
+        number = 2 * one[0].shape[2]
         total = [
             (jnp.einsum("nes,ns->ne", a, f_other) + jnp.einsum("nes,ns->ne", b, f_one)) / number
             for a, b in zip(one, other, strict=True)

@@ -121,9 +121,9 @@ def eliminated(
     values = _means(design, factors)
     log_evidence = 0.5 * (factors.gain - factors.log_determinant)
     if means_only:
-        nothing = jnp.zeros(0, dtype)
-        chain = tuple(ChainEffects(value, *[nothing] * 4, ()) for value in values)
-        return EliminatedEffects(chain, mean, nothing, log_evidence, jnp.zeros((), dtype))
+        no = jnp.zeros((0, 0, 0), dtype)
+        means = tuple(ChainEffects(value, no, no, no, no, ()) for value in values)
+        return EliminatedEffects(means, mean, no[0], log_evidence, jnp.zeros((), dtype))
     covariance = cho_solve((factors.rest, True), jnp.eye(design.left, dtype=dtype))
     chain = _chain(design, factors, values, covariance)
     trace, squares = jnp.trace(covariance), jnp.sum(mean**2)
@@ -164,8 +164,10 @@ def _factors(design: EffectDesign, info: _Information) -> _Factors:
             for d in range(c + 1, len(outer[k])):
                 much = jnp.einsum("lia,lib->lab", block, on_outer[d])
                 outer[place][d - c - 1] = less(outer[place][d - c - 1], much)
-        for part, new in zip(found, (inverse, on_outer, on_left, v), strict=False):
-            part.append(new)
+        found.inverses.append(inverse)
+        found.on_outer.append(on_outer)
+        found.on_left.append(on_left)
+        found.solved.append(v)
     factor = lower_cholesky(rest)
     mean = cho_solve((factor, True), rest_right)
     log_determinant = log_determinant + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))

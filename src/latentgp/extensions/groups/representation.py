@@ -79,12 +79,9 @@ class SparseEffects(Representation):
     @property
     def traits(self) -> Traits:
         whole = self.designs is not None and all(design.is_whole for design in self.designs)
+        of_bound = "exact" if whole else "bound"
         return Traits(
-            evidence="exact"
-            if whole and self._is_exact
-            else "bound"
-            if self._is_exact
-            else "approximation",
+            evidence=of_bound if self._is_exact else "approximation",
             estimates_evidence=not self._is_exact,
             estimates_variances=self.exact is False,
             one_gaussian=self._is_exact,
