@@ -303,7 +303,7 @@ def _rest_times(
     t: int,
     s: int,
     values: Float[Array, "N E"],
-) -> Float[Array, "N E"]:
+) -> Float[Array, "N _"]:
     """The block of the covariance of what is left for the levels of two terms, times columns."""
     if all(design.terms[own].levels == 1 for own in (t, s)):
         first, second = (_span(design, own) for own in (t, s))

@@ -24,6 +24,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.variables import Centres
 from latentgp.runtime.row_scan import in_chunks
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
 
 
@@ -46,7 +47,8 @@ class EffectsPosterior(LatentPosterior):
     kl: Scalar
     jitter: Scalar
     trace_term: Scalar
-    strays: Scalar  # number of rows whose groups the designs have not, or nest otherwise
+    strays: Any  # number of rows whose groups the designs have not, or nest otherwise
+    sites: GaussianSites | None  # where rows know of their own what effects leave open
 
     @property
     def evidence_error(self) -> Scalar:
