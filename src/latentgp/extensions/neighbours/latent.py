@@ -136,6 +136,7 @@ class LatentNeighbours(NearestRows):
             trace_term=jnp.zeros((), sites.linear.dtype),
             number=self.seen,
             blocks=self._blocks,
+            order=None if self.found is None else self.found.order,
         )
 
     @property
