@@ -1,10 +1,11 @@
 """What neighbours leave out of the evidence, from some rows' variances given many more rows.
 
 The Kullback-Leibler divergence of the law by neighbours from the exact one is sum_i log(D_i / E_i)
-/ 2, of each row's variance D given its neighbours and E given all rows before it (Vecchia 1988;
-Schäfer, Katzfuss & Owhadi 2021, 2.2). It is what the log evidence lacks on average over targets
-of the model. A variance given some of the rows before is between D and E, so that what is found
-here is a lower bound but for the sampling of rows.
+/ 2, of each row's variance D given its neighbours and E given all rows before it (Schäfer, Katzfuss
+& Owhadi 2021, 2.2). It is what the log evidence lacks on average over targets of the model; of
+others it may be too high. A variance given some of the rows before is between D and E, so that what
+is found here is a lower bound but for the sampling of rows. Of latents D and E are with the noise
+of the row's own site: about the divergence of the law of targets, which is at most that of latents.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ class Divergence(NamedTuple):
     def sentence(self) -> str:
         """Without its full stop."""
         return (
-            f"{self.neighbours} neighbours of each row leave out at least {self.nats:.2g} nats of "
-            f"the log evidence (standard error {self.error:.1g}, from {self.rows} rows)"
+            f"Given {self.neighbours} neighbours each, rows have a law that diverges from the "
+            f"exact one by at least {self.nats:.2g} nats (standard error {self.error:.1g}, from "
+            f"{self.rows} rows), and the log evidence may be off by as much either way"
         )
 
 

@@ -21,6 +21,7 @@ from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
+from latentgp.runtime.x64 import in_x64
 from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
@@ -36,7 +37,7 @@ _SHARE_ALL_ROUND = 2 / 3  # of these
 # ones of each direction.
 _LOOKED_THROUGH, _MORE_BLOCKS, _BLOCKS_A_DIRECTION = 2, 12, 2
 
-_FEW_NATS_A_ROW = 0.05  # left out by neighbours
+_FEW_NATS_A_ROW = 0.1  # by which the law of rows may diverge
 
 
 def sees_all_round(rows: int, inputs: int, number: int) -> bool:
@@ -294,8 +295,9 @@ class NearPosterior(LatentPosterior):
         """With what precisions rows are observed, and features of a low rank or None."""
 
     @cached_property
+    @in_x64
     def divergence(self) -> Divergence | None:
-        """What neighbours leave out of the log evidence; None where the order is not known."""
+        """What neighbours leave out; None where the order is not known."""
         if self.order is None:
             return None
         return divergence_of(self.kernel, self.X, self.neighbours, self.order, *self.observed)
@@ -311,8 +313,8 @@ class NearPosterior(LatentPosterior):
         if left is None or not self._lacks_much:
             return ()
         return (
-            f"{left.sentence}, so that other hyper-parameters may be better by more; use more "
-            "neighbours, inducing points beside them, or Dense() of few rows.",
+            f"{left.sentence}; use more neighbours, inducing points beside them, or Dense() where "
+            "rows are few.",
         )
 
     @property

@@ -32,8 +32,6 @@ _NUMBERS_AT_ONCE, _DISTANCES_AT_ONCE = 1 << 24, 1 << 22
 # Coordinates of which a tree is slower than all distances, and that of few rows alone.
 _MANY, _SEVERAL, _FEW_ROWS = 40, 15, 30_000
 _BLOCK = 32
-_NOISE = 0.01  # of candidates, as a share of the prior variance
-_RANKS = 2**30  # distances from the mean that are told apart
 
 
 @singledispatch
@@ -142,7 +140,7 @@ def order_of(points: Float[np.ndarray, "N E"], ordering: Ordering) -> Int[np.nda
     """
     if ordering == "random":
         far = np.sqrt(np.sum((points - points.mean(axis=0)) ** 2, axis=1))
-        ranks = np.round(far * (_RANKS / max(far.max(initial=0.0), np.finfo(float).tiny)))
+        ranks = np.round(far * (2**30 / max(far.max(initial=0.0), np.finfo(float).tiny)))
         ranked = np.lexsort((points[:, 0], ranks))
         return ranked[np.random.default_rng(0).permutation(len(points))]
     squares = np.sum(points**2, axis=1)
@@ -306,7 +304,7 @@ def _telling(
     """
     prior = kernel.diagonal(X)
     left = jnp.maximum(prior - jnp.sum(features**2, axis=1), 0.0)
-    least = _NOISE * prior
+    least = 0.01 * prior  # noise of candidates
 
     def between(row: Array, those: Array) -> Array:
         known = features[those] @ features[row]
