@@ -27,7 +27,7 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array, Inputs, NeighbourRows, Scalar
 
 _SAMPLE = 200  # rows
-_TELLING, _ALL_OVER = 128, 64  # rows beside the neighbours: most correlated, and of all places
+_FURTHER = 192  # rows beside the neighbours, a third of all places, else the most correlated
 
 
 class Roots(NamedTuple):
@@ -47,11 +47,11 @@ class Divergence(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Without its full stop."""
+        """For the user."""
         return (
             f"Given {self.neighbours} neighbours each, rows have a law that diverges from the "
             f"exact one by at least {self.nats:.2g} nats (standard error {self.error:.1g}, from "
-            f"{self.rows} rows), and the log evidence may be off by as much either way"
+            f"{self.rows} rows), and the log evidence may be off by as much either way."
         )
 
 
@@ -98,7 +98,7 @@ def _nats(
 ) -> Float[Array, "S"]:
     """log(D / E) / 2 of some rows."""
     X, (others, own) = jnp.asarray(X), map(jnp.asarray, roots)
-    most = min(neighbours.shape[1] + _TELLING + _ALL_OVER, len(X))
+    most = min(neighbours.shape[1] + _FURTHER, len(X))
     left = kernel.diagonal(X) - jnp.sum(features**2, axis=1)
     scale = jnp.where(left > 0, 1 / jnp.sqrt(jnp.where(left > 0, left, 1.0)), 0.0)
 
@@ -113,7 +113,7 @@ def _nats(
         near, place = neighbours[row], places[row]
         cross = kernel.gram(X[row][None], X)[0] - features @ features[row]
         score = jnp.where(places < place, jnp.abs(cross) * scale, -jnp.inf)
-        spread = order[jnp.arange(_ALL_OVER) * place // _ALL_OVER]
+        spread = order[jnp.arange(_FURTHER // 3) * place // (_FURTHER // 3)]
         score = score.at[spread].set(jnp.where(place > 0, jnp.inf, -jnp.inf))
         score = score.at[jnp.where(near == NOBODY, len(X), near)].set(jnp.inf, mode="drop")
         best, many = jax.lax.top_k(score, most)

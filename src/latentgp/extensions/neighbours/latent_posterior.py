@@ -280,7 +280,6 @@ class LatentNeighboursPosterior(NearPosterior):
     sites: Sites  # as functions of g
     solved: PrecisionSolves  # mean, and solves with probe vectors
     jitter: Scalar
-    trace_term: Scalar
     number: int = eqx.field(static=True)  # of the rows that a new input sees
     blocks: Int[Array, "K S"] | None = None
     order: Int[Array, "M"] | None = None
@@ -316,9 +315,8 @@ class LatentNeighboursPosterior(NearPosterior):
     @property
     def complaints(self) -> tuple[str, ...]:
         if self._worst <= _POOR:
-            return super().complaints
+            return ()
         return (
-            *super().complaints,
             f"Solves with the posterior precision left a relative residual of {self._worst:.1e}; "
             "add noise or priors against huge variances, or use Inducing(...).",
         )

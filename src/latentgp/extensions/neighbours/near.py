@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, turned
@@ -22,7 +23,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.runtime.x64 import in_x64
-from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents
+from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Scalar
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
@@ -36,8 +37,6 @@ _SHARE_ALL_ROUND = 2 / 3  # of these
 # Blocks of rows that are looked through: for so many times the rows seen, some more, and further
 # ones of each direction.
 _LOOKED_THROUGH, _MORE_BLOCKS, _BLOCKS_A_DIRECTION = 2, 12, 2
-
-_FEW_NATS_A_ROW = 0.1  # by which the law of rows may diverge
 
 
 def sees_all_round(rows: int, inputs: int, number: int) -> bool:
@@ -304,23 +303,12 @@ class NearPosterior(LatentPosterior):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        left = self.divergence
-        return () if left is None or self._lacks_much else (f"{left.sentence}.",)
+        return () if self.divergence is None else (self.divergence.sentence,)
 
     @property
-    def complaints(self) -> tuple[str, ...]:
-        left = self.divergence
-        if left is None or not self._lacks_much:
-            return ()
-        return (
-            f"{left.sentence}; use more neighbours, inducing points beside them, or Dense() where "
-            "rows are few.",
-        )
-
-    @property
-    def _lacks_much(self) -> bool:
-        left = self.divergence
-        return left is not None and left.nats > max(1.0, _FEW_NATS_A_ROW * len(self.order))
+    def trace_term(self) -> Scalar:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What neighbours leave out, in NumPy."""
+        return np.float64(0.0 if self.divergence is None else self.divergence.nats)
 
     @property
     @abstractmethod

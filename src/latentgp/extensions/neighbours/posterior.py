@@ -51,7 +51,6 @@ class NeighboursPosterior(NearPosterior):
     known: Conditionals | Whitener  # each row given its neighbours
     log_evidence: Scalar
     jitter: Scalar
-    trace_term: Scalar
     number: int = eqx.field(static=True)
     low_rank: LowRank | None = None  # what of the latent functions neighbours are not needed for
     blocks: Int[Array, "K S"] | None = None

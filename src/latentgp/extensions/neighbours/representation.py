@@ -149,7 +149,6 @@ class Neighbours(NearestRows):
             known=known,
             log_evidence=log_evidence,
             jitter=jitter,
-            trace_term=nothing,
             number=self.seen,
             low_rank=low_rank,
             blocks=found.blocks,
