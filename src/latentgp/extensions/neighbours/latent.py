@@ -133,9 +133,9 @@ class LatentNeighbours(NearestRows):
             sites=sites,
             solved=found,
             jitter=jnp.max(nugget_of(kernel, kept.X)),
-            trace_term=jnp.zeros((), sites.linear.dtype),
             number=self.seen,
             blocks=self._blocks,
+            order=None if self.found is None else self.found.order,
         )
 
     @property
