@@ -36,9 +36,10 @@ from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
 
-# Times the tolerance, that another grid is made for; share of the prior variance that frequencies
-# are to leave open at least; times as many functions at once, and to see whether more gain.
-_WORSE, _LEAST, _GROWTH, _FINER = 3.0, 1e-6, 12.0, 3.0
+LEAST_OPEN = 1e-6  # share of the prior variance that frequencies are to leave open at least
+# Times the tolerance, that another grid is made for; times as many functions at once, and to see
+# whether more gain.
+_WORSE, _GROWTH, _FINER = 3.0, 12.0, 3.0
 
 
 class EquispacedFourier(Representation):
@@ -133,7 +134,7 @@ class EquispacedFourier(Representation):
         grid, kernel = self._grid, cast(Kernel, model.kernel)
         variance = float(prior_variance(kernel, grid))
         noise = float(model.likelihood.noise_variance)  # pyright: ignore
-        left = max(min(self.left, MOST_OF_NOISE * noise / variance), _LEAST)
+        left = max(min(self.left, MOST_OF_NOISE * noise / variance), LEAST_OPEN)
         corners = np.asarray(grid.lower), np.asarray(grid.upper)
         most = int(min(self.most, growth * grid.number))
         other = grid_for(kernel, *corners, self.tolerance, left, most)
