@@ -643,7 +643,6 @@ def test_the_command_line_exports(table_model, tmp_path, capsys):
     assert self_test(tmp_path / "out" / "predictor.py").returncode == 0
 
 
-@pytest.mark.slow
 def test_whole_times_through_inducing_points_between_them(tmp_path):
     times = np.arange(40.0)
     model = lgp.LatentGP(lgp.fields.AR1(), lgp.Poisson())

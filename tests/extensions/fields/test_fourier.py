@@ -217,6 +217,22 @@ def test_counts_are_those_of_dense_algebra(block, atol):
     np.testing.assert_allclose(ours.posterior.mean_f(NEW), theirs.posterior.mean_f(NEW), atol=atol)
 
 
+def test_what_is_left_open_beside_telling_rows_is_said():
+    counts = GENERATOR.poisson(30 * np.exp(SIGNAL)).astype(float)
+    model = lgp.LatentGP(
+        lgp.Matern32(lengthscale=1.5), lgp.Poisson(), lgp.ConstantMean(np.log(30.0))
+    )
+    for left, said in ((0.05, True), (1e-5, False)):
+        own = lgp.Laplace(lgp.fields.EquispacedFourier(left=left, most=6_000))
+        found = fitted(model, own, counts, learn_hyperparameters=False)
+        told = [text for text in found.diagnostics.warnings if "leave open" in text]
+        assert bool(told) == said
+        latent = found.posterior.latent
+        rate = np.exp(found.posterior.mean_f(X))
+        expected = float(latent.left_open) * rate.mean()
+        assert float(latent.unseen) == pytest.approx(expected, rel=0.01)
+
+
 def test_solves_that_do_not_converge_are_said():
     own = lgp.fields.EquispacedFourier(block=20, max_steps=3)
     result = held(ROUGH, own)

@@ -53,7 +53,8 @@ class EquispacedFourier(Representation):
     function, by two transforms of the rows a Newton step. Solves are by conjugate gradients,
     log-determinants by Lanczos quadrature. What the frequencies leave open of the prior variance is
     an independent part of each row with Gaussian noise, up to a quarter of that, and of
-    predictions.
+    predictions; with other likelihoods it is no part of the rows, which is said where it is not
+    small beside what a row tells.
 
     Args:
         tolerance: what images of places, a period away, may add to the kernel, in prior variances.
@@ -200,7 +201,9 @@ class EquispacedFourier(Representation):
         system, near = own.system(gram, variances)
         right = jnp.sqrt(variances) * grid.sums(X, sites.linear)[:, 0]
         found = white_weights(own, system, near, right)
-        return FourierPosterior.of(self, kernel, (system, near), variances, jnp.ones(()), found)
+        told = jnp.sum(sites.precision) / jnp.maximum(jnp.sum(sites.precision > 0), 1)
+        solver, noise = (system, near), jnp.ones(())
+        return FourierPosterior.of(self, kernel, solver, variances, noise, found, told)
 
     def marginals_at_rows(self, posterior: FourierPosterior, X: Inputs) -> Marginals:
         mean = posterior.mean(X)
