@@ -34,10 +34,10 @@ def check_count(name: str, value: Any, least: int) -> None:
 
 def as_number(name: str, value: Any) -> float:
     """A finite number; InputError of anything else."""
-    plain = np.isscalar(value) or np.shape(value) == ()
-    fine = plain and np.asarray(value).dtype.kind in "fiu" and np.isfinite(value)
+    own: Any = None if np.iterable(value) else value
+    fine = np.asarray(own).dtype.kind in "fiu" and np.isfinite(own)
     refuse({f"{name} must be a finite number, got {value!r}.": not fine})
-    return float(value)
+    return float(own)
 
 
 def as_numbers(name: str, values: Any) -> Float[np.ndarray, "n"]:
