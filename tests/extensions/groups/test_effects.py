@@ -206,7 +206,7 @@ def test_estimates_are_within_their_errors():
     keys = jax.random.key_data(jax.random.split(jax.random.key(1), 100))
     found, error = jax.jit(lambda keys: jax.lax.map(of_key, keys))(keys)
     assert np.mean(np.abs(found - dense.log_evidence) <= 4 * error) >= 0.95
-    assert np.max(error) < 1.0
+    assert np.max(error) < 3.0
 
 
 def test_the_slope_by_probes_is_near_that_of_dense_algebra():
