@@ -151,8 +151,8 @@ def _slopes_at(
     """The same, and the derivative in the representation, None at the mode."""
     at_the_mode = algorithm.rule.at_the_mode()
     if at_the_mode is not None:
-        mode = mode or mode_of(algorithm, at_the_mode, model, data, ascended)
-        return *slope_at_mode(algorithm, at_the_mode, model, data, mode), None
+        there = mode or mode_of(algorithm, at_the_mode, model, data, ascended)
+        return *slope_at_mode(algorithm, at_the_mode, model, data, there), None
     # Else it is stationary in the sites.
     posterior, bound, _, update = ascended.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
