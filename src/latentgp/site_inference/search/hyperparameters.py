@@ -47,6 +47,7 @@ THINNED_RUN = -1
 _MOST_RENEWALS = 5
 # An estimated gradient is not that of the estimate: at the end steps along it help little or not.
 _ESTIMATED_STEPS, _ESTIMATED_RISE = 5, 1e-5  # nats a row
+_LITTLE_RISE = 1e-3  # nats, of groups of few levels among many rows
 # Several starts: short runs from each on few rows, numbered from here downwards. What is behind,
 # but rose by a sixth of that in the second half of its evaluations, has as many again.
 _OPENING_EVALUATIONS, _OPENING_ROUNDS, _FASTER = 8, 3, 6.0
@@ -293,24 +294,29 @@ class _Runs:
         """
         from scipy.optimize import minimize  # takes long to import
 
-        estimated = self._algorithm.representation.traits.estimates_evidence
+        traits = self._algorithm.representation.traits
+        estimated = traits.estimates_evidence
         enough = max(tolerance, _ESTIMATED_RISE if estimated else 0.0) * data.total_weight
+        careful = traits.needs_all_rows and not estimated
+        enough = min(enough, _LITTLE_RISE) if careful else enough
         reached, rise = -np.inf, np.inf
         options = {"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000}
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
         known, unit = {}, 0.0
+        origin, sizes = (start if careful else np.zeros_like(start)), np.ones_like(start)
         if run <= _FIRST_OPENING_RUN:
             known, at_most = self._known[run], self._opening_evaluations
 
-        def objective(vector: HyperVector) -> tuple[float, HyperVector]:
+        def objective(step: HyperVector) -> tuple[float, HyperVector]:
             nonlocal unit
+            vector = origin + step / sizes
             record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
             record = record or self._evaluate(vector, data, run)
             if run <= _FIRST_OPENING_RUN:
                 known[vector.tobytes()] = record
-            unit = unit or max(float(np.linalg.norm(record.gradient)) / first_step, 1e-12)
-            return -record.value / unit, -record.gradient / unit
+            unit = unit or max(float(np.linalg.norm(record.gradient / sizes)) / first_step, 1e-12)
+            return -record.value / unit, -record.gradient / sizes / unit
 
         def stand_still(intermediate_result: Any) -> None:
             nonlocal reached, rise
@@ -320,12 +326,17 @@ class _Runs:
                 raise StopIteration
 
         try:
+            if careful:  # a slope at the start, of order one unit from the end, is the curvature
+                first = self._search.replay(start, run, at_most)
+                first = first or self._evaluate(start, data, run)
+                known[start.tobytes()] = first
+                sizes = np.sqrt(np.maximum(np.abs(first.gradient), 1.0))
             found = minimize(
                 objective,
-                start,
+                start - origin,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=np.stack(self._bounds, axis=1),
+                bounds=sizes[:, None] * (np.stack(self._bounds, axis=1) - origin[:, None]),
                 callback=stand_still,
                 options=options,
             )
