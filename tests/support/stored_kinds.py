@@ -592,7 +592,23 @@ def _fourier_of_places():
     return [lgp.fields.FourierGP(few), sums, found.posterior, places]
 
 
+def _effects_of_groups():
+    """Posteriors of effects, eliminated and crossed, and a summary's method."""
+    X = np.stack([np.arange(12.0) % 4, np.arange(12.0) % 3, np.ones(12)], axis=1)
+    kernel = lgp.kernels.FixedEffects(4.0).on(2)
+    for column in (0, 1):
+        kernel = kernel + lgp.Constant(0.5) * lgp.kernels.SameGroup().on(column)
+    model, data = lgp.LatentGP(kernel, lgp.Gaussian(0.1)), lgp.Data(X, SMOOTH)
+    found = []
+    for exact in (True, False):
+        method = lgp.CollapsedVI(lgp.groups.SparseEffects(exact=exact, probes=2))
+        fit = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+        found += [method, fit.posterior]
+    return found
+
+
 VALUES = {
+    "effects_of_groups": _effects_of_groups,
     "fourier_of_places": _fourier_of_places,
     "mixture": _mixture,
     "own": _own,

@@ -107,6 +107,7 @@ class EffectTerm(eqx.Module):
         return (jnp.sqrt(scale) * times_columns(own, len(X))).T.astype(X.dtype)
 
 
+@stored
 class RowEffects(NamedTuple):
     """Levels and functions of some rows, a pair for each term."""
 
