@@ -182,8 +182,6 @@ def choose_method(
     chosen = min([*own, *known], key=lambda offer: offer.rank)
     representation, why = chosen.representation, chosen.why
     exactly = f"{why}{chosen.exactness}"
-    if exact and isinstance(representation, Inducing):
-        return Choice(CollapsedVI(representation), exactly)
     if exact and isinstance(model.likelihood, LeastSquares) and isinstance(representation, Dense):
         return Choice(
             ExactGP(search=ShortSearch()),
@@ -195,7 +193,7 @@ def choose_method(
         if chosen.for_gaussian_noise_alone:
             _, points, of_points, exactness, _ = own[-1]
             otherwise = Choice(CollapsedVI(points), f"{of_points}{exactness}")
-        return Choice(ExactGP(representation), exactly, otherwise)
+        return Choice(ExactGP().through(representation), exactly, otherwise)
     if not model.likelihood.has_gradient:
         why = f"{why}; expectations from values alone, as the likelihood has no gradient"
         return Choice(answer("values")(representation), why)

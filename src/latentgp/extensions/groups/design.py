@@ -20,6 +20,9 @@ from latentgp.kernels.terms import Part, Term, terms_of
 from latentgp.modules import stored
 from latentgp.typing import Array, Inputs
 
+# Of elimination: numbers that are kept, and products of numbers, a second or so.
+_MOST_KEPT, _MOST_PRODUCTS = 5e7, 4e10
+
 
 @stored
 class GroupTable(eqx.Module):
@@ -153,10 +156,15 @@ class EffectDesign(eqx.Module):
         return sum(term.levels * term.width for term in self.terms)
 
     @property
-    def coupled(self) -> int:
-        """The number of covariances between effects of the chain and those that are left."""
-        own = (self.terms[t] for t in self.chain)
-        return self.left * (self.left + sum(term.levels * term.width for term in own))
+    def first(self) -> int:
+        """Number of the term with most effects."""
+        return max(range(len(self.terms)), key=lambda t: self.terms[t].levels * self.terms[t].width)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether what elimination takes and keeps is little."""
+        kept = self.left * self.number
+        return kept <= _MOST_KEPT and self.left * kept <= _MOST_PRODUCTS
 
     @property
     def is_whole(self) -> bool:
@@ -237,3 +245,8 @@ def _is_within(fine: Int[np.ndarray, "N"], coarse: Int[np.ndarray, "N"]) -> bool
 
 def _at(parents: Any, level: Int[Array, "N"]) -> Int[Array, "N"]:
     return jnp.asarray(parents).at[level].get(mode="fill", fill_value=-1)
+
+
+def at_levels(blocks: Array, places: Any) -> Array:
+    """Blocks at places; zeros beyond the last."""
+    return blocks.at[places].get(mode="fill", fill_value=0.0)

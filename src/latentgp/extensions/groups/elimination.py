@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Float
 
-from latentgp.extensions.groups.design import EffectDesign, RowEffects
+from latentgp.extensions.groups.design import EffectDesign, RowEffects, at_levels
 from latentgp.kernels import Kernel
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import cholesky, lower_cholesky
@@ -40,7 +41,7 @@ class ChainEffects(NamedTuple):
 
 
 @stored
-class EliminatedEffects(NamedTuple):
+class EliminatedEffects(eqx.Module):
     """The posterior of all effects of a latent function."""
 
     chain: tuple[ChainEffects, ...]
@@ -48,6 +49,28 @@ class EliminatedEffects(NamedTuple):
     covariance: Float[Array, "left left"]  # of these
     log_evidence: Scalar
     kl: Scalar
+
+    def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N E"], ...]:
+        """Posterior means of the effects of each row's levels, for each term."""
+        own = zip(design.chain, self.chain, strict=True)
+        found = {t: at_levels(effects.mean, rows.levels[t]) for t, effects in own}
+        for t in design.others:
+            found[t] = at_levels(self.mean, rows.columns(design, t))
+        return tuple(found[t] for t in range(len(design.terms)))
+
+    def covariances_of(
+        self, design: EffectDesign, rows: RowEffects
+    ) -> tuple[Float[Array, "N E"], ...]:
+        """Covariances of the effects of each row's levels with f there, for each term.
+
+        Their products with the functions add up to the variance of f. Of a level without data they
+        are those of the prior.
+        """
+        return _row_covariances(self, design, rows)
+
+    def between(self, design: EffectDesign, rows: RowEffects) -> Float[Array, "N N"]:
+        """Posterior covariances of f between rows, those of levels without data left out."""
+        return _between_rows(self, design, rows)
 
 
 class _Information(NamedTuple):
@@ -98,9 +121,9 @@ def eliminated(
     values = _means(design, factors)
     log_evidence = 0.5 * (factors.gain - factors.log_determinant)
     if means_only:
-        nothing = jnp.zeros(0, dtype)
-        chain = tuple(ChainEffects(value, *[nothing] * 4, ()) for value in values)
-        return EliminatedEffects(chain, mean, nothing, log_evidence, jnp.zeros((), dtype))
+        no = jnp.zeros((0, 0, 0), dtype)
+        means = tuple(ChainEffects(value, no, no, no, no, ()) for value in values)
+        return EliminatedEffects(means, mean, no[0], log_evidence, jnp.zeros((), dtype))
     covariance = cho_solve((factors.rest, True), jnp.eye(design.left, dtype=dtype))
     chain = _chain(design, factors, values, covariance)
     trace, squares = jnp.trace(covariance), jnp.sum(mean**2)
@@ -141,8 +164,10 @@ def _factors(design: EffectDesign, info: _Information) -> _Factors:
             for d in range(c + 1, len(outer[k])):
                 much = jnp.einsum("lia,lib->lab", block, on_outer[d])
                 outer[place][d - c - 1] = less(outer[place][d - c - 1], much)
-        for part, new in zip(found, (inverse, on_outer, on_left, v), strict=False):
-            part.append(new)
+        found.inverses.append(inverse)
+        found.on_outer.append(on_outer)
+        found.on_left.append(on_left)
+        found.solved.append(v)
     factor = lower_cholesky(rest)
     mean = cho_solve((factor, True), rest_right)
     log_determinant = log_determinant + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
@@ -187,22 +212,9 @@ def _chain(
     return chain[::-1]
 
 
-def row_means(found: EliminatedEffects, design: EffectDesign, rows: RowEffects) -> PerRow:
-    """Posterior means of f at rows."""
-    total = jnp.zeros(len(rows.levels[0]), rows.values[0].dtype)
-    for t, effects in _effects_of_rows(found, design, rows):
-        total = total + jnp.sum(effects * rows.values[t], axis=1)
-    return total
-
-
-def row_covariances(
+def _row_covariances(
     found: EliminatedEffects, design: EffectDesign, rows: RowEffects
 ) -> tuple[Float[Array, "N E"], ...]:
-    """Covariances of the effects of each row's levels with f there, for each term.
-
-    Their products with the functions add up to the variance of f. Of a level without data they are
-    those of the prior.
-    """
     values = rows.values
     columns = {t: rows.columns(design, t) for t in design.others}
     total = [
@@ -215,16 +227,19 @@ def row_covariances(
     chain = found.chain
     for k, t in enumerate(design.chain):
         level = rows.levels[t]
-        own = _at(chain[k].own, level)
+        own = at_levels(chain[k].own, level)
         total[t] = total[t] + jnp.einsum("nij,nj->ni", own, values[t])
         for s in design.others:
             each = jnp.arange(values[t].shape[1])[None, :, None]
-            block = _at(chain[k].turned, (level[:, None, None], each, columns[s][:, None, :]))
+            block = at_levels(chain[k].turned, (level[:, None, None], each, columns[s][:, None, :]))
             total[t] = total[t] + jnp.einsum("nij,nj->ni", block, values[s])
             total[s] = total[s] + jnp.einsum("nij,ni->nj", block, values[t])
         for m in range(k + 1, len(chain)):
             s = design.chain[m]
-            turned, through = _at(chain[k].turned, level), _at(chain[m].through, rows.levels[s])
+            turned, through = (
+                at_levels(chain[k].turned, level),
+                at_levels(chain[m].through, rows.levels[s]),
+            )
             block = jnp.einsum("nip,njp->nij", turned, through)
             total[t] = total[t] + jnp.einsum("nij,nj->ni", block, values[s])
             total[s] = total[s] + jnp.einsum("nij,ni->nj", block, values[t])
@@ -235,16 +250,15 @@ def row_covariances(
             met = sum(
                 jnp.where((other == place)[:, None], vector, 0.0) for other, _, vector in along
             )
-            spread = jnp.einsum("nab,nb->na", _at(inner, place), met)
+            spread = jnp.einsum("nab,nb->na", at_levels(inner, place), met)
             t = design.chain[k]
             total[t] = total[t] + jnp.einsum("nia,na->ni", path, spread)
     return tuple(total)
 
 
-def between_rows(
+def _between_rows(
     found: EliminatedEffects, design: EffectDesign, rows: RowEffects
 ) -> Float[Array, "N N"]:
-    """Posterior covariances of f between rows, those of levels without data left out."""
     size = len(rows.levels[0])
     left = jnp.zeros((size, design.left), rows.values[0].dtype)
     for t in design.others:
@@ -252,13 +266,13 @@ def between_rows(
         left = left.at[jnp.arange(size)[:, None], columns].add(rows.values[t], mode="drop")
     chain = found.chain
     for k, t in enumerate(design.chain):
-        through = _at(chain[k].through, rows.levels[t])
+        through = at_levels(chain[k].through, rows.levels[t])
         left = left + jnp.einsum("nip,ni->np", through, rows.values[t])
     total = left @ found.covariance @ left.T
     for c in range(len(chain)):
         along = [_along(found, design, rows, k, c) for k in range(c + 1)]
         for place, _, own in along:
-            spread = jnp.einsum("nab,nb->na", _at(chain[c].inner, place), own)
+            spread = jnp.einsum("nab,nb->na", at_levels(chain[c].inner, place), own)
             for other, _, vector in along:
                 total = total + (place[:, None] == other) * (spread @ vector.T)
     return total
@@ -278,24 +292,8 @@ def _along(
         return level, path, jnp.where(seen[:, None], values, 0.0)
     parents = _within(design, k)[c - k - 1]
     place = parents.at[level].get(mode="fill", fill_value=design.terms[design.chain[c]].levels)
-    path = _at(found.chain[k].paths[c - k - 1], level)
+    path = at_levels(found.chain[k].paths[c - k - 1], level)
     return place, path, jnp.einsum("nia,ni->na", path, values)
-
-
-def _effects_of_rows(found: EliminatedEffects, design: EffectDesign, rows: RowEffects) -> Any:
-    for k, t in enumerate(design.chain):
-        yield t, _at(found.chain[k].mean, rows.levels[t])
-    for t in design.others:
-        yield t, _at(found.mean, rows.columns(design, t))
-
-
-def posterior_means_of_rows(
-    found: EliminatedEffects, design: EffectDesign, rows: RowEffects
-) -> tuple[Float[Array, "N E"], ...]:
-    """Posterior means of the effects of each row's levels, for each term."""
-    return tuple(
-        own for _, own in sorted(_effects_of_rows(found, design, rows), key=lambda p: p[0])
-    )
 
 
 def _rest_times(
@@ -310,7 +308,7 @@ def _rest_times(
     if all(design.terms[own].levels == 1 for own in (t, s)):
         first, second = (_span(design, own) for own in (t, s))
         return values @ covariance[first, second].T
-    block = _at(covariance, (columns[t][:, :, None], columns[s][:, None, :]))
+    block = at_levels(covariance, (columns[t][:, :, None], columns[s][:, None, :]))
     return jnp.einsum("nij,nj->ni", block, values)
 
 
@@ -389,11 +387,6 @@ def _as_list(part: Any) -> Any:
 
 def _within(design: EffectDesign, k: int) -> Sequence[Array]:
     return [jnp.asarray(parents) for parents in design.within[k]]
-
-
-def _at(blocks: Array, places: Any) -> Array:
-    """Blocks at places; zeros beyond the last."""
-    return blocks.at[places].get(mode="fill", fill_value=0.0)
 
 
 def _inverse(blocks: Float[Array, "L E E"]) -> tuple[Float[Array, "L E E"], Scalar]:

@@ -11,13 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.extensions.groups.design import EffectDesign
-from latentgp.extensions.groups.elimination import (
-    EliminatedEffects,
-    between_rows,
-    row_covariances,
-    row_means,
-)
+from latentgp.extensions.groups.crossed import CrossedEffects
+from latentgp.extensions.groups.design import EffectDesign, RowEffects
+from latentgp.extensions.groups.elimination import EliminatedEffects
+from latentgp.extensions.iterative.solvers.solution import CONVERGED
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
@@ -40,7 +37,9 @@ class EffectsPosterior(LatentPosterior):
 
     kernel: LatentKernel
     designs: tuple[EffectDesign, ...]  # of each structure of kernels
-    found: tuple[EliminatedEffects, ...]  # of the latent functions of each, stacked
+    found: tuple[
+        EliminatedEffects | CrossedEffects, ...
+    ]  # of the latent functions of each, stacked
     latents: int = eqx.field(static=True)
     row: Float[Array, "1 D"]
     log_evidence: Scalar
@@ -50,17 +49,35 @@ class EffectsPosterior(LatentPosterior):
     strays: Scalar  # number of rows whose groups the designs have not, or nest otherwise
 
     @property
+    def evidence_error(self) -> Scalar:
+        return jnp.sqrt(sum(jnp.sum(own.evidence_error**2) for own in self._crossed))
+
+    @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(note_of(design) for design in self.designs)
+        found = tuple(map(note_of, self.designs, self.found))
+        return tuple(dict.fromkeys(found))
 
     @property
     def complaints(self) -> tuple[str, ...]:
-        if not int(self.strays):
-            return ()
-        return (
-            f"{int(self.strays)} rows have groups that the effects were not laid out for, or "
-            "nested otherwise, and the posterior is wrong; fit all rows anew.",
-        )
+        found = []
+        if int(self.strays):
+            found.append(
+                f"{int(self.strays)} rows have groups that the effects were not laid out for, or "
+                "nested otherwise, and the posterior is wrong; fit all rows anew."
+            )
+        for own in self._crossed:
+            if failed := int(np.sum(np.asarray(own.code) != CONVERGED)):
+                found.append(
+                    f"{failed} of {np.size(own.code)} solves for effects did not converge in "
+                    f"{int(np.max(own.steps))} steps: a relative residual of "
+                    f"{float(np.max(own.relative_residual)):.1e} is left; give SparseEffects a "
+                    "larger max_steps."
+                )
+        return tuple(found)
+
+    @property
+    def _crossed(self) -> list[CrossedEffects]:
+        return [own for own in self.found if isinstance(own, CrossedEffects)]
 
     @property
     def centres(self) -> Centres:
@@ -69,7 +86,7 @@ class EffectsPosterior(LatentPosterior):
 
     def mean(self, X: Inputs) -> RowLatents:
         def means(kernel: Kernel, found: Any, x: Inputs, design: EffectDesign) -> PerRow:
-            return row_means(found, design, design.of(kernel, x))
+            return _mean(found, design, design.of(kernel, x))
 
         return in_chunks(lambda x: self._each(means, x), X, self._width).T
 
@@ -78,10 +95,10 @@ class EffectsPosterior(LatentPosterior):
             kernel: Kernel, found: Any, x: Inputs, design: EffectDesign
         ) -> Float[Array, "moments N"]:
             rows, prior = design.of(kernel, x), kernel.diagonal(x)
-            own = row_covariances(found, design, rows)
+            own = found.covariances_of(design, rows)
             variance = sum(jnp.sum(a * u, axis=1) for a, u in zip(own, rows.values, strict=True))
             variance = variance + open_variance(design, kernel, x, rows.values)
-            return jnp.stack([row_means(found, design, rows), jnp.clip(variance, 0.0, prior)])
+            return jnp.stack([_mean(found, design, rows), jnp.clip(variance, 0.0, prior)])
 
         both = in_chunks(lambda x: self._each(moments, x), X, self._width)
         return Marginals(both[:, 0].T, both[:, 1].T)
@@ -97,7 +114,7 @@ class EffectsPosterior(LatentPosterior):
             kernel: Kernel, found: Any, x: Inputs, design: EffectDesign
         ) -> Float[Array, "N N"]:
             rows = design.of(kernel, x)
-            total = between_rows(found, design, rows)
+            total = found.between(design, rows)
             total = total + jnp.diag(open_variance(design, kernel, x, rows.values))
             for term, level, u in zip(design.terms, rows.levels, rows.values, strict=True):
                 groups = x[:, np.array(term.columns, int)]
@@ -130,6 +147,11 @@ class EffectsPosterior(LatentPosterior):
         return in_latent_order([group.latents for group in groups], values)
 
 
+def _mean(found: Any, design: EffectDesign, rows: RowEffects) -> PerRow:
+    each = zip(found.means_of(design, rows), rows.values, strict=True)
+    return jnp.zeros(len(rows.levels[0])) + sum(jnp.sum(b * u, axis=1) for b, u in each)
+
+
 def open_variance(
     design: EffectDesign, kernel: Kernel, X: Inputs, values: tuple[Array, ...]
 ) -> PerRow:
@@ -139,8 +161,15 @@ def open_variance(
     return jnp.maximum(kernel.diagonal(X) - sum(jnp.sum(u**2, axis=1) for u in values), 0.0)
 
 
-def note_of(design: EffectDesign) -> str:
-    """What was eliminated, and what was left."""
+def note_of(design: EffectDesign, found: Any) -> str:
+    """How the effects were solved for."""
+    if isinstance(found, CrossedEffects):
+        return (
+            f"{design.number} crossed effects by at most {int(np.max(found.steps))} steps of "
+            f"conjugate gradients; the log evidence has a standard error of "
+            f"{float(np.sqrt(np.sum(np.square(found.evidence_error)))):.2g} nats, deviations are "
+            f"means over {found.one[0].shape[-1]} probe vectors."
+        )
     levels = ", ".join(
         f"{design.terms[t].levels} levels of {design.terms[t].width}" for t in design.chain
     )

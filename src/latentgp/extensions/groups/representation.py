@@ -9,14 +9,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import UInt32
 
-from latentgp.errors import InputError, check_whole
+from latentgp.errors import check_whole
+from latentgp.extensions.groups.crossed import SolveSettings, crossed
 from latentgp.extensions.groups.design import EffectDesign, designs_of
-from latentgp.extensions.groups.elimination import (
-    eliminated,
-    posterior_means_of_rows,
-    row_covariances,
-)
+from latentgp.extensions.groups.elimination import eliminated
 from latentgp.extensions.groups.posterior import EffectsPosterior, open_variance
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.per_latent import KernelGroup, kernel_groups
@@ -28,8 +26,6 @@ from latentgp.representations.traits import Traits
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
-
-MOST_COUPLED = 50_000_000  # covariances that are kept
 
 
 class SparseEffects(Representation):
@@ -44,11 +40,17 @@ class SparseEffects(Representation):
     Args:
         number: inducing points of each part that is neither linear nor of groups; of a product of
             such parts as many together.
+        exact: whether the other effects have a dense factor; where not, all are solved for by
+            conjugate gradients, log-determinants and variances are estimates. None for a dense
+            factor where that takes a second at most.
+        probes: number of probe vectors of these estimates.
+        max_steps: the most steps of a solve.
+        key: data of the random key of probe vectors; `initialise` sets it.
         designs: of the effects; `initialise` makes them.
         means_only: whether nothing but means is asked for; a method sets it.
 
     Raises:
-        InputError: no point; on use rows whose effects need too large a matrix.
+        InputError: a number out of its range.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -64,17 +66,25 @@ class SparseEffects(Representation):
     """
 
     number: int = eqx.field(static=True, default=100)
+    exact: bool | None = eqx.field(static=True, default=None)
+    probes: int = eqx.field(static=True, default=32)
+    max_steps: int = eqx.field(static=True, default=300)
+    key: UInt32[Array, "2"] | None = None
     designs: tuple[EffectDesign, ...] | None = None
     means_only: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
-        check_whole(self, number=1)
+        check_whole(self, number=1, probes=2, max_steps=1)
 
     @property
     def traits(self) -> Traits:
         whole = self.designs is not None and all(design.is_whole for design in self.designs)
+        of_bound = "exact" if whole else "bound"
         return Traits(
-            evidence="exact" if whole else "bound",
+            evidence=of_bound if self._is_exact else "approximation",
+            estimates_evidence=not self._is_exact,
+            estimates_variances=self.exact is False,
+            one_gaussian=self._is_exact,
             dense_factors=False,
             coordinates_of_sites=False,
             paths=False,
@@ -87,15 +97,22 @@ class SparseEffects(Representation):
     ) -> SparseEffects:
         if self.designs is not None:
             return self
-        designs = designs_of(kernel, X, self.number)
-        most = max(design.coupled for design in designs)
-        if most > MOST_COUPLED:
-            raise InputError(
-                f"The effects need a matrix of {8 * most / 2**30:.1f} GiB, as "
-                f"{max(design.left for design in designs)} are not nested in the largest grouping; "
-                "leave out the smaller crossed groups."
-            )
-        return dataclasses.replace(self, designs=designs)
+        own = jax.random.key_data(key)
+        return dataclasses.replace(self, designs=designs_of(kernel, X, self.number), key=own)
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether effects are eliminated."""
+        if self.exact is None:
+            return self.designs is None or all(design.is_small for design in self.designs)
+        return self.exact
+
+    @property
+    def settings(self) -> SolveSettings:
+        """Settings of solves."""
+        data = jax.random.key_data(jax.random.key(0)) if self.key is None else self.key
+        key = jax.random.wrap_key_data(jnp.asarray(data))
+        return SolveSettings(key, self.probes, self.max_steps)
 
     def for_sites(self, form: SiteForm) -> SparseEffects:
         return dataclasses.replace(self, means_only=form.means_alone)
@@ -105,7 +122,7 @@ class SparseEffects(Representation):
         groups = kernel_groups(kernel, latents)
         found, loss = [], jnp.zeros((), sites.linear.dtype)
         for group, design in self._with_designs(groups):
-            own = partial(_condition, design, X, self.means_only)
+            own = partial(self._condition, design, X)
             effects, lost = vmap_latents(own, group.kernels, *_of_group(group, sites))
             found.append(effects)
             loss = loss + jnp.sum(lost)
@@ -148,6 +165,20 @@ class SparseEffects(Representation):
         (in_kernel,) = pull(slopes)
         return Pullback(in_kernel, None, posterior.marginals(X))
 
+    def _condition(
+        self, design: EffectDesign, X: Inputs, kernel: Kernel, linear: PerRow, precision: PerRow
+    ) -> tuple[Any, Array]:
+        """The effects of one latent function, and what is lost of its bound."""
+        own = design, kernel, X, linear, precision
+        if self._is_exact:
+            found = eliminated(*own, means_only=self.means_only)
+        else:
+            found = crossed(*own, self.settings, means_only=self.means_only)
+        if design.is_whole:
+            return found, jnp.zeros((), linear.dtype)
+        left = open_variance(design, kernel, X, design.of(kernel, X).values)
+        return found, 0.5 * jnp.sum(precision * left)
+
     @property
     def _designs(self) -> tuple[EffectDesign, ...]:
         assert self.designs is not None
@@ -166,21 +197,6 @@ def _of_group(group: KernelGroup, sites: GaussianSites) -> tuple[Array, Array]:
     return sites.linear.T[own], sites.precision.T[own]
 
 
-def _condition(
-    design: EffectDesign,
-    X: Inputs,
-    means_only: bool,
-    kernel: Kernel,
-    linear: PerRow,
-    precision: PerRow,
-) -> tuple[Any, Array]:
-    found = eliminated(design, kernel, X, linear, precision, means_only=means_only)
-    if design.is_whole:
-        return found, jnp.zeros((), linear.dtype)
-    left = open_variance(design, kernel, X, design.of(kernel, X).values)
-    return found, 0.5 * jnp.sum(precision * left)
-
-
 def _pull_back(
     design: EffectDesign, X: Inputs, kernel: Kernel, found: Any, linear: PerRow, precision: PerRow
 ) -> Kernel:
@@ -196,10 +212,10 @@ def _pull_back(
 
         (values, left), pull = jax.vjp(functions, kernel)
         own = design.of(kernel, x)
-        means = posterior_means_of_rows(found, design, own)
+        means = found.means_of(design, own)
         f = sum(jnp.sum(b * u, axis=1) for b, u in zip(means, values, strict=True))
         slope = s - w * f
-        spread = row_covariances(found, design, own)
+        spread = found.covariances_of(design, own)
         moved = tuple(
             slope[:, None] * b - w[:, None] * (c if left is None else c - u)
             for b, c, u in zip(means, spread, values, strict=True)

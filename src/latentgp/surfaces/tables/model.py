@@ -67,6 +67,7 @@ from latentgp.typing import Array
 
 if TYPE_CHECKING:
     from latentgp.extensions.fields.totals import Totals
+    from latentgp.extensions.groups.summary import MixedSummary
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
     from latentgp.surfaces.export import Exported
 
@@ -493,6 +494,14 @@ class TableModel:
         moved = found.estimate.copy()
         moved[ones] += level if moved.ndim > 1 else float(level[0])
         return found._replace(estimate=moved)
+
+    def mixed_summary(self) -> MixedSummary:
+        """Variance components and fixed effects of a formula with groups.
+
+        Raises:
+            InputError: the model has no groups, or several latent functions of different kernels.
+        """
+        return verb("mixed_summary")(self.estimator.posterior_, self.encoder.feature_names)
 
     def group_effects(self, column: str) -> dict[str, GroupEffects]:
         """Effects of the groups of a column by what they multiply, on the scale of f.

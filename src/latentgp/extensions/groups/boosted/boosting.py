@@ -217,7 +217,7 @@ class _Alternation(NamedTuple):
             slope, curvature, there = ascent.slopes(model, offset, there)
             if booster.update(fobj=lambda *_, s=slope, c=curvature: (-s, c)):
                 break  # no tree would have a split
-            last = {"start_iteration": tree, "num_iteration": 1}
+            last: dict[str, Any] = {"start_iteration": tree, "num_iteration": 1}
             offset = offset + booster.predict(rows.X[:, columns], **last)
             if held is not None:
                 held = held + booster.predict(held_out.X[:, columns], **last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -89,6 +90,7 @@ class CrossFit:
                 "CrossFit needs at least a row a fold, and a likelihood of y less f, such as "
                 f"Gaussian(), got {data.size} rows and {type(model.likelihood).__name__}."
             )
+        made: Any = partial(clone, self.regressor)
         columns = range(data.X.shape[1]) if self.columns is None else self.columns
         X, y = data.X[:, np.array(columns)], data.y
         weights = {} if data.weights is None else {"sample_weight": data.weights}
@@ -97,10 +99,10 @@ class CrossFit:
         for number in range(self.folds):
             out = fold == number
             own = {name: value[~out] for name, value in weights.items()}
-            predicted[out] = clone(self.regressor).fit(X[~out], y[~out], **own).predict(X[out])
+            predicted[out] = made().fit(X[~out], y[~out], **own).predict(X[out])
         left = eqx.tree_at(lambda d: d.y, data, y - predicted)
         found = fit(model, left, key=key, method=method, **options)
-        whole = clone(self.regressor).fit(X, y, **weights)
+        whole = made().fit(X, y, **weights)
         mean = RegressorMean(found.model.mean, whole, tuple(columns))
         model, before = dataclasses.replace(found.model, mean=mean), found.posterior
         posterior = Posterior.gaussian(model, before.latent, before.log_evidence)

@@ -1,0 +1,24 @@
+# lme4 on a CSV file: Rscript mixed_model.R FILE FORMULA FAMILY FACTORS, a table on standard output.
+suppressMessages(library(lme4))
+asked <- commandArgs(trailingOnly = TRUE)
+rows <- read.csv(asked[1])
+for (name in strsplit(asked[4], ",")[[1]]) rows[[name]] <- factor(rows[[name]])
+formula <- as.formula(asked[2])
+begun <- proc.time()
+if (asked[3] == "gaussian") {
+  model <- lmer(formula, data = rows)
+} else {
+  model <- glmer(formula, data = rows, family = asked[3])
+}
+took <- proc.time() - begun
+cat(sprintf("seconds,,,%.3f\n", took[["user.self"]] + took[["sys.self"]]))
+fixed <- coef(summary(model))
+for (name in rownames(fixed)) {
+  cat(sprintf("fixed,%s,,%.8g,%.8g\n", name, fixed[name, 1], fixed[name, 2]))
+}
+parts <- as.data.frame(VarCorr(model))
+for (k in seq_len(nrow(parts))) {
+  name <- paste(na.omit(c(parts$var1[k], parts$var2[k])), collapse = " ")
+  cat(sprintf("random,%s,%s,%.8g,%.8g\n", parts$grp[k], name, parts$vcov[k], parts$sdcor[k]))
+}
+cat(sprintf("version,%s,,\n", packageVersion("lme4")))

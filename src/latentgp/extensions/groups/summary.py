@@ -1,0 +1,176 @@
+"""What users of mixed models read first: variance components and fixed effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup
+from latentgp.kernels.terms import terms_of
+from latentgp.likelihoods import Gaussian
+from latentgp.posteriors.posterior import Posterior
+
+
+class VarianceComponent(NamedTuple):
+    """Effects of the levels of one grouping: their variances and correlations.
+
+    Attributes:
+        group: name of the grouping.
+        effects: names of what the effects multiply, the intercept first.
+        variance: of each, shape (E,); units of the latent function squared, over those of the
+            column squared.
+        correlation: of the effects, shape (E, E).
+    """
+
+    group: str
+    effects: tuple[str, ...]
+    variance: Float[np.ndarray, "E"]
+    correlation: Float[np.ndarray, "E E"]
+
+
+class MixedSummary(NamedTuple):
+    """Variance components, fixed effects and shares of variance of a mixed model.
+
+    Attributes:
+        components: of each grouping.
+        residual: variance of Gaussian noise; None of other likelihoods.
+        names: of the fixed effects.
+        estimate: posterior means of these, shape (coefficients,).
+        standard_error: posterior deviations given the hyper-parameters, likewise.
+        log_evidence: in nats, fixed effects integrated over; None where there is none.
+    """
+
+    components: tuple[VarianceComponent, ...]
+    residual: float | None
+    names: tuple[str, ...]
+    estimate: Float[np.ndarray, "coefficients"]
+    standard_error: Float[np.ndarray, "coefficients"]
+    log_evidence: float | None
+
+    def intraclass(self) -> dict[str, float]:
+        """Correlation of two targets of one level, of each grouping with an intercept.
+
+        The intercept's variance over that of all intercepts and the noise; InputError where the
+        noise is not Gaussian, as the share depends on the scale then.
+        """
+        if self.residual is None:
+            raise InputError(
+                "Intraclass correlations need Gaussian noise; compare the variances of groups."
+            )
+        own = {c.group: float(c.variance[0]) for c in self.components if c.effects[0] == _ONE}
+        total = sum(own.values()) + self.residual
+        return {group: variance / total for group, variance in own.items()}
+
+    def __str__(self) -> str:
+        lines = [
+            "Random effects:",
+            f"{'Groups':<16}{'Name':<16}{'Variance':>12}{'Std.Dev.':>12}  Corr",
+        ]
+        for own in self.components:
+            for k, (name, variance) in enumerate(zip(own.effects, own.variance, strict=True)):
+                group = own.group if k == 0 else ""
+                along = " ".join(f"{value:6.2f}" for value in own.correlation[k, :k])
+                lines.append(_row(group, name, variance, along))
+        if self.residual is not None:
+            lines.append(_row("Residual", "", self.residual))
+        if self.names:
+            lines += ["", "Fixed effects:"]
+            lines.append(f"{'':<24}{'Estimate':>12}{'Std. Error':>12}{'z value':>10}")
+            each = zip(self.names, self.estimate, self.standard_error, strict=True)
+            lines += [f"{n:<24}{e:>12.5g}{s:>12.5g}{e / s:>10.3f}" for n, e, s in each]
+        if self.log_evidence is not None:
+            lines += ["", f"Log evidence: {self.log_evidence:.2f} nats"]
+        return "\n".join(lines)
+
+
+_ONE = "(Intercept)"
+
+
+def mixed_summary(posterior: Posterior, names: Sequence[str] | None = None) -> MixedSummary:
+    """Variance components and fixed effects of a posterior, as mixed models have them.
+
+    Args:
+        posterior: of one latent function with groups.
+        names: of all columns of the inputs; their numbers unless given.
+
+    Raises:
+        InputError: several kernels, or one without groups.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.column_stack([np.arange(60.0) % 6, np.ones(60)])
+        >>> kernel = FixedEffects(1e4).on(1) + 0.5 * SameGroup().on(0)
+        >>> model = lgp.LatentGP(kernel, lgp.Gaussian(0.25))
+        >>> data = lgp.Data(X, X[:, 0] + np.cos(np.arange(60.0)))
+        >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
+        >>> found = lgp.groups.mixed_summary(fit.posterior, ["clinic", "one"])
+        >>> print(str(found).splitlines()[2])
+        clinic          (Intercept)              0.5     0.70711
+    """
+    kernel, likelihood = posterior.model.kernel, posterior.model.likelihood
+    columns = posterior.components.inputs
+    names = [str(column) for column in range(columns)] if names is None else list(names)
+    components = variance_components(kernel, names) if isinstance(kernel, Kernel) else ()
+    if not components:
+        raise InputError(
+            "A mixed summary needs one kernel with groups; add SameGroup().on(column), or "
+            "(1 | column) to a formula."
+        )
+    linear = any(
+        len(term.parts) == 1 and isinstance(term.parts[0].kernel, FixedEffects | Linear)
+        for term in terms_of(kernel, tuple(range(columns)))
+    )
+    own = posterior.coefficients(names) if linear else None
+    nothing = np.zeros(0)
+    return MixedSummary(
+        components,
+        float(likelihood.noise_variance) if isinstance(likelihood, Gaussian) else None,
+        () if own is None else own.names,
+        nothing if own is None else own.estimate,
+        nothing if own is None else own.standard_error,
+        None if posterior.evidence is None else float(posterior.evidence.value),
+    )
+
+
+def variance_components(kernel: Kernel, names: Sequence[str]) -> tuple[VarianceComponent, ...]:
+    """The variance components of a kernel of columns with these names, smooth parts left out.
+
+    Example:
+        >>> kernel = CorrelatedLinear([4.0, 1.0], [0.5]).on(0) * SameGroup().on(1)
+        >>> (found,) = variance_components(kernel, ["dose", "clinic"])
+        >>> found.group, found.effects, found.correlation.round(2).tolist()
+        ('clinic', ('(Intercept)', 'dose'), [[1.0, 0.5], [0.5, 1.0]])
+    """
+    found = []
+    for term in terms_of(kernel, tuple(range(len(names)))):
+        groups = [part for part in term.parts if isinstance(part.kernel, SameGroup)]
+        others = [part for part in term.parts if part not in groups]
+        if not groups or len(others) > 1:
+            continue
+        scale = float(term.scale)
+        effects, covariance = [_ONE], np.full((1, 1), scale)
+        if others:
+            own: Any = others[0].kernel
+            effects = [names[column] for column in others[0].columns]
+            if isinstance(own, CorrelatedLinear):
+                effects, covariance = [_ONE, *effects], scale * np.asarray(own.covariance())
+            elif isinstance(own, Linear | FixedEffects):
+                each = np.broadcast_to(np.asarray(own.variance), len(effects))
+                covariance = scale * np.diag(each)
+            else:
+                continue
+        variance = np.diagonal(covariance)
+        deviation = np.sqrt(variance)
+        name = ":".join(names[column] for part in groups for column in part.columns)
+        correlation = covariance / deviation / deviation[:, None]
+        found.append(VarianceComponent(name, tuple(effects), variance, correlation))
+    return tuple(found)
+
+
+def _row(group: str, name: str, variance: float, along: str = "") -> str:
+    row = f"{group:<16}{name:<16}{variance:>12.5g}{np.sqrt(variance):>12.5g}  {along}"
+    return row.rstrip()

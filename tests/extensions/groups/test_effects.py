@@ -1,0 +1,250 @@
+"""Effects of groups against dense algebra, and where they are odd."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.kernels import RBF, CorrelatedLinear, FixedEffects, SameGroup
+from latentgp.kernels.parts import parts_of
+from latentgp.representations import Dense, log_evidence
+from latentgp.sites.gaussian import GaussianSites
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+KEY = jax.random.key(0)
+PUPIL, SCHOOL, ITEM, X1, ONE = range(5)
+
+
+def same(*columns):
+    return SameGroup().on(*columns)
+
+
+FIXED = FixedEffects([10.0, 3.0]).on(ONE, X1)
+INTERCEPTS = 0.7 * same(PUPIL) + 0.4 * same(SCHOOL)
+SLOPES = CorrelatedLinear([0.7, 0.3], [0.4]).on(X1)
+KERNELS = {
+    "nested and crossed": FIXED + INTERCEPTS + 0.9 * same(ITEM),
+    "slopes": FIXED + SLOPES * same(PUPIL) + SLOPES * same(SCHOOL) + 0.9 * same(ITEM),
+    "pairs of groups": 0.7 * same(PUPIL) + 0.4 * same(SCHOOL) + 0.3 * same(SCHOOL, ITEM),
+    "three nested": 0.5 * same(PUPIL, ITEM) + INTERCEPTS,
+    "one grouping": 0.7 * same(PUPIL),
+    "no grouping": FIXED,
+    "smooth beside": FIXED + RBF().on(X1) + 0.7 * same(ITEM) + RBF(0.8).on(X1) * same(SCHOOL),
+    "own kernels": lgp.PerLatent(FIXED + INTERCEPTS, 0.7 * same(ITEM)),
+}
+
+
+def rows_of(number=90):
+    rng = np.random.default_rng(0)
+    pupil = rng.integers(0, 25, number)
+    columns = [pupil, pupil // 4, rng.integers(0, 7, number), rng.normal(size=number)]
+    return np.column_stack([*columns, np.ones(number)]).astype(float)
+
+
+def sites_of(number, latents=2):
+    rng = np.random.default_rng(1)
+    linear = rng.normal(size=(number, latents))
+    precision = rng.uniform(0.3, 3.0, (number, latents))
+    linear[2], precision[2] = 0.0, 0.0
+    return GaussianSites(jnp.asarray(linear), jnp.asarray(precision), jnp.zeros(number))
+
+
+def new_rows(X):
+    """Seen rows, others of their levels, and rows of levels that there are not."""
+    new = X[:9].copy()
+    new[0, PUPIL] = new[1, PUPIL] = 99
+    new[2, SCHOOL], new[3, ITEM], new[4, SCHOOL] = 3, 50, 88
+    new[5, PUPIL], new[7, ITEM] = 3, 2
+    new[6] = new[5]
+    return new
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_the_posterior_is_that_of_dense_algebra(name):
+    kernel, X = KERNELS[name], rows_of()
+    sites, new = sites_of(len(X)), new_rows(X)
+    own = lgp.groups.SparseEffects(number=60).initialise(X, None, kernel, KEY)
+    near = 1e-6 if name == "smooth beside" else 1e-9  # points for a smooth function
+    found, dense = (r.condition(kernel, X, sites) for r in (own, Dense()))
+    np.testing.assert_allclose(found.log_evidence, dense.log_evidence, rtol=near)
+    np.testing.assert_allclose(found.kl, dense.kl, rtol=near)
+    for ours, theirs in zip(found.marginals(new), dense.marginals(new), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=near)
+    np.testing.assert_allclose(found.mean(new), dense.mean(new), atol=near)
+    np.testing.assert_allclose(found.covariance(new), dense.covariance(new), atol=near)
+    assert found.complaints == ()
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_the_slope_of_the_evidence_is_that_of_dense_algebra(name):
+    kernel, X = KERNELS[name], rows_of()
+    sites, space = sites_of(len(X)), ParameterSpace(KERNELS[name])
+    vector = jnp.asarray(space.to_vector())
+    own = lgp.groups.SparseEffects(number=60).initialise(X, None, kernel, KEY)
+
+    def slopes(representation):
+        def evidence(vector, sites):
+            return log_evidence(representation, space.to_model(vector), X, sites)
+
+        return jax.grad(evidence, (0, 1))(vector, sites)
+
+    for ours, theirs in zip(
+        jax.tree.leaves(slopes(own)), jax.tree.leaves(slopes(Dense())), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["slopes", "smooth beside"])
+def test_parts_are_those_of_dense_algebra(name):
+    kernel, X = KERNELS[name], rows_of()
+    sites, number = sites_of(len(X)), len(parts_of(kernel))
+    shares = np.random.default_rng(2).normal(size=(9, number))
+    new = np.column_stack([new_rows(X), shares])
+    own = lgp.groups.SparseEffects(number=60).initialise(X, None, kernel, KEY)
+    found, dense = (
+        r.condition(kernel, X, sites).telling_parts(number).marginals(new) for r in (own, Dense())
+    )
+    for ours, theirs in zip(found, dense, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+METHODS = [
+    (lgp.Laplace, lgp.Bernoulli()),
+    (lgp.Laplace, lgp.Poisson()),
+    (lgp.VariationalInference, lgp.Bernoulli()),
+    (lgp.ExpectationPropagation, lgp.Bernoulli()),
+    (lgp.AugmentedVI, lgp.Bernoulli()),
+    (lgp.CollapsedVI, lgp.Gaussian(0.5)),
+]
+
+
+@pytest.mark.parametrize(("method", "likelihood"), METHODS)
+def test_every_rule_finds_the_same_as_with_dense_algebra(method, likelihood):
+    X = rows_of()
+    y = np.random.default_rng(3).integers(0, 2, len(X)).astype(float)
+    model, data = lgp.LatentGP(KERNELS["nested and crossed"], likelihood), lgp.Data(X, y)
+    whole = lgp.ExactGP if method is lgp.CollapsedVI else method
+    settings = {"key": KEY, "learn_hyperparameters": False}
+    ours = lgp.fit(model, data, method=method(lgp.groups.SparseEffects()), **settings)
+    theirs = lgp.fit(model, data, method=whole(), **settings)
+    mean, variance = ours.posterior.predict_f(new_rows(X))
+    expected = theirs.posterior.predict_f(new_rows(X))
+    np.testing.assert_allclose(mean, expected[0], atol=1e-5)
+    np.testing.assert_allclose(variance, expected[1], atol=1e-5)
+    np.testing.assert_allclose(
+        ours.posterior.evidence.value, theirs.posterior.evidence.value, atol=1e-5
+    )
+
+
+def crossed(X, kernel, **settings):
+    own = lgp.groups.SparseEffects(exact=False, **settings)
+    return own.initialise(X, None, kernel, KEY)
+
+
+def test_crossed_effects_have_the_mean_of_dense_algebra():
+    kernel, X = KERNELS["slopes"], rows_of()
+    sites, new = sites_of(len(X)), new_rows(X)
+    found, dense = (
+        r.condition(kernel, X, sites) for r in (crossed(X, kernel, probes=400), Dense())
+    )
+    np.testing.assert_allclose(found.mean(new), dense.mean(new), atol=1e-5)
+    np.testing.assert_allclose(found.covariance(new), dense.covariance(new), atol=1e-5)
+    ours, theirs = found.marginals(new).variance, dense.marginals(new).variance
+    np.testing.assert_allclose(ours, theirs, rtol=0.3)
+    np.testing.assert_allclose(found.kl, dense.kl, rtol=0.05)
+    assert found.complaints == ()
+    assert "conjugate gradients" in found.notes[0]
+
+
+def test_estimates_are_within_their_errors():
+    """Of 100 keys, at least 95 within four standard errors of the evidence."""
+    kernel, X = KERNELS["nested and crossed"], rows_of(300)
+    sites = sites_of(300, 1)
+    dense = Dense().condition(kernel, X, sites)
+    own = crossed(X, kernel, probes=16)
+
+    def of_key(data):
+        found = dataclasses.replace(own, key=data).condition(kernel, X, sites)
+        return found.log_evidence, found.evidence_error
+
+    keys = jax.random.key_data(jax.random.split(jax.random.key(1), 100))
+    found, error = jax.jit(lambda keys: jax.lax.map(of_key, keys))(keys)
+    assert np.mean(np.abs(found - dense.log_evidence) <= 4 * error) >= 0.95
+    assert np.max(error) < 1.0
+
+
+def test_the_slope_by_probes_is_near_that_of_dense_algebra():
+    kernel, X = KERNELS["nested and crossed"], rows_of(300)
+    sites, space = sites_of(300, 1), ParameterSpace(kernel)
+    vector = jnp.asarray(space.to_vector())
+
+    def slope(representation):
+        return jax.grad(lambda v: log_evidence(representation, space.to_model(v), X, sites))(vector)
+
+    np.testing.assert_allclose(
+        slope(crossed(X, kernel, probes=400)), slope(Dense()), rtol=0.05, atol=0.05
+    )
+
+
+def test_solves_that_do_not_end_are_said():
+    kernel, X = KERNELS["slopes"], rows_of()
+    found = crossed(X, kernel, max_steps=1).condition(kernel, X, sites_of(len(X)))
+    assert "did not converge in 1 steps" in found.complaints[0]
+
+
+def test_rows_of_other_groups_are_said():
+    kernel, X = KERNELS["nested and crossed"], rows_of()
+    own = lgp.groups.SparseEffects().initialise(X, None, kernel, KEY)
+    X[3, PUPIL] = 77
+    assert "1 rows have groups" in own.condition(kernel, X, sites_of(len(X))).complaints[0]
+
+
+ODD = {
+    "one level": np.zeros(40),
+    "a level a row": np.arange(40.0),
+    "levels of one row": np.repeat(np.arange(30.0), [11] + [1] * 29),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_odd_groups_are_fitted(name):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([ODD[name], np.ones(40)])
+    kernel = FixedEffects(10.0).on(1) + 1.0 * same(0)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(0.5))
+    method = lgp.CollapsedVI(lgp.groups.SparseEffects())
+    data = lgp.Data(X, rng.normal(size=40))
+    ours = lgp.fit(model, data, key=KEY, method=method)
+    theirs = lgp.fit(model, data, key=KEY, method=lgp.ExactGP())
+    np.testing.assert_allclose(
+        ours.posterior.evidence.value, theirs.posterior.evidence.value, atol=1e-3
+    )
+
+
+def test_groups_that_tell_the_classes_apart_are_fitted():
+    group = np.arange(60.0) % 6
+    data = lgp.Data(np.column_stack([group, np.ones(60)]), (group > 2).astype(float))
+    kernel = FixedEffects(10.0).on(1) + 1.0 * same(0)
+    model = lgp.LatentGP(kernel, lgp.Bernoulli())
+    found = lgp.fit(model, data, key=KEY, method=lgp.Laplace(lgp.groups.SparseEffects()))
+    probability = found.posterior.predict(np.array([[0.0, 1.0], [5.0, 1.0]])).mean
+    assert probability[0] < 0.1
+    assert probability[1] > 0.9
+
+
+def test_many_rows_of_groups_take_effects_by_default():
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 500, 3000)
+    X = np.column_stack([group, rng.normal(size=3000), np.ones(3000)]).astype(float)
+    y = X[:, 1] + rng.normal(size=500)[group] + 0.5 * rng.normal(size=3000)
+    kernel = FixedEffects([100.0, 100.0]).on(1, 2) + 1.0 * same(0)
+    found = lgp.fit(lgp.LatentGP(kernel, lgp.Gaussian()), lgp.Data(X, y), key=KEY)
+    assert isinstance(found.diagnostics.method.representation, lgp.groups.SparseEffects)
+    assert "the posterior is exact" in found.diagnostics.reason
+    slope = found.posterior.coefficients().estimate[0]
+    np.testing.assert_allclose(slope, 1.0, atol=0.05)
