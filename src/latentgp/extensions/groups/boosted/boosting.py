@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -175,8 +175,7 @@ class _Alternation(NamedTuple):
         """
         import lightgbm
 
-        own, inputs = self.settings, rows.X.shape[1]
-        columns = np.array(self.columns)
+        own, inputs, columns = self.settings, rows.X.shape[1], np.array(self.columns)
         parameters = {
             "objective": "none",
             "learning_rate": own.learning_rate,
@@ -190,37 +189,29 @@ class _Alternation(NamedTuple):
         }
         table = lightgbm.Dataset(rows.X[:, columns], np.zeros(rows.size), params=parameters)
         booster = lightgbm.Booster(parameters, table)
-        asked = self._options(inputs)
-        offset, there = np.zeros(rows.size), None
-        held = None if held_out is None else np.zeros(held_out.size)
-        inner = dataclasses.replace(
-            model, kernel=model.kernel.on(range(inputs)), mean=_OffsetColumn(model.mean)
-        )
-        ascent, scores = None, []
+        asked, kernel = self._options(inputs), cast(Kernel, model.kernel)
+        mean = _OffsetColumn(model.mean)
+        inner = dataclasses.replace(model, kernel=kernel.on(range(inputs)), mean=mean)
+        tables = [rows] if held_out is None else [rows, held_out]
+        offsets = [np.zeros(data.size) for data in tables]
+        ascent, sites, scores = None, None, []
         for tree in range(number + 1):
             if tree % own.every == 0 or tree == number:
-                found = fit(inner, _beside(rows, offset), key=self.key, method=self.method, **asked)
-                inner = found.model
-                model = _without_column(inner)
-                if held_out is not None:
-                    law = found.posterior.predict(
-                        _beside(held_out, held).X, **held_out.side_information
-                    )
-                    density = law.log_prob(held_out.y)
-                    scores.append(float(np.average(density, weights=held_out.weights)))
-                    if (len(scores) - 1 - np.argmax(scores)) * own.every >= own.patience:
-                        break
+                given, *others = map(_beside, tables, offsets)
+                found = fit(inner, given, key=self.key, method=self.method, **asked)
+                inner, model = found.model, _without_column(found.model)
+                scores += [_density(found, data) for data in others]
+                if others and (len(scores) - 1 - np.argmax(scores)) * own.every >= own.patience:
+                    break
             if tree == number:
                 break
-            if ascent is None:
-                ascent = _Ascent.of(self.method, model, rows, self.key)
-            slope, curvature, there = ascent.slopes(model, offset, there)
+            ascent = ascent or _Ascent.of(self.method, model, rows, self.key)
+            slope, curvature, sites = ascent.slopes(model, offsets[0], sites)
             if booster.update(fobj=lambda *_, s=slope, c=curvature: (-s, c)):
                 break  # no tree would have a split
             last: dict[str, Any] = {"start_iteration": tree, "num_iteration": 1}
-            offset = offset + booster.predict(rows.X[:, columns], **last)
-            if held is not None:
-                held = held + booster.predict(held_out.X[:, columns], **last)
+            predicted = (booster.predict(data.X[:, columns], **last) for data in tables)
+            offsets = [o + np.asarray(p) for o, p in zip(offsets, predicted, strict=True)]
         trees = Trees.of_booster(booster, model.mean, columns=self.columns, inputs=inputs)
         return model, trees, scores
 
@@ -261,6 +252,12 @@ class _OffsetRows(Mean):
 def _beside(rows: Data, offset: PerRow) -> Data:
     """The rows with one more column."""
     return eqx.tree_at(lambda d: d.X, rows, np.column_stack([rows.X, offset]))
+
+
+def _density(found: Fit, rows: Data) -> float:
+    """Mean log density of rows that were held out, in nats."""
+    density = found.posterior.predict(rows.X, **rows.side_information).log_prob(rows.y)
+    return float(np.average(density, weights=rows.weights))
 
 
 def _without_column(inner: Any) -> LatentGP:
