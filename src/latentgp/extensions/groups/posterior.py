@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from latentgp.extensions.groups.crossed import CrossedEffects
 from latentgp.extensions.groups.design import EffectDesign, RowEffects
@@ -46,7 +46,7 @@ class EffectsPosterior(LatentPosterior):
     kl: Scalar
     jitter: Scalar
     trace_term: Scalar
-    strays: Scalar  # number of rows whose groups the designs have not, or nest otherwise
+    strays: Int[Array, ""]  # number of rows whose groups the designs have not, or nest otherwise
 
     @property
     def evidence_error(self) -> Scalar:
