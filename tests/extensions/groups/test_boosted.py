@@ -5,12 +5,15 @@ import jax
 import jax.numpy as jnp
 import lightgbm
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
+from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.extensions.groups.boosted.boosting import _Ascent
+from latentgp.surfaces.cli.app import app
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -230,3 +233,38 @@ class TestCrossFit:
             lgp.groups.CrossFit(LinearRegression(), folds=1)
         with pytest.raises(lgp.errors.InputError, match="y less f"):
             lgp.groups.CrossFit(LinearRegression()).fit(counts, lgp.Data(X, abs(y)), key=KEY)
+
+
+class TestTables:
+    @pytest.fixture(scope="class")
+    def frame(self):
+        X, y, _ = sample(1_200, groups=60)
+        frame = pd.DataFrame(X[:, 1:], columns=["a", "b", "c"])
+        return frame.assign(g=[f"level {int(g)}" for g in X[:, 0]], y=y + 100)
+
+    def test_a_formula_has_trees_in_place_of_fixed_effects(self, frame, tmp_path):
+        formula = "y ~ a + b + c + (1 | g)"
+        model = lgp.TableModel.fit(frame[:1_000], formula=formula, mean="trees", random_state=0)
+        lines = lgp.TableModel.fit(frame[:1_000], formula=formula, random_state=0)
+        there = frame[1_000:]
+        errors = [np.mean((own.predict(there)["mean"] - there.y) ** 2) for own in (model, lines)]
+        assert errors[0] < 0.3 * errors[1]
+        assert any("rows held out" in note for note in model.estimator.diagnostics_.notes)
+        again = lgp.load(lgp.save(model, tmp_path / "model"))
+        assert np.array_equal(again.predict(there)["mean"], model.predict(there)["mean"])
+
+    def test_an_estimator_has_trees_of_all_but_the_groups(self):
+        X, y, _ = sample(1_000, groups=60)
+        regressor = lgp.GPRegressor(mean="trees", groups=0, random_state=0).fit(X, y + 100)
+        there, y, _ = sample(500, groups=60, seed=1)
+        assert regressor.score(there, y + 100) > 0.85
+        assert 0 not in regressor.model_.mean.column[regressor.model_.mean.left > 0]
+
+    def test_by_the_command_line(self, frame, tmp_path):
+        frame[:500].to_csv(tmp_path / "table.csv", index=False)
+        own = ["fit", tmp_path / "table.csv", "--formula", "y ~ a + b + (1 | g)"]
+        own += ["--mean", "trees", "--out", tmp_path / "model"]
+        result = CliRunner().invoke(app, [*map(str, own)])
+        assert result.exit_code == 0, result.output
+        kind = type(lgp.load(tmp_path / "model").estimator.model_.mean)
+        assert kind is lgp.groups.Trees

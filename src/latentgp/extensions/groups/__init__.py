@@ -23,7 +23,10 @@ EXTENSION = Extension(
         "representation": "SparseEffects",
         "summary": "MixedSummary VarianceComponent mixed_summary",
     },
-    offers={"rows": f"{__name__}.offers:effects"},
+    offers={
+        "rows": f"{__name__}.offers:effects",
+        "trees": f"{__name__}.boosted.boosting:boosted",
+    },
     requires=("inter_domain", "iterative"),
     verbs={"mixed_summary": f"{__name__}.summary:mixed_summary"},
     apart=(

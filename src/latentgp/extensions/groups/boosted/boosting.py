@@ -21,7 +21,7 @@ from latentgp.kernels.terms import terms_of
 from latentgp.means import Mean
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
-from latentgp.rows.data import Data
+from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.programs import Program
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.base import SiteMethod
@@ -88,10 +88,10 @@ class Boosting:
     def fit(
         self,
         model: LatentGP,
-        data: Data,
+        data: Data | MergedRows,
         *,
         key: Key[Array, ""],
-        method: SiteMethod,
+        method: SiteMethod | Any,
         **options: Any,
     ) -> Fit:
         """Fit a model whose prior mean is that of `model` plus trees.
@@ -101,7 +101,8 @@ class Boosting:
             data: the rows.
             key: random key, as `latentgp.fit` takes it.
             method: by sites, such as `CollapsedVI` or `Laplace`.
-            options: further ones of `latentgp.fit`.
+            options: further ones of `latentgp.fit`, for each search of hyper-parameters; those
+                between trees have at most 20 evaluations.
 
         Returns:
             As of `latentgp.fit`, with `Trees` as the model's prior mean; its notes say what the
@@ -119,7 +120,7 @@ class Boosting:
                 "Boosting is for one latent function; choose a likelihood that has one.": several,
             }
         )
-        rows = data.merged_rows().merged
+        rows = data.merged if isinstance(data, MergedRows) else data.merged_rows().merged
         run = _Alternation(self, self._split_columns(model, rows), key, method, options)
         number, chosen = self.trees, f"{self.trees} trees, as asked for"
         if self.held_out > 0:
@@ -155,6 +156,11 @@ class Boosting:
         parts = [part for term in terms_of(model.kernel, every) for part in term.parts]
         groups = {c for part in parts if isinstance(part.kernel, GROUPS) for c in part.columns}
         return tuple(column for column in every if column not in groups)
+
+
+def boosted(model: LatentGP, data: Data | MergedRows, **options: Any) -> Fit:
+    """`Boosting` by its defaults, as an estimator asks for it."""
+    return Boosting().fit(model, data, **options)
 
 
 class _Alternation(NamedTuple):
@@ -217,7 +223,9 @@ class _Alternation(NamedTuple):
 
     def _options(self, inputs: int) -> dict[str, Any]:
         """Options of the searches between trees, for a kernel of the columns before the last."""
-        asked = {"max_evaluations": _EVALUATIONS, **self.options}
+        asked = {name: own for name, own in self.options.items() if name != "input_names"}
+        most = asked.get("max_evaluations", _EVALUATIONS)
+        asked |= {"max_evaluations": min(most, _EVALUATIONS), "restarts": 0}
 
         def moved(path: str) -> str:
             return re.sub(r"^kernel\b", "kernel.kernel", path)
