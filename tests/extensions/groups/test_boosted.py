@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from typer.testing import CliRunner
 
 import latentgp as lgp
-from latentgp.extensions.groups.boosted.boosting import _Ascent
+from latentgp.extensions.groups.boosted.boosting import RowSlopes
 from latentgp.surfaces.cli.app import app
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -95,7 +95,7 @@ class TestSlopes:
         y = y if isinstance(likelihood, lgp.Gaussian) else np.round(np.abs(y))
         offset = 0.1 * np.cos(np.arange(40.0))
         own, rows = model(likelihood=likelihood), lgp.Data(X, y)
-        slope, curvature, _ = _Ascent.of(method, own, rows, KEY).slopes(own, offset)
+        slope, curvature, _ = RowSlopes.of(method, own, rows, KEY).slopes(own, offset)
         assert np.all(curvature > 0)
 
         def evidence(step):

@@ -211,7 +211,7 @@ class _Alternation(NamedTuple):
                     break
             if tree == number:
                 break
-            ascent = ascent or _Ascent.of(self.method, model, rows, self.key)
+            ascent = ascent or RowSlopes.of(self.method, model, rows, self.key)
             slope, curvature, sites = ascent.slopes(model, offsets[0], sites)
             if booster.update(fobj=lambda *_, s=slope, c=curvature: (-s, c)):
                 break  # no tree would have a split
@@ -273,7 +273,7 @@ def _without_column(inner: Any) -> LatentGP:
     return dataclasses.replace(inner, kernel=inner.kernel.kernel, mean=inner.mean.base)
 
 
-class _Ascent(NamedTuple):
+class RowSlopes(NamedTuple):
     """Rows and algorithm by which slopes are found."""
 
     algorithm: SiteInference
@@ -281,7 +281,7 @@ class _Ascent(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, method: SiteMethod, model: LatentGP, rows: Data, key: Key[Array, ""]) -> _Ascent:
+    def of(cls, method: SiteMethod, model: LatentGP, rows: Data, key: Key[Array, ""]) -> RowSlopes:
         """The algorithm of a method, made ready for rows."""
         algorithm = method.settled(model, rows.size).algorithm(model)
         own = algorithm.representation.initialise(rows.X, rows.weights, model.kernel, key)
