@@ -21,6 +21,7 @@ EXTENSIONS = sorted(path.name for path in ROOT.joinpath("extensions").iterdir() 
 # Who imports from which other extension.
 REQUIRED = {
     "deep": {"batches", "chains", "iterative"},
+    "groups": {"inter_domain", "iterative"},
     "fields": {"inter_domain", "iterative", "neighbours", "state_space"},
     "flows": {"chains"},
     "iterative": {"chains"},

@@ -78,7 +78,10 @@ SURFACES = {"surfaces", "testing"}
 # Rooms whose refusals mostly say that a method, a representation and a model do not go together.
 INFERENCE = {"methods", "representations", "site_inference", "choosing", "extensions"}
 # Kernels, likelihoods and functions of extensions, whose refusals are of arguments as in the core.
-MODELS_OF_EXTENSIONS = "extensions.areas.", "extensions.black_box.external:", "extensions.fields."
+MODELS_OF_EXTENSIONS = (
+    *("extensions.areas.", "extensions.black_box.external:", "extensions.fields."),
+    "extensions.groups.summary:",
+)
 # Participles that do not end in -ed or -en, and nouns that do.
 IRREGULAR = {
     *("Begun", "Bound", "Built", "Cut", "Done", "Drawn", "Found", "Gone", "Heard", "Held", "Kept"),

@@ -33,10 +33,10 @@ from latentgp.typing import Array, Inputs, PerRow, RandomKey, Scalar, Vectors
 _TOLERANCE, _PROBES_TOLERANCE = 1e-6, 1e-2  # relative residuals of the mean, and of probes
 _RECORDED = 64  # steps, of which quadrature knows
 
-Blocks = tuple[Float[Array, "L E S"], ...]
+Blocks = tuple[Float[Array, "_ _ S"], ...]
 
 
-class SolveSettings(NamedTuple):
+class CrossedSettings(NamedTuple):
     """How systems of effects are solved."""
 
     key: RandomKey  # of probe vectors, the same in every evaluation
@@ -143,7 +143,7 @@ class CrossedEffects(eqx.Module):
     Of the first term, which has most effects, the covariance given all others is exact.
     """
 
-    means: tuple[Float[Array, "L E"], ...]
+    means: tuple[Float[Array, "_ _"], ...]
     one: Blocks  # columns whose products with those of the other are covariances in the mean
     other: Blocks
     own: Float[Array, "L E E"]  # covariances of effects of the first term given the others
@@ -155,14 +155,14 @@ class CrossedEffects(eqx.Module):
     code: Any  # of each solve, as of a `Solution`
     steps: Any
 
-    def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N E"], ...]:
+    def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N _"], ...]:
         """Posterior means of the effects of each row's levels, for each term."""
         each = zip(self.means, rows.levels, strict=True)
         return tuple(at_levels(jnp.asarray(mean), level) for mean, level in each)
 
     def covariances_of(
         self, design: EffectDesign, rows: RowEffects
-    ) -> tuple[Float[Array, "N E"], ...]:
+    ) -> tuple[Float[Array, "N _"], ...]:
         """Covariances of the effects of each row's levels with f there, for each term."""
         one, other = (
             [at_levels(jnp.asarray(b), level) for b, level in zip(blocks, rows.levels, strict=True)]
@@ -206,7 +206,7 @@ def crossed(
     X: Inputs,
     linear: PerRow,
     precision: PerRow,
-    settings: SolveSettings,
+    settings: CrossedSettings,
     *,
     means_only: bool = False,
 ) -> CrossedEffects:
@@ -284,6 +284,6 @@ def split(design: EffectDesign, columns: Vectors) -> Blocks:
     )
 
 
-def joined(blocks: list[Float[Array, "L E S"]]) -> Vectors:
+def joined(blocks: list[Float[Array, "_ _ S"]]) -> Vectors:
     """The other way round."""
     return jnp.concatenate([block.reshape(-1, block.shape[2]) for block in blocks])

@@ -34,12 +34,12 @@ class GroupTable(eqx.Module):
         [1, 2]
     """
 
-    rows: Float[Array, "levels C"]
+    rows: Float[Array, "L columns"]
 
     def __len__(self) -> int:
         return self.rows.shape[0]
 
-    def index(self, x: Float[Array, "N C"]) -> Int[Array, "N"]:
+    def index(self, x: Float[Array, "N columns"]) -> Int[Array, "N"]:
         """The number of each row's level; that of all levels where it has none."""
         levels = len(self)
         table = jnp.asarray(self.rows, x.dtype)
@@ -111,7 +111,7 @@ class RowEffects(NamedTuple):
     """Levels and functions of some rows, a pair for each term."""
 
     levels: tuple[Int[Array, "N"], ...]
-    values: tuple[Float[Array, "N E"], ...]
+    values: tuple[Float[Array, "N _"], ...]
 
     def columns(self, design: EffectDesign, term: int) -> Int[Array, "N E"]:
         """Places of the effects of a term among those that are left; beyond these for no level."""

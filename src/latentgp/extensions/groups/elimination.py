@@ -37,7 +37,7 @@ class ChainEffects(NamedTuple):
     through: Float[Array, "L E left"]
     turned: Float[Array, "L E left"]  # through times the covariance of what is left
     own: Float[Array, "L E E"]  # through times that times through'
-    paths: tuple[Float[Array, "L E _"], ...]  # T of each coarser term
+    paths: tuple[Float[Array, "_ _ _"], ...]  # T of each coarser term
 
 
 @stored
@@ -50,7 +50,7 @@ class EliminatedEffects(eqx.Module):
     log_evidence: Scalar
     kl: Scalar
 
-    def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N E"], ...]:
+    def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N _"], ...]:
         """Posterior means of the effects of each row's levels, for each term."""
         own = zip(design.chain, self.chain, strict=True)
         found = {t: at_levels(effects.mean, rows.levels[t]) for t, effects in own}
@@ -60,7 +60,7 @@ class EliminatedEffects(eqx.Module):
 
     def covariances_of(
         self, design: EffectDesign, rows: RowEffects
-    ) -> tuple[Float[Array, "N E"], ...]:
+    ) -> tuple[Float[Array, "N _"], ...]:
         """Covariances of the effects of each row's levels with f there, for each term.
 
         Their products with the functions add up to the variance of f. Of a level without data they
@@ -76,21 +76,21 @@ class EliminatedEffects(eqx.Module):
 class _Information(NamedTuple):
     """Sums over rows: blocks of P and of what it is solved with, those of the prior included."""
 
-    own: tuple[Float[Array, "L E E"], ...]
-    outer: tuple[tuple[Float[Array, "L E _"], ...], ...]  # with each coarser term's own level
-    left: tuple[Float[Array, "L E left"], ...]
-    right: tuple[Float[Array, "L E"], ...]
+    own: tuple[Float[Array, "_ _ _"], ...]
+    outer: tuple[tuple[Float[Array, "_ _ _"], ...], ...]  # with each coarser term's own level
+    left: tuple[Float[Array, "_ _ left"], ...]
+    right: tuple[Float[Array, "_ _"], ...]
     rest: Float[Array, "left left"]
     rest_right: Float[Array, "left"]
 
 
-class _Factors(NamedTuple):
+class _Elimination(NamedTuple):
     """What elimination leaves behind of each term of the chain, and of the rest."""
 
-    inverses: list[Float[Array, "L E E"]]  # of the own blocks, once finer terms are eliminated
-    on_outer: list[list[Float[Array, "L E _"]]]  # regression on each coarser term's level
-    on_left: list[Float[Array, "L E left"]]
-    solved: list[Float[Array, "L E"]]
+    inverses: list[Float[Array, "_ _ _"]]  # of the own blocks, once finer terms are eliminated
+    on_outer: list[list[Float[Array, "_ _ _"]]]  # regression on each coarser term's level
+    on_left: list[Float[Array, "_ _ left"]]
+    solved: list[Float[Array, "_ _"]]
     rest: Float[Array, "left left"]  # lower factor of what is left
     mean: Float[Array, "left"]
     gain: Scalar  # of the solution with what it is solved for
@@ -137,12 +137,12 @@ def eliminated(
     return EliminatedEffects(tuple(chain), mean, covariance, log_evidence, kl)
 
 
-def _factors(design: EffectDesign, info: _Information) -> _Factors:
+def _factors(design: EffectDesign, info: _Information) -> _Elimination:
     """Elimination along the chain, the finest term first."""
     own, outer, left, right = (list(map(_as_list, part)) for part in info[:4])
     rest, rest_right = info.rest, info.rest_right
     gain, log_determinant = jnp.zeros((), rest.dtype), jnp.zeros((), rest.dtype)
-    found = _Factors([], [], [], [], rest, rest_right, gain, log_determinant)
+    found = _Elimination([], [], [], [], rest, rest_right, gain, log_determinant)
     for k in range(len(own)):
         inverse, more = _inverse(own[k])
         log_determinant = log_determinant + more
@@ -172,12 +172,12 @@ def _factors(design: EffectDesign, info: _Information) -> _Factors:
     mean = cho_solve((factor, True), rest_right)
     log_determinant = log_determinant + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
     gain = gain + mean @ rest_right
-    return _Factors(*found[:4], factor, mean, gain, log_determinant)
+    return _Elimination(*found[:4], factor, mean, gain, log_determinant)
 
 
-def _means(design: EffectDesign, factors: _Factors) -> list[Float[Array, "L E"]]:
+def _means(design: EffectDesign, factors: _Elimination) -> list[Float[Array, "_ _"]]:
     """Posterior means of the effects of the chain, the coarsest term's first solved for."""
-    values: list[Float[Array, "L E"]] = []
+    values: list[Float[Array, "_ _"]] = []
     for k in reversed(range(len(design.chain))):
         value = factors.solved[k] - factors.on_left[k] @ factors.mean
         each = zip(factors.on_outer[k], _within(design, k), values[::-1], strict=True)
@@ -189,8 +189,8 @@ def _means(design: EffectDesign, factors: _Factors) -> list[Float[Array, "L E"]]
 
 def _chain(
     design: EffectDesign,
-    factors: _Factors,
-    values: list[Float[Array, "L E"]],
+    factors: _Elimination,
+    values: list[Float[Array, "_ _"]],
     covariance: Float[Array, "left left"],
 ) -> list[ChainEffects]:
     """The effects of the chain, likewise."""
@@ -214,7 +214,7 @@ def _chain(
 
 def _row_covariances(
     found: EliminatedEffects, design: EffectDesign, rows: RowEffects
-) -> tuple[Float[Array, "N E"], ...]:
+) -> tuple[Float[Array, "N _"], ...]:
     values = rows.values
     columns = {t: rows.columns(design, t) for t in design.others}
     total = [
@@ -280,7 +280,7 @@ def _between_rows(
 
 def _along(
     found: EliminatedEffects, design: EffectDesign, rows: RowEffects, k: int, c: int
-) -> tuple[Array, Float[Array, "N E a"], Float[Array, "N a"]]:
+) -> tuple[Array, Float[Array, "N E outer"], Float[Array, "N outer"]]:
     """How effects of a row's level of term k move with the own part of term c, c >= k.
 
     The level of term c that it is within, the factors, and these times the functions.

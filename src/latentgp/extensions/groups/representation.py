@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import UInt32
 
 from latentgp.errors import check_whole
-from latentgp.extensions.groups.crossed import SolveSettings, crossed
+from latentgp.extensions.groups.crossed import CrossedSettings, crossed
 from latentgp.extensions.groups.design import EffectDesign, designs_of
 from latentgp.extensions.groups.elimination import eliminated
 from latentgp.extensions.groups.posterior import EffectsPosterior, open_variance
@@ -108,11 +108,11 @@ class SparseEffects(Representation):
         return self.exact
 
     @property
-    def settings(self) -> SolveSettings:
+    def settings(self) -> CrossedSettings:
         """Settings of solves."""
         data = jax.random.key_data(jax.random.key(0)) if self.key is None else self.key
         key = jax.random.wrap_key_data(jnp.asarray(data))
-        return SolveSettings(key, self.probes, self.max_steps)
+        return CrossedSettings(key, self.probes, self.max_steps)
 
     def for_sites(self, form: SiteForm) -> SparseEffects:
         return dataclasses.replace(self, means_only=form.means_alone)
