@@ -123,7 +123,9 @@ def eliminated(
     if means_only:
         no = jnp.zeros((0, 0, 0), dtype)
         means = tuple(ChainEffects(value, no, no, no, no, ()) for value in values)
-        return EliminatedEffects(means, mean, no[0], log_evidence, jnp.zeros((), dtype))
+        return EliminatedEffects(
+            means, mean, jnp.zeros((0, 0), dtype), log_evidence, jnp.zeros((), dtype)
+        )
     covariance = cho_solve((factors.rest, True), jnp.eye(design.left, dtype=dtype))
     chain = _chain(design, factors, values, covariance)
     trace, squares = jnp.trace(covariance), jnp.sum(mean**2)
