@@ -50,7 +50,8 @@ class Boosting:
         rows_in_leaf: rows of a leaf, at least.
         held_out: share of rows that choose the number of trees; 0 makes the most.
         patience: trees without a gain after which there are no more.
-        every: hyper-parameters and density are looked at after so many trees.
+        every: the density is looked at after so many trees, and hyper-parameters are learned again
+            after so many, or a quarter of those that there are.
         columns: inputs that trees split; None for those that tell no groups apart.
         seed: of the rows that are held out.
 
@@ -200,12 +201,19 @@ class _Alternation(NamedTuple):
         inner = dataclasses.replace(model, kernel=kernel.on(range(inputs)), mean=mean)
         tables = [rows] if held_out is None else [rows, held_out]
         offsets = [np.zeros(data.size) for data in tables]
-        ascent, sites, scores = None, None, []
+        ascent, sites, scores, searched = None, None, [], 0
         for tree in range(number + 1):
-            if tree % own.every == 0 or tree == number:
+            if tree == number and held_out is None:
+                break
+            looks = tree % own.every == 0 or tree == number
+            searches = tree == 0 or tree - searched >= max(own.every, searched // 4)
+            if looks and (searches or held_out is not None):
                 given, *others = map(_beside, tables, offsets)
-                found = fit(inner, given, key=self.key, method=self.method, **asked)
+                learns = searches and asked.get("learn_hyperparameters", True)
+                settings = {**asked, "method": self.method, "learn_hyperparameters": learns}
+                found = fit(inner, given, key=self.key, **settings)
                 inner, model = found.model, _without_column(found.model)
+                searched = tree if searches else searched
                 scores += [_density(found, data) for data in others]
                 if others and (len(scores) - 1 - np.argmax(scores)) * own.every >= own.patience:
                     break
