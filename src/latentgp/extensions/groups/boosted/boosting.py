@@ -132,13 +132,17 @@ class Boosting:
                     f"{rows.size} rows to learn from; change it."
                 )
             _, _, scores = run.made(model, rows.select(~out), self.trees, rows.select(out))
-            number = min(self.trees, self.every * int(np.argmax(scores)))
+            best = _best(scores)
+            number = min(self.trees, self.every * best)
+            density, covered = scores[best]
             chosen = (
-                f"{number} trees, by the density of {out.sum()} rows held out: "
-                f"{max(scores):.4f} nats a row, {scores[0]:.4f} without trees"
+                f"{number} trees, by the density of {out.sum()} rows held out: {density:.4f} nats "
+                f"a row, {scores[0].density:.4f} without trees"
             )
+            if covered is not None:
+                chosen += f"; {100 * covered:.0f} % of them are in their intervals of 90 %"
             if number >= self.trees:
-                chosen += ", and still growing: more trees may be better"
+                chosen += "; more trees may be better, as it was still growing"
         model, trees, _ = run.made(model, rows, number)
         model = dataclasses.replace(model, mean=trees)
         result = fit(model, data, key=key, method=method, **options)
@@ -175,8 +179,8 @@ class _Alternation(NamedTuple):
 
     def made(
         self, model: LatentGP, rows: Data, number: int, held_out: Data | None = None
-    ) -> tuple[LatentGP, Trees, list[float]]:
-        """The model as learned, its mean with so many trees, and densities of held-out rows.
+    ) -> tuple[LatentGP, Trees, list[HeldOut]]:
+        """The model as learned, its mean with so many trees, and scores of held-out rows.
 
         With rows held out it ends where their density has not risen for a while.
         """
@@ -201,7 +205,8 @@ class _Alternation(NamedTuple):
         inner = dataclasses.replace(model, kernel=kernel.on(range(inputs)), mean=mean)
         tables = [rows] if held_out is None else [rows, held_out]
         offsets = [np.zeros(data.size) for data in tables]
-        ascent, sites, scores, searched = None, None, [], 0
+        ascent, sites, searched = None, None, 0
+        scores: list[HeldOut] = []
         for tree in range(number + 1):
             if tree == number and held_out is None:
                 break
@@ -214,8 +219,8 @@ class _Alternation(NamedTuple):
                 found = fit(inner, given, key=self.key, **settings)
                 inner, model = found.model, _without_column(found.model)
                 searched = tree if searches else searched
-                scores += [_density(found, data) for data in others]
-                if others and (len(scores) - 1 - np.argmax(scores)) * own.every >= own.patience:
+                scores += [HeldOut.of(found, data) for data in others]
+                if others and (len(scores) - 1 - _best(scores)) * own.every >= own.patience:
                     break
             if tree == number:
                 break
@@ -270,10 +275,27 @@ def _beside(rows: Data, offset: PerRow) -> Data:
     return eqx.tree_at(lambda d: d.X, rows, np.column_stack([rows.X, offset]))
 
 
-def _density(found: Fit, rows: Data) -> float:
-    """Mean log density of rows that were held out, in nats."""
-    density = found.posterior.predict(rows.X, **rows.side_information).log_prob(rows.y)
-    return float(np.average(density, weights=rows.weights))
+class HeldOut(NamedTuple):
+    """Scores of rows that were held out."""
+
+    density: float  # mean of its logarithm, in nats
+    covered: float | None  # share in intervals of 90 %, where y is f and noise
+
+    @classmethod
+    def of(cls, found: Fit, rows: Data) -> HeldOut:
+        """Scores by a fit to other rows."""
+        law = found.posterior.predict(rows.X, **rows.side_information)
+        density = float(np.average(law.log_prob(rows.y), weights=rows.weights))
+        if not found.model.likelihood.is_location:
+            return cls(density, None)
+        lower, upper = law.interval(0.9)
+        inside = (lower < rows.y) & (rows.y < upper)
+        return cls(density, float(np.average(inside, weights=rows.weights)))
+
+
+def _best(scores: list[HeldOut]) -> int:
+    """Number of the scores whose density is highest."""
+    return int(np.argmax([own.density for own in scores]))
 
 
 def _without_column(inner: Any) -> LatentGP:
