@@ -68,7 +68,7 @@ def trees():
     left, right = [[1, 3, 2, 3, 4], [1, 1, 2, 3, 4]], [[2, 4, 2, 3, 4], [2, 1, 2, 3, 4]]
     at = [[1.5, 0.75, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0, 0.0]]
     value = [[0.0, 0.0, 1.25, -0.5, 0.25], [0.0, -0.75, 0.5, 0.0, 0.0]]
-    table = map(np.array, (places, at, left, right, value))
+    table = (np.array(own, float) for own in (places, at, left, right, value))
     return lgp.groups.Trees(lgp.ConstantMean(0.5), *table, columns=2, depth=2)
 
 

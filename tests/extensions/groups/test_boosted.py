@@ -119,10 +119,10 @@ def _steps_of(values, base):
     leaf = np.arange(n - 1, 2 * n - 1)
     return lgp.groups.Trees(
         base,
-        np.full((1, 2 * n - 1), 3, np.int32),
+        np.full((1, 2 * n - 1), 3.0),
         np.concatenate([inner[1], np.zeros(n)])[None],
-        np.concatenate([inner[2], leaf])[None].astype(np.int32),
-        np.concatenate([inner[3], leaf])[None].astype(np.int32),
+        np.concatenate([inner[2], leaf])[None].astype(float),
+        np.concatenate([inner[3], leaf])[None].astype(float),
         np.concatenate([np.zeros(n - 1), values])[None],
         columns=4,
         depth=n,

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.means import Mean
@@ -19,6 +19,7 @@ class Trees(Mean):
     """A prior mean that is another one plus a sum of regression trees; these are not learned.
 
     Every node sends a row with a value up to its threshold to the left. A leaf is its own child.
+    Numbers of columns and nodes are floats too, as models are differentiated as wholes.
 
     Args:
         base: what the sum is added to; its hyper-parameters are learned.
@@ -35,17 +36,18 @@ class Trees(Mean):
 
     Example:
         >>> import latentgp as lgp, numpy as np
-        >>> lines = [[0, 0, 0]], [[2.0, 0.0, 0.0]], [[1, 1, 2]], [[2, 1, 2]], [[0.0, -1.0, 5.0]]
-        >>> trees = Trees(lgp.ZeroMean(), *map(np.array, lines), columns=1, depth=1)
+        >>> lines = [[0.0, 0.0, 0.0]], [[2.0, 0.0, 0.0]], [[1.0, 1.0, 2.0]], [[2.0, 1.0, 2.0]]
+        >>> values = [[0.0, -1.0, 5.0]]
+        >>> trees = Trees(lgp.ZeroMean(), *map(np.array, (*lines, values)), columns=1, depth=1)
         >>> trees(np.array([[2.0], [3.0]])).tolist()
         [[-1.0], [5.0]]
     """
 
     base: Mean
-    column: Int[Array, "trees nodes"]
+    column: Float[Array, "trees nodes"]
     threshold: Float[Array, "trees nodes"]
-    left: Int[Array, "trees nodes"]
-    right: Int[Array, "trees nodes"]
+    left: Float[Array, "trees nodes"]
+    right: Float[Array, "trees nodes"]
     value: Float[Array, "trees nodes"]
     columns: int = eqx.field(static=True)
     depth: int = eqx.field(static=True)
@@ -81,14 +83,10 @@ class Trees(Mean):
         table[2:4] = np.arange(width)
         for own, (nodes, _) in zip(np.moveaxis(table, 1, 0), trees, strict=True):
             own[:, : len(nodes)] = np.array(nodes).T
-        column, left, right = (table[place].astype(np.int32) for place in (0, 2, 3))
+        table[0] = of_feature[table[0].astype(int)]
         return cls(
             base,
-            of_feature[column].astype(np.int32),
-            table[1],
-            left,
-            right,
-            table[4],
+            *table,
             columns=features if inputs is None else inputs,
             depth=max((depth for _, depth in trees), default=0),
         )
@@ -112,19 +110,16 @@ class Trees(Mean):
             leaf = jax.lax.fori_loop(0, self.depth, down, jnp.zeros(len(X), left.dtype))
             return total + value[leaf], None
 
-        table = self.column, self.threshold, self.left, self.right, self.value
         # Piecewise constant in X, and held fixed themselves.
-        total, _ = jax.lax.scan(add, jnp.zeros(len(X), X.dtype), _held(table, X.dtype))
+        table = self.column, self.threshold, self.left, self.right, self.value
+        kinds = jnp.int32, X.dtype, jnp.int32, jnp.int32, X.dtype
+        held = (jax.lax.stop_gradient(jnp.asarray(own)) for own in table)
+        held = tuple(own.astype(kind) for own, kind in zip(held, kinds, strict=True))
+        total, _ = jax.lax.scan(add, jnp.zeros(len(X), X.dtype), held)
         return self.base(X) + total[:, None]
 
     def __repr__(self) -> str:
         return f"Trees({self.base!r}, {len(self.value)} trees)"
-
-
-def _held(table: tuple[Array, ...], dtype: Any) -> tuple[Array, ...]:
-    """The arrays without derivatives, numbers in the precision of the inputs."""
-    held = (jax.lax.stop_gradient(jnp.asarray(own)) for own in table)
-    return tuple(a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a for a in held)
 
 
 def _nodes(root: dict[str, Any]) -> tuple[list[Any], int]:
