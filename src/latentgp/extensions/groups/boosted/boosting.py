@@ -77,7 +77,7 @@ class Boosting:
     leaves: int = 31
     rows_in_leaf: int = 20
     held_out: float = 0.2
-    patience: int = 30
+    patience: int = 100
     every: int = 10
     columns: tuple[int, ...] | None = None
     seed: int = 0
