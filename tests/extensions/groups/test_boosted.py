@@ -155,11 +155,11 @@ class TestBoosting:
 
     def test_has_the_law_that_it_was_drawn_by(self, boosted):
         learned = boosted.model
-        assert learned.likelihood.noise_variance == pytest.approx(0.25, rel=0.15)
+        assert 0.24 < learned.likelihood.noise_variance < 0.33  # with the errors of trees
         assert learned.kernel.scale == pytest.approx(1.0, rel=0.35)
         there, y, _ = sample(1_000, seed=1)
         lower, upper = boosted.posterior.predict(there).interval(0.9)
-        assert 0.8 < np.mean((lower < y) & (y < upper)) < 0.94
+        assert 0.86 < np.mean((lower < y) & (y < upper)) < 0.94
 
     def test_ends_early_and_says_what_is_left_out(self, boosted):
         assert 0 < len(boosted.model.mean.value) < 300

@@ -15,9 +15,11 @@ from jaxtyping import Float, Key
 from latentgp.errors import InputError, check_ranges, check_whole, refuse
 from latentgp.extensions.groups.boosted.trees import Trees
 from latentgp.extensions.inter_domain.per_part import GROUPS
+from latentgp.hyperparameters.base import replace
 from latentgp.inference import fit
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import terms_of
+from latentgp.likelihoods import Gaussian
 from latentgp.means import Mean
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
@@ -32,6 +34,7 @@ from latentgp.sites.coupled import Sites
 from latentgp.typing import Array, PerRow
 
 _EVALUATIONS = 20  # of the bound, between trees
+_NOISE = "likelihood.noise_variance"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Boosting:
     Each tree is fitted by LightGBM to the gradient of the log evidence (or bound) in the prior
     mean at the rows. Hyper-parameters of all else are learned again every few trees. How many trees
     there are is where the density of rows that were held out is highest, their effects of groups
-    unknown but for those of the other rows; the trees are then made anew from all rows.
+    unknown but for those of the other rows; the trees are then made anew from all rows. A Gaussian
+    noise variance that is learned is that of held-out rows: trees fit their own rows too well.
 
     Args:
         learning_rate: by which each tree is multiplied.
@@ -134,7 +138,13 @@ class Boosting:
             _, _, scores = run.made(model, rows.select(~out), self.trees, rows.select(out))
             best = _best(scores)
             number = min(self.trees, self.every * best)
-            density, covered = scores[best]
+            density, covered, noise = scores[best]
+            if noise is not None:
+                model = replace(model, {_NOISE: noise})
+                frozen = options.get("frozen", ())
+                frozen = (frozen,) if isinstance(frozen, str) else frozen
+                options = {**options, "frozen": (*frozen, _NOISE)}
+                run = run._replace(options=options)
             chosen = (
                 f"{number} trees, by the density of {out.sum()} rows held out: {density:.4f} nats "
                 f"a row, {scores[0].density:.4f} without trees"
@@ -207,6 +217,7 @@ class _Alternation(NamedTuple):
         offsets = [np.zeros(data.size) for data in tables]
         ascent, sites, searched = None, None, 0
         scores: list[HeldOut] = []
+        calibrates = _learns_noise(model, asked)
         for tree in range(number + 1):
             if tree == number and held_out is None:
                 break
@@ -219,7 +230,11 @@ class _Alternation(NamedTuple):
                 found = fit(inner, given, key=self.key, **settings)
                 inner, model = found.model, _without_column(found.model)
                 searched = tree if searches else searched
-                scores += [HeldOut.of(found, data) for data in others]
+                scores += [HeldOut.of(found, data, calibrates) for data in others]
+                if calibrates and others:
+                    inner = replace(inner, {_NOISE: scores[-1].noise})
+                    model = _without_column(inner)
+                    asked["frozen"] = [*asked["frozen"], _NOISE]
                 if others and (len(scores) - 1 - _best(scores)) * own.every >= own.patience:
                     break
             if tree == number:
@@ -281,16 +296,35 @@ class HeldOut(NamedTuple):
     density: float  # mean of its logarithm, in nats
     covered: float | None  # share in intervals of 90 %, where y is f and noise
 
+    noise: float | None  # that has the size of their errors, where it is learned
+
     @classmethod
-    def of(cls, found: Fit, rows: Data) -> HeldOut:
-        """Scores by a fit to other rows."""
-        law = found.posterior.predict(rows.X, **rows.side_information)
-        density = float(np.average(law.log_prob(rows.y), weights=rows.weights))
+    def of(cls, found: Fit, rows: Data, calibrates: bool) -> HeldOut:
+        """Scores by a fit to other rows, its noise variance that of these if it `calibrates`."""
+        posterior, noise, weights = found.posterior, None, rows.weights
+        if calibrates:
+            mean, variance = posterior.predict_f(rows.X)
+            known = variance + rows.side_information.get("noise_variance", 0.0)
+            squares = np.average((rows.y - mean) ** 2, weights=weights)
+            noise = float(max(squares - np.average(known, weights=weights), 0.01 * squares))
+            posterior = posterior.with_likelihood(Gaussian(noise))
+        law = posterior.predict(rows.X, **rows.side_information)
+        density = float(np.average(law.log_prob(rows.y), weights=weights))
         if not found.model.likelihood.is_location:
-            return cls(density, None)
+            return cls(density, None, None)
         lower, upper = law.interval(0.9)
         inside = (lower < rows.y) & (rows.y < upper)
-        return cls(density, float(np.average(inside, weights=rows.weights)))
+        return cls(density, float(np.average(inside, weights=weights)), noise)
+
+
+def _learns_noise(model: LatentGP, asked: dict[str, Any]) -> bool:
+    """Whether a Gaussian noise variance is among what is learned."""
+    held = any(_NOISE.startswith(path) for path in asked["frozen"])
+    return (
+        isinstance(model.likelihood, Gaussian)
+        and asked.get("learn_hyperparameters", True)
+        and not held
+    )
 
 
 def _best(scores: list[HeldOut]) -> int:
