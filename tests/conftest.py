@@ -76,6 +76,12 @@ def ctrl_c():
 
 
 @pytest.fixture
+def as_users_have_it(monkeypatch):
+    """No check of annotations, which stops arguments of other types before the library does."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture
 def x64():
     """Double precision for tests of pure functions, which follow the dtype they are given."""
     with jax.enable_x64(True):

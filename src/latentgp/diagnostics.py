@@ -138,8 +138,8 @@ class Diagnostics(FitDiagnostics):
         evaluations: of the bound; of `Stochastic` the rounds of batches.
         site_updates: in the last round; of `Stochastic` the steps.
         site_change: relative change of the bound in the last site update; zero of `Stochastic`.
-        trace_term: nats of the bound lost to too few inducing points (an estimate from the prior
-            variance that they leave).
+        trace_term: nats of the bound lost to too few inducing points or neighbours (an estimate
+            from the prior variance that they leave).
         evidence_error: standard error of the log evidence, in nats; zero where it is no estimate.
     """
 
@@ -239,9 +239,9 @@ def diagnose(
     trace_term, jitter = float(latent.trace_term), float(latent.jitter)
     if trace_term > max(1.0, _TRACE_TERM_A_ROW * total):
         warnings.append(
-            f"The inducing variables leave about {trace_term:,.0f} nats of the bound at these "
-            "hyper-parameters, and may hide others that are higher by more; use more of them, or "
-            "of another kind, if time allows."
+            f"The representation leaves about {trace_term:,.0f} nats of the bound at these "
+            "hyper-parameters, and may hide others that are higher by more; use more inducing "
+            "variables or neighbours, or another kind, if time allows."
         )
     # Of each latent function; the jitter reported is that of the largest one.
     scales = mean_prior_variances(posterior.model.kernel, data)

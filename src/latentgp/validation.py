@@ -85,7 +85,7 @@ def interval_levels(level: Any) -> list[float]:
             f"level must be one number, got {level}; ask once for each, or for quantiles, which "
             "take several probabilities."
         )
-    if not 0 < level < 1:
+    if np.asarray(level).dtype.kind not in "fiu" or not 0 < level < 1:
         raise InputError(f"level must be strictly between 0 and 1, got {level}.")
     return [(1 - level) / 2, (1 + level) / 2]
 

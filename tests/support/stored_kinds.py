@@ -34,7 +34,7 @@ from latentgp.representations.inducing.posterior import Prior
 from latentgp.runtime import checkpoint
 from latentgp.setup.shared_log_normal import SharedLogNormal
 from latentgp.sites.augmentations import automatic, conjugate, heteroscedastic, polya_gamma
-from latentgp.surfaces.estimators.places import Places
+from latentgp.surfaces.estimators.places import PlaceColumns
 from latentgp.surfaces.evaluation.comparison import compare
 
 FOLDER = Path(__file__).parent / "files" / "kinds"
@@ -599,7 +599,7 @@ def _fourier_of_places():
     few = lgp.fields.EquispacedFourier(tolerance=0.1, left=0.1)
     sums = lgp.fields.summarise(model, data, few, key=KEY)
     found = lgp.fit(model, sums, key=KEY, learn_hyperparameters=False)
-    places = Places(("lon", "lat"), True, None, False)
+    places = PlaceColumns(("lon", "lat"), True, None, False)
     return [lgp.fields.FourierGP(few), sums, found.posterior, places]
 
 

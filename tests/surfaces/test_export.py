@@ -641,3 +641,13 @@ def test_the_command_line_exports(table_model, tmp_path, capsys):
     assert done.exit_code == 0, done.output
     assert "Predict with: python" in done.output
     assert self_test(tmp_path / "out" / "predictor.py").returncode == 0
+
+
+def test_whole_times_through_inducing_points_between_them(tmp_path):
+    times = np.arange(40.0)
+    model = lgp.LatentGP(lgp.fields.AR1(), lgp.Poisson())
+    method = lgp.Laplace(lgp.Inducing(10))
+    data = lgp.Data(times, (np.sin(times / 3) > 0).astype(int))
+    fit = lgp.fit(model, data, key=jax.random.key(0), method=method, learn_hyperparameters=False)
+    exported = lgp.export_predictor(fit.posterior, tmp_path)
+    assert exported.deviation < 1e-10

@@ -589,7 +589,7 @@ def test_too_few_inducing_points_are_said():
     result = lgp.fit(
         model, lgp.Data(x, np.sin(3 * x)), key=KEY, method=method, learn_hyperparameters=False
     )
-    assert "The inducing variables leave about" in result.diagnostics.verdict
+    assert "The representation leaves about" in result.diagnostics.verdict
 
 
 def test_sites_settle_where_further_updates_change_nothing():

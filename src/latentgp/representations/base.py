@@ -57,7 +57,7 @@ class LatentPosterior(eqx.Module):
         jitter: what was added to the diagonal of the prior covariance that was factorised; the
             most for any latent function.
         trace_term: nats of the bound lost to prior variance that the coefficients cannot express
-            at the rows; zero for an exact representation.
+            at the rows, or neighbours of these; zero for an exact representation.
     """
 
     kernel: eqx.AbstractVar[LatentKernel]

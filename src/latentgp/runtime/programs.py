@@ -13,7 +13,7 @@ from jax.errors import JaxRuntimeError
 # The usual code generator of jaxlib 0.10 takes about twice as long, and what levels of optimisation
 # above the first one add is not seen in a fit.
 QUICK_TO_COMPILE = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
-_FEW_ROWS = 2048
+_FEW_ROWS = 8192
 
 
 class Program:

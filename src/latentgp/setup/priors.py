@@ -19,6 +19,7 @@ from latentgp.hyperparameters.base import (
 )
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.hyperparameters.supports import unconstrained
+from latentgp.kernels.sphere import on_unit_sphere
 from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.summary import DataSummary
@@ -26,7 +27,7 @@ from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 from latentgp.setup.shared_log_normal import SharedLogNormal
-from latentgp.typing import HyperVector, Inputs
+from latentgp.typing import HyperVector, Inputs, PerRow
 
 _BOUND_FACTOR, _NOISE_FACTOR = 1e5, 1e10
 # Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
@@ -61,7 +62,8 @@ def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -
     """Weighted spreads of the inputs (one if constant) and of the latent functions.
 
     An input's is its standard deviation, unless wild values are the cause of that: then it is
-    that of a normal law with the same central quantiles. A latent function's is what the
+    that of a normal law with the same central quantiles. Those of longitudes and latitudes are
+    of the points on the globe. A latent function's is what the
     likelihood makes of the standard deviation of y. In streaming updates
     neither is what all rows would give: the inducing points of the streaming prior then
     count as much as the new rows, and the latent variance is that of the present model.
@@ -73,17 +75,38 @@ def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -
         both = np.append(np.full(len(points), weights.sum() / len(points)), weights)
         variances = np.mean(latent_diagonals(model.kernel, jnp.asarray(points)), axis=1)
         latent = np.broadcast_to(np.sqrt(variances), (model.likelihood.latent_size,))
-        typical, stretch = robust_spread(np.concatenate([points, data.X]), both)
-        return Scales(typical, latent, stretch)
+        every = np.concatenate([points, data.X])
+        typical, stretch = robust_spread(every, both)
+        return Scales(_with_places(typical, model, every, both), latent, stretch)
     spread = spread_of(data)
     latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
     latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
     typical, stretch = data.input_spread
+    typical = _with_places(typical, model, data.X, data.weights)
     level = None
     if not model.likelihood.is_location:
         level = model.likelihood.latent_centre(data.y, data.weights, data.side_information)
     level = level if level is None or isinstance(level, tuple) else (level,)
     return Scales(typical, latent, stretch, level)
+
+
+def _with_places(
+    typical: Float[np.ndarray, "D"], model: LatentGP, X: Inputs, weights: PerRow | None
+) -> Float[np.ndarray, "D"]:
+    """Sizes with those of longitudes and latitudes by the points on the globe, in degrees.
+
+    Both have half their variance about the mean in space, wherever longitudes are cut.
+    """
+    typical = typical.copy()
+    for info in parameters(model.kernel).values():
+        columns = [0, 1] if info.dimensions is None else list(info.dimensions)
+        if info.unit != 1 and len(columns) == 2:  # only of places on a sphere
+            places = np.asarray(on_unit_sphere(X[:, columns]))
+            away = np.sum((places - np.average(places, axis=0, weights=weights)) ** 2, axis=1)
+            variance = np.average(away, weights=weights)
+            if variance > 0:
+                typical[columns] = np.degrees(np.sqrt(variance / 2))
+    return typical
 
 
 def spread_of(data: Data) -> float:

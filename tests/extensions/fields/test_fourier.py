@@ -217,6 +217,22 @@ def test_counts_are_those_of_dense_algebra(block, atol):
     np.testing.assert_allclose(ours.posterior.mean_f(NEW), theirs.posterior.mean_f(NEW), atol=atol)
 
 
+def test_what_is_left_open_beside_telling_rows_is_said():
+    counts = GENERATOR.poisson(30 * np.exp(SIGNAL)).astype(float)
+    model = lgp.LatentGP(
+        lgp.Matern32(lengthscale=1.5), lgp.Poisson(), lgp.ConstantMean(np.log(30.0))
+    )
+    for left, said in ((0.05, True), (1e-5, False)):
+        own = lgp.Laplace(lgp.fields.EquispacedFourier(left=left, most=6_000))
+        found = fitted(model, own, counts, learn_hyperparameters=False)
+        told = [text for text in found.diagnostics.warnings if "leave open" in text]
+        assert bool(told) == said
+        latent = found.posterior.latent
+        rate = np.exp(found.posterior.mean_f(X))
+        expected = float(latent.left_open) * rate.mean()
+        assert float(latent.unseen) == pytest.approx(expected, rel=0.01)
+
+
 def test_solves_that_do_not_converge_are_said():
     own = lgp.fields.EquispacedFourier(block=20, max_steps=3)
     result = held(ROUGH, own)
@@ -267,3 +283,51 @@ def test_it_says_what_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax_finufft", None)
     with pytest.raises(InputError, match="pip install jax-finufft"):
         held(ROUGH, lgp.fields.EquispacedFourier())
+
+
+@pytest.mark.parametrize("rows", [[0], [0, 0], [0, 1]])
+def test_one_row_and_equal_rows_are_fitted(rows):
+    model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian(0.1))
+    data = lgp.Data(X[rows], Y[rows] + np.arange(len(rows)))
+    few = lgp.fields.FourierGP(lgp.fields.EquispacedFourier(left=1e-3))
+    found = lgp.fit(model, data, key=KEY, method=few).posterior
+    exact = lgp.fit(found.model, data, key=KEY, learn_hyperparameters=False).posterior
+    f, g = found.predict(X[rows]), exact.predict(X[rows])
+    np.testing.assert_allclose(f.mean, g.mean, atol=0.02)
+    np.testing.assert_allclose(f.variance, g.variance, rtol=0.25)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_refused(value):
+    broken = X[:30].copy()
+    broken[3, 1] = value
+    for places, y in ((broken, Y[:30]), (X[:30], broken[:, 1]), (X[:0], Y[:0])):
+        with pytest.raises(InputError, match=r"NaN or infinity in 1 row|has no rows"):
+            lgp.fit(ROUGH, lgp.Data(places, y), key=KEY, method=lgp.fields.FourierGP())
+
+
+@pytest.mark.parametrize("kind", ["constant", "scales"])
+def test_columns_may_be_constant_or_of_other_scales(kind):
+    scales = np.array([1e-6, 1e6]) if kind == "scales" else np.ones(2)
+    places = (X if kind == "scales" else np.column_stack([X[:, 0], np.full(300, 1e9)])) * scales
+    kernel = lgp.RBF(lengthscale=1.5 * scales)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(0.02))
+    data = lgp.Data(places, Y)
+    found, exact = (
+        lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False).posterior
+        for method in (lgp.fields.FourierGP(EXACT), lgp.ExactGP())
+    )
+    np.testing.assert_allclose(found.log_evidence, exact.log_evidence, rtol=1e-4)
+    f, g = found.predict_f(places), exact.predict_f(places)
+    np.testing.assert_allclose(f.mean, g.mean, atol=1e-4)
+    np.testing.assert_allclose(f.variance, g.variance, atol=1e-4)
+
+
+def test_targets_without_noise_in_line_are_fitted():
+    """The search on some rows ends at a noise variance by which solves would not converge."""
+    places = np.column_stack([X[:100, 0], np.full(100, 3.0)])
+    model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian(0.01))
+    few = lgp.fields.FourierGP(lgp.fields.EquispacedFourier(most=900))
+    found = lgp.fit(model, lgp.Data(places, np.sin(places[:, 0])), key=KEY, method=few)
+    mean = found.posterior.mean_f(places)
+    np.testing.assert_allclose(mean, np.sin(places[:, 0]), atol=0.02)

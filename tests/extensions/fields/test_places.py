@@ -87,15 +87,25 @@ def test_longitudes_are_counted_as_those_of_the_places():
     assert set(np.round(across_zero.across % 360, 9)) == set(np.round(across_zero.points[:, 0], 9))
 
 
+@pytest.mark.usefixtures("as_users_have_it")
 def test_a_grid_of_a_table_of_one_place_and_what_is_refused():
     assert fields.grid_over([[2.0, 3.0]], cells=4).near.all()
     for places, given, words in (
         (np.ones((3, 3)), {}, "two columns, got 3"),
         ([[0.0, np.nan]], {}, "places has NaN"),
-        ([[0.0, 1.0]], {"cells": 0}, "cells must be at least 1"),
+        ([[0.0, 1.0]], {"cells": 0}, "cells must be a whole number from 1"),
+        ([[0.0, 1.0]], {"cells": "x"}, "cells must be a whole number from 1"),
+        ("x", {}, "places must be an array of numbers"),
         ([[50.0, 100.0]], {"degrees": True}, "latitudes from -90 to 90"),
     ):
         with pytest.raises(InputError, match=words):
             fields.grid_over(places, **given)
     with pytest.raises(InputError, match="one value for each of the grid's 4 points"):
         fields.grid_over([[2.0, 3.0]], cells=4).values(np.ones(3))
+    for kernel, columns, words in (
+        ("x", 2, "kernel must be a kernel"),
+        (lgp.RBF(), "x", "columns must be a whole number from 1, got 'x'"),
+        (lgp.RBF().on(2), 2, "2"),
+    ):
+        with pytest.raises(InputError, match=words):
+            fields.places_of(kernel, columns)

@@ -139,6 +139,30 @@ class TestTotals:
         with pytest.raises(InputError, match="several"):
             lgp.fields.total(classes, CELLS)
 
+    @pytest.mark.usefixtures("as_users_have_it")
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            ({"number": 2.5}, "number must be a whole number from 2, got 2.5"),
+            ({"number": 1}, "number must be a whole number from 2, got 1"),
+            ({"weights": "x"}, "weights must be an array of numbers"),
+            ({"by": 2}, "by a label for each of the 64"),
+            ({"of": None}, "of must be"),
+        ],
+    )
+    def test_arguments_that_are_none(self, gaussian, given, words):
+        with pytest.raises(InputError, match=words):
+            lgp.fields.total(gaussian, CELLS, **given)
+
+    @pytest.mark.usefixtures("as_users_have_it")
+    def test_posteriors_and_levels_that_are_none(self, gaussian):
+        with pytest.raises(InputError, match="posterior must be a fit or its posterior, got 'x'"):
+            lgp.fields.total("x", CELLS)
+        found = lgp.fields.total(gaussian, CELLS)
+        for ask in (found.interval, found.table):
+            with pytest.raises(InputError, match="level must be strictly between 0 and 1, got x"):
+                ask("x")
+
 
 class TestExceedance:
     @pytest.mark.parametrize("of", ["response", "latent"])
@@ -174,9 +198,17 @@ class TestExceedance:
         assert (np.abs(found.probability - expected) < 5 * found.error).all()
         assert found.reason == "the share of 4000 draws"
 
+    @pytest.mark.usefixtures("as_users_have_it")
     def test_wrong_thresholds(self, counts):
         with pytest.raises(InputError, match="one for each of the 64 rows"):
             lgp.fields.exceedance(counts, CELLS, [1.0, 2.0])
+        for above in ("x", [["a"], [1, 2]], None, np.nan):
+            with pytest.raises(InputError, match="above"):
+                lgp.fields.exceedance(counts, CELLS, above)
+        with pytest.raises(InputError, match="number must be a whole number from 1, got '9'"):
+            lgp.fields.exceedance(counts, CELLS, 1.0, number="9")
+        with pytest.raises(InputError, match="posterior must be"):
+            lgp.fields.exceedance(None, CELLS, 1.0)
 
 
 def test_contrasts_and_weights_of_nothing(gaussian, counts):

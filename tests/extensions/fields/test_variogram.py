@@ -124,6 +124,7 @@ def test_places_that_coincide_are_in_the_first_bin_of_every_direction():
 
 
 @pytest.mark.quick
+@pytest.mark.usefixtures("as_users_have_it")
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -131,7 +132,15 @@ def test_places_that_coincide_are_in_the_first_bin_of_every_direction():
         ({"degrees": True}, "degrees=True reads two columns"),
         ({"bins": 2.5}, "bins must be a whole number from 1"),
         ({"tolerance": 10.0}, "give directions="),
-        ({"most_pairs": 0}, "most_pairs must be at least 1"),
+        ({"most_pairs": 0}, "most_pairs must be a whole number from 1"),
+        ({"most_pairs": "x"}, "most_pairs must be a whole number from 1, got 'x'"),
+        ({"bins": "x"}, "bins must be an array of numbers"),
+        ({"bins": [0.0, "x"]}, "bins must be an array of numbers"),
+        ({"cutoff": "x"}, "cutoff must be a finite number, got 'x'"),
+        ({"cutoff": [1.0, 2.0]}, "cutoff must be a finite number"),
+        ({"directions": "x"}, "directions must be an array of numbers"),
+        ({"directions": [np.nan]}, "directions has NaN"),
+        ({"directions": [0.0], "tolerance": "x"}, "tolerance must be a finite number"),
         ({"bins": 0}, "bins must be a whole number from 1"),
         ({"bins": [1.0, 2.0]}, "edges that rise from zero"),
         ({"bins": [0.0, 2.0, 2.0]}, "edges that rise from zero"),
@@ -143,13 +152,25 @@ def test_arguments_out_of_range(given, words):
     X, z = places_and_values()
     with pytest.raises(InputError, match="tolerance from 0 to 90"):
         fields.variogram(X, z, directions=[0.0], tolerance=100.0)
-    with pytest.raises(InputError, match="finite and not negative"):
-        fields.model_variogram(lgp.RBF(), [-1.0])
+    for given, words in (
+        ({"distance": [-1.0]}, "must not be negative"),
+        ({"distance": "x"}, "distance must be an array of numbers"),
+        ({"noise_variance": None}, "noise_variance must be a finite number"),
+        ({"noise_variance": -1.0}, "must not be negative"),
+        ({"columns": (0, 1.5)}, "two numbers of columns"),
+        ({"columns": "x"}, "two numbers of columns"),
+        ({"at": "x"}, "at must be an array of numbers"),
+        ({"kernel": "x"}, "kernel must be a kernel"),
+        ({"kernel": lgp.PerLatent(lgp.RBF(), lgp.RBF())}, "kernel is one a latent function"),
+        ({"directions": [np.inf]}, "directions has NaN or infinity"),
+    ):
+        with pytest.raises(InputError, match=words):
+            fields.model_variogram(**{"kernel": lgp.RBF(), "distance": [1.0], **given})
     with pytest.raises(InputError, match="latitudes from -90 to 90"):
         fields.variogram([[50.0, 100.0], [51.0, 120.0]], [0.0, 1.0], degrees=True)
-    for given in ({"directions": [np.inf]}, {"columns": (0, 5), "at": [[0.0, 0.0]]}):
-        with pytest.raises(InputError, match="directions must be finite and columns two of the 2"):
-            fields.model_variogram(lgp.RBF(), [1.0], **given)
+    for columns in ((0, 5), (1, 1)):
+        with pytest.raises(InputError, match="columns must be two of the 2 inputs"):
+            fields.model_variogram(lgp.RBF(), [1.0], columns=columns, at=[[0.0, 0.0]])
 
 
 class TestOfAModel:

@@ -3,13 +3,12 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 import latentgp as lgp
-from latentgp.extensions.neighbours.search import NOBODY, neighbours_of
+from latentgp.extensions.neighbours.search import NOBODY
 
 _rng = np.random.default_rng(0)
 X = _rng.uniform(-2, 2, (40, 2))
@@ -163,20 +162,6 @@ def test_derivatives_with_copies_and_rows_of_weight_zero():
     fewer = lgp.Data(inputs[kept], data.y[kept], weights=weights[kept])
     same = lgp.Neighbours(6, inducing=points(inputs[[0, 4, 11]]))
     assert float(evidence_of(same, model, fewer)[0]) == pytest.approx(float(value), rel=1e-9)
-
-
-def test_neighbours_are_the_most_correlated_in_what_points_leave():
-    kernel, features = lgp.RBF(0.7), np.random.default_rng(3).normal(0, 0.2, (40, 3))
-    order = np.random.default_rng(4).permutation(40)
-    with jax.enable_x64(True):
-        near = neighbours_of(kernel, X, order, 10, "correlation", jnp.asarray(features))
-        left = np.asarray(kernel.gram(X, X)) - features @ features.T
-    deviations = np.sqrt(np.diagonal(left))
-    correlations = np.abs(left / deviations / deviations[:, None])
-    for place in (3, 12, 30, 39):
-        earlier = order[:place]
-        best = earlier[np.argsort(-correlations[order[place], earlier])[:10]]
-        assert set(near[order[place]]) - {NOBODY} == set(best)
 
 
 def test_classes_by_least_squares_share_their_precisions():

@@ -16,6 +16,7 @@ from latentgp.extensions.chains.target import Position, WhiteTarget
 from latentgp.extensions.neighbours.latent import LatentNeighbours
 from latentgp.extensions.neighbours.near_draws import NearDraws
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.representations.samplers import BlockUpdate
 from latentgp.sites.gaussian import GaussianSites
 
 ROWS = 30

@@ -113,13 +113,13 @@ def test_refusals():
 
 @pytest.mark.quick
 def test_lengthscales_are_in_kilometres():
-    """Weak priors of an RBF of degrees and of the same on a sphere differ by what a degree is."""
+    """Weak priors are around the root mean square distance of the places from their centre."""
     data = lgp.Data(np.column_stack([PLACES, PLACES[:, 0]]), PLACES[:, 1])
-    degrees = lgp.LatentGP(lgp.RBF().on(0, 1), lgp.Gaussian())
     on_sphere = lgp.LatentGP(lgp.OnSphere(lgp.RBF()).on(0, 1), lgp.Gaussian())
-    plain = weak_priors(degrees, scales(degrees, data))["kernel.kernel.lengthscale"]
     found = weak_priors(on_sphere, scales(on_sphere, data))["kernel.kernel.kernel.lengthscale"]
-    assert float(np.exp(found.loc - plain.loc)) == pytest.approx(111.195, rel=1e-5)
+    points = np.asarray(lgp.OnSphere(lgp.RBF()).place(PLACES))
+    expected = np.sqrt(points.var(axis=0).sum())  # kilometres
+    assert float(np.exp(found.loc)) == pytest.approx(expected, rel=1e-5)
     expected = [222.39 / 111.195] * 2 + [np.inf]
     kernel = lgp.OnSphere(lgp.RBF(222.39)).on(0, 1)
     np.testing.assert_allclose(lengthscales(kernel, 3), expected, rtol=1e-5)
@@ -171,3 +171,15 @@ def test_slopes_at_a_place_are_those_of_differences():
     rough = lgp.Functionals(lgp.OnSphere(lgp.Matern12(2000.0)), columns=2)
     with pytest.raises(lgp.InputError, match="have no derivative"):
         rough.check_points(slope)
+
+
+def test_where_longitudes_are_cut_changes_nothing():
+    """Rows about the date line, by longitudes from 0 to 360 and from -180 to 180."""
+    rng = np.random.default_rng(1)
+    rows = np.column_stack([rng.uniform(170, 190, 60), rng.uniform(50, 60, 60)])
+    y = np.sin(rows[:, 0]) + 0.1 * rng.normal(size=60)
+    cut = np.column_stack([(rows[:, 0] + 180) % 360 - 180, rows[:, 1]])
+    model = lgp.LatentGP(lgp.OnSphere(lgp.Matern32(500.0)), lgp.Gaussian(0.1))
+    fits = [lgp.fit(model, lgp.Data(X, y), key=KEY, method=lgp.ExactGP()) for X in (rows, cut)]
+    one, other = ((f.posterior.log_evidence.value, f.model.kernel.kernel.lengthscale) for f in fits)
+    np.testing.assert_allclose(one, other, rtol=1e-6)

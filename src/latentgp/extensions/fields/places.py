@@ -9,7 +9,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from latentgp.errors import InputError, refuse
+from latentgp.errors import InputError, in_a_line, refuse
+from latentgp.extensions.fields.response import check_count
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
 from latentgp.kernels.sphere import OnSphere, on_unit_sphere
@@ -59,6 +60,9 @@ def places_of(kernel: LatentKernel, columns: int) -> Places | None:
         kernel: such as `fit.model.kernel`; of several latent functions the first one's counts.
         columns: number of columns of the inputs.
 
+    Raises:
+        InputError: no kernel; fewer columns than it reads.
+
     Example:
         >>> import latentgp as lgp
         >>> kernel = lgp.RBF().on(0) + lgp.kernels.OnSphere(lgp.Matern32(500.0)).on(2, 1)
@@ -68,6 +72,10 @@ def places_of(kernel: LatentKernel, columns: int) -> Places | None:
         >>> lgp.fields.places_of(lgp.RBF(), 3) is None
         True
     """
+    said = f"kernel must be a kernel such as Matern32(), got {in_a_line(repr(kernel))}."
+    refuse({said: not isinstance(kernel, Kernel | OwnKernels)})
+    check_count("columns", columns, 1)
+    kernel.check_inputs(columns)
     own = kernel.each[0] if isinstance(kernel, OwnKernels) else kernel
     for term in terms_of(own, tuple(range(columns))):
         for part in term.parts:
@@ -97,11 +105,11 @@ class MapGrid(NamedTuple):
 
     def values(self, values: Float[np.ndarray, "cells"]) -> Float[np.ndarray, "H W"]:
         """Values at the points in rows and columns, NaN where no place is near."""
-        values = np.asarray(values, np.float64)
-        if values.shape != (self.near.size,):
+        values = np.asarray(values)
+        if values.shape != (self.near.size,) or values.dtype.kind not in "fiub":
             raise InputError(
                 f"A map needs one value for each of the grid's {self.near.size} points, got shape "
-                f"{values.shape}; predict at grid.points."
+                f"{values.shape} of {values.dtype}; predict at grid.points."
             )
         return np.where(self.near, values.reshape(self.near.shape), np.nan)
 
@@ -141,12 +149,8 @@ def grid_over(places: Any, *, cells: int = 2_500, degrees: bool = False) -> MapG
     from scipy.spatial import KDTree
 
     places = as_places(places, "places", degrees)
-    refuse(
-        {
-            f"places must have two columns, got {places.shape[1]}.": places.shape[1] != 2,
-            f"cells must be at least 1, got {cells!r}.": cells < 1,
-        }
-    )
+    refuse({f"places must have two columns, got {places.shape[1]}.": places.shape[1] != 2})
+    check_count("cells", cells, 1)
     first = 0.0 if places[:, 0].max() > 180 else -180.0  # where longitudes begin
     low, high = _box(places, first if degrees else None)
     wide, tall = np.maximum(high - low, 1e-9 * max(1.0, float(np.max(np.abs(high)))))

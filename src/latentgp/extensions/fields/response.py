@@ -1,17 +1,49 @@
-"""Quantities of a field: the latent function, and the expectation of y given it."""
+"""Arguments of functions of a field: its posterior, its quantity, and numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from latentgp.errors import InputError
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.errors import InputError, in_a_line, refuse
 from latentgp.likelihoods import Likelihood
 from latentgp.posteriors.posterior import Posterior
+from latentgp.rows.arrays import as_rows
 
 
 def posterior_of(given: Any) -> Posterior:
-    """The posterior of a fit, or itself."""
-    return getattr(given, "posterior", given)
+    """The posterior of a fit, or itself; InputError of anything else."""
+    found = getattr(given, "posterior", given)
+    said = f"posterior must be a fit or its posterior, got {in_a_line(repr(given))}."
+    refuse({said: not isinstance(found, Posterior)})
+    return found
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is one whole number, no less than another."""
+    return np.isscalar(value) and np.asarray(value).dtype.kind in "iu" and value >= least  # pyright: ignore
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """InputError unless a value, by its name, is a whole number from `least`."""
+    said = f"{name} must be a whole number from {least}, got {value!r}."
+    refuse({said: not is_whole(value, least)})
+
+
+def as_number(name: str, value: Any) -> float:
+    """A finite number; InputError of anything else."""
+    own: Any = None if np.iterable(value) else value
+    fine = np.asarray(own).dtype.kind in "fiu" and np.isfinite(own)
+    refuse({f"{name} must be a finite number, got {value!r}.": not fine})
+    return float(own)
+
+
+def as_numbers(name: str, values: Any) -> Float[np.ndarray, "n"]:
+    """Finite numbers, or one, as an array; InputError of anything else."""
+    values = values if np.iterable(values) else [values]
+    return as_rows(name, values, len(values))
 
 
 def check_quantity(of: str, likelihood: Likelihood) -> None:

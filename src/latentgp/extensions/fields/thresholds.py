@@ -11,7 +11,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
-from latentgp.extensions.fields.response import check_quantity, posterior_of
+from latentgp.extensions.fields.response import (
+    as_numbers,
+    check_count,
+    check_quantity,
+    posterior_of,
+)
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.result import Fit
 from latentgp.posteriors.components import Components, variances_of
@@ -68,7 +73,8 @@ def exceedance(
         side_information: what the likelihood reads a row, such as exposure.
 
     Raises:
-        InputError: thresholds that are not numbers, one a row; several classes or outputs.
+        InputError: thresholds that are not finite numbers, one a row; several classes or outputs;
+            no number of draws.
 
     Example:
         >>> import jax, latentgp as lgp
@@ -83,8 +89,9 @@ def exceedance(
     check_quantity(of, likelihood)
     X = checked_inputs(X, posterior.latent_inputs())
     side = checked_side(likelihood, side_information, len(X))
-    c = np.asarray(above, np.float64)
-    if c.shape not in ((), (1,), (len(X),)) or np.isnan(c).any():
+    check_count("number", number, 1)
+    c = as_numbers("above", above)
+    if len(c) not in (1, len(X)):
         raise InputError(
             f"above must be a number, or one for each of the {len(X)} rows, got {above!r}."
         )
@@ -103,8 +110,6 @@ def exceedance(
         probability = np.where(rising, probability, 1 - probability)
         by = f"the mean over {size} draws of exact ones" if drawn else "exact for the posterior"
         return Exceedance(probability, error, by)
-    if number < 1:
-        raise InputError(f"number must be at least 1, got {number}.")
     first = jax.random.key(0) if key is None else as_key(key)
     shares = []
     for start in range(0, len(X), _ROWS):

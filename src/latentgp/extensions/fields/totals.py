@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from latentgp.errors import InputError
-from latentgp.extensions.fields.response import check_quantity, posterior_of
+from latentgp.extensions.fields.response import check_count, check_quantity, posterior_of
 from latentgp.methods.result import Fit
 from latentgp.posteriors.posterior import Posterior, expectations
 from latentgp.representations.base import LatentPosterior
@@ -130,7 +130,8 @@ def total(
 
     Raises:
         InputError: weights or labels that are not one a row, several classes or outputs, or latent
-            functions whose total is asked for; no features of the kernel for many rows.
+            functions whose total is asked for; no features of the kernel for many rows; fewer
+            than two draws.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -147,6 +148,7 @@ def total(
     check_quantity(of, likelihood)
     X = checked_inputs(X, posterior.latent_inputs())
     side = checked_side(likelihood, side_information, len(X))
+    check_count("number", number, 2)
     labels, W = _areas(weights, by, len(X))
     size, weight = np.abs(W).sum(axis=0), W.sum(axis=0)
     weight = np.where(np.abs(weight) > _ROUNDED * size, weight, 0.0)
@@ -194,21 +196,21 @@ def _covariance(
 ) -> Float[np.ndarray, "areas areas"]:
     """W' S W by pairs of blocks of rows; rows of weight zero fill the last one."""
     size = min(_BLOCK, -(-len(X) // 2))
-    blocks = -(-len(X) // size)
+    blocks = max(2, -(-len(X) // size))
     more = blocks * size - len(X)
     X = np.pad(X, ((0, more), (0, 0)), mode="edge").reshape(blocks, size, -1)
     W = np.pad(W, ((0, more), (0, 0))).reshape(blocks, size, -1)
     found = np.zeros((W.shape[2], W.shape[2]))
-    for a, b in _pairs(blocks):
+    for a, b in itertools.combinations(range(blocks), 2):
         together = np.asarray(_covariances(latent, np.concatenate([X[a], X[b]])))
         cross = W[a].T @ together[:size, size:] @ W[b]
-        found += cross if a == b else cross + cross.T
+        found += cross + cross.T
+        if b == a + 1:  # once for each block, and for the last one with the one before
+            found += W[a].T @ together[:size, :size] @ W[a]
+        if a == blocks - 2:
+            found += W[b].T @ together[size:, size:] @ W[b]
     np.fill_diagonal(found, np.maximum(np.diagonal(found), 0.0))  # of contrasts, rounded
     return found
-
-
-def _pairs(blocks: int) -> Iterator[tuple[int, int]]:
-    return ((a, b) for a in range(blocks) for b in range(a, blocks))
 
 
 @jax.jit
@@ -220,8 +222,6 @@ def _drawn(
     posterior: Posterior, X: np.ndarray, of: str, key: RandomKey, number: int, side: dict[str, Any]
 ) -> tuple[np.ndarray, str]:
     """Joint draws of the quantity at the rows, shape (S, N), and how they were made."""
-    if number < 2:
-        raise InputError(f"number must be at least 2, got {number}.")
     how = f"{number} joint draws at all rows"
     if len(X) > _MOST_DRAWN and posterior.is_gaussian:
         how = f"{number} paths through {_FEATURES} random features, an approximation of the prior"

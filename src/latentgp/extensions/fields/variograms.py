@@ -14,7 +14,9 @@ from jaxtyping import Float, Int
 
 from latentgp.errors import InputError, refuse
 from latentgp.extensions.fields.places import as_places, places_of
+from latentgp.extensions.fields.response import as_number, as_numbers, check_count, is_whole
 from latentgp.kernels.base import Kernel
+from latentgp.kernels.per_latent import OwnKernels
 from latentgp.kernels.sphere import EARTH_RADIUS, along_surface, on_unit_sphere
 from latentgp.rows.arrays import as_inputs, as_rows
 from latentgp.runtime.x64 import double_precision
@@ -121,9 +123,11 @@ def variogram(
     """
     X = as_places(X, "X", degrees)
     values = as_rows("residuals", residuals, len(X))
-    ways = None if directions is None else np.atleast_1d(np.asarray(directions, np.float64))
+    ways = None if directions is None else as_numbers("directions", directions)
     if tolerance is None and ways is not None:
         tolerance = 90.0 / max(len(ways), 1)
+    tolerance = None if tolerance is None else as_number("tolerance", tolerance)
+    check_count("most_pairs", most_pairs, 1)
     refuse(
         {
             f"directions read two columns, got {X.shape[1]}; give those of the places.": ways
@@ -132,10 +136,9 @@ def variogram(
             f"tolerance={tolerance!r} is a deviation from directions; give directions=.": ways
             is None
             and tolerance is not None,
-            f"most_pairs must be at least 1, got {most_pairs!r}.": most_pairs < 1,
-            "directions must be finite angles in degrees and tolerance from 0 to 90, got "
+            "directions must be angles in degrees and tolerance from 0 to 90, got "
             f"{directions!r} and {tolerance!r}.": ways is not None
-            and not (len(ways) and np.all(np.isfinite(ways)) and 0 < (tolerance or 0) <= 90),
+            and not (len(ways) and 0 < (tolerance or 0) <= 90),
         }
     )
     points = np.asarray(on_unit_sphere(X)) if degrees else X
@@ -175,13 +178,13 @@ def _edges(
     points: Float[np.ndarray, "N D"], bins: Any, cutoff: float | None, degrees: bool
 ) -> Float[np.ndarray, "edges"]:
     """Edges of the bins, in the unit of distances."""
-    if np.ndim(bins):
-        edges = np.asarray(bins, np.float64)
+    if np.iterable(bins):
+        edges = as_numbers("bins", bins)
     else:
         diagonal = float(np.linalg.norm(np.ptp(points, axis=0)))
         usual = _CUTOFF * diagonal * (EARTH_RADIUS if degrees else 1.0)
-        number = int(bins) if np.asarray(bins).dtype.kind in "iu" else 0
-        edges = np.linspace(0.0, usual if cutoff is None else cutoff, max(number, 0) + 1)
+        last = usual if cutoff is None else as_number("cutoff", cutoff)
+        edges = np.linspace(0.0, last, int(bins) + 1 if is_whole(bins, 1) else 1)
     most = math.pi * EARTH_RADIUS if degrees else math.inf
     if len(edges) < 2 or edges[0] != 0 or not np.all(np.diff(edges) > 0) or edges[-1] > most:
         raise InputError(
@@ -298,7 +301,8 @@ def model_variogram(
 
     Raises:
         InputError: distances or a noise variance that are negative or not finite; directions that
-            are not; columns that there are not; degrees that are none.
+            are not; columns that there are not; degrees that are none; kernels of several latent
+            functions.
 
     Example:
         >>> import latentgp as lgp
@@ -308,24 +312,27 @@ def model_variogram(
         >>> curve.gamma.round(2)
         array([[0. , 2.4]])
     """
-    distance = np.atleast_1d(np.asarray(distance, np.float64))
-    if not np.all((distance >= 0) & np.isfinite(distance)) or not 0 <= noise_variance < math.inf:
-        raise InputError(
-            "Distances and noise_variance must be finite and not negative, got "
-            f"{distance.tolist()} and {noise_variance!r}."
-        )
+    distance, noise_variance = (
+        as_numbers("distance", distance),
+        as_number("noise_variance", noise_variance),
+    )
+    refuse(
+        {
+            f"Distances and noise_variance must not be negative, got {distance.tolist()} and "
+            f"{noise_variance!r}.": min(noise_variance, *distance) < 0,
+            f"columns must be two numbers of columns, got {columns!r}.": columns is not None
+            and not (np.shape(columns) == (2,) and all(is_whole(c, 0) for c in columns)),
+            "kernel is one a latent function; give that of one.": isinstance(kernel, OwnKernels),
+        }
+    )
     rows = np.zeros((1, max(columns or (1,)) + 1)) if at is None else as_inputs(at, "at")
     every = np.arange(_EVERY_WAY) * 180 / _EVERY_WAY
-    ways = every if directions is None else np.atleast_1d(np.asarray(directions, np.float64))
-    kernel.check_inputs(rows.shape[1])
+    ways = every if directions is None else as_numbers("directions", directions)
     found = places_of(kernel, rows.shape[1])
     columns = columns or (found.columns if found else (0, 1))
     degrees = bool(found and found.degrees) if degrees is None else degrees
-    if not np.isfinite(ways).all() or not 0 <= min(columns) <= max(columns) < rows.shape[1]:
-        raise InputError(
-            f"directions must be finite and columns two of the {rows.shape[1]} inputs, got "
-            f"{directions!r} and {columns!r}."
-        )
+    if columns[0] == columns[1] or max(columns) >= rows.shape[1]:
+        raise InputError(f"columns must be two of the {rows.shape[1]} inputs, got {columns!r}.")
     as_places(rows[:, columns], "at", degrees)
     both_sides = np.concatenate([ways, ways + 180])
     moved = _moved(rows[:, columns], distance, both_sides, degrees)  # W B R 2

@@ -151,7 +151,7 @@ class CrossedEffects(eqx.Module):
     log_evidence: Scalar
     kl: Scalar
     evidence_error: Scalar  # standard error, in nats
-    relative_residual: Float[Array, "S"]
+    relative_residual: Float[Array, "solves"]
     code: Any  # of each solve, as of a `Solution`
     steps: Any
 

@@ -46,7 +46,7 @@ class EliminatedEffects(eqx.Module):
 
     chain: tuple[ChainEffects, ...]
     mean: Float[Array, "left"]  # of the effects that are left
-    covariance: Float[Array, "left left"]  # of these
+    covariance: Float[Array, "_ _"]  # of these; none of means alone
     log_evidence: Scalar
     kl: Scalar
 
@@ -305,7 +305,7 @@ def _rest_times(
     t: int,
     s: int,
     values: Float[Array, "N E"],
-) -> Float[Array, "N E"]:
+) -> Float[Array, "N _"]:
     """The block of the covariance of what is left for the levels of two terms, times columns."""
     if all(design.terms[own].levels == 1 for own in (t, s)):
         first, second = (_span(design, own) for own in (t, s))

@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from latentgp.extensions.groups.crossed import CrossedEffects
 from latentgp.extensions.groups.design import EffectDesign, RowEffects
@@ -24,6 +24,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.variables import Centres
 from latentgp.runtime.row_scan import in_chunks
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RowLatents, Scalar
 
 
@@ -46,7 +47,8 @@ class EffectsPosterior(LatentPosterior):
     kl: Scalar
     jitter: Scalar
     trace_term: Scalar
-    strays: Int[Array, ""]  # number of rows whose groups the designs have not, or nest otherwise
+    strays: Any  # number of rows whose groups the designs have not, or nest otherwise
+    sites: GaussianSites | None  # where rows know of their own what effects leave open
 
     @property
     def evidence_error(self) -> Scalar:

@@ -47,7 +47,8 @@ class SparseEffects(Representation):
         max_steps: the most steps of a solve.
         key: data of the random key of probe vectors; `initialise` sets it.
         designs: of the effects; `initialise` makes them.
-        means_only: whether nothing but means is asked for; a method sets it.
+        power: of what they leave open, as in `SiteForm`; a method sets it.
+        means_only: whether nothing but means is asked for; likewise.
 
     Raises:
         InputError: a number out of its range.
@@ -71,6 +72,7 @@ class SparseEffects(Representation):
     max_steps: int = eqx.field(static=True, default=300)
     key: UInt32[Array, "2"] | None = None
     designs: tuple[EffectDesign, ...] | None = None
+    power: float = eqx.field(static=True, default=0.0)
     means_only: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
@@ -78,8 +80,7 @@ class SparseEffects(Representation):
 
     @property
     def traits(self) -> Traits:
-        whole = self.designs is not None and all(design.is_whole for design in self.designs)
-        of_bound = "exact" if whole else "bound"
+        of_bound = "exact" if self._is_whole else "approximation" if self.power else "bound"
         return Traits(
             evidence=of_bound if self._is_exact else "approximation",
             estimates_evidence=not self._is_exact,
@@ -90,6 +91,7 @@ class SparseEffects(Representation):
             paths=False,
             needs_all_rows=True,
             needs_rows=True,
+            powers=True,
         )
 
     def initialise(
@@ -99,6 +101,10 @@ class SparseEffects(Representation):
             return self
         own = jax.random.key_data(key)
         return dataclasses.replace(self, designs=designs_of(kernel, X, self.number), key=own)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.designs is not None and all(design.is_whole for design in self.designs)
 
     @property
     def _is_exact(self) -> bool:
@@ -115,7 +121,7 @@ class SparseEffects(Representation):
         return CrossedSettings(key, self.probes, self.max_steps)
 
     def for_sites(self, form: SiteForm) -> SparseEffects:
-        return dataclasses.replace(self, means_only=form.means_alone)
+        return dataclasses.replace(self, power=form.power, means_only=form.means_alone)
 
     def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> EffectsPosterior:
         latents = sites.linear.shape[1]
@@ -127,6 +133,7 @@ class SparseEffects(Representation):
             found.append(effects)
             loss = loss + jnp.sum(lost)
         log_evidence = sum(jnp.sum(effects.log_evidence) for effects in found) - loss
+        lost = jnp.zeros_like(loss) if self.power else loss
         strays = sum(jnp.sum(design.strays(_levels(design, X))) for design in self._designs)
         return EffectsPosterior(
             kernel=kernel,
@@ -137,13 +144,14 @@ class SparseEffects(Representation):
             log_evidence=log_evidence,
             kl=sum(jnp.sum(effects.kl) for effects in found),
             jitter=jnp.zeros_like(loss),
-            trace_term=loss,
+            trace_term=lost,
             strays=jnp.asarray(strays),
+            sites=sites if self.power and not self._is_whole else None,
         )
 
     def marginals_at_rows(self, posterior: EffectsPosterior, X: Inputs) -> Marginals:
         if not self.means_only:
-            return posterior.marginals(X)
+            return _at_rows(posterior, X, self.power)
         mean = posterior.mean(X)
         return Marginals(mean, jnp.ones_like(mean))
 
@@ -159,25 +167,27 @@ class SparseEffects(Representation):
         for (group, design), found, like in zip(
             self._with_designs(groups), posterior.found, kernels, strict=True
         ):
-            own = partial(_pull_back, design, X)
+            own = partial(_pull_back, design, X, self.power)
             each = vmap_latents(own, group.kernels, found, *_of_group(group, sites))
             slopes.append(jax.tree.map(over_sharing, each, like))
         (in_kernel,) = pull(slopes)
-        return Pullback(in_kernel, None, posterior.marginals(X))
+        return Pullback(in_kernel, None, _at_rows(posterior, X, self.power))
 
     def _condition(
         self, design: EffectDesign, X: Inputs, kernel: Kernel, linear: PerRow, precision: PerRow
     ) -> tuple[Any, Array]:
         """The effects of one latent function, and what is lost of its bound."""
+        loss = jnp.zeros((), linear.dtype)
+        if not design.is_whole:
+            left = open_variance(design, kernel, X, design.of(kernel, X).values)
+            linear, precision, constant = _given_effects(linear, precision, left, self.power)
+            loss = -jnp.sum(constant)
         own = design, kernel, X, linear, precision
         if self._is_exact:
             found = eliminated(*own, means_only=self.means_only)
         else:
             found = crossed(*own, self.settings, means_only=self.means_only)
-        if design.is_whole:
-            return found, jnp.zeros((), linear.dtype)
-        left = open_variance(design, kernel, X, design.of(kernel, X).values)
-        return found, 0.5 * jnp.sum(precision * left)
+        return found, loss
 
     @property
     def _designs(self) -> tuple[EffectDesign, ...]:
@@ -197,30 +207,70 @@ def _of_group(group: KernelGroup, sites: GaussianSites) -> tuple[Array, Array]:
     return sites.linear.T[own], sites.precision.T[own]
 
 
+def _given_effects(
+    linear: PerRow, precision: PerRow, left: PerRow, power: float
+) -> tuple[PerRow, PerRow, PerRow]:
+    """Sites of what effects have of f, the rest integrated over, and their log constants.
+
+    [E_e site(g + e)^power]^(1 / power) with e of the variance that is left open; of power 0 the
+    exponential of the mean log (Bui, Yan & Turner 2017).
+    """
+    if not power:
+        return linear, precision, -0.5 * precision * left
+    share = 1 + power * left * precision
+    constant = 0.5 * power * left * linear**2 / share - 0.5 * jnp.log(share) / power
+    return linear / share, precision / share, constant
+
+
+def _at_rows(posterior: EffectsPosterior, X: Inputs, power: float) -> Marginals:
+    """Marginals of f at the rows, which know of their own sites to the power too."""
+    found, sites = posterior.marginals(X), posterior.sites
+    if sites is None:
+        return found
+    left = posterior.open_variances(X)
+    share = 1 + power * left * sites.precision
+    mean = (found.mean + power * left * sites.linear) / share
+    return Marginals(mean, (found.variance - left) / share**2 + left / share)
+
+
 def _pull_back(
-    design: EffectDesign, X: Inputs, kernel: Kernel, found: Any, linear: PerRow, precision: PerRow
+    design: EffectDesign,
+    X: Inputs,
+    power: float,
+    kernel: Kernel,
+    found: Any,
+    linear: PerRow,
+    precision: PerRow,
 ) -> Kernel:
     """Derivative of the log evidence in the kernel of one latent function."""
 
     def step(total: Any, rows: Any, real: Array) -> tuple[Any, None]:
         x, s, w = rows
         s, w = jnp.where(real, s, 0.0), jnp.where(real, w, 0.0)
+        own = design.of(kernel, x)
+        means, spread = found.means_of(design, own), found.covariances_of(design, own)
+        f = sum(jnp.sum(b * u, axis=1) for b, u in zip(means, own.values, strict=True))
+        variance = sum(jnp.sum(c * u, axis=1) for c, u in zip(spread, own.values, strict=True))
+
+        def rest(left: PerRow) -> Array:
+            linear, precision, constant = _given_effects(s, w, left, power)
+            return jnp.sum(linear * f - 0.5 * precision * (f**2 + variance) + constant)
+
+        in_left = jnp.zeros_like(s)
+        if not design.is_whole:
+            left = open_variance(design, kernel, x, own.values)
+            in_left = jax.grad(rest)(left)
+            s, w, _ = _given_effects(s, w, left, power)
+        slope = s - w * f
+        moved = tuple(
+            slope[:, None] * b - w[:, None] * c - 2 * in_left[:, None] * u
+            for b, c, u in zip(means, spread, own.values, strict=True)
+        )
 
         def functions(kernel: Kernel) -> Any:
-            left = None if design.is_whole else kernel.diagonal(x)
-            return design.of(kernel, x).values, left
+            return design.of(kernel, x).values, kernel.diagonal(x)
 
-        (values, left), pull = jax.vjp(functions, kernel)
-        own = design.of(kernel, x)
-        means = found.means_of(design, own)
-        f = sum(jnp.sum(b * u, axis=1) for b, u in zip(means, values, strict=True))
-        slope = s - w * f
-        spread = found.covariances_of(design, own)
-        moved = tuple(
-            slope[:, None] * b - w[:, None] * (c if left is None else c - u)
-            for b, c, u in zip(means, spread, values, strict=True)
-        )
-        (more,) = pull((moved, None if left is None else -0.5 * w))
+        (more,) = jax.vjp(functions, kernel)[1]((moved, in_left))
         return jax.tree.map(jnp.add, total, more), None
 
     width = sum(term.width for term in design.terms) + (len(design.chain) > 1) * design.left

@@ -23,6 +23,8 @@ from latentgp.extensions.neighbours.search import (
     coordinates,
     neighbours_of,
     order_of,
+    parts_apart,
+    varies_apart,
 )
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Representation
@@ -55,7 +57,8 @@ class NearestRows(Representation):
     number_predicted: int | None = eqx.field(static=True, default=None)
     # of the rows: "random", or "maximin"
     ordering: Ordering = eqx.field(static=True, default="random")
-    # "scaled" or "correlation"; None is the first
+    # "scaled" or "correlation"; None is the second with inducing points, and for kernels whose
+    # length-scales are of different columns
     search: SearchBy | None = eqx.field(static=True, default=None)
     found: NeighbourSets | None = None  # neighbours of the rows; `for_rows` finds them
 
@@ -84,11 +87,12 @@ class NearestRows(Representation):
         points = np.asarray(coordinates(each[0], inputs, inputs))
         order = None if self.found is None else np.asarray(self.found.order)
         if order is None or len(order) != len(real):
-            order = order_of(points, self.ordering)
+            order = order_of(X[real] if self.ordering == "random" else points, self.ordering)
         terms = self.chosen_terms(real[order])
         rows = self.near_rows(X, real, kernel, order, terms)
         blocks = None
-        if sees_all_round(len(points), points.shape[1], self.seen):
+        apart = any(parts_apart(own, inputs) for own in each)
+        if not apart and sees_all_round(len(points), points.shape[1], self.seen):
             blocks = blocks_of(points)
             blocks = np.where(blocks == NOBODY, NOBODY, real[blocks])
         return dataclasses.replace(self, found=NeighbourSets(rows, order, terms, blocks))
@@ -108,9 +112,11 @@ class NearestRows(Representation):
         X, each = np.asarray(X), distinct_kernels(kernel)
         columns = max(1, min(self.number, len(X) - 1))
         rows = np.full((len(X), len(each), columns), NOBODY)
-        search, features = self.searched_by, self.features(kernel, X[real])
+        features = self.features(kernel, X[real])
         asked_of = None if terms is None else np.isin(real, terms)
         for q, own in enumerate(each):
+            by_kernel = features[q] is not None or varies_apart(own, X[real])
+            search = self.search or ("correlation" if by_kernel else "scaled")
             near = neighbours_of(own, X[real], order, columns, search, features[q], asked_of)
             rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
         return rows
@@ -123,11 +129,6 @@ class NearestRows(Representation):
     def seen(self) -> int:
         """Number of the rows that a new input sees."""
         return self.number_predicted or self.seen_times * self.number
-
-    @property
-    def searched_by(self) -> SearchBy:
-        """Search for neighbours."""
-        return self.search or "scaled"
 
     def features(self, kernel: LatentKernel, X: Inputs) -> Sequence[Float[Array, "N M"] | None]:
         """Features of the low rank that neighbours are not asked about; none unless overridden."""

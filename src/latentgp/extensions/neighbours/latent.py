@@ -46,6 +46,7 @@ from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
@@ -133,9 +134,9 @@ class LatentNeighbours(NearestRows):
             sites=sites,
             solved=found,
             jitter=jnp.max(nugget_of(kernel, kept.X)),
-            trace_term=jnp.zeros((), sites.linear.dtype),
             number=self.seen,
             blocks=self._blocks,
+            order=None if self.found is None else self.found.order,
         )
 
     @property
@@ -237,7 +238,7 @@ class LatentNeighbours(NearestRows):
         return evenly(rows, number)
 
 
-_with_draws = eqx.filter_jit(with_draws)
+_with_draws = Program(with_draws, static_argnums=(2,))
 
 
 def _slope_in_kernel(posterior: LatentNeighboursPosterior, slope: Regression) -> LatentKernel:

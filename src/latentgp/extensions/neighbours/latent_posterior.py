@@ -27,9 +27,10 @@ from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.solution import BREAKDOWN
 from latentgp.extensions.neighbours.conditionals import Block, errors_by, turned
+from latentgp.extensions.neighbours.divergence import Roots
 from latentgp.extensions.neighbours.near import NearPosterior, Sight, weighted_rows
 from latentgp.extensions.neighbours.posterior import with_diagonals
-from latentgp.extensions.neighbours.prior import Regression, TriangularFactors
+from latentgp.extensions.neighbours.prior import Regression, TriangularFactors, nugget_of
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
 from latentgp.modules import stored, stored_as
@@ -279,9 +280,15 @@ class LatentNeighboursPosterior(NearPosterior):
     sites: Sites  # as functions of g
     solved: PrecisionSolves  # mean, and solves with probe vectors
     jitter: Scalar
-    trace_term: Scalar
     number: int = eqx.field(static=True)  # of the rows that a new input sees
     blocks: Int[Array, "K S"] | None = None
+    order: Int[Array, "M"] | None = None
+
+    @property
+    def observed(self) -> tuple[Roots, Any]:
+        of_others = 1 / jnp.sqrt(nugget_of(self.kernel, self.X))[:, None]
+        of_others = jnp.broadcast_to(of_others, (len(of_others), len(self.X)))
+        return Roots(of_others, jnp.sqrt(jnp.maximum(self.sites.precisions, 0.0)).T), None
 
     @property
     def log_evidence(self) -> Scalar:
@@ -296,12 +303,13 @@ class LatentNeighboursPosterior(NearPosterior):
     def notes(self) -> tuple[str, ...]:
         residual, draws = float(self.solved.residual), self.solved.left.shape[2]
         if residual == 0:
-            return ()
+            return super().notes
         return (
-            f"Each latent sees {self.neighbours.shape[2]} neighbours; solves left a relative "
-            f"residual of {self._worst:.1e}, the log evidence has a standard error of "
-            f"{float(self.evidence_error):.2g} nats, and variances at new inputs, by {draws} "
-            f"draws, one of {np.sqrt(2 / draws):.0%} in what the rows leave of them.",
+            f"Solves left a relative residual of {self._worst:.1e}, the log evidence has a "
+            f"standard error of {float(self.evidence_error):.2g} nats by its random vectors, and "
+            f"variances at new inputs, by {draws} draws, one of {np.sqrt(2 / draws):.0%} in what "
+            "the rows leave of them.",
+            *super().notes,
         )
 
     @property

@@ -3,23 +3,27 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, turned
+from latentgp.extensions.neighbours.divergence import Divergence, Roots, divergence_of
 from latentgp.extensions.neighbours.prior import nugget_of
-from latentgp.extensions.neighbours.search import NOBODY, coordinates
+from latentgp.extensions.neighbours.search import NOBODY, coordinates, parts_apart
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents
+from latentgp.runtime.x64 import in_x64
+from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Scalar
 
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
@@ -137,14 +141,32 @@ class NearRows(eqx.Module):
     def _nearest(self, kernel: Any, X: Float[Array, "B D"]) -> Int[Array, "B V"]:
         """Numbers of the rows nearest to new inputs; rows of weight zero are nobody.
 
+        By all parts of a sum together and, where these see different columns, by each.
+        """
+        kernel, X, known = jax.lax.stop_gradient((kernel, X, self.X))
+        if self.blocks is not None:
+            new, rows = (coordinates(kernel, points, known) for points in (X, known))
+            return self._all_round(new, rows, self.blocks)
+        apart = parts_apart(kernel, known) if self.number < len(self.X) else ()
+        number = -(-min(self.number, len(self.X)) // (1 + len(apart)))
+        found = [
+            self._by_distance(coordinates(one, X, known), coordinates(one, known, known), number)
+            for one in (kernel, *apart)
+        ]
+        if not apart:
+            return found[0]
+        near = jnp.sort(jnp.concatenate(found, axis=1), axis=1)
+        return near.at[:, 1:].set(jnp.where(near[:, 1:] == near[:, :-1], NOBODY, near[:, 1:]))
+
+    def _by_distance(
+        self, new: Float[Array, "B E"], rows: Float[Array, "N E"], number: int
+    ) -> Int[Array, "B V"]:
+        """Numbers of the nearest rows.
+
         In single precision, of which XLA has a selection, twice as many as needed are found, and
         the nearest of these in the precision of the inputs.
         """
-        absent, number = self.absent, min(self.number, len(self.X))
-        kernel, X, known = jax.lax.stop_gradient((kernel, X, self.X))
-        new, rows = (coordinates(kernel, points, known) for points in (X, known))
-        if self.blocks is not None:
-            return self._all_round(new, rows, self.blocks)
+        absent = self.absent
         new_single, single = new.astype(jnp.float32), rows.astype(jnp.float32)
         products = jnp.matmul(new_single, single.T, precision=jax.lax.Precision.HIGHEST)
         nearness = 2 * products - jnp.sum(single**2, axis=1)
@@ -258,11 +280,35 @@ class NearPosterior(LatentPosterior):
     neighbours: eqx.AbstractVar[NeighbourRows]  # numbers of each row's neighbours, shape (N, #Q, V)
     number: eqx.AbstractVar[int]  # of the rows that a new input sees
     blocks: eqx.AbstractVar[Any]  # as `NearRows` has them
+    # of the rows that there are, as they are conditioned; None in earlier files
+    order: eqx.AbstractVar[Any]
 
     @property
     def rank(self) -> int:
         """Number of features of a row, beside what neighbours say; none unless overridden."""
         return 0
+
+    @property
+    @abstractmethod
+    def observed(self) -> tuple[Roots, Any]:
+        """With what precisions rows are observed, and features of a low rank or None."""
+
+    @cached_property
+    @in_x64
+    def divergence(self) -> Divergence | None:
+        """What neighbours leave out; None where the order is not known."""
+        if self.order is None:
+            return None
+        return divergence_of(self.kernel, self.X, self.neighbours, self.order, *self.observed)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return () if self.divergence is None else (self.divergence.sentence,)
+
+    @property
+    def trace_term(self) -> Scalar:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What neighbours leave out, in NumPy."""
+        return np.float64(0.0 if self.divergence is None else self.divergence.nats)
 
     @property
     @abstractmethod

@@ -19,6 +19,7 @@ from latentgp.extensions.neighbours.conditionals import (
     given,
     turned,
 )
+from latentgp.extensions.neighbours.divergence import Roots
 from latentgp.extensions.neighbours.full_scale import (
     LowRank,
     Whitener,
@@ -50,10 +51,15 @@ class NeighboursPosterior(NearPosterior):
     known: Conditionals | Whitener  # each row given its neighbours
     log_evidence: Scalar
     jitter: Scalar
-    trace_term: Scalar
     number: int = eqx.field(static=True)
     low_rank: LowRank | None = None  # what of the latent functions neighbours are not needed for
     blocks: Int[Array, "K S"] | None = None
+    order: Int[Array, "M"] | None = None
+
+    @property
+    def observed(self) -> tuple[Roots, Any]:
+        root = self.sites.root
+        return Roots(root, root), None if self.low_rank is None else self.low_rank.features
 
     def remembered(self, log_evidence: float) -> StreamingPrior:
         """Through at most 500 inducing points among the rows, which say less than all rows do."""

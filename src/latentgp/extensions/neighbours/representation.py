@@ -18,7 +18,6 @@ from latentgp.extensions.neighbours.conditionals import ScaledSites, Terms, cond
 from latentgp.extensions.neighbours.full_scale import features_of, law_of
 from latentgp.extensions.neighbours.latent import LatentNeighbours
 from latentgp.extensions.neighbours.posterior import NeighboursPosterior
-from latentgp.extensions.neighbours.search import SearchBy
 from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback
@@ -52,9 +51,11 @@ class Neighbours(NearestRows):
             costs next to nothing. Of up to three inputs it sees rows in all directions.
         ordering: of the rows: "random", or "maximin", each the farthest from all before it
             (Guinness 2018), which takes O(N^2 D).
-        search: "scaled" takes the nearest in inputs over length-scales, "correlation" of four times
-            as many of these the most correlated, with inducing points in what these leave. None is
-            the second with inducing points, the first without.
+        search: "scaled" takes the nearest in inputs over length-scales, "correlation" of six times
+            as many of these, and of those near by each part of a sum whose parts see different
+            columns, those that leave the least variance, one after another, with inducing points of
+            what these leave. None is the second for sums and products of kernels of different
+            columns, and with inducing points.
         inducing: number of inducing points, or `Inducing(...)` with points or their selection: the
             latent functions have their low rank, and neighbours see what it leaves (Gyger, Furrer
             & Sigrist 2025), in O(N (m^3 + m^2 M + M^2)) time and O(N (m + M)) memory. For functions
@@ -104,10 +105,6 @@ class Neighbours(NearestRows):
         points = self.inducing.initialise(X, weights, kernel, key)
         return dataclasses.replace(ready, inducing=points)
 
-    @property
-    def searched_by(self) -> SearchBy:
-        return self.search or ("scaled" if self.inducing is None else "correlation")
-
     def features(self, kernel: LatentKernel, X: Inputs) -> Sequence[Float[Array, "N M"] | None]:
         if self.inducing is None:
             return super().features(kernel, X)
@@ -152,10 +149,10 @@ class Neighbours(NearestRows):
             known=known,
             log_evidence=log_evidence,
             jitter=jitter,
-            trace_term=nothing,
             number=self.seen,
             low_rank=low_rank,
             blocks=found.blocks,
+            order=found.order,
         )
 
     def pull_back(

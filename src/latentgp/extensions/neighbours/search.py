@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, Literal
 
 import jax
@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from latentgp.hyperparameters.base import parameters
 from latentgp.kernels import Kernel
 from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
+from latentgp.kernels.parts import parts_of
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.warping import InputWarping
@@ -25,7 +27,7 @@ SearchBy = Literal["scaled", "correlation"]
 NOBODY = -1  # in place of a neighbour, where there are not so many
 _FIRST_BLOCK = 256  # rows that are compared with each other directly
 _MORE = 3  # times as many are asked for, of which about half come later in the order
-_CANDIDATES = 4  # times as many, of which the most correlated are taken
+_CANDIDATES = 6  # times as many, of which those are taken that say the most
 _NUMBERS_AT_ONCE, _DISTANCES_AT_ONCE = 1 << 24, 1 << 22
 # Coordinates of which a tree is slower than all distances, and that of few rows alone.
 _MANY, _SEVERAL, _FEW_ROWS = 40, 15, 30_000
@@ -102,14 +104,45 @@ def _of_parts(
     return jnp.concatenate(each, axis=1)
 
 
+def parts_apart(kernel: Kernel, X: Inputs) -> tuple[Kernel, ...]:
+    """The parts of a sum, where some see other columns than others; none of another kernel.
+
+    Rows near by one part may say nothing of another. Constants are near everywhere.
+    """
+
+    def columns(part: Kernel) -> frozenset[int]:
+        seen = (info.dimensions or () for info in parameters(part).values())
+        return frozenset(column for dimensions in seen for column in dimensions)
+
+    def vary(part: Kernel) -> bool:
+        return jax.eval_shape(lambda X: coordinates(part, X, X), X).shape[1] > 0
+
+    parts = tuple(filter(vary, parts_of(kernel)))
+    return parts if len(set(map(columns, parts))) > 1 else ()
+
+
+def varies_apart(kernel: Kernel, X: Inputs) -> bool:
+    """Whether length-scales are of different columns, in sums, products or otherwise.
+
+    What is near in scaled inputs may then be less correlated than what is not.
+    """
+    lengths = (info for info in parameters(kernel).values() if info.role == "lengthscale")
+    return len({info.dimensions for info in lengths}) > 1 or len(parts_apart(kernel, X)) > 0
+
+
 def order_of(points: Float[np.ndarray, "N E"], ordering: Ordering) -> Int[np.ndarray, "N"]:
     """Row numbers in the order in which rows are conditioned on each other.
 
-    "random" is the same permutation for as many rows. "maximin" takes the row that is farthest
-    from all taken before (Guinness 2018), in O(N^2 E).
+    "random" is the same permutation for as many rows, of their ranks by distance from the mean: a
+    rotation or another order of the rows changes nothing, except among rows as far from it as
+    others. "maximin" takes the row that is farthest from all taken before (Guinness 2018), in
+    O(N^2 E).
     """
     if ordering == "random":
-        return np.random.default_rng(0).permutation(len(points))
+        far = np.sqrt(np.sum((points - points.mean(axis=0)) ** 2, axis=1))
+        ranks = np.round(far * (2**30 / max(far.max(initial=0.0), np.finfo(float).tiny)))
+        ranked = np.lexsort((points[:, 0], ranks))
+        return ranked[np.random.default_rng(0).permutation(len(points))]
     squares = np.sum(points**2, axis=1)
     order = np.empty(len(points), int)
     row = int(np.argmin(np.sum((points - points.mean(axis=0)) ** 2, axis=1)))
@@ -232,38 +265,71 @@ def neighbours_of(
     features: Float[Array, "N M"] | None = None,
     asked_of: Bool[np.ndarray, "N"] | None = None,
 ) -> Int[np.ndarray, "N V"]:
-    """The nearest earlier rows under a kernel, or of four times as many the most correlated.
+    """The nearest earlier rows under a kernel, or of six times as many those that say the most.
 
-    Correlations are those of what features leave of the latent function, if there are any. Some
-    rows may be left out.
+    Each is the most correlated with what those taken before it leave of the row, and of what
+    features leave of the latent function, if there are any. Candidates are the nearest by all parts
+    of a sum together and, where these see different columns, by each. Some rows may be left out.
     """
-    points = np.asarray(coordinates(kernel, jnp.asarray(X), jnp.asarray(X)))
+    inputs = jnp.asarray(X)
     if search == "scaled":
+        points = np.asarray(coordinates(kernel, inputs, inputs))
         return earlier_neighbours(points, order, number, asked_of)
-    most = max(number, min(_CANDIDATES * number, len(X) - 1))
-    candidates = earlier_neighbours(points, order, most, asked_of)
+    by = kernel, *parts_apart(kernel, inputs)
+    most = max(number, min(_CANDIDATES * number // len(by), len(X) - 1))
+    each = [np.asarray(coordinates(one, inputs, inputs)) for one in by]
+    found = [earlier_neighbours(points, order, most, asked_of) for points in each]
+    candidates = np.sort(np.concatenate(found, axis=1), axis=1)
+    candidates[:, 1:][candidates[:, 1:] == candidates[:, :-1]] = NOBODY
     features = jnp.zeros((len(X), 0)) if features is None else features
-    correlations = np.asarray(_correlations(kernel, X, candidates, features))
-    best = np.argsort(-correlations, axis=1, kind="stable")[:, :number]
-    return np.take_along_axis(candidates, best, axis=1)
+    asked = np.arange(len(X)) if asked_of is None else np.flatnonzero(asked_of)
+    rows = np.full((len(X), number), NOBODY)
+    rows[asked] = _telling(kernel, inputs, asked, candidates[asked], features, number)
+    return rows
 
 
-@jax.jit
-def _correlations(
-    kernel: Kernel, X: Inputs, candidates: Int[Array, "N candidates"], features: Float[Array, "N M"]
-) -> Float[Array, "N candidates"]:
-    """Absolute correlations of each row with its candidates; below zero of nobody."""
+@partial(jax.jit, static_argnames="number")
+def _telling(
+    kernel: Kernel,
+    X: Inputs,
+    rows: Int[Array, "B"],
+    candidates: Int[Array, "B candidates"],
+    features: Float[Array, "N M"],
+    number: int,
+) -> Int[Array, "B V"]:
+    """Candidates by the variance of each row that they take from what others leave, largest first.
+
+    Steps of a pivoted Cholesky factorisation of the covariance of candidates with a little noise,
+    whose pivots are chosen by what they say of the row.
+    """
     prior = kernel.diagonal(X)
-    left = prior - jnp.sum(features**2, axis=1)
-    deviations = jnp.sqrt(jnp.maximum(left, jnp.finfo(X.dtype).eps * prior))
+    left = jnp.maximum(prior - jnp.sum(features**2, axis=1), 0.0)
+    least = 0.01 * prior  # noise of candidates
 
-    def step(carry: Any, chunk: Any, real: Any) -> tuple[Any, Array]:
-        rows, those = chunk
-        one = jax.vmap(lambda x, Z: kernel.gram(x[None], Z)[0])(X[rows], X[those])
-        one = one - jnp.einsum("bm,bcm->bc", features[rows], features[those])
-        scaled = jnp.abs(one) / (deviations[rows, None] * deviations[those])
-        return carry, jnp.where(those == NOBODY, -1.0, scaled)
+    def between(row: Array, those: Array) -> Array:
+        known = features[those] @ features[row]
+        return kernel.gram(X[row][None], X[those])[0] - known
 
-    rows = jnp.arange(len(X)), candidates
-    columns = candidates.shape[1] * (1 + features.shape[1])
-    return scan_rows(step, None, rows, columns=columns, in_cache=True)[1]
+    def of_row(row: Array, those: Array) -> Array:
+        def step(k: Any, state: Any) -> Any:
+            chosen, free, cross, open_, factor = state
+            gains = jnp.where(free, cross**2 / open_, -1.0)
+            best = jnp.argmax(gains)
+            chosen = chosen.at[k].set(jnp.where(free[best], those[best], NOBODY))
+            own = between(those[best], those) - factor[:, best] @ factor
+            own = own / jnp.sqrt(open_[best])
+            cross = cross - own * cross[best] / jnp.sqrt(open_[best])
+            open_ = jnp.maximum(open_ - own**2, least[those])
+            return chosen, free.at[best].set(False), cross, open_, factor.at[k].set(own)
+
+        chosen = jnp.full(number, NOBODY)
+        factor = jnp.zeros((number, len(those)), X.dtype)
+        open_ = (left + least)[those]
+        start = chosen, those != NOBODY, between(row, those), open_, factor
+        return jax.lax.fori_loop(0, number, step, start)[0]
+
+    def chunk(carry: Any, some: Any, real: Any) -> tuple[Any, Array]:
+        return carry, jax.vmap(of_row)(*some)
+
+    columns = candidates.shape[1] * (number + features.shape[1])
+    return scan_rows(chunk, None, (rows, candidates), columns=columns, in_cache=True)[1]

@@ -67,8 +67,8 @@ _MOST_COUPLED = 1_500  # rows times latent functions
 class ShortSearch(eqx.Module):
     """Search for hyper-parameters on part of the rows; the posterior has all.
 
-    With `Neighbours(m)` the rows that the search looks at see their neighbours among all rows: the
-    gradient is an unbiased estimate of that of all.
+    With `ExactGP(Neighbours(m))` these rows see their neighbours among all rows: the gradient is an
+    unbiased estimate of that of all. Else they are seen alone, neighbours of latents among them.
 
     Args:
         rows: at most so many, evenly spaced.

@@ -18,6 +18,7 @@ from latentgp.site_inference.search.anderson import History, accelerated
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array, Scalar
 
+_ESTIMATED = 1e-6  # relative change of a bound that iterations find, at least
 SETTLED = 1e-4  # relative change of the bound, at most, in the last update
 _SHORTEST_STEP = 0.02
 
@@ -57,7 +58,9 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
         form = dataclasses.replace(site_form(rule, likelihood), means_alone=True)
         means = algorithm.representation.for_sites(form)
         algorithm = eqx.tree_at(lambda a: a.representation, algorithm, means)
-    full, dtype = rule.step_size, data.X.dtype
+    full, dtype, tolerance = rule.step_size, data.X.dtype, algorithm.tolerance
+    if algorithm.representation.traits.estimates_evidence:
+        tolerance = jnp.maximum(tolerance, _ESTIMATED)
     kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
 
     def at(sites: Sites) -> SiteStep:
@@ -66,7 +69,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     def moving(ascent: _Ascent) -> Bool[Array, ""]:
         _, step_size, change, updates = ascent.so_far
         left = (updates <= algorithm.max_updates) & (step_size >= _SHORTEST_STEP)
-        return left & (change > algorithm.tolerance)
+        return left & (change > tolerance)
 
     def update(ascent: _Ascent) -> _Ascent:
         (best, step_size, _, updates), history = ascent
@@ -78,7 +81,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
             after = at(best.update.sites.damped(best.update.target, step_size))
         scale = jnp.maximum(jnp.abs(after.bound), 1.0)
         rise = (after.merit - best.merit) / scale
-        fell = ~(first | (rise >= -algorithm.tolerance))
+        fell = ~(first | (rise >= -tolerance))
         failed = fell & (history.count == 0)
         shorter = jnp.where(failed, 0.5, jnp.where(fell, 1.0, 1.5)) * step_size
         # Where even a short step fails, this is what the bound fell by in it.

@@ -80,7 +80,7 @@ def about_the_mean(
 
 
 def slope_at_mode(
-    algorithm: SiteInference, rule: SiteRule, model: LatentGP, data: Data, ascended: FixedPoint
+    algorithm: SiteInference, rule: SiteRule, model: LatentGP, data: Data, mode: Mode
 ) -> tuple[Scalar, LatentGP]:
     """Laplace's evidence and its derivative, with the implicit term of the mode.
 
@@ -89,7 +89,6 @@ def slope_at_mode(
     So the implicit term is a derivative, along s = d evidence / d mode, of the gradient with the
     sites held in their linear terms.
     """
-    mode = mode_of(algorithm, rule, model, data, ascended)
     exact = eqx.tree_at(lambda a: a.rule, algorithm, rule)
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     rows, representation = rows_of(data), algorithm.representation

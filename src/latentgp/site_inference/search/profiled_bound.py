@@ -27,7 +27,12 @@ from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, 
 from latentgp.site_inference.search.anderson import Update
 from latentgp.site_inference.search.fixed_point import FixedPoint, ascend
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
-from latentgp.site_inference.search.laplace_evidence import about_the_mean, mode_of, slope_at_mode
+from latentgp.site_inference.search.laplace_evidence import (
+    Mode,
+    about_the_mean,
+    mode_of,
+    slope_at_mode,
+)
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array, HyperVector, Scalar
 
@@ -91,9 +96,12 @@ def evaluate(
         if (sums := row_sums(algorithm.representation)) is not None:
             return _evaluate_sums(sums, space, vector, sites)
         return _evaluate_exact(algorithm, space, vector, data, sites)[0]
-    there = placed(algorithm, space, vector)
-    ascended = ascend(there, model_at(space, vector), data, sites)
-    return _evaluate_ascended(algorithm, space, vector, data, ascended)
+    there, model = placed(algorithm, space, vector), model_at(space, vector)
+    ascended = ascend(there, model, data, sites)
+    rule = there.rule.at_the_mode()
+    # By a program that makes the posterior too.
+    mode = None if rule is None else mode_of(there, rule, model, data, ascended)
+    return _evaluate_ascended(algorithm, space, vector, data, ascended, mode)
 
 
 @Program
@@ -109,10 +117,11 @@ def _evaluate_ascended(
     vector: HyperVector,
     data: Data,
     ascended: FixedPoint,
+    mode: Mode | None = None,
 ) -> Evaluation:
-    """The bound where an ascent has ended, and its gradient."""
+    """The bound where an ascent has ended, and its gradient; the mode there may be at hand."""
     there, model = placed(algorithm, space, vector), space.to_model(vector)
-    bound, in_model, in_own = _slopes_at(there, model, data, ascended)
+    bound, in_model, in_own = _slopes_at(there, model, data, ascended, mode)
     value, gradient = _with_prior(space, vector, bound, in_model)
     if there is not algorithm:
 
@@ -133,12 +142,17 @@ def slope_at(
 
 
 def _slopes_at(
-    algorithm: SiteInference, model: LatentGP, data: Data, ascended: FixedPoint
+    algorithm: SiteInference,
+    model: LatentGP,
+    data: Data,
+    ascended: FixedPoint,
+    mode: Mode | None = None,
 ) -> tuple[Scalar, LatentGP, Any]:
     """The same, and the derivative in the representation, None at the mode."""
     at_the_mode = algorithm.rule.at_the_mode()
     if at_the_mode is not None:
-        return *slope_at_mode(algorithm, at_the_mode, model, data, ascended), None
+        there = mode or mode_of(algorithm, at_the_mode, model, data, ascended)
+        return *slope_at_mode(algorithm, at_the_mode, model, data, there), None
     # Else it is stationary in the sites.
     posterior, bound, _, update = ascended.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)

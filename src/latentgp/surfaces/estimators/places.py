@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
-from latentgp.modules import stored
+from latentgp.modules import stored_as
 
 _LONGITUDE = "longitude", "lon", "long", "lng", "decimallongitude"
 _LATITUDE = "latitude", "lat", "decimallatitude"
@@ -21,9 +21,9 @@ _WGS84 = "EPSG:4326"
 _SHOWN = 5
 
 
-@stored
+@stored_as("Places")
 @dataclass(frozen=True)
-class Places:
+class PlaceColumns:
     """Two columns that say where a row is.
 
     Attributes:
@@ -66,7 +66,7 @@ class Places:
 
 
 def in_areas(
-    points: Float[np.ndarray, "N 2"], places: Places, areas: Any
+    points: Float[np.ndarray, "N 2"], places: PlaceColumns, areas: Any
 ) -> tuple[Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"]]:
     """Numbers of the points that lie in areas, and of these; pairs where areas overlap.
 
@@ -101,7 +101,7 @@ def has_geometry(frame: Any) -> bool:
     return getattr(frame, "active_geometry_name", None) is not None
 
 
-def placed(frame: Any, globe: bool | None = None) -> tuple[Any, Places, list[str], list[str]]:
+def placed(frame: Any, globe: bool | None = None) -> tuple[Any, PlaceColumns, list[str], list[str]]:
     """A table with geometry as one of numbers: its places, notes on them, and doubts.
 
     Missing places are NaN.
@@ -147,7 +147,7 @@ def placed(frame: Any, globe: bool | None = None) -> tuple[Any, Places, list[str
         _name(plain, values, known_as)
         for values, known_as in zip(points.T, _DEGREES if geographic else _PLANE, strict=True)
     ]
-    places = Places(
+    places = PlaceColumns(
         (columns[0], columns[1]), on_globe, None if crs is None else crs.to_string(), True
     )
     notes.insert(0, f"{', '.join(columns)}: places of the geometry {system}{unit}")
@@ -156,7 +156,7 @@ def placed(frame: Any, globe: bool | None = None) -> tuple[Any, Places, list[str
 
 def guessed(
     names: Sequence[str], X: Float[np.ndarray, "N D"], globe: bool | None
-) -> tuple[Places | None, list[str]]:
+) -> tuple[PlaceColumns | None, list[str]]:
     """Places by the names of numeric columns and their values, and what was guessed.
 
     Args:
@@ -188,7 +188,7 @@ def guessed(
         return None, [f"{columns[0]}, {columns[1]} {said}"]
     said = "" if globe else " by their names and values (guessed)"
     words = f"{columns[0]}, {columns[1]}: longitude and latitude in degrees{said}"
-    return Places(columns, True, _WGS84), [words]
+    return PlaceColumns(columns, True, _WGS84), [words]
 
 
 def within_degrees(points: Float[np.ndarray, "N 2"]) -> bool:

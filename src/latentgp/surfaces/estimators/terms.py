@@ -9,7 +9,7 @@ from typing import Any, Literal
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
-from latentgp.surfaces.estimators.places import Places
+from latentgp.surfaces.estimators.places import PlaceColumns
 from latentgp.surfaces.options import GroupColumns
 
 
@@ -19,7 +19,7 @@ def with_terms(
     groups: GroupColumns | None,
     columns: int,
     names: Sequence[str] | None,
-    places: Places | None = None,
+    places: PlaceColumns | None = None,
 ) -> Any:
     """The kernel asked for, with terms for a linear mean and for groups beside it.
 

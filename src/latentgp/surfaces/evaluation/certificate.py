@@ -267,7 +267,7 @@ def _shared(result: Fit) -> tuple[str, ...]:
         return ()
     latent = posterior.latent
     lost = float(np.sum(np.asarray(latent.trace_term)))
-    left = (f"Inducing points lose {lost:.3g} nats of the bound.",) if lost > 0 else ()
+    left = (f"The representation loses {lost:.3g} nats of the bound.",) if lost > 0 else ()
     return (*left, *latent.notes, *latent.complaints)
 
 

@@ -32,7 +32,7 @@ from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.x64 import double_precision, interruptible
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.classifier import LabelEstimator
-from latentgp.surfaces.estimators.places import Places, in_areas
+from latentgp.surfaces.estimators.places import PlaceColumns, in_areas
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
@@ -134,7 +134,7 @@ class TableModel:
     notation: Notation | None = None
     spreads: tuple[float, ...] = ()
     made_by: str = ""
-    places: Places | None = dataclasses.field(default=None, repr=False)
+    places: PlaceColumns | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
     @interruptible

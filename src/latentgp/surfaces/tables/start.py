@@ -22,7 +22,7 @@ from latentgp.surfaces.estimators import (
     GPRegressor,
 )
 from latentgp.surfaces.estimators.additive import AdditiveTerms
-from latentgp.surfaces.estimators.places import Places, guessed, has_geometry, placed
+from latentgp.surfaces.estimators.places import PlaceColumns, guessed, has_geometry, placed
 from latentgp.surfaces.estimators.terms import with_terms
 from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
@@ -134,7 +134,7 @@ class TableStart(NamedTuple):
     side: dict[str, np.ndarray]
     notes: tuple[str, ...]
     notation: Notation | None
-    places: Places | None
+    places: PlaceColumns | None
 
 
 def start(
@@ -221,12 +221,12 @@ def start(
 
 
 def _on_globe(
-    places: Places | None,
+    places: PlaceColumns | None,
     encoder: TableEncoder | FormulaEncoder,
     X: np.ndarray,
     globe: bool | None,
     settings: Mapping[str, Any],
-) -> tuple[Places | None, AdditiveTerms | None, list[str]]:
+) -> tuple[PlaceColumns | None, AdditiveTerms | None, list[str]]:
     """Places of the rows, terms in place of a kernel where there are any, and why.
 
     Guessed by names and values where there is no geometry.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from latentgp.extensions.fields.fourier.representation import EquispacedFourier
+from latentgp.extensions.fields.fourier.representation import LEAST_OPEN, EquispacedFourier
 from latentgp.extensions.fields.fourier.sums import PlaceSums, sums_of
 from latentgp.extensions.inter_domain.sums import check_summable, ranges_of
 from latentgp.methods.problem import Problem
@@ -116,8 +117,16 @@ class FourierGP(CollapsedVI):
         rows = MergedRows(some, some, np.arange(some.size))
         part = dataclasses.replace(problem, rows=rows).with_options(checkpoint=None)
         found = ExactGP()._searched(part)
-        begun = dataclasses.replace(problem, model=found.model)
-        return begun.with_options(restarts=0)
+        model, own = found.model, self._noise(found.model)
+        # Frequencies leave open some of the prior variance: less noise is not told from it.
+        least = LEAST_OPEN * float(model.kernel.diagonal(jnp.asarray(some.X[:1]))[0])
+        if own < least and own != self._noise(problem.model):  # it is learned
+            model = eqx.tree_at(self._noise, model, np.asarray(least))
+        return dataclasses.replace(problem, model=model).with_options(restarts=0)
+
+    @staticmethod
+    def _noise(model: LatentGP) -> Any:
+        return model.likelihood.noise_variance  # pyright: ignore
 
     def _higher(
         self,

@@ -28,6 +28,7 @@ from latentgp.representations.variables import Centres
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents, Scalar, Vectors
 
 _DRAWS_TOLERANCE = 1e-2
+_SEEN = 0.25  # of the variance by which a row tells, which may be open beside it
 
 
 @stored
@@ -59,6 +60,7 @@ class FourierPosterior(LatentPosterior):
     steps: Any
     code: Any
     left_of_draws: Scalar  # residual of solves with the draws' directions
+    unseen: Scalar | float = 0.0  # what is open over what rows tell, where they are without it
 
     @classmethod
     def of(
@@ -69,8 +71,12 @@ class FourierPosterior(LatentPosterior):
         variances: PerRow,
         noise: Scalar,
         found: WhiteWeights,
+        told: Scalar | float = 0.0,
     ) -> FourierPosterior:
-        """Given the posterior of white weights, and what they were solved with."""
+        """Given the posterior of white weights, and what they were solved with.
+
+        `told` is the mean precision of rows to which what frequencies leave open was not added.
+        """
         settings, grid = representation.settings, representation.grid
         root, (system, near) = jnp.sqrt(variances), solver
         number = 0 if settings.is_exact(grid.number) else representation.draws
@@ -83,6 +89,7 @@ class FourierPosterior(LatentPosterior):
             drawn, left = near.solve_root(jnp.eye(grid.number), transposed=True), jnp.zeros(())
         log_determinant = found.log_determinant
         quadratic = jnp.sum(found.mean**2) + jnp.sum(found.inverse_diagonal) - grid.number
+        left_open = variance_left_open(cast(Any, kernel), grid, variances)
         make: Any = cls
         return make(
             kernel=kernel,
@@ -95,7 +102,7 @@ class FourierPosterior(LatentPosterior):
             inverse_diagonal=found.inverse_diagonal,
             squares=squares_of(grid, root[:, None] * drawn),
             number=number,
-            left_open=variance_left_open(cast(Any, kernel), grid, variances),
+            left_open=left_open,
             log_evidence=found.gain - 0.5 * log_determinant.value,
             error=0.5 * log_determinant.standard_error * (not settings.is_exact(grid.number)),
             kl=0.5 * (quadratic + log_determinant.value),
@@ -105,6 +112,7 @@ class FourierPosterior(LatentPosterior):
             steps=found.solution.steps,
             code=found.solution.code,
             left_of_draws=left,
+            unseen=left_open * told,
         )
 
     @property
@@ -154,6 +162,15 @@ class FourierPosterior(LatentPosterior):
             found.append(
                 f"Draws of the posterior are off by about {float(self.left_of_draws):.1e} of their "
                 "size, and so are deviations; give EquispacedFourier a larger block or max_steps."
+            )
+        if float(self.unseen) > _SEEN:
+            share = float(self.left_open) / float(np.sum(np.square(self.root)) + self.left_open)
+            enough = share * _SEEN / float(self.unseen)
+            found.append(
+                f"Frequencies leave open {share:.1e} of the prior variance, on average "
+                f"{float(self.unseen):.2g} times the variance by which a row tells of the latent "
+                "function; rows are fitted, and the log evidence found, as if nothing were open: "
+                f"give EquispacedFourier(left={enough:.1e}), or a larger most."
             )
         return tuple(found)
 

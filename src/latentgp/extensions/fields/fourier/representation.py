@@ -36,9 +36,10 @@ from latentgp.representations.traits import Traits
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
 
-# Times the tolerance, that another grid is made for; share of the prior variance that frequencies
-# are to leave open at least; times as many functions at once, and to see whether more gain.
-_WORSE, _LEAST, _GROWTH, _FINER = 3.0, 1e-6, 12.0, 3.0
+LEAST_OPEN = 1e-6  # share of the prior variance that frequencies are to leave open at least
+# Times the tolerance, that another grid is made for; times as many functions at once, and to see
+# whether more gain.
+_WORSE, _GROWTH, _FINER = 3.0, 12.0, 3.0
 
 
 class EquispacedFourier(Representation):
@@ -52,7 +53,8 @@ class EquispacedFourier(Representation):
     function, by two transforms of the rows a Newton step. Solves are by conjugate gradients,
     log-determinants by Lanczos quadrature. What the frequencies leave open of the prior variance is
     an independent part of each row with Gaussian noise, up to a quarter of that, and of
-    predictions.
+    predictions; with other likelihoods it is no part of the rows, which is said where it is not
+    small beside what a row tells.
 
     Args:
         tolerance: what images of places, a period away, may add to the kernel, in prior variances.
@@ -133,7 +135,7 @@ class EquispacedFourier(Representation):
         grid, kernel = self._grid, cast(Kernel, model.kernel)
         variance = float(prior_variance(kernel, grid))
         noise = float(model.likelihood.noise_variance)  # pyright: ignore
-        left = max(min(self.left, MOST_OF_NOISE * noise / variance), _LEAST)
+        left = max(min(self.left, MOST_OF_NOISE * noise / variance), LEAST_OPEN)
         corners = np.asarray(grid.lower), np.asarray(grid.upper)
         most = int(min(self.most, growth * grid.number))
         other = grid_for(kernel, *corners, self.tolerance, left, most)
@@ -199,7 +201,9 @@ class EquispacedFourier(Representation):
         system, near = own.system(gram, variances)
         right = jnp.sqrt(variances) * grid.sums(X, sites.linear)[:, 0]
         found = white_weights(own, system, near, right)
-        return FourierPosterior.of(self, kernel, (system, near), variances, jnp.ones(()), found)
+        told = jnp.sum(sites.precision) / jnp.maximum(jnp.sum(sites.precision > 0), 1)
+        solver, noise = (system, near), jnp.ones(())
+        return FourierPosterior.of(self, kernel, solver, variances, noise, found, told)
 
     def marginals_at_rows(self, posterior: FourierPosterior, X: Inputs) -> Marginals:
         mean = posterior.mean(X)

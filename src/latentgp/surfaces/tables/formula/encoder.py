@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from latentgp.errors import InputError
 from latentgp.modules import stored
 from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
-from latentgp.surfaces.estimators.places import Places
+from latentgp.surfaces.estimators.places import PlaceColumns
 from latentgp.surfaces.tables.columns import NumberColumn, SeriesColumn, as_read
 from latentgp.surfaces.tables.formula.arithmetic import steps_of, value_of
 from latentgp.surfaces.tables.formula.coding import FixedColumn, LevelColumn, coded
@@ -231,7 +231,7 @@ class FormulaEncoder:
         fixed = [[steps(*factor) for factor in column.factors] for column in self.fixed]
         return fixed + [[steps(factor)] for factor in self._read.inputs]
 
-    def terms(self, places: Places | None = None) -> AdditiveTerms:
+    def terms(self, places: PlaceColumns | None = None) -> AdditiveTerms:
         """The terms of the formula by the numbers of the encoded columns.
 
         Of two columns of places on the globe `gp(lon, lat)` is there, unless it names a kernel.
