@@ -86,6 +86,7 @@ class TestSlopes:
         [
             (lgp.Gaussian(noise_variance=0.3), BY_EFFECTS, 1e-7),
             (lgp.Poisson(), lgp.Laplace(), 1e-4),
+            (lgp.Poisson(), lgp.Laplace(lgp.groups.SparseEffects()), 1e-4),
             (lgp.Poisson(), lgp.VariationalInference(lgp.Dense()), 1e-4),
         ],
     )
