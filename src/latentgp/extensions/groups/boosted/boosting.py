@@ -42,10 +42,11 @@ class Boosting:
     """Trees as the prior mean, by boosting of the log evidence (Sigrist 2022, algorithm 1).
 
     Each tree is fitted by LightGBM to the gradient of the log evidence (or bound) in the prior
-    mean at the rows. Hyper-parameters of all else are learned again every few trees. How many trees
-    there are is where the density of rows that were held out is highest, their effects of groups
-    unknown but for those of the other rows; the trees are then made anew from all rows. A Gaussian
-    noise variance that is learned is that of held-out rows: trees fit their own rows too well.
+    mean at the rows, with the precisions of sites as curvatures, as if effects were held.
+    Hyper-parameters of all else are learned again every few trees. How many trees there are is
+    where the density of rows that were held out is highest, their effects of groups unknown but
+    for those of the other rows; the trees are then made anew from all rows. A Gaussian noise
+    variance that is learned is that of held-out rows: trees fit their own rows too well.
 
     Args:
         learning_rate: by which each tree is multiplied.
@@ -358,10 +359,9 @@ class RowSlopes(NamedTuple):
     def slopes(
         self, model: LatentGP, offset: PerRow, sites: Sites | None = None
     ) -> tuple[PerRow, PerRow, Sites]:
-        """Derivatives of the log evidence (or bound) in the prior mean at the rows; curvatures.
+        """Derivatives of the log evidence (or bound) in the prior mean at the rows.
 
-        Curvatures are the precisions of the sites, as if effects were held. Sites come last, from
-        which the next call may start.
+        Curvatures follow, the precisions of the sites, and sites that the next call may start from.
         """
         padded = np.pad(offset, (0, self.rows.size - self.size))
         mean = _OffsetRows(model.mean, padded)
