@@ -66,6 +66,14 @@ class TestTrees:
         assert float(slopes.base.value) == len(X)
         assert not np.any(slopes.value)
 
+    def test_are_exported(self, tmp_path):
+        X, y, _ = sample(100)
+        trees = lgp.groups.Trees.of_booster(booster_of(X, y), lgp.ConstantMean(0.5))
+        own = lgp.LatentGP(lgp.RBF(1.0).on(1), lgp.Gaussian(0.3), trees)
+        fit = lgp.fit(own, lgp.Data(X, y), key=KEY, learn_hyperparameters=False)
+        exported = lgp.export_predictor(fit.posterior, tmp_path)
+        assert exported.deviation < 1e-9
+
     def test_refuse_categories_linear_leaves_and_other_inputs(self):
         X, y, _ = sample(400, groups=5)
         for settings in ({"categorical_feature": [0]}, {"zero_as_missing": True}):
