@@ -107,7 +107,7 @@ def binomial(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
         data = lgp.Data(X, rows["incidence"], trials=rows["size"])
         likelihood = lgp.Binomial()
     else:
-        data, likelihood = lgp.Data(X, rows["r2"] == "Y"), lgp.Bernoulli("logit")
+        data, likelihood = lgp.Data(X, rows["r2"] == "Y"), lgp.Bernoulli()
     each = [lgp.Constant() * SameGroup().on(place) for place in range(len(groups))]
     kernel, width = sum(each[1:], start=each[0]), design.shape[1]
     settings = {"key": jax.random.key(0), "method": lgp.Laplace(lgp.groups.SparseEffects())}

@@ -501,7 +501,10 @@ class TableModel:
         Raises:
             InputError: the model has no groups, or several latent functions of different kernels.
         """
-        return verb("mixed_summary")(self.estimator.posterior_, self.encoder.feature_names)
+        names, groups = self.encoder.feature_names, getattr(self.encoder, "groups", ())
+        names = [*names[: len(names) - len(groups)], *(own.name for own in groups)]
+        found = verb("mixed_summary")(self.estimator.posterior_, names)
+        return found._replace(estimate=self.coefficients().estimate) if found.names else found
 
     def group_effects(self, column: str) -> dict[str, GroupEffects]:
         """Effects of the groups of a column by what they multiply, on the scale of f.
