@@ -245,18 +245,19 @@ class TestCrossFit:
             lgp.groups.CrossFit(LinearRegression()).fit(counts, lgp.Data(X, abs(y)), key=KEY)
 
 
-class TestTables:
-    @pytest.fixture(scope="class")
-    def frame(self):
-        X, y, _ = sample(1_200, groups=60)
-        frame = pd.DataFrame(X[:, 1:], columns=["a", "b", "c"])
-        return frame.assign(g=[f"level {int(g)}" for g in X[:, 0]], y=y + 100)
+@pytest.fixture
+def frame():
+    X, y, _ = sample(800, groups=40)
+    frame = pd.DataFrame(X[:, 1:], columns=["a", "b", "c"])
+    return frame.assign(g=[f"level {int(g)}" for g in X[:, 0]], y=y + 100)
 
+
+class TestTables:
     def test_a_formula_has_trees_in_place_of_fixed_effects(self, frame, tmp_path):
         formula = "y ~ a + b + c + (1 | g)"
-        model = lgp.TableModel.fit(frame[:1_000], formula=formula, mean="trees", random_state=0)
-        lines = lgp.TableModel.fit(frame[:1_000], formula=formula, random_state=0)
-        there = frame[1_000:]
+        model = lgp.TableModel.fit(frame[:600], formula=formula, mean="trees", random_state=0)
+        lines = lgp.TableModel.fit(frame[:600], formula=formula, random_state=0)
+        there = frame[600:]
         errors = [np.mean((own.predict(there)["mean"] - there.y) ** 2) for own in (model, lines)]
         assert errors[0] < 0.3 * errors[1]
         assert any("rows held out" in note for note in model.estimator.diagnostics_.notes)
@@ -264,9 +265,9 @@ class TestTables:
         assert np.array_equal(again.predict(there)["mean"], model.predict(there)["mean"])
 
     def test_an_estimator_has_trees_of_all_but_the_groups(self):
-        X, y, _ = sample(1_000, groups=60)
+        X, y, _ = sample(600, groups=40)
         regressor = lgp.GPRegressor(mean="trees", groups=0, random_state=0).fit(X, y + 100)
-        there, y, _ = sample(500, groups=60, seed=1)
+        there, y, _ = sample(500, groups=40, seed=1)
         assert regressor.score(there, y + 100) > 0.85
         assert 0 not in regressor.model_.mean.column[regressor.model_.mean.left > 0]
 
