@@ -62,6 +62,16 @@ def regression(kernel=KERNEL, likelihood=None, mean=None):
     return lgp.LatentGP(kernel, likelihood or lgp.Gaussian(0.25), mean or lgp.ConstantMean(0.5))
 
 
+def trees():
+    """Two trees, the first of three leaves."""
+    places = [[0, 1, 0, 0, 0], [1, 0, 0, 0, 0]]
+    left, right = [[1, 3, 2, 3, 4], [1, 1, 2, 3, 4]], [[2, 4, 2, 3, 4], [2, 1, 2, 3, 4]]
+    at = [[1.5, 0.75, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0, 0.0]]
+    value = [[0.0, 0.0, 1.25, -0.5, 0.25], [0.0, -0.75, 0.5, 0.0, 0.0]]
+    table = (np.array(own, float) for own in (places, at, left, right, value))
+    return lgp.groups.Trees(lgp.ConstantMean(0.5), *table, columns=2, depth=2)
+
+
 def classification(kernel=KERNEL, likelihood=None):
     return lgp.LatentGP(kernel, likelihood or lgp.Bernoulli())
 
@@ -153,6 +163,7 @@ FITS = {
         lgp.CollapsedVI(lgp.SpaceTime(3)),
         regression(LINE.on(0) * lgp.Matern52(0.75).on(1)),
     ),
+    "trees": lambda: fitted(lgp.ExactGP(), regression(mean=trees())),
     "neighbours": lambda: fitted(lgp.ExactGP(lgp.Neighbours(3))),
     "neighbours_of_residuals": lambda: fitted(lgp.ExactGP(lgp.Neighbours(3, inducing=3))),
     "neighbours_of_classes": lambda: labelled(

@@ -31,7 +31,8 @@ class EstimatorOptions:
         depth: number of layers, above one a deep model by random features (`DeepGP`).
         mean: columns, by number or name, with fixed effects beside the kernel: coefficients with
             vague priors that are not learned, read by `coefficients()`; "linear" for all but those
-            of groups.
+            of groups; "trees" for boosted trees of these, in place of fixed effects and of a
+            kernel that is not given, by LightGBM (`latentgp.groups.Boosting`).
         groups: columns of groups with random intercepts, or a mapping from such a column to those
             that have a slope in every group, such as {"clinic": ["age"]}; read by `group_effects`.
         certify: seconds for Markov chains that say how far off the fit is; None for none. What
@@ -44,7 +45,7 @@ class EstimatorOptions:
     n_inducing: int | None = None
     representation: Representation | None = None
     depth: int = 1
-    mean: Literal["linear"] | Sequence[int | str] | None = None
+    mean: Literal["linear", "trees"] | Sequence[int | str] | None = None
     groups: GroupColumns | None = None
     certify: float | None = None
     random_state: int | np.random.RandomState | None = None

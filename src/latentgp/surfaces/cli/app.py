@@ -137,6 +137,10 @@ def fit(
     order: Order = None,
     weights: Annotated[str | None, Option(help="A column of row weights.")] = None,
     leave_out: LeaveOut = None,
+    mean: Annotated[
+        str | None,
+        Option(help="trees: boosted trees of the formula's fixed effects, by LightGBM."),
+    ] = None,
     time: Annotated[
         str | None, Option(help="The one input, a column of numbers or dates: a time series.")
     ] = None,
@@ -204,6 +208,7 @@ def fit(
             "chains have all rows in memory: leave --batch-size out, or --certify",
         ),
         (formula, "a formula is fitted in memory: leave --batch-size out"),
+        (mean, "trees are fitted in memory: leave --batch-size out"),
         (options["restarts"], "a fit in batches takes no restarts: leave --restarts out"),
     ):
         if in_batches and asked:
@@ -219,7 +224,7 @@ def fit(
     options["frozen"] = tuple(freeze or ())
     if prior:
         options["priors"] = priors_from(prior)
-    more: dict[str, Any] = {"time": time, "by": by, "formula": formula}
+    more: dict[str, Any] = {"time": time, "by": by, "formula": formula, "mean": mean}
     sides = {"exposure": exposure, "trials": trials, "censored": censored, "upper": upper}
     target = target_of(target, formula)
     if in_batches:

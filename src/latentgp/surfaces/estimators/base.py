@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -193,7 +193,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         """
         self.row_sketch_ = sketch(fingerprints(rows.merged.X, rows.merged.y))
         has_level = not isinstance(self.kernel, AdditiveTerms) or self.kernel.has_level
-        centre = centre if has_level else 0.0
+        by_trees = self.mean == "trees"
+        centre = centre if has_level and not by_trees else 0.0
         rows = rows.centred(centre)
         merged = rows.merged
         n_inducing = self._number_of_points()
@@ -216,7 +217,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             places = warn_user("Hidden layers take longitude and latitude as a plane of degrees.")
         kernel = with_terms(kernel, self.mean, self.groups, shape[1], self._names(), places)
         level = None
-        if has_level and not likelihood.is_location:
+        if by_trees and likelihood.is_location:
+            level = float(np.average(merged.y, weights=merged.weights))
+        elif has_level and not likelihood.is_location:
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
         if isinstance(level, tuple) and getattr(self.method, "classes", None) is not None:
             level = None  # steps on some of the classes need a mean that all of them share
@@ -258,7 +261,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         gaussian = likelihood.is_jointly_gaussian and self.depth == 1
         if plain and gaussian and is_exact(method, model, merged.size):
             model = with_nuggets(model)
-        result = self._run(model, rows, method)
+        result = self._run(model, rows, method, answer("trees") if by_trees else fit)
         if self.kernel_choice_ is not None:
             result = result.noted([self.kernel_choice_.reason])
         self._keep(result, method, reason, centre, self.verbose)
@@ -361,9 +364,14 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         return self
 
     def _run(
-        self, model: LatentGP, data: Data | MergedRows | RowSource, method: Method, **settings: Any
+        self,
+        model: LatentGP,
+        data: Data | MergedRows | RowSource,
+        method: Method,
+        by: Callable[..., Fit] = fit,
+        **settings: Any,
     ) -> Fit:
-        """`fit` with the estimator's own settings, unless others are given."""
+        """`fit`, or what is like it, with the estimator's own settings, unless others are given."""
         terms, frozen = self.kernel, self.frozen
         has_level = isinstance(terms, AdditiveTerms) and not terms.centred
         if has_level and not isinstance(model.mean, ZeroMean):
@@ -371,7 +379,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             frozen = (*given, "mean")  # about which the intercept is; what is learned is that
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(SearchOptions)}
         own |= {"hyperparameters": "optimise", "frozen": frozen, "input_names": self._names()}
-        return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
+        return by(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
 
     def _number_of_points(self) -> int | None:
         """`n_inducing`, which may be written as a whole float.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from latentgp.surfaces.options import GroupColumns
 
 def with_terms(
     kernel: Any,
-    mean: Literal["linear"] | Sequence[int | str] | None,
+    mean: Literal["linear", "trees"] | Sequence[int | str] | None,
     groups: GroupColumns | None,
     columns: int,
     names: Sequence[str] | None,
@@ -27,7 +28,8 @@ def with_terms(
 
     Args:
         kernel: or its name, or None, or terms.
-        mean: columns with fixed effects; "linear" for all but those of groups.
+        mean: columns with fixed effects; "linear" for all but those of groups; "trees" for no
+            terms of columns, but those of a kernel or terms that are given.
         groups: columns of groups.
         columns: number of these in the inputs.
         names: theirs, if they have any.
@@ -39,6 +41,8 @@ def with_terms(
     on_globe = kernel is None and places is not None and places.on_globe
     if mean is None and groups is None and not on_globe:
         return kernel
+    if mean == "trees" and isinstance(kernel, AdditiveTerms):
+        return dataclasses.replace(kernel, linear=(), centred=True, ones=())
     if not (kernel is None or isinstance(kernel, Kernel | str)):
         raise InputError(
             f"mean and groups go beside one kernel that latent functions share, got {kernel!r}; "
@@ -48,17 +52,18 @@ def with_terms(
     taken = [group.column for group in of_groups]
     others = tuple(column for column in range(columns) if column not in taken)
     if isinstance(mean, str):
-        if mean != "linear":
+        if mean not in ("linear", "trees"):
             raise InputError(
-                f'mean must be "linear", a list of columns, or None, got {mean!r}; write '
+                f'mean must be "linear", "trees", a list of columns, or None, got {mean!r}; write '
                 f'["{mean}"] for one column.'
             )
-        linear = others
+        linear = others if mean == "linear" else ()
     else:
         linear = tuple(number_of(column, columns, names) for column in mean or ())
     if isinstance(kernel, Kernel):
         return AdditiveTerms(linear, (), of_groups, kernel)
-    smooth = (Smooth(others, kernel or "rbf"),) if others else ()
+    taken_by_trees = mean == "trees" and kernel is None
+    smooth = (Smooth(others, kernel or "rbf"),) if others and not taken_by_trees else ()
     if on_globe and names is not None and places is not None:
         own = places.among(names)
         beside = tuple(column for column in others if column not in own)

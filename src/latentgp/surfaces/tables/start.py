@@ -164,6 +164,7 @@ def start(
     if formula is not None:
         others = {"time": time, "by": by, "leave_out": leave_out or None}
         others |= {name: settings.get(name) for name in ("kernel", "mean", "groups")}
+        others["mean"] = None if others["mean"] == "trees" else others["mean"]
         for name in (name for name, value in others.items() if value is not None):
             raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
         frame, gaps = rows_without_gaps(frame, formula)
@@ -203,7 +204,9 @@ def start(
     if time is None:
         places, terms, why = _on_globe(places, encoder, X, globe, settings)
         notes += why
+        trees = {n: v for n, v in settings.items() if (n, v) == ("mean", "trees")}
         settings = {n: v for n, v in settings.items() if n not in _OF_TERMS} if terms else settings
+        settings |= trees
         settings["kernel"] = terms or settings.get("kernel")
     if isinstance(encoder, FormulaEncoder):
         notes += encoder.doubts(X)

@@ -1,0 +1,1 @@
+"""Prior means by regression trees, and by regressors of scikit-learn."""
