@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what editors and type checkers see of them
     from latentgp.extensions.deep import *
     from latentgp.extensions.fields import *
     from latentgp.extensions.flows import *
+    from latentgp.extensions.groups import *
     from latentgp.extensions.integrated import *
     from latentgp.extensions.inter_domain import *
     from latentgp.extensions.iterative import *

@@ -40,7 +40,7 @@ def as_number(name: str, value: Any) -> float:
     return float(own)
 
 
-def as_numbers(name: str, values: Any) -> Float[np.ndarray, "n"]:
+def as_numbers(name: str, values: Any) -> Float[np.ndarray, "values"]:
     """Finite numbers, or one, as an array; InputError of anything else."""
     values = values if np.iterable(values) else [values]
     return as_rows(name, values, len(values))
