@@ -15,6 +15,7 @@ from latentgp.methods.options import Hyperparameters
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.needs import sites_are_known, usual_method
+from latentgp.representations.protocols import SamplesCoefficients
 from latentgp.rows import RowSource
 from latentgp.site_inference.methods.augmented import AugmentedVI
 from latentgp.site_inference.methods.base import ShortSearch
@@ -182,6 +183,9 @@ def choose_method(
     chosen = min([*own, *known], key=lambda offer: offer.rank)
     representation, why = chosen.representation, chosen.why
     exactly = f"{why}{chosen.exactness}"
+    # What chains and black boxes take.
+    _, points, of_points, exactness, _ = own[-1]
+    moves = isinstance(representation, SamplesCoefficients)
     if exact and isinstance(model.likelihood, LeastSquares) and isinstance(representation, Dense):
         return Choice(
             ExactGP(search=ShortSearch()),
@@ -189,12 +193,10 @@ def choose_method(
             "hyper-parameters are those of a short search",
         )
     if exact:
-        otherwise = None
-        if chosen.for_gaussian_noise_alone:
-            _, points, of_points, exactness, _ = own[-1]
-            otherwise = Choice(CollapsedVI(points), f"{of_points}{exactness}")
+        otherwise = None if moves else Choice(CollapsedVI(points), f"{of_points}{exactness}")
         return Choice(ExactGP().through(representation), exactly, otherwise)
     if not model.likelihood.has_gradient:
+        representation, why = (representation, why) if moves else (points, of_points)
         why = f"{why}; expectations from values alone, as the likelihood has no gradient"
         return Choice(answer("values")(representation), why)
     method, gain = {
@@ -204,7 +206,8 @@ def choose_method(
             "moments match where there is no variational bound",
         ),
     }.get(usual, (VariationalInference, "quadrature sites have the tighter bound"))
-    return Choice(method(representation), f"{why}; {gain}")
+    otherwise = None if moves else Choice(method(points), f"{of_points}; {gain}")
+    return Choice(method(representation), f"{why}; {gain}", otherwise)
 
 
 def _of_core(model: LatentGP, rows: int, n_inducing: int | None) -> list[Offer]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.choosing.choice import choose_method, treating
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import RBF, CorrelatedLinear, FixedEffects, SameGroup
 from latentgp.kernels.parts import parts_of
@@ -279,3 +280,12 @@ def test_many_rows_of_groups_take_effects_by_default():
     assert "the posterior is exact" in found.diagnostics.reason
     slope = found.posterior.coefficients().estimate[0]
     np.testing.assert_allclose(slope, 1.0, atol=0.05)
+
+
+@pytest.mark.parametrize("likelihood", [lgp.Gaussian(), lgp.Bernoulli()])
+def test_chains_take_points_of_each_part(likelihood):
+    model = lgp.LatentGP(FIXED + INTERCEPTS, likelihood)
+    chosen = choose_method(model, 3000, inputs=5)
+    assert isinstance(chosen.method.representation, lgp.groups.SparseEffects)
+    sampled = treating("sample", chosen, model)
+    assert isinstance(sampled.method.representation, lgp.Inducing)
