@@ -1,4 +1,4 @@
-"""Gaussian posteriors of crossed effects by conjugate gradients: O(N) a product, nothing kept.
+"""Gaussian posteriors of crossed effects by conjugate gradients: O(N) a product, no matrix kept.
 
 The posterior precision P = I + Z' W Z is preconditioned by symmetric Gauss-Seidel steps over the
 terms, (D + L) D^-1 (D + L)' with D the blocks of levels and L what is below them, which needs the
@@ -86,8 +86,6 @@ class EffectPrecision(LinearOperator):
         """The block of each level of a term."""
         u = jnp.asarray(self.rows.values[term])
         unit = jnp.eye(u.shape[1], dtype=u.dtype)
-        if self.design.terms[term].levels == 1:
-            return unit[None] + self.sums(term, jnp.asarray(self.precision)[:, None] * u)
         return unit + self.sums(term, jnp.asarray(self.precision)[:, None] * u)
 
 

@@ -22,6 +22,7 @@ from latentgp.typing import Array, Inputs
 
 # Of elimination: numbers that are kept, and products of numbers, a second or so.
 _MOST_KEPT, _MOST_PRODUCTS = 5e7, 4e10
+_POINTS_OF_A_LEVEL = 20  # of a smooth function of every group's own
 
 
 @stored
@@ -165,7 +166,25 @@ class EffectDesign(eqx.Module):
     def is_small(self) -> bool:
         """Whether what elimination takes and keeps is little."""
         kept = self.left * self.number
-        return kept <= _MOST_KEPT and self.left * kept <= _MOST_PRODUCTS
+        return kept + self.blocks <= _MOST_KEPT and self.left * kept <= _MOST_PRODUCTS
+
+    @property
+    def blocks(self) -> int:
+        """The number of covariances between effects of one level, and with those around it."""
+        widths = [self.terms[t].width for t in self.chain]
+        own = sum(
+            self.terms[t].levels * w * sum(widths[k:])
+            for k, (t, w) in enumerate(zip(self.chain, widths, strict=True))
+        )
+        others = (self.terms[t] for t in self.others)
+        return own + sum(term.levels * term.width**2 for term in others if term.levels > 1)
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a row needs."""
+        widths = [term.width for term in self.terms]
+        blocks = max((self.terms[t].width for t in self.chain), default=1) * max(widths)
+        return sum(widths) + blocks + (len(self.chain) > 1) * self.left
 
     @property
     def is_whole(self) -> bool:
@@ -232,6 +251,7 @@ def _effects(term: Term, X: Inputs, number: int) -> tuple[EffectTerm, Int[np.nda
         rows, levels = np.unique(X[:, np.array(columns)], axis=0, return_inverse=True)
     others: list[Part] = [part for part in term.parts if not isinstance(part.kernel, GROUPS)]
     smooth = sum(not isinstance(part.kernel, LINEAR) for part in others)
+    number = min(number, _POINTS_OF_A_LEVEL) if columns and smooth else number
     demands = Demands(None, np.inf, 0.0, share=max(1, smooth))
     bases = (PerPart(number).basis(p, X[:, np.array(p.columns)], demands) for p in others)
     return EffectTerm(columns, GroupTable(rows), tuple(bases)), levels.ravel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latentgp.choosing.choice import Offer, usual_representation
+from latentgp.choosing.choice import Offer, usual_number_of_points, usual_representation
 from latentgp.extensions.groups.representation import SparseEffects
 from latentgp.extensions.inter_domain.per_part import GROUPS, LINEAR
 from latentgp.kernels import SameGroup
@@ -10,16 +10,18 @@ from latentgp.kernels.terms import terms_of
 from latentgp.models import LatentGP
 from latentgp.representations import Inducing
 from latentgp.representations.latent_axis import distinct_kernels
-
-
-def of_groups(model: LatentGP, rows: int, n_inducing: int | None) -> SparseEffects:
-    """The representation of effects, with so many points of each smooth part."""
-    return SparseEffects() if n_inducing is None else SparseEffects(n_inducing)
+from latentgp.representations.needs import sites_are_known
 
 
 def effects(model: LatentGP, rows: int, inputs: int | None, n_inducing: int | None) -> Offer | None:
-    """The offer where every latent function has groups, for more rows than a matrix serves."""
+    """The offer where every latent function has groups, for more rows than a matrix serves.
+
+    Sites of its precisions are not negative, as those of likelihoods that are not concave can be.
+    """
+    likelihood = model.likelihood
     if inputs is None or n_inducing is not None:
+        return None
+    if not (sites_are_known(likelihood) or likelihood.is_log_concave):
         return None
     if not isinstance(usual_representation(model, rows), Inducing):
         return None
@@ -32,4 +34,4 @@ def effects(model: LatentGP, rows: int, inputs: int | None, n_inducing: int | No
         whole &= all(isinstance(part, GROUPS | LINEAR) for part in parts)
     why = f"{rows} rows of groups, whose effects are the coefficients"
     exactly = ": the posterior is exact" if whole else ": Gaussian noise needs no iterations"
-    return Offer(0 if whole else 2, SparseEffects(), why, exactly)
+    return Offer(0 if whole else 2, SparseEffects(usual_number_of_points(model)), why, exactly)

@@ -48,6 +48,8 @@ class EffectsPosterior(LatentPosterior):
     jitter: Scalar
     trace_term: Scalar
     strays: Any  # number of rows whose groups the designs have not, or nest otherwise
+    # mean and greatest share of the prior variance that effects leave open, of each latent
+    left_open: Float[Array, "moments Q"]
     sites: GaussianSites | None  # where rows know of their own what effects leave open
 
     @property
@@ -57,6 +59,12 @@ class EffectsPosterior(LatentPosterior):
     @property
     def notes(self) -> tuple[str, ...]:
         found = tuple(map(note_of, self.designs, self.found))
+        if not all(design.is_whole for design in self.designs):
+            mean, most = np.max(np.asarray(self.left_open), axis=1)
+            found += (
+                f"Points of smooth parts leave open {mean:.2g} of the prior variance (mean of the "
+                f"rows; at most {most:.2g}).",
+            )
         return tuple(dict.fromkeys(found))
 
     @property
@@ -134,10 +142,7 @@ class EffectsPosterior(LatentPosterior):
     @property
     def _width(self) -> int:
         """Numbers that a row needs."""
-        return max(
-            sum(term.width for term in design.terms) + (len(design.chain) > 1) * design.left
-            for design in self.designs
-        )
+        return max(design.row_width for design in self.designs)
 
     def _each(self, function: Callable[..., Array], X: Inputs) -> Float[Array, "Q *S"]:
         """Values of a function of kernel, effects, rows and design for every latent function."""
@@ -170,7 +175,8 @@ def note_of(design: EffectDesign, found: Any) -> str:
             f"{design.number} crossed effects by at most {int(np.max(found.steps))} steps of "
             f"conjugate gradients; the log evidence has a standard error of "
             f"{float(np.sqrt(np.sum(np.square(found.evidence_error)))):.2g} nats, deviations are "
-            f"means over {found.one[0].shape[-1]} probe vectors."
+            f"means over {found.one[0].shape[-1]} probe vectors, and so are those that rules other "
+            "than Laplace's make sites of."
         )
     levels = ", ".join(
         f"{design.terms[t].levels} levels of {design.terms[t].width}" for t in design.chain

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import UInt32
 
-from latentgp.errors import check_whole
+from latentgp.errors import InputError, check_whole
 from latentgp.extensions.groups.crossed import CrossedSettings, crossed
 from latentgp.extensions.groups.design import EffectDesign, designs_of
 from latentgp.extensions.groups.elimination import eliminated
 from latentgp.extensions.groups.posterior import EffectsPosterior, open_variance
 from latentgp.kernels import Kernel, LatentKernel
-from latentgp.kernels.per_latent import KernelGroup, kernel_groups
+from latentgp.kernels.per_latent import KernelGroup, in_latent_order, kernel_groups
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
@@ -26,6 +26,8 @@ from latentgp.representations.traits import Traits
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
+
+_MOST_NUMBERS = 3e8
 
 
 class SparseEffects(Representation):
@@ -39,7 +41,7 @@ class SparseEffects(Representation):
 
     Args:
         number: inducing points of each part that is neither linear nor of groups; of a product of
-            such parts as many together.
+            such parts as many together, of a function of every group's own at most 20.
         exact: whether the other effects have a dense factor; where not, all are solved for by
             conjugate gradients, log-determinants and variances are estimates. None for a dense
             factor where that takes a second at most.
@@ -51,7 +53,7 @@ class SparseEffects(Representation):
         means_only: whether nothing but means is asked for; likewise.
 
     Raises:
-        InputError: a number out of its range.
+        InputError: a number out of its range; on use effects that need too much memory.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -100,7 +102,14 @@ class SparseEffects(Representation):
         if self.designs is not None:
             return self
         own = jax.random.key_data(key)
-        return dataclasses.replace(self, designs=designs_of(kernel, X, self.number), key=own)
+        designs = designs_of(kernel, X, self.number)
+        most = max(design.blocks for design in designs)
+        if most > _MOST_NUMBERS:
+            raise InputError(
+                f"Effects of one level each need {8 * most / 2**30:.1f} GiB of covariances; give "
+                "SparseEffects fewer points (number=), or groups fewer slopes."
+            )
+        return dataclasses.replace(self, designs=designs, key=own)
 
     @property
     def _is_whole(self) -> bool:
@@ -114,11 +123,8 @@ class SparseEffects(Representation):
         return self.exact
 
     @property
-    def settings(self) -> CrossedSettings:
-        """Settings of solves."""
-        data = jax.random.key_data(jax.random.key(0)) if self.key is None else self.key
-        key = jax.random.wrap_key_data(jnp.asarray(data))
-        return CrossedSettings(key, self.probes, self.max_steps)
+    def _key(self) -> RandomKey:
+        return jax.random.key(0) if self.key is None else jax.random.wrap_key_data(self.key)
 
     def for_sites(self, form: SiteForm) -> SparseEffects:
         return dataclasses.replace(self, power=form.power, means_only=form.means_alone)
@@ -126,11 +132,15 @@ class SparseEffects(Representation):
     def condition(self, kernel: LatentKernel, X: Inputs, sites: GaussianSites) -> EffectsPosterior:
         latents = sites.linear.shape[1]
         groups = kernel_groups(kernel, latents)
-        found, loss = [], jnp.zeros((), sites.linear.dtype)
+        found, left, loss = [], [], jnp.zeros((), sites.linear.dtype)
+        keys = jax.random.key_data(jax.random.split(self._key, latents))
         for group, design in self._with_designs(groups):
             own = partial(self._condition, design, X)
-            effects, lost = vmap_latents(own, group.kernels, *_of_group(group, sites))
+            several = keys[jnp.array(group.latents)]
+            given = *_of_group(group, sites), several
+            effects, lost, share = vmap_latents(own, group.kernels, *given)
             found.append(effects)
+            left.append(share)
             loss = loss + jnp.sum(lost)
         log_evidence = sum(jnp.sum(effects.log_evidence) for effects in found) - loss
         lost = jnp.zeros_like(loss) if self.power else loss
@@ -146,6 +156,7 @@ class SparseEffects(Representation):
             jitter=jnp.zeros_like(loss),
             trace_term=lost,
             strays=jnp.asarray(strays),
+            left_open=in_latent_order([group.latents for group in groups], left).T,
             sites=sites if self.power and not self._is_whole else None,
         )
 
@@ -174,20 +185,29 @@ class SparseEffects(Representation):
         return Pullback(in_kernel, None, _at_rows(posterior, X, self.power))
 
     def _condition(
-        self, design: EffectDesign, X: Inputs, kernel: Kernel, linear: PerRow, precision: PerRow
-    ) -> tuple[Any, Array]:
-        """The effects of one latent function, and what is lost of its bound."""
-        loss = jnp.zeros((), linear.dtype)
+        self,
+        design: EffectDesign,
+        X: Inputs,
+        kernel: Kernel,
+        linear: PerRow,
+        precision: PerRow,
+        key: UInt32[Array, "2"],
+    ) -> tuple[Any, Array, Array]:
+        """Effects of one latent function, what is lost of its bound, and shares left open."""
+        loss, shares = jnp.zeros((), linear.dtype), jnp.zeros(2, linear.dtype)
         if not design.is_whole:
             left = open_variance(design, kernel, X, design.of(kernel, X).values)
+            share = left / kernel.diagonal(X)
+            shares = jnp.stack([jnp.mean(share), jnp.max(share)])
             linear, precision, constant = _given_effects(linear, precision, left, self.power)
             loss = -jnp.sum(constant)
         own = design, kernel, X, linear, precision
         if self._is_exact:
             found = eliminated(*own, means_only=self.means_only)
         else:
-            found = crossed(*own, self.settings, means_only=self.means_only)
-        return found, loss
+            settings = CrossedSettings(jax.random.wrap_key_data(key), self.probes, self.max_steps)
+            found = crossed(*own, settings, means_only=self.means_only)
+        return found, loss, shares
 
     @property
     def _designs(self) -> tuple[EffectDesign, ...]:
@@ -273,6 +293,5 @@ def _pull_back(
         (more,) = jax.vjp(functions, kernel)[1]((moved, in_left))
         return jax.tree.map(jnp.add, total, more), None
 
-    width = sum(term.width for term in design.terms) + (len(design.chain) > 1) * design.left
     nothing = jax.tree.map(jnp.zeros_like, kernel)
-    return scan_rows(step, nothing, (X, linear, precision), columns=2 * width)[0]
+    return scan_rows(step, nothing, (X, linear, precision), columns=2 * design.row_width)[0]

@@ -13,6 +13,7 @@ from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, Sam
 from latentgp.kernels.terms import terms_of
 from latentgp.likelihoods import Gaussian
 from latentgp.posteriors.posterior import Posterior
+from latentgp.runtime.x64 import double_precision
 
 
 class VarianceComponent(NamedTuple):
@@ -61,7 +62,10 @@ class MixedSummary(NamedTuple):
             raise InputError(
                 "Intraclass correlations need Gaussian noise; compare the variances of groups."
             )
-        own = {c.group: float(c.variance[0]) for c in self.components if c.effects[0] == _ONE}
+        own: dict[str, float] = {}
+        for part in self.components:
+            if part.effects[0] == _ONE:
+                own[part.group] = own.get(part.group, 0.0) + float(part.variance[0])
         total = sum(own.values()) + self.residual
         return {group: variance / total for group, variance in own.items()}
 
@@ -90,6 +94,7 @@ class MixedSummary(NamedTuple):
 _ONE = "(Intercept)"
 
 
+@double_precision
 def mixed_summary(posterior: Posterior, names: Sequence[str] | None = None) -> MixedSummary:
     """Variance components and fixed effects of a posterior, as mixed models have them.
 
@@ -166,7 +171,8 @@ def variance_components(kernel: Kernel, names: Sequence[str]) -> tuple[VarianceC
         variance = np.diagonal(covariance)
         deviation = np.sqrt(variance)
         name = ":".join(names[column] for part in groups for column in part.columns)
-        correlation = covariance / deviation / deviation[:, None]
+        divisor = np.where(deviation > 0, deviation, 1.0)
+        correlation = covariance / divisor / divisor[:, None]
         found.append(VarianceComponent(name, tuple(effects), variance, correlation))
     return tuple(found)
 

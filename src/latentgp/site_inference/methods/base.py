@@ -209,7 +209,11 @@ class SiteMethod(Method):
             if short is not None:
                 searching, some = on_some_rows(algorithm, data, short.rows)
                 searched = some.padded(number_of_shards()).to_device()
-            elif space.size and algorithm.rule.sites_are_fixed(model.likelihood):  # else too long
+            elif (
+                space.size
+                and algorithm.rule.sites_are_fixed(model.likelihood)  # else too long
+                and not algorithm.representation.traits.needs_all_rows
+            ):
                 second = stretched_start(space, scale) if second is None else second
                 part = data.select(some_rows(algorithm.representation, data.size, OPENING_ROWS))
                 others = other_starts(space, scale, part.X)

@@ -47,7 +47,7 @@ THINNED_RUN = -1
 _MOST_RENEWALS = 5
 # An estimated gradient is not that of the estimate: at the end steps along it help little or not.
 _ESTIMATED_STEPS, _ESTIMATED_RISE = 5, 1e-5  # nats a row
-_LITTLE_RISE = 1e-3  # nats, of groups of few levels among many rows
+_ROWS_OF_A_RISE = 1e3  # at most, of groups of few levels among many rows
 # Several starts: short runs from each on few rows, numbered from here downwards. What is behind,
 # but rose by a sixth of that in the second half of its evaluations, has as many again.
 _OPENING_EVALUATIONS, _OPENING_ROUNDS, _FASTER = 8, 3, 6.0
@@ -296,9 +296,9 @@ class _Runs:
 
         traits = self._algorithm.representation.traits
         estimated = traits.estimates_evidence
-        enough = max(tolerance, _ESTIMATED_RISE if estimated else 0.0) * data.total_weight
         careful = traits.needs_all_rows and not estimated
-        enough = min(enough, _LITTLE_RISE) if careful else enough
+        counted = min(data.total_weight, _ROWS_OF_A_RISE) if careful else data.total_weight
+        enough = max(tolerance, _ESTIMATED_RISE if estimated else 0.0) * counted
         reached, rise = -np.inf, np.inf
         options = {"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000}
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20

@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
 from latentgp.choosing.choice import (
     Choice,
     choose_for,
+    inducing_points,
     is_long_series,
     that_goes_on,
     treating,
@@ -48,6 +49,7 @@ from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import distinct_kernels
+from latentgp.representations.protocols import SamplesCoefficients
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import (
     FOR_LABELS,
@@ -347,6 +349,10 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             if own is None or own.traits.one_coefficient_a_row:
                 number, usual = self._number_of_points(), usual_number_of_points(self.model_)
                 method = method.through_points(None, number, usual, selection="k-means++")
+            elif not isinstance(own, SamplesCoefficients):
+                usual, number = usual_number_of_points(self.model_), self._number_of_points()
+                points = inducing_points(self.model_, usual, number)
+                method = dataclasses.replace(method, representation=points)
             batches = answer("batches")(method, batch_size=batch_size or 1000, epochs=epochs or 20)
         model, centre = without_constant(self.model_)
         result = self._run(

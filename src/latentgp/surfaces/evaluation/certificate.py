@@ -20,6 +20,7 @@ from latentgp.methods.result import Fit
 from latentgp.modules import stored
 from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.representations import Dense
+from latentgp.representations.protocols import SamplesCoefficients
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import Callback
@@ -252,11 +253,16 @@ def _sampler_for(result: Fit, rows: int) -> tuple[Method, str]:
     representation = own.representation
     few = rows <= _DENSE_ROWS
     own = dataclasses.replace(own, representation=Dense()) if few else own
-    chosen: Any = treating("sample", Choice(own, "for the certificate"), model).method
+    shared = isinstance(own.representation, SamplesCoefficients)
+    otherwise = None if shared else choose_method(model, rows)
+    choice = Choice(own, "for the certificate", otherwise)
+    chosen: Any = treating("sample", choice, model).method
     chosen = dataclasses.replace(chosen, warmup=_WARMUP, draws=_DRAWS)
     if few:
         return chosen, "The chains have one coefficient a row: nothing is left out."
-    said = f"Fit and chains share {representation!r}: what it leaves out is not in these figures."
+    own = representation if shared else chosen.representation
+    said = f"{'Fit and chains share' if shared else 'Chains go through'} {own!r}"
+    said = f"{said}: what it leaves out is not in these figures."
     return chosen, said
 
 

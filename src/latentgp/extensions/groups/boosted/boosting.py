@@ -127,7 +127,13 @@ class Boosting:
             }
         )
         rows = data.merged if isinstance(data, MergedRows) else data.merged_rows().merged
-        run = _Alternation(self, self._split_columns(model, rows), key, method, options)
+        run = _Alternation(
+            self,
+            self.columns or columns_beside_groups(model, rows.X.shape[1]),
+            key,
+            method,
+            options,
+        )
         number, chosen = self.trees, f"{self.trees} trees, as asked for"
         if self.held_out > 0:
             out = np.random.default_rng(self.seed).random(rows.size) < self.held_out
@@ -165,13 +171,13 @@ class Boosting:
             )
         )
 
-    def _split_columns(self, model: LatentGP, rows: Data) -> tuple[int, ...]:
-        every = tuple(range(rows.X.shape[1]))
-        if self.columns is not None:
-            return self.columns
-        parts = [part for term in terms_of(model.kernel, every) for part in term.parts]
-        groups = {c for part in parts if isinstance(part.kernel, GROUPS) for c in part.columns}
-        return tuple(column for column in every if column not in groups)
+
+def columns_beside_groups(model: LatentGP, columns: int) -> tuple[int, ...]:
+    """Columns of the inputs that tell no groups apart."""
+    every = tuple(range(columns))
+    parts = [part for term in terms_of(model.kernel, every) for part in term.parts]
+    groups = {c for part in parts if isinstance(part.kernel, GROUPS) for c in part.columns}
+    return tuple(column for column in every if column not in groups)
 
 
 def boosted(model: LatentGP, data: Data | MergedRows, **options: Any) -> Fit:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError, check_whole
+from latentgp.extensions.groups.boosted.boosting import columns_beside_groups
 from latentgp.inference import fit
 from latentgp.means import Mean
 from latentgp.methods.base import Method
@@ -34,7 +35,7 @@ class CrossFit:
     Args:
         regressor: with `fit` and `predict`; clones of it are fitted.
         folds: number of folds.
-        columns: inputs that it sees; None for all.
+        columns: inputs that it sees; None for all that tell no groups apart.
         seed: of the folds.
 
     Raises:
@@ -91,7 +92,7 @@ class CrossFit:
                 f"Gaussian(), got {data.size} rows and {type(model.likelihood).__name__}."
             )
         made: Any = partial(clone, self.regressor)
-        columns = range(data.X.shape[1]) if self.columns is None else self.columns
+        columns = self.columns or columns_beside_groups(model, data.X.shape[1])
         X, y = data.X[:, np.array(columns)], data.y
         weights = {} if data.weights is None else {"sample_weight": data.weights}
         predicted = np.empty(data.size)
