@@ -80,8 +80,9 @@ def test_posterior_is_near_long_chains(name, label):
 # With one layer in `test_deep_chains.py`.
 NAMES = sorted(set(BY_NAME) - {"deep-mcmc"})
 # Methods for Gaussian noise, and one whose hundred features stand for the kernel.
-FOR_NOISE = {"exact", "collapsed", "neighbours", "solves", "sgld", "random-features"}
+FOR_NOISE = {"exact", "collapsed", "fourier", "neighbours", "solves", "sgld", "random-features"}
 BY_METHOD = {
+    "fourier": Bounds(mean=0.2, largest=1.1),  # a share of the prior variance counts as noise
     "laplace": Bounds(mean=0.2),  # the mode of skewed marginals
     "laplace-neighbours": Bounds(mean=0.2),
     "random-features": Bounds(mean=0.5, smallest=0.65),
