@@ -274,7 +274,7 @@ def _given_others(
 
 def split(design: EffectDesign, columns: Vectors) -> Blocks:
     """Columns of all effects as blocks of each term."""
-    sizes = [term.levels * term.width for term in design.terms]
+    sizes = [term.size for term in design.terms]
     pieces = jnp.split(columns, np.cumsum(sizes)[:-1].tolist())
     return tuple(
         piece.reshape(term.levels, term.width, columns.shape[1])

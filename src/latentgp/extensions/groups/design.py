@@ -87,6 +87,11 @@ class EffectTerm(eqx.Module):
         return len(self.table)
 
     @property
+    def size(self) -> int:
+        """The number of effects of all levels."""
+        return self.levels * self.width
+
+    @property
     def is_whole(self) -> bool:
         """Whether its functions leave no prior variance open."""
         return not any(isinstance(basis, Points) for basis in self.bases)
@@ -144,23 +149,23 @@ class EffectDesign(eqx.Module):
     @property
     def offsets(self) -> dict[int, int]:
         """Place of the first effect of each term that is left."""
-        sizes = [self.terms[t].levels * self.terms[t].width for t in self.others]
+        sizes = [self.terms[t].size for t in self.others]
         return dict(zip(self.others, np.cumsum([0, *sizes]).tolist(), strict=False))
 
     @property
     def left(self) -> int:
         """The number of effects outside of the chain."""
-        return sum(self.terms[t].levels * self.terms[t].width for t in self.others)
+        return sum(self.terms[t].size for t in self.others)
 
     @property
     def number(self) -> int:
         """The number of all effects."""
-        return sum(term.levels * term.width for term in self.terms)
+        return sum(term.size for term in self.terms)
 
     @property
     def first(self) -> int:
         """Number of the term with most effects."""
-        return max(range(len(self.terms)), key=lambda t: self.terms[t].levels * self.terms[t].width)
+        return max(range(len(self.terms)), key=lambda t: self.terms[t].size)
 
     @property
     def is_small(self) -> bool:
@@ -172,12 +177,9 @@ class EffectDesign(eqx.Module):
     def blocks(self) -> int:
         """The number of covariances between effects of one level, and with those around it."""
         widths = [self.terms[t].width for t in self.chain]
-        own = sum(
-            self.terms[t].levels * w * sum(widths[k:])
-            for k, (t, w) in enumerate(zip(self.chain, widths, strict=True))
-        )
+        own = sum(self.terms[t].size * sum(widths[k:]) for k, t in enumerate(self.chain))
         others = (self.terms[t] for t in self.others)
-        return own + sum(term.levels * term.width**2 for term in others if term.levels > 1)
+        return own + sum(term.size * term.width for term in others if term.levels > 1)
 
     @property
     def row_width(self) -> int:
@@ -230,9 +232,8 @@ def designs_of(kernel: LatentKernel, X: Inputs, number: int) -> tuple[EffectDesi
 def _design(kernel: Kernel, X: Inputs, number: int) -> EffectDesign:
     made = [_effects(term, X, number) for term in terms_of(kernel, tuple(range(X.shape[1])))]
     terms, levels = [term for term, _ in made], [own for _, own in made]
-    sizes = [term.levels * term.width for term in terms]
     chain: list[int] = []
-    for t in sorted(range(len(terms)), key=lambda t: -sizes[t]):
+    for t in sorted(range(len(terms)), key=lambda t: -terms[t].size):
         if terms[t].levels > 1 and (not chain or _is_within(levels[chain[-1]], levels[t])):
             chain.append(t)
     within = []

@@ -316,7 +316,7 @@ def _rest_times(
 
 def _span(design: EffectDesign, term: int) -> slice:
     own = design.terms[term]
-    return slice(design.offsets[term], design.offsets[term] + own.levels * own.width)
+    return slice(design.offsets[term], design.offsets[term] + own.size)
 
 
 def _information(

@@ -13,7 +13,7 @@ from jaxtyping import UInt32
 
 from latentgp.errors import InputError, check_whole
 from latentgp.extensions.groups.crossed import CrossedSettings, crossed
-from latentgp.extensions.groups.design import EffectDesign, designs_of
+from latentgp.extensions.groups.design import EffectDesign, RowEffects, designs_of
 from latentgp.extensions.groups.elimination import eliminated
 from latentgp.extensions.groups.posterior import EffectsPosterior, open_variance
 from latentgp.kernels import Kernel, LatentKernel
@@ -267,10 +267,16 @@ def _pull_back(
     def step(total: Any, rows: Any, real: Array) -> tuple[Any, None]:
         x, s, w = rows
         s, w = jnp.where(real, s, 0.0), jnp.where(real, w, 0.0)
-        own = design.of(kernel, x)
+
+        def functions(kernel: Kernel) -> Any:
+            rows = design.of(kernel, x)
+            return (rows.values, kernel.diagonal(x)), rows.levels
+
+        (values, _), pull, levels = jax.vjp(functions, kernel, has_aux=True)
+        own = RowEffects(levels, values)
         means, spread = found.means_of(design, own), found.covariances_of(design, own)
-        f = sum(jnp.sum(b * u, axis=1) for b, u in zip(means, own.values, strict=True))
-        variance = sum(jnp.sum(c * u, axis=1) for c, u in zip(spread, own.values, strict=True))
+        f = sum(jnp.sum(b * u, axis=1) for b, u in zip(means, values, strict=True))
+        variance = sum(jnp.sum(c * u, axis=1) for c, u in zip(spread, values, strict=True))
 
         def rest(left: PerRow) -> Array:
             linear, precision, constant = _given_effects(s, w, left, power)
@@ -278,19 +284,15 @@ def _pull_back(
 
         in_left = jnp.zeros_like(s)
         if not design.is_whole:
-            left = open_variance(design, kernel, x, own.values)
+            left = open_variance(design, kernel, x, values)
             in_left = jax.grad(rest)(left)
             s, w, _ = _given_effects(s, w, left, power)
         slope = s - w * f
         moved = tuple(
             slope[:, None] * b - w[:, None] * c - 2 * in_left[:, None] * u
-            for b, c, u in zip(means, spread, own.values, strict=True)
+            for b, c, u in zip(means, spread, values, strict=True)
         )
-
-        def functions(kernel: Kernel) -> Any:
-            return design.of(kernel, x).values, kernel.diagonal(x)
-
-        (more,) = jax.vjp(functions, kernel)[1]((moved, in_left))
+        (more,) = pull((moved, in_left))
         return jax.tree.map(jnp.add, total, more), None
 
     nothing = jax.tree.map(jnp.zeros_like, kernel)

@@ -346,11 +346,10 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if method.reads_batches:  # by itself
             batches = method.continued(batch_size, epochs)
         else:
+            number, usual = self._number_of_points(), usual_number_of_points(self.model_)
             if own is None or own.traits.one_coefficient_a_row:
-                number, usual = self._number_of_points(), usual_number_of_points(self.model_)
                 method = method.through_points(None, number, usual, selection="k-means++")
             elif not isinstance(own, SamplesCoefficients):
-                usual, number = usual_number_of_points(self.model_), self._number_of_points()
                 points = inducing_points(self.model_, usual, number)
                 method = dataclasses.replace(method, representation=points)
             batches = answer("batches")(method, batch_size=batch_size or 1000, epochs=epochs or 20)

@@ -127,6 +127,8 @@ class Boosting:
             }
         )
         rows = data.merged if isinstance(data, MergedRows) else data.merged_rows().merged
+        frozen = options.get("frozen", ())
+        options["frozen"] = (frozen,) if isinstance(frozen, str) else tuple(frozen)
         run = _Alternation(
             self,
             self.columns or columns_beside_groups(model, rows.X.shape[1]),
@@ -148,9 +150,7 @@ class Boosting:
             density, covered, noise = scores[best]
             if noise is not None:
                 model = replace(model, {_NOISE: noise})
-                frozen = options.get("frozen", ())
-                frozen = (frozen,) if isinstance(frozen, str) else frozen
-                options = {**options, "frozen": (*frozen, _NOISE)}
+                options = {**options, "frozen": (*options["frozen"], _NOISE)}
                 run = run._replace(options=options)
             chosen = (
                 f"{number} trees, by the density of {out.sum()} rows held out: {density:.4f} nats "
@@ -265,9 +265,7 @@ class _Alternation(NamedTuple):
         def moved(path: str) -> str:
             return re.sub(r"^kernel\b", "kernel.kernel", path)
 
-        frozen = asked.get("frozen", ())
-        frozen = (frozen,) if isinstance(frozen, str) else frozen
-        asked["frozen"] = [moved(path) for path in frozen]
+        asked["frozen"] = [moved(path) for path in asked["frozen"]]
         if isinstance(priors := asked.get("priors"), dict):
             asked["priors"] = {moved(path): law for path, law in priors.items()}
         return asked
