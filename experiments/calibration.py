@@ -11,6 +11,8 @@ ranks are in the folder already is not run again: remove them to start afresh.
 
 `--kernels` runs kernels of structured inputs in place of likelihoods, with counts (Poisson): a
 mixed model of six groups, 30 places on the globe, a map of 30 areas.
+
+`--variances` runs hyper-parameters of a mixed model in place of latents, drawn from their priors.
 """
 
 import sys
@@ -22,10 +24,15 @@ import numpy as np
 import latentgp as lgp
 from common import COLORS, Report, figure, parser
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
-from latentgp.testing.calibration import LEVELS, Calibration, simulate_calibration
+from latentgp.testing.calibration import (
+    LEVELS,
+    Calibration,
+    simulate_calibration,
+    simulate_hyperparameter_calibration,
+)
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
-from simulated import INPUTS, KERNELS, LIKELIHOODS, model_of
+from simulated import INPUTS, KERNELS, LIKELIHOODS, mixed_model, model_of
 
 METHODS = {
     "exact": lgp.ExactGP(),
@@ -38,6 +45,17 @@ METHODS = {
     "mixture": lgp.BlackBoxVI(components=2),
     "flow": lgp.DensityApproximation(chains=4, draws=25),
 }
+CHAINS = lgp.NUTS(chains=4, warmup=200, draws=50)
+OF_VARIANCES = {  # with the number of replications
+    "Gaussian, integrated": (lgp.Gaussian(0.5), lgp.Integrated(lgp.ExactGP()), 200),
+    "Gaussian, NUTS": (lgp.Gaussian(0.5), CHAINS, 24),
+    "Poisson, Laplace integrated": (lgp.Poisson(), lgp.Integrated(lgp.Laplace()), 200),
+    "Poisson, variational integrated": (
+        lgp.Poisson(),
+        lgp.Integrated(lgp.VariationalInference()),
+        200,
+    ),
+}
 FEWER = {"Gibbs": 50, "NUTS": 50, "mixture": 40, "flow": 40}  # replications; 200 of all others
 LIMIT = 4  # standard errors, beyond which a difference is named
 BINS = 10
@@ -47,7 +65,11 @@ def main():
     options = parser(__doc__, real_data=False)
     options.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
     options.add_argument("--kernels", action="store_true", help="in place of likelihoods")
+    options.add_argument("--variances", nargs="*", choices=OF_VARIANCES, help="in place of latents")
     arguments = options.parse_args()
+    if arguments.variances is not None:
+        variances(arguments)
+        return
     report = Report("calibration", arguments)
     cases = KERNELS if arguments.kernels else LIKELIHOODS
     names, found = list(cases), {}
@@ -67,6 +89,35 @@ def main():
     tables = overview(found, names) + "\n" + markdown(heads, rows)
     (arguments.out / "calibration.md").write_text(tables)
     report.save(picture(found, names))
+
+
+def variances(arguments):
+    """Ranks of variances and correlations, kept in files as those of latents are."""
+    rows = []
+    for name in arguments.variances or OF_VARIANCES:
+        likelihood, method, number = OF_VARIANCES[name]
+        file = arguments.out / "calibration" / f"{name}.npz"
+        if not file.exists():
+            model, X, laws = mixed_model(likelihood)
+            number = 10 if arguments.quick else number
+            ranks = simulate_hyperparameter_calibration(
+                method, model, X, laws, key=jax.random.key(1), replications=number
+            )
+            file.parent.mkdir(parents=True, exist_ok=True)
+            own = {path: result.below for path, result in ranks.items()}
+            np.savez(file, converged=next(iter(ranks.values())).converged, **own)
+        with np.load(file) as kept:
+            ranks = {p: Calibration(kept[p], kept["converged"]) for p in kept if p != "converged"}
+        for path, result in ranks.items():
+            rows.append([name, path, *cells(result)])
+            print(*rows[-1], flush=True)
+    heads = [
+        "likelihood and method",
+        "hyper-parameter",
+        *(f"{level:.0%}" for level in LEVELS),
+        "is",
+    ]
+    (arguments.out / "calibration-of-variances.md").write_text(markdown(heads, rows))
 
 
 def calibrated(name, method, replications, file):
@@ -114,6 +165,7 @@ def cells(result):
 def says(result):
     """In words, what differs from uniform by more than the limit."""
     shares, errors = result.coverage()
+    errors = np.where(errors > 0, errors, 1 / len(result.known))
     off = (shares - np.array(LEVELS)) / errors
     centre = result.known.mean(axis=(1, 2))
     bias = (centre.mean() - 0.5) / (centre.std(ddof=1) / np.sqrt(len(centre)))

@@ -43,7 +43,7 @@ class PriorDraws(NamedTuple):
         targets: what y is: a real number, a count, or a class.
     """
 
-    hyperparameters: dict[str, Float[np.ndarray, "S *shape"]]
+    hyperparameters: dict[str, Float[np.ndarray, "S ..."]]
     f: Float[np.ndarray, "S N *Q"]
     y: Float[np.ndarray, "S N *P"]
     held: tuple[str, ...]

@@ -15,9 +15,13 @@ from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
 from latentgp.site_inference.rules.augmentation import AugmentationRule
 from latentgp.site_inference.search.algorithm import SiteInference
-from latentgp.testing import check_calibration, simulate_calibration
-from latentgp.testing.calibration import Calibration, from_prior
-from simulated import INPUTS, LIKELIHOODS, model_of
+from latentgp.testing import (
+    check_calibration,
+    simulate_calibration,
+    simulate_hyperparameter_calibration,
+)
+from latentgp.testing.calibration import Calibration, check_ranks, from_prior
+from simulated import INPUTS, LIKELIHOODS, mixed_model, model_of
 
 ROOT = Path(__file__).parents[2]
 KEY = jax.random.key(3)
@@ -44,6 +48,13 @@ class ShiftedNoise(lgp.Gaussian):
 
     def sample(self, key, f, side):
         return super().sample(key, f, side) + 0.2
+
+
+class LoudNoise(lgp.Gaussian):
+    """Draws targets with four times the noise variance."""
+
+    def sample(self, key, f, side):
+        return f[0] + 2 * (super().sample(key, f, side) - f[0])
 
 
 def test_exact_posteriors_are_calibrated():
@@ -79,6 +90,29 @@ def test_samplers_are_calibrated(label, name):
         replications=100,
         side_information=side,
     )
+
+
+@pytest.mark.slow
+def test_variances_of_a_mixed_model_are_calibrated():
+    model, X, laws = mixed_model(lgp.Gaussian(0.5))
+    found = simulate_hyperparameter_calibration(
+        lgp.Integrated(lgp.ExactGP()), model, X, laws, key=KEY, replications=60
+    )
+    assert len(found) == 5
+    for path, ranks in found.items():
+        assert ranks.converged.mean() > 0.9
+        check_ranks(ranks, path)
+
+
+@pytest.mark.slow
+def test_wrong_variances_are_caught():
+    model, X, laws = mixed_model(LoudNoise(0.5))
+    found = simulate_hyperparameter_calibration(
+        lgp.Integrated(lgp.ExactGP()), model, X, laws, key=KEY, replications=15
+    )
+    path = "likelihood.noise_variance"
+    with pytest.raises(AssertionError, match="is not calibrated"):
+        check_ranks(found[path], path)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Every likelihood on one small problem: data from the prior, hyper-parameters as they are."""
 
 import numpy as np
+from numpyro.distributions import LogNormal, Uniform
 
 import latentgp as lgp
+from latentgp.hyperparameters.base import parameters
 from likelihood_cases import COMPLETE, OF_OUTPUTS
 
 INPUTS = np.linspace(0, 18, 30)[:, None]
@@ -50,3 +52,22 @@ def _kernels():
 
 
 KERNELS = _kernels()
+
+
+def mixed_model(likelihood):
+    """A model of correlated intercepts and slopes, crossed intercepts and two fixed effects.
+
+    With rows and priors of all its hyper-parameters: 60 rows, 12 groups by 5.
+    """
+    rows = np.arange(60.0)
+    x = np.random.default_rng(0).normal(size=60)
+    X = np.stack([rows % 12, rows // 12, np.ones(60), x], axis=1)
+    slopes = lgp.CorrelatedLinear([0.5, 0.5], [0.0]).on(3) * lgp.SameGroup().on(0)
+    crossed = lgp.Constant(0.5) * lgp.SameGroup().on(1)
+    model = lgp.LatentGP(lgp.FixedEffects([4.0, 4.0]).on(2, 3) + slopes + crossed, likelihood)
+    variance = LogNormal(np.log(0.5), 0.7)
+    laws = {
+        path: Uniform(-1.0, 1.0) if "correlation" in path else variance
+        for path in parameters(model)
+    }
+    return model, X, laws

@@ -162,7 +162,7 @@ class ParameterSpace(eqx.Module):
 
     def prior_draws(
         self, key: Key[Array, ""], number: int = _PRIOR_DRAWS
-    ) -> dict[str, Float[np.ndarray, "S *shape"]]:
+    ) -> dict[str, Float[np.ndarray, "S ..."]]:
         """Draws of each parameter from its prior, by path; none of a prior without a sampler."""
         drawn = _prior_draws(self, key, number)
         return {path: np.asarray(values) for path, values in drawn.items()}
@@ -239,7 +239,7 @@ class _InOrder:
 @partial(jax.jit, static_argnames="number")
 def _prior_draws(
     space: ParameterSpace, key: Key[Array, ""], number: int
-) -> dict[str, Float[Array, "S *shape"]]:
+) -> dict[str, Float[Array, "S ..."]]:
     drawn = {}
     keys = jax.random.split(key, len(space.prior_paths) + 1)
     for path, prior, own in zip(space.prior_paths, space.priors, keys, strict=False):

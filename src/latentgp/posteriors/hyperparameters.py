@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -117,29 +118,34 @@ class HyperparameterMarginal(eqx.Module):
 
 
 def marginals_of(
-    draws: Mapping[str, Float[np.ndarray, "S *shape"]],
+    draws: Mapping[str, Float[np.ndarray, "S ..."]],
     weights: Float[np.ndarray, "S"] | None = None,
     *,
     positive: Collection[str],
-    prior: Mapping[str, Float[np.ndarray, "prior_draws *shape"]],
+    prior: Mapping[str, Float[np.ndarray, "prior_draws ..."]],
 ) -> dict[str, HyperparameterMarginal]:
     """Marginals of every entry of hyper-parameters, such as "kernel.lengthscale[0]".
 
     From weighted draws by path, and draws of the prior where there are some; those of positive
     paths are smoothed on the scale of the logarithm.
     """
-    found = {}
+    found, before = {}, dict(entries_of(prior))
+    for path, values in draws.items():
+        of = partial(HyperparameterMarginal.of, positive=path in positive)
+        for label, own in entries_of({path: values}):
+            past = of(before[label]) if label in before else None
+            found[label] = of(own, weights, prior=past)
+    return found
+
+
+def entries_of(
+    draws: Mapping[str, Float[np.ndarray, "S ..."]],
+) -> Iterator[tuple[str, Float[np.ndarray, "S"]]]:
+    """Draws of each entry, such as "kernel.lengthscale[0]", of draws by path."""
     for path, values in draws.items():
         for place in np.ndindex(values.shape[1:]):
             label = path if not place else f"{path}[{', '.join(map(str, place))}]"
-            logarithmic, before = path in positive, None
-            if path in prior:
-                own = prior[path][:, *place]
-                before = HyperparameterMarginal.of(own, positive=logarithmic)
-            found[label] = HyperparameterMarginal.of(
-                values[:, *place], weights, positive=logarithmic, prior=before
-            )
-    return found
+            yield label, values[:, *place]
 
 
 @double_precision

@@ -17,7 +17,7 @@ from latentgp.posteriors.arviz_versions import from_groups, with_coordinates
 from latentgp.rows.data import Data
 from latentgp.typing import Array, RandomKey, Scalar
 
-Drawn = Mapping[str, Float[np.ndarray, "C S *shape"]]
+Drawn = Mapping[str, Float[np.ndarray, "C S ..."]]
 
 
 def inference_data(
@@ -29,7 +29,7 @@ def inference_data(
     y: Shaped[np.ndarray, "C S W *P"],
     log_likelihood: Float[np.ndarray, "C S W"],
     statistics: Mapping[str, Shaped[np.ndarray, "C S"]] | None = None,
-    prior: Mapping[str, Float[np.ndarray, "1 prior_draws *shape"]] | None = None,
+    prior: Mapping[str, Float[np.ndarray, "1 prior_draws ..."]] | None = None,
 ) -> Any:
     """ArviZ's InferenceData, or DataTree, of draws at rows, by the parts that there are.
 

@@ -488,7 +488,7 @@ class Posterior(eqx.Module):
             log_likelihood=log_likelihoods(self.model, drawn, f[None], rows),
         )
 
-    def _hyperparameters_of(self, picked: np.ndarray) -> dict[str, Float[np.ndarray, "1 S *shape"]]:
+    def _hyperparameters_of(self, picked: np.ndarray) -> dict[str, Float[np.ndarray, "1 S ..."]]:
         """Hyper-parameters of the components that draws are of, where these differ."""
         models, size = getattr(self.components, "models", None), self.components.size
         if models is None or not self.components.law.own:

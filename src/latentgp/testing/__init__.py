@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from latentgp.extensions import present
 from latentgp.testing.augmentations import check_augmentation
-from latentgp.testing.calibration import check_calibration, simulate_calibration
+from latentgp.testing.calibration import (
+    check_calibration,
+    simulate_calibration,
+    simulate_hyperparameter_calibration,
+)
 from latentgp.testing.kernels import check_kernel
 from latentgp.testing.likelihoods import check_likelihood
 from latentgp.testing.methods import check_copies, check_evidence, check_method
@@ -37,6 +41,7 @@ __all__ = [
     "check_rule",
     "check_sampler",
     "simulate_calibration",
+    "simulate_hyperparameter_calibration",
 ]
 
 

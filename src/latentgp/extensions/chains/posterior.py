@@ -53,13 +53,13 @@ class SampledPosterior(Posterior):
             that can be drawn from, shape (prior_draws, ...); None in files of earlier versions.
     """
 
-    hyperparameters: dict[str, Float[np.ndarray, "C S *shape"]]
+    hyperparameters: dict[str, Float[np.ndarray, "C S ..."]]
     f: Float[np.ndarray, "C S W Q"]
     watched: Int[np.ndarray, "W"]
     rows: Data
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
     summary: ChainSummary
-    prior: dict[str, Float[np.ndarray, "prior_draws *shape"]] | None = None
+    prior: dict[str, Float[np.ndarray, "prior_draws ..."]] | None = None
 
     def __init__(self, components: DrawnComponents | Gaussians, **chains: Any):
         super().__init__(components)
@@ -158,7 +158,7 @@ class SampledPosterior(Posterior):
             prior=before,
         )
 
-    def _drawn_likelihood(self) -> dict[str, Float[np.ndarray, "C S *shape"]]:
+    def _drawn_likelihood(self) -> dict[str, Float[np.ndarray, "C S ..."]]:
         """Draws of the likelihood's own parameters, by path."""
         return {p: v for p, v in self.hyperparameters.items() if p.startswith("likelihood")}
 
@@ -205,7 +205,7 @@ def posterior_of_chains(
 
 def models_of(
     space: ParameterSpace, chains: Chains
-) -> tuple[LatentGP, LatentGP, dict[str, Float[np.ndarray, "C S *shape"]]]:
+) -> tuple[LatentGP, LatentGP, dict[str, Float[np.ndarray, "C S ..."]]]:
     """Model of the mean draw, of every draw, and draws by path."""
     if not space.size:
         return space.model, space.model, {}

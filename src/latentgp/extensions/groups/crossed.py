@@ -17,21 +17,15 @@ from jaxtyping import Float
 
 from latentgp.extensions.groups.design import EffectDesign, RowEffects, at_levels
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.log_determinant import (
-    mean_of,
-    quadrature,
-    recorded_conjugate_gradients,
-)
+from latentgp.extensions.iterative.solvers.log_determinant import probed_solution
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
-from latentgp.extensions.iterative.solvers.solution import Solution
 from latentgp.kernels import Kernel
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, Scalar, Vectors
 
-_TOLERANCE, _PROBES_TOLERANCE = 1e-6, 1e-2  # relative residuals of the mean, and of probes
-_RECORDED = 64  # steps, of which quadrature knows
+_TOLERANCE = 1e-6  # relative residual of the mean
 
 Blocks = tuple[Float[Array, "_ _ S"], ...]
 
@@ -224,25 +218,16 @@ def crossed(
     near = GaussSeidel.of(A)
     right = joined([A.sums(t, linear[:, None]) for t in range(len(design.terms))])
     probes = 0 if means_only else settings.probes
-    signs = jax.random.rademacher(settings.key, (A.size, probes), right.dtype)
-    z = near.times_root(signs)
-    every = jnp.concatenate([right, z], axis=1)
-    tolerance = jnp.array([_TOLERANCE] + [_PROBES_TOLERANCE] * probes)
-    most = settings.max_steps
-    recorded = recorded_conjugate_gradients(A, every, near, tolerance, most, min(most, _RECORDED))
-    solution: Solution = recorded.solution
-    mean, solved = solution.value[:, :1], solution.value[:, 1:]
-    # whose error is at most the squared norm of the residual
-    gain = jnp.sum(mean * right) - 0.5 * jnp.sum(mean * A.times(mean))
-    zero = jnp.zeros((), right.dtype)
-    log_determinant, error, kl = near.log_determinant(), zero, zero
+    found = probed_solution(
+        A, near, right, settings.key, probes, tolerance=_TOLERANCE, max_steps=settings.max_steps
+    )
+    mean, (log_determinant, error) = found.value, found.log_determinant
+    kl = jnp.zeros((), right.dtype)
     first = design.first
     own = near.factors[first].inverse
     own = jnp.einsum("lji,ljk->lik", own, own)
-    one, other = split(design, solved), split(design, near.solve(z))
+    one, other = split(design, found.solved), split(design, found.preconditioned)
     if not means_only:
-        estimate = mean_of(log_determinant + quadrature(recorded, slice(1, None)))
-        log_determinant, error = estimate.value, 0.5 * estimate.standard_error
         one, other = (_given_others(A, first, own, blocks) for blocks in (one, other))
         products = sum(jnp.sum(a * b) for a, b in zip(one, other, strict=True)) / probes
         trace = products + jnp.sum(jnp.trace(own, axis1=1, axis2=2))
@@ -253,12 +238,12 @@ def crossed(
         other=other,
         own=own,
         operator=A,
-        log_evidence=gain - 0.5 * log_determinant,
+        log_evidence=found.gain - 0.5 * log_determinant,
         kl=kl,
-        evidence_error=error,
-        relative_residual=solution.relative_residual,
-        code=solution.code,
-        steps=solution.steps,
+        evidence_error=0.5 * error,
+        relative_residual=found.solution.relative_residual,
+        code=found.solution.code,
+        steps=found.solution.steps,
     )
 
 

@@ -17,7 +17,7 @@ class HoldsDraws(Protocol):
     """Draws of hyper-parameters and of the latents at some rows, chain by chain."""
 
     # draws by path, shape (C, S, ...); empty if they were fixed
-    hyperparameters: dict[str, Float[np.ndarray, "C S *shape"]]
+    hyperparameters: dict[str, Float[np.ndarray, "C S ..."]]
     f: Float[np.ndarray, "C S W Q"]  # draws of the latent functions at the rows in `watched`
     watched: Int[np.ndarray, "W"]  # places of these rows among those that were given
     rows: Data  # the data of these rows

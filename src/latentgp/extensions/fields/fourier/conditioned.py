@@ -14,9 +14,7 @@ from jaxtyping import Float, UInt32
 from latentgp.extensions.fields.fourier.toeplitz import StrongFunctions, ToeplitzGram
 from latentgp.extensions.iterative.solvers.log_determinant import (
     Estimate,
-    mean_of,
-    quadrature,
-    recorded_conjugate_gradients,
+    probed_solution,
 )
 from latentgp.extensions.iterative.solvers.operators import System, site_system
 from latentgp.extensions.iterative.solvers.solution import Solution
@@ -26,8 +24,6 @@ from latentgp.typing import Array, PerRow, Scalar, Vectors
 
 _AT_ONCE, _NUMBERS = 8, 1 << 26  # draws whose bases are kept together; numbers of these
 _TOLERANCE_OF_SEARCH, _PROBES_OF_SEARCH = 1e-4, 4
-_RECORDED = 64  # steps, of which quadrature knows
-_PROBES_TOLERANCE = 1e-2  # of solves that are averaged
 
 
 @stored
@@ -82,24 +78,19 @@ def white_weights(
     Probe vectors are z = R u, P = R R' the preconditioner and u of random signs. The diagonal is
     that of P^-1, which is known, plus the mean of (B^-1 z - P^-1 z) P^-1 z over them.
     """
-    key = jax.random.wrap_key_data(settings.key)
-    signs = jax.random.rademacher(key, (system.size, settings.probes), right.dtype)
-    z = near.times_root(signs)
-    every = jnp.concatenate([right[:, None], z], axis=1)
-    loose = jnp.full(settings.probes, max(settings.tolerance, _PROBES_TOLERANCE))
-    tolerance = jnp.concatenate([jnp.array([settings.tolerance]), loose])
-    most = 4 if settings.is_exact(system.size) else settings.max_steps
-    recorded = recorded_conjugate_gradients(
-        system, every, near, tolerance, most, min(most, _RECORDED)
+    found = probed_solution(
+        system,
+        near,
+        right[:, None],
+        jax.random.wrap_key_data(settings.key),
+        settings.probes,
+        tolerance=settings.tolerance,
+        max_steps=4 if settings.is_exact(system.size) else settings.max_steps,
     )
-    forms = quadrature(recorded, slice(1, None))
-    mean, solved = recorded.solution.value[:, 0], recorded.solution.value[:, 1:]
-    probes = near.solve(z)
-    diagonal = near.inverse_diagonal() + jnp.mean((solved - probes) * probes, axis=1)
-    estimate = mean_of(near.log_determinant() + forms)
-    # whose error is at most the squared norm of the residual
-    gain = jnp.sum(mean * right) - 0.5 * jnp.sum(mean * system.times(mean[:, None])[:, 0])
-    return WhiteWeights(mean, gain, estimate, diagonal, recorded.solution)
+    beyond = (found.solved - found.preconditioned) * found.preconditioned
+    diagonal = near.inverse_diagonal() + jnp.mean(beyond, axis=1)
+    mean = found.value[:, 0]
+    return WhiteWeights(mean, found.gain, found.log_determinant, diagonal, found.solution)
 
 
 def draws_about_mean(

@@ -29,6 +29,8 @@ from latentgp.typing import Array, RandomKey, Scalar, Vectors
 # numbers, but at most so many rows.
 _FEWEST_BLOCKS, _MORE = 8, 2
 _MOST_ROWS = 2048
+_PROBES_TOLERANCE = 1e-2  # of solves that are averaged
+_RECORDED = 64  # steps of these that quadrature knows
 
 
 class Estimate(NamedTuple):
@@ -115,6 +117,48 @@ def recorded_conjugate_gradients(
     stalled = ~state.active
     solution = certified(operator, right, state.value, tolerance, state.broken, stalled, steps)
     return SolutionRecord(solution, begun.inner, lengths, momenta, state.broken)
+
+
+class ProbedSolution(NamedTuple):
+    """A^-1 b, A^-1 z of probe vectors, and what these tell of the log-determinant."""
+
+    value: Float[Array, "N 1"]  # v = A^-1 b
+    gain: Scalar  # b' v - v' A v / 2, whose error is at most the residual's squared norm
+    log_determinant: Estimate  # of A; that of P without probe vectors
+    solved: Vectors  # A^-1 z
+    preconditioned: Vectors  # P^-1 z
+    solution: Solution  # of all
+
+
+def probed_solution(
+    operator: LinearOperator,
+    preconditioner: Preconditioner,
+    right: Float[Array, "N 1"],
+    key: RandomKey,
+    probes: int,
+    *,
+    tolerance: float,
+    max_steps: int,
+) -> ProbedSolution:
+    """Solve with one column and with probe vectors z = R u at once, u of random signs, P = R R'."""
+    signs = jax.random.rademacher(key, (operator.size, probes), right.dtype)
+    z = preconditioner.times_root(signs)
+    loose = jnp.full(probes, max(tolerance, _PROBES_TOLERANCE))
+    recorded = recorded_conjugate_gradients(
+        operator,
+        jnp.concatenate([right, z], axis=1),
+        preconditioner,
+        jnp.concatenate([jnp.array([tolerance]), loose]),
+        max_steps,
+        min(max_steps, _RECORDED),
+    )
+    value, solved = jnp.split(recorded.solution.value, [1], axis=1)
+    gain = jnp.sum(value * right) - 0.5 * jnp.sum(value * operator.times(value))
+    near = preconditioner.log_determinant()
+    found = Estimate(near, jnp.zeros((), right.dtype))
+    if probes:
+        found = mean_of(near + quadrature(recorded, slice(1, None)))
+    return ProbedSolution(value, gain, found, solved, preconditioner.solve(z), recorded.solution)
 
 
 def quadrature(recorded: SolutionRecord, columns: slice = slice(None)) -> Float[Array, "some"]:
