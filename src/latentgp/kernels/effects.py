@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_whole
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, contains
 from latentgp.runtime.x64 import double_precision
@@ -87,6 +88,77 @@ class SameGroup(Kernel):
         return jnp.ones(len(X), X.dtype)
 
 
+class MultipleMembership(Kernel):
+    """Groups of which a row has several: the weighted mean of independent functions of these.
+
+    sum_ab w_a u_b [x_a = z_b] for rows with members x_a and z_b of one grouping (Browne, Goldstein
+    & Rasbash 2001, 2): pupils who changed schools, papers of several authors. In place of
+    `SameGroup`, `Constant(v) * MultipleMembership(2).on(a, b)` is a random intercept.
+
+    Args:
+        members: columns of groups, the first ones. As many columns of weights may follow; without
+            them every weight is one over the number of members.
+        standardised: whether the weights of a row are divided by their sum.
+
+    Raises:
+        InputError: no member, other columns than these, weights whose sum is zero.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = np.array([[1.0, 2.0, 3.0, 1.0], [2.0, 2.0, 1.0, 1.0]])
+        >>> MultipleMembership(2).gram(rows, rows).tolist()
+        [[0.625, 0.25], [0.25, 1.0]]
+    """
+
+    members: int = eqx.field(static=True)
+    standardised: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self) -> None:
+        check_whole(self, members=1)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.gram(x[None], z[None])[0, 0]
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        (x, w), (z, u) = self.shares(X), self.shares(Z)
+        total = jnp.zeros((len(X), len(Z)), X.dtype)
+        for a in range(self.members):
+            for b in range(self.members):
+                same = x[:, a, None] == z[None, :, b]
+                total = total + jnp.where(same, w[:, a, None] * u[None, :, b], 0.0)
+        return total
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.sum(self.shares(X)[1] ** 2, axis=1)
+
+    def shares(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N members"], Float[Array, "N members"]]:
+        """Groups of each row, and their weights: of one that is there twice all at the first."""
+        groups, weights = X[:, : self.members], X[:, self.members :]
+        if weights.shape[1] not in (0, self.members):
+            raise InputError(
+                f"MultipleMembership({self.members}) sees {X.shape[1]} columns; give one for each "
+                "member, or as many weights too."
+            )
+        if not weights.shape[1]:
+            weights = jnp.full_like(groups, 1 / self.members)
+        elif self.standardised:
+            weights = weights / jnp.sum(weights, axis=1, keepdims=True)
+        same = groups[:, :, None] == groups[:, None]
+        again = jnp.any(jnp.tril(same, -1), axis=2)
+        return groups, jnp.where(again, 0.0, jnp.einsum("nab,nb->na", same, weights))
+
+    def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
+        if X.shape[1] > self.members and self.standardised:
+            wrong = int(np.sum(np.sum(X[:, self.members :], axis=1) == 0))
+            if wrong:
+                raise InputError(
+                    f"Weights of members add up to zero in {wrong} row(s); correct them, or take "
+                    "standardised=False."
+                )
+
+
 class CorrelatedLinear(Kernel):
     """Lines whose intercept and slopes are correlated, (1, x)' S (1, z).
 
@@ -160,7 +232,7 @@ class CorrelatedLinear(Kernel):
 
 def has_effects(kernel: Any) -> bool:
     """Whether a kernel, or a part of it, is of fixed effects or of groups."""
-    return contains(kernel, (FixedEffects, CorrelatedLinear, SameGroup))
+    return contains(kernel, (FixedEffects, CorrelatedLinear, SameGroup, MultipleMembership))
 
 
 def with_ones(X: Float[Array, "N D"]) -> Float[Array, "N E"]:
