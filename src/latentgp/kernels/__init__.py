@@ -5,7 +5,13 @@ from typing import Any
 from latentgp.extensions import shown_in
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.dot_product import ArcCosine, Categorical, Linear, Polynomial, White
-from latentgp.kernels.effects import CorrelatedLinear, FixedEffects, SameGroup, has_effects
+from latentgp.kernels.effects import (
+    CorrelatedLinear,
+    FixedEffects,
+    MultipleMembership,
+    SameGroup,
+    has_effects,
+)
 from latentgp.kernels.functionals import Functionals
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated
@@ -24,6 +30,7 @@ from latentgp.kernels.stationary import (
 )
 from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import PerLatentSum, WeightedSum
+from latentgp.kernels.zero_average import ZeroAverage
 
 __all__ = [
     "RBF",
@@ -44,6 +51,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "MaternHalfInteger",
+    "MultipleMembership",
     "OnSphere",
     "OwnKernels",
     "PerLatent",
@@ -59,6 +67,7 @@ __all__ = [
     "Sum",
     "WeightedSum",
     "White",
+    "ZeroAverage",
     "has_effects",
     "is_tabulated",
 ]
