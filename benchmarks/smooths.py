@@ -2,6 +2,11 @@
 
     python benchmarks/smooths.py --picture docs/images/smooths.png
 
+    python benchmarks/smooths.py --noise
+
+The latter has six further smooths of columns that are noise: the mean square of their effects over
+that of a line's standard error, by each with and without what lets a variance be zero.
+
 Both get the same rows. Of each it prints, as JSON: deviance of the fitted expectation, root mean
 squared distances of the terms from those that made the rows and from mgcv's, mean standard errors
 of the terms, and processor seconds. Terms are about their means over the rows.
@@ -16,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from harness import HERE
 
@@ -58,6 +64,47 @@ def ours(table: pd.DataFrame, family: str) -> dict:
     return {"terms": np.stack(terms, 1), "errors": np.stack(errors, 1), "f": f, "seconds": seconds}
 
 
+def spreads(table: pd.DataFrame, family: str, names: list[str], **settings: object) -> np.ndarray:
+    """Standard deviations over the rows of the terms of columns."""
+    import latentgp as lgp
+    from latentgp.kernels.parts import names_of_parts
+
+    formula = "y ~ " + " + ".join(f"s({name})" for name in names)
+    own = {"likelihood": family, "random_state": 0, **settings}
+    model = lgp.TableModel.fit(table, formula=formula, **own)
+    X, posterior = model.encoder.encode(table), model.estimator.posterior_
+    unit = np.eye(len(names_of_parts(posterior.model.kernel)))[1:]
+    each = (np.column_stack([X, np.tile(one, (len(X), 1))]) for one in unit)
+    return np.array([np.std(posterior.marginals_of_parts(rows)[0]) for rows in each])
+
+
+def noise(family: str, seed: int, rows: int = 200) -> dict:
+    """Effects of six columns that say nothing, of latentgp and of mgcv."""
+    generator = np.random.default_rng(seed)
+    x, z = generator.uniform(size=(2, rows))
+    f = 2 * (np.sin(6 * x) + z**2)
+    table = pd.DataFrame({"x": x, "z": z})
+    for k in range(6):
+        table[f"n{k}"] = generator.normal(size=rows)
+    normal = family == "gaussian"
+    table["y"] = f + 0.5 * generator.normal(size=rows) if normal else generator.poisson(np.exp(f))
+    square = (4.0 if normal else np.exp(f).mean()) * rows  # one over that of the standard error
+    names = [name for name in table if name != "y"]
+    found = {
+        f"latentgp, priors={priors!r}": spreads(table, family, names, priors=priors)[2:]
+        for priors in ("weak", None)
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        table.to_csv(Path(folder) / "rows.csv", index=False)
+        script = HERE / "peers" / "mgcv" / "noise.R"
+        command = ["Rscript", script, family, folder]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for line in said.strip().split("\n"):
+        select, *values = line.split(",")
+        found[f"mgcv, select={select}"] = np.array(values, float)
+    return {name: (values**2 * square).round(2).tolist() for name, values in found.items()}
+
+
 def deviance(y: np.ndarray, f: np.ndarray, family: str) -> float:
     """Of the expectation at f."""
     if family == "gaussian":
@@ -88,10 +135,8 @@ def figures(table: pd.DataFrame, one: dict, other: dict, family: str) -> dict:
     }
 
 
-def drawn(found: dict[str, tuple]) -> object:
+def drawn(found: dict[str, tuple]) -> Figure:
     """Terms of both with bands of two standard errors, a row a family."""
-    from matplotlib.figure import Figure
-
     from latentgp.surfaces.evaluation.drawing import BLUE, INK, ORANGE, tidy
 
     figure = Figure(figsize=(10, 2.6 * len(found)), layout="constrained")
@@ -122,7 +167,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--noise", action="store_true")
     asked = parser.parse_args()
+    if asked.noise:
+        for family in ("gaussian", "poisson"):
+            each = [noise(family, seed) for seed in range(3)]
+            for name in each[0]:
+                values = np.array([own[name] for own in each])
+                counts = {"mean": values.mean().round(2), "zeros": int((values < 1e-3).sum())}
+                print(json.dumps({"family": family, "of": name, **counts}), flush=True)
+        return
     found = {}
     for family in ("gaussian", "poisson"):
         with tempfile.TemporaryDirectory() as folder:

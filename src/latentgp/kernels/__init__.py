@@ -10,6 +10,7 @@ from latentgp.kernels.effects import (
     FixedEffects,
     MultipleMembership,
     SameGroup,
+    ZeroAverage,
     has_effects,
 )
 from latentgp.kernels.functionals import Functionals
@@ -30,7 +31,6 @@ from latentgp.kernels.stationary import (
 )
 from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import PerLatentSum, WeightedSum
-from latentgp.kernels.zero_average import ZeroAverage
 
 __all__ = [
     "RBF",

@@ -113,8 +113,9 @@ def _with_places(
 def without_offsets(model: LatentGP, data: Data) -> Data:
     """Rows whose targets have known offsets taken off, where the likelihood is one of y - f."""
     first = model.mean.parts[0] if isinstance(model.mean, PerLatentMean) else model.mean
-    own = isinstance(first, OffsetMean) and model.likelihood.is_location
-    return first.taken_off(data) if own else data
+    if isinstance(first, OffsetMean) and model.likelihood.is_location:
+        return first.taken_off(data)
+    return data
 
 
 def spread_of(data: Data) -> float:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentgp.errors import InputError
 from latentgp.surfaces.coefficients import GroupEffects
 from latentgp.surfaces.evaluation.drawing import BLUE, GREY, INK, in_lines, tidy
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_NAMES = 40  # of groups, beyond which ranks alone are written
-_NAME = 26  # characters of a line
 
 
 def caterpillar(
@@ -36,9 +34,6 @@ def caterpillar(
         level: probability of the intervals.
         width: of the picture, in inches.
 
-    Raises:
-        InputError: no effect.
-
     Example:
         >>> own = GroupEffects(("a", "b"), np.array([0.2, 1.5]), np.array([0.4, 0.3]))
         >>> figure = caterpillar({"intercept": own}, group="clinic")
@@ -52,8 +47,6 @@ def caterpillar(
         for name, own in effects.items()
         for q in range(own.estimate.reshape(len(own.names), -1).shape[1])
     }
-    if not panels:
-        raise InputError("There is no effect to draw; give those of model.group_effects(column).")
     most = max(len(own.names) for own, _ in panels.values())
     named = most <= _MOST_NAMES
     height = 1.1 + (max(most, 2) * 0.24 if named else 4.4)
@@ -74,7 +67,7 @@ def caterpillar(
         tidy(ax, f"{name}, {100 * level:g} % interval", "")
         ax.set_ylim(len(order) + 0.5, 0.5)
         if named:
-            names = [in_lines(own.names[place], _NAME).replace("$", r"\$") for place in order]
+            names = [in_lines(own.names[place], 26).replace("$", r"\$") for place in order]
             ax.set_yticks(places, names)
             ax.grid(visible=False, axis="y")
             ax.tick_params(axis="y", length=0)

@@ -9,17 +9,14 @@ import numpy as np
 
 from latentgp.kernels.parts import parts_of
 from latentgp.likelihoods import Softmax
+from latentgp.surfaces.coefficients import GroupEffects
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.report.figures import WIDTH, picture
-from latentgp.surfaces.report.page import Block, Section, Table, Text
+from latentgp.surfaces.report.page import Block, Figure, Section, Table, Text
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
 from latentgp.surfaces.tables.model import TableModel
 
 _MOST_GROUPS = 40
-_RANKS = (
-    "Blue intervals leave out zero. Two groups whose intervals overlap much are not told apart, "
-    "whatever their order."
-)
 
 
 def terms(model: TableModel) -> Section | None:
@@ -57,15 +54,25 @@ def terms(model: TableModel) -> Section | None:
                     f" The {len(shown)} of {len(table)} groups with the largest effects; all are "
                     f"given by latentgp coefficients MODEL --groups {shlex.quote(column)}."
                 )
-            alt = f"Effects of {column}, {name}, from largest to smallest, with their intervals."
-            drawn = plots.caterpillar({name: effects}, group=column, width=WIDTH)
-            blocks.append(picture(drawn, f"effects-{len(blocks)}", alt, _RANKS))
+            if effects.estimate.ndim == 1:
+                blocks.append(_ranking(column, name, effects, len(blocks)))
             heads = (column, "estimate", "standard error", "95 % from", "to")
             rows = _rows(table.iloc[shown], latents)
             blocks.append(Table(heads, rows, caption, folded=len(rows) > 8))
     if not blocks:
         return None
     return Section("terms", "What do the terms say?", [Text(f"{encoder.formula}"), *blocks])
+
+
+def _ranking(column: str, name: str, effects: GroupEffects, number: int) -> Figure:
+    """Groups in the order of an effect."""
+    alt = f"Effects of {column}, {name}, from largest to smallest, with their intervals."
+    told = (
+        "Blue intervals leave out zero. Two groups whose intervals overlap much are not told "
+        "apart, whatever their order."
+    )
+    drawn = plots.caterpillar({name: effects}, group=column, width=WIDTH)
+    return picture(drawn, f"effects-{number}", alt, told)
 
 
 def _spreads(

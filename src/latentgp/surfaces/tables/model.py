@@ -206,9 +206,9 @@ class TableModel:
         """
         table, target, left = rows_with_target(frame, None if target is None else name_of(target))
         target = target_of(target, formula)
-        sides = side_columns or {}
-        if takes_exposure(table, target, task, likelihood):
-            sides = with_offset(formula, sides)
+        sides = with_offset(formula, named := side_columns or {})
+        if sides != named and not takes_exposure(table, target, task, likelihood):
+            sides = named
         given = task, likelihood, weights, sides, order, leave_out, settings
         started = start(table, target, *given, time=time, by=by, formula=formula, globe=globe)
         started = started._replace(notes=(*left, *started.notes))
@@ -556,7 +556,7 @@ class TableModel:
 
     def _without_gaps(self, frame: Any) -> pd.DataFrame:
         """The rows that a fit takes: those with a target, and a formula's without gaps."""
-        table = self._read(frame)
+        table: Any = self._read(frame)
         table = table[column_of(table, known_column(table, self.target)).notna().to_numpy()]
         if isinstance(self.encoder, FormulaEncoder):
             exposure = self.side_columns.get("exposure")
@@ -598,7 +598,8 @@ class TableModel:
         Raises:
             InputError: no such column of groups.
         """
-        known, groups = getattr(self.encoder, "grouped", {}), getattr(self.encoder, "groups", ())
+        groups: Any = getattr(self.encoder, "groups", ())
+        known = getattr(self.encoder, "grouped", {})
         if column not in known:
             raise InputError(
                 f"there is no column of groups {column!r}: "

@@ -29,6 +29,7 @@ from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_withou
 from latentgp.surfaces.tables.notation import Notation, RecognisedNotation, plain
 from latentgp.surfaces.tables.targets import Task
 from latentgp.surfaces.tables.values import (
+    checked_frame,
     column_of,
     known_column,
     listed,
@@ -155,9 +156,10 @@ def takes_exposure(
     if _is_auto(likelihood):
         if task != "auto":
             return task == "count"
-        values = pd.to_numeric(column_of(frame, known_column(frame, target)), errors="coerce")
-        values = np.asarray(values.dropna(), np.float64)
-        return bool(len(values) and np.all((values % 1 == 0) & (values >= 0)))
+        frame = checked_frame(frame)
+        values = column_of(frame, known_column(frame, target)).dropna()
+        known = np.asarray(pd.to_numeric(values, errors="coerce"), np.float64)
+        return bool(len(known) and np.all((known % 1 == 0) & (known >= 0)))
     own = COUNTS.get(likelihood) if isinstance(likelihood, str) else likelihood
     return "exposure" in getattr(own, "side_information", ())
 

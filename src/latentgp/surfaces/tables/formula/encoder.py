@@ -306,8 +306,9 @@ class FormulaEncoder:
             for term in read.groups
         ]
         terms = tuple(range(fixed)), tuple(map(smooth, read.smooth)), tuple(of_groups)
-        more = {"ones": self.ones, "offsets": numbers(self.offsets)}
-        return AdditiveTerms(*terms, centred=self.has_thresholds, **more)
+        offsets = numbers(self.offsets)
+        level = self.has_thresholds, self.ones
+        return AdditiveTerms(*terms, None, *level, offsets)
 
     @property
     def ones(self) -> tuple[int, ...]:
