@@ -610,10 +610,8 @@ def of_formula():
 
 
 def test_a_formula_is_exported_with_its_columns(tmp_path):
+    more = "(1 | mm(first, second, weights=(grade, size))) + offset(I(size / 9)) + ti(size, area)"
     with pytest.warns(UserWarning, match="ended early"):
-        more = (
-            "(1 | mm(first, second, weights=(grade, size))) + offset(I(size / 9)) + ti(size, area)"
-        )
         model = lgp.TableModel.fit(of_formula(), formula=f"{FORMULA} + {more}", **SETTINGS)
     exported = model.export(tmp_path, tolerance=1e-8)
     predictor = loaded(exported.predictor)
