@@ -47,11 +47,12 @@ def ours(table: pd.DataFrame, family: str) -> dict:
     import latentgp as lgp
     from latentgp.kernels.parts import names_of_parts
 
-    seconds = []
+    seconds, model = [], None
     for _ in range(2):
         begun = time.process_time()
         model = lgp.TableModel.fit(table, formula=FORMULA, likelihood=family, random_state=0)
         seconds.append(time.process_time() - begun)
+    assert model is not None
     X, posterior = model.encoder.encode(table), model.estimator.posterior_
     unit = np.eye(len(names_of_parts(posterior.model.kernel)))
     terms, errors = [], []
