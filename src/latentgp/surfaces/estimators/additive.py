@@ -134,7 +134,7 @@ class AdditiveTerms:
                 "one a class: leave it out."
             )
         first, *others = mean.parts if isinstance(mean, PerLatentMean) else (mean,)
-        level = np.average(OffsetMean(ZeroMean(), self.offsets)(data.X)[:, 0], weights=data.weights)
+        level = np.average(OffsetMean(first, self.offsets).offset(data.X), weights=data.weights)
         if likelihood.is_location and self.has_level:
             y = self.less_offsets(data).y
             first = ConstantMean(np.average(y, weights=data.weights))
