@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -267,10 +268,21 @@ def field_draws() -> Figure:
     )
 
 
+def caterpillar() -> Figure:
+    """Intercepts and slopes of clinics in order."""
+    generator = np.random.default_rng(1)
+    clinic, dose = np.repeat(np.arange(18), 12), generator.normal(size=216)
+    level, slope = generator.multivariate_normal([0, 0], [[1.0, 0.3], [0.3, 0.25]], 18).T
+    table = pd.DataFrame({"dose": dose, "clinic": [f"clinic {name:02d}" for name in clinic + 1]})
+    table["y"] = 2 + level[clinic] + (0.5 + slope[clinic]) * dose + generator.normal(size=216)
+    model = lgp.TableModel.fit(table, formula="y ~ dose + (1 + dose | clinic)", random_state=0)
+    return lgp.plots.caterpillar(model.group_effects("clinic"), group="clinic", width=9)
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     print(forecast(FOLDER, print).picture)
     fields = field_variogram, field_maps, field_draws
-    for make in (likelihoods, methods, representations, time_series, *fields):
+    for make in (likelihoods, methods, representations, time_series, *fields, caterpillar):
         name = make.__name__.replace("_", "-")
         print(lgp.plots.save_figure(make(), FOLDER / f"{name}.png", dots_per_inch=80))

@@ -19,6 +19,8 @@ MADE_BY: dict[str, tuple[str, str | None]] = {
     "field-variogram": ("docs/pictures.py", "field_variogram"),
     "field-maps": ("docs/pictures.py", "field_maps"),
     "field-draws": ("docs/pictures.py", "field_draws"),
+    "caterpillar": ("docs/pictures.py", "caterpillar"),
+    "smooths": ("benchmarks/smooths.py", "drawn"),
     "report-classifier": ("docs/report_pictures.py", None),
     "report-counts": ("docs/report_pictures.py", None),
     "report-series": ("docs/report_pictures.py", None),

@@ -13,10 +13,19 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.base import OwnParts, Parametrised, parameter
+from latentgp.rows.data import Data
 from latentgp.rows.functionals import EncodedColumns, Regions, decoded, spread_over_regions
 from latentgp.typing import Array
 
-__all__ = ["ConstantMean", "FunctionalMean", "LinearMean", "Mean", "PerLatentMean", "ZeroMean"]
+__all__ = [
+    "ConstantMean",
+    "FunctionalMean",
+    "LinearMean",
+    "Mean",
+    "OffsetMean",
+    "PerLatentMean",
+    "ZeroMean",
+]
 
 
 class Mean(Parametrised):
@@ -56,6 +65,35 @@ class LinearMean(Mean):
                 "columns; give one slope a column."
             )
         return (self.intercept + X @ self.slope)[:, None]
+
+
+class OffsetMean(Mean):
+    """A prior mean plus columns of the inputs, the offsets of generalised linear models.
+
+    Nothing of the offsets is learned (McCullagh & Nelder 1989, 6.3.2).
+
+    Args:
+        mean: what else the prior mean has.
+        columns: numbers of the offsets' columns, in units of the latent function.
+
+    Example:
+        >>> OffsetMean(ConstantMean(3.0), (1,))(np.array([[5.0, 0.5]])).tolist()
+        [[3.5]]
+    """
+
+    mean: Mean
+    columns: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+        return self.mean(X) + self.offset(X)[:, None]
+
+    def offset(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        """The sum of the offsets."""
+        return X[:, np.array(self.columns)].sum(axis=1)
+
+    def taken_off(self, data: Data) -> Data:
+        """The rows with the offsets taken off the targets."""
+        return eqx.tree_at(lambda d: d.y, data, data.y - self.offset(data.X))
 
 
 class FunctionalMean(Mean):

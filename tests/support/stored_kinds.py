@@ -618,7 +618,26 @@ def _effects_of_groups():
     return found
 
 
+def _memberships():
+    """Kernels of several groups of a row, and of interactions; effects of such groups."""
+    X = np.stack([np.arange(12.0) % 4, np.arange(12.0) % 3, np.ones(12)], axis=1)
+    several = lgp.kernels.MultipleMembership(2)
+    kernel = lgp.kernels.FixedEffects(4.0).on(2) + 0.5 * several.on(0, 1)
+    model, data = lgp.LatentGP(kernel, lgp.Gaussian(0.1)), lgp.Data(X, SMOOTH)
+    found = []
+    for features in (lgp.groups.SparseEffects(), _per_part(5)):
+        method = lgp.CollapsedVI(features)
+        fit = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+        found.append(fit.posterior)
+    return [several, lgp.kernels.ZeroAverage(lgp.RBF(0.75), [[0.5], [1.5]]), *found]
+
+
+def _per_part(number):
+    return lgp.Inducing(features=lgp.inter_domain.PerPart(number))
+
+
 VALUES = {
+    "memberships": _memberships,
     "effects_of_groups": _effects_of_groups,
     "fourier_of_places": _fourier_of_places,
     "mixture": _mixture,

@@ -605,18 +605,21 @@ def of_formula():
         }
     )
     frame["price"] = frame["size"] + 3 * frame["grade"] + rng.normal(size=rows)
+    frame["first"], frame["second"] = rng.choice(list("abcd"), (2, rows))
     return frame
 
 
 def test_a_formula_is_exported_with_its_columns(tmp_path):
+    more = "(1 | mm(first, second, weights=(grade, size))) + offset(I(size / 9)) + ti(size, area)"
     with pytest.warns(UserWarning, match="ended early"):
-        model = lgp.TableModel.fit(of_formula(), formula=FORMULA, **SETTINGS)
+        model = lgp.TableModel.fit(of_formula(), formula=f"{FORMULA} + {more}", **SETTINGS)
     exported = model.export(tmp_path, tolerance=1e-8)
     predictor = loaded(exported.predictor)
     odd = of_formula()[:6].drop(columns="price").astype(object)
     odd.loc[1, ["town", "grade"]] = None
     odd.loc[2, ["size", "street"]] = None
-    odd.loc[3, ["town", "grade", "street"]] = ["Hull", "10.0", 9]
+    odd.loc[3, ["town", "grade", "street", "first"]] = ["Hull", "10.0", 9, "new"]
+    odd.loc[4, ["first", "second"]], odd.loc[5, "second"] = "newer", "new"
     for rows in (odd, odd.assign(area=-1.0), odd.drop(columns="street"), odd.assign(new="x")):
         columns = {name: rows[name].tolist() for name in rows}
         (own, told), (found, said) = both(model, predictor, columns)

@@ -61,7 +61,7 @@ def test_every_kind_of_term_is_read():
     assert texts(formula) == [("a",), ("b",), ("I(a ** 2)",), ("C(d)",), ("a", "b")]
     assert [factor.kind for factor in read.factors] == ["column"] * 2 + ["arithmetic", "levels"]
     inputs = column("x 1"), TermFactor("log(x2)", ("x2",), "arithmetic")
-    assert read.smooth == (SmoothTerm(inputs, by=("g",)),)
+    assert read.smooth == (SmoothTerm(inputs, by=("g",), text="gp(`x 1`, log(x2), by=g)"),)
     assert read.groups == (
         GroupTerm(("g",), (), intercept=True, correlated=True),
         GroupTerm(("h",), (column("a"),), intercept=False, correlated=False),
@@ -347,7 +347,9 @@ def test_terms_of_several_classes_are_named_by_them():
 
 def test_the_terms_are_in_the_report(fitted):
     section = terms(lgp.load(fitted / "model"))
-    text, fixed, intercepts, slopes = section.blocks
+    text, fixed, picture, intercepts, other, slopes = section.blocks
+    assert "clinic 3" in picture.svg
+    assert "intervals" in other.caption
     assert text.words == FORMULA
     assert [row[0] for row in fixed.rows][-1] == "my dose:sex[T.m]"
     assert len(intercepts.rows) == len(slopes.rows) == 6
@@ -488,10 +490,76 @@ class TestOffset:
         np.testing.assert_allclose(model.coefficients().estimate, [1, 1], atol=0.2)
         pd.testing.assert_frame_equal(model.predict(self.TABLE), other.predict(self.TABLE))
 
-    @pytest.mark.parametrize("offset", ["offset(e)", "offset(log(e / 2))", "offset(log(e), x)"])
-    def test_other_offsets_are_refused_with_a_remedy(self, offset):
-        with pytest.raises(InputError, match=r"offset\(log\(column\)\), of the exposure"):
+    @pytest.mark.parametrize("offset", ["offset()", "offset(log(e), x)", "offset(x, scale=2)"])
+    def test_what_is_no_offset_is_refused(self, offset):
+        with pytest.raises(InputError, match="an offset is of one column, or arithmetic"):
             parse(f"y ~ x + {offset}")
+
+    @pytest.mark.parametrize(
+        "case",
+        [
+            ("gaussian", lambda f: f + 0.1 * GENERATOR.normal(size=50)),
+            *slow_parameters(
+                ("student-t", lambda f: f + 0.1 * GENERATOR.standard_t(4, 50)),
+                ("poisson", lambda f: GENERATOR.poisson(np.exp(f / 4))),
+                ("logit", lambda f: GENERATOR.uniform(size=50) < 1 / (1 + np.exp(-f))),
+                ("gamma", lambda f: GENERATOR.gamma(5.0, np.exp(f / 4) / 5)),
+                ("heteroscedastic", lambda f: f + 0.1 * GENERATOR.normal(size=50)),
+            ),
+        ],
+    )
+    def test_an_offset_is_a_term_whose_coefficient_is_one(self, case):
+        likelihood, target = case
+        table = self.TABLE.assign(z=GENERATOR.normal(size=50), w=1000 + GENERATOR.normal(size=50))
+        table["y"] = target(2 + table["x"] + table["z"] + 3 * (table["w"] - 1000))
+        formula = "y ~ x + offset(z) + offset(I(3 * (w - 1000)))"
+        settings = {"random_state": 0, "max_evaluations": 5, "likelihood": likelihood}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = lgp.TableModel.fit(table, formula=formula, **settings)
+        X = model.encoder.encode(table)
+        assert model.encoder.feature_names == ["Intercept", "x", "z", "I(3 * (w - 1000))"]
+        posterior = model.estimator.posterior_
+        shift = np.array([0.0, 0.0, 0.5, -2.0])
+        before, after = posterior.predict_f(X), posterior.predict_f(X + shift)
+        first = (after[0] - before[0]).reshape(50, -1)
+        np.testing.assert_allclose(first[:, 0], -1.5, rtol=1e-9)
+        np.testing.assert_allclose(first[:, 1:], 0.0, atol=1e-9)
+        np.testing.assert_allclose(after[1], before[1], rtol=1e-9)
+        with pytest.raises(InputError, match=r"the table lacks 1 column.*'z'"):
+            model.predict(table.drop(columns="z"))
+
+    def test_an_offset_is_taken_off_targets_with_noise(self):
+        """A Gaussian model of y with an offset is one of y less the offset."""
+        table = self.TABLE.assign(z=100 * GENERATOR.normal(size=50))
+        table["rest"] = 2 + np.sin(table["x"]) + 0.1 * GENERATOR.normal(size=50)
+        table["y"] = table["rest"] + table["z"]
+        one = lgp.TableModel.fit(table, formula="y ~ gp(x) + offset(z)", random_state=0)
+        other = lgp.TableModel.fit(table, formula="rest ~ gp(x)", random_state=0)
+        ours, theirs = one.predict(table), other.predict(table)
+        np.testing.assert_allclose(ours["mean"] - table["z"], theirs["mean"], atol=1e-3)
+        np.testing.assert_allclose(ours["std"], theirs["std"], rtol=1e-3)
+        np.testing.assert_allclose(
+            one.coefficients().estimate, other.coefficients().estimate, atol=1e-3
+        )
+
+    def test_offsets_beside_an_exposure(self):
+        table = self.TABLE.assign(z=0.0)
+        settings = {"random_state": 0, "max_evaluations": 3}
+        formula = "y ~ x + offset(log(e)) + offset(log(e)) + offset(z)"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = lgp.TableModel.fit(table, formula=formula, **settings)
+            real = lgp.TableModel.fit(table.assign(y=table["y"] + 0.5), formula=formula, **settings)
+        assert model.side_columns == {"exposure": "e"}
+        assert model.encoder.feature_names == ["Intercept", "x", "z"]
+        assert real.side_columns == {}
+        assert real.encoder.feature_names == ["Intercept", "x", "log(e)", "z"]
+
+    def test_an_offset_has_no_place_among_classes(self):
+        table = self.TABLE.assign(y=np.tile(list("abcde"), 10))
+        with pytest.raises(InputError, match="has one a class: leave it out"):
+            lgp.TableModel.fit(table, formula="y ~ x + offset(e)", random_state=0)
 
     def test_two_exposures_are_refused(self):
         with pytest.raises(InputError, match="the exposure is 'x': leave one of them out"):

@@ -5,7 +5,14 @@ from typing import Any
 from latentgp.extensions import shown_in
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.dot_product import ArcCosine, Categorical, Linear, Polynomial, White
-from latentgp.kernels.effects import CorrelatedLinear, FixedEffects, SameGroup, has_effects
+from latentgp.kernels.effects import (
+    CorrelatedLinear,
+    FixedEffects,
+    MultipleMembership,
+    SameGroup,
+    ZeroAverage,
+    has_effects,
+)
 from latentgp.kernels.functionals import Functionals
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated
@@ -44,6 +51,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "MaternHalfInteger",
+    "MultipleMembership",
     "OnSphere",
     "OwnKernels",
     "PerLatent",
@@ -59,6 +67,7 @@ __all__ = [
     "Sum",
     "WeightedSum",
     "White",
+    "ZeroAverage",
     "has_effects",
     "is_tabulated",
 ]

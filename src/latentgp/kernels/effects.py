@@ -1,15 +1,16 @@
-"""Kernels of what mixed models add up: fixed effects, group effects, slopes of groups."""
+"""Kernels of what mixed models add up: fixed effects, effects of groups, centred smooths."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_whole
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, contains
 from latentgp.runtime.x64 import double_precision
@@ -87,6 +88,77 @@ class SameGroup(Kernel):
         return jnp.ones(len(X), X.dtype)
 
 
+class MultipleMembership(Kernel):
+    """Groups of which a row has several: the weighted mean of independent functions of these.
+
+    sum_ab w_a u_b [x_a = z_b] for rows with members x_a and z_b of one grouping (Browne, Goldstein
+    & Rasbash 2001, 2): pupils who changed schools, papers of several authors. In place of
+    `SameGroup`, `Constant(v) * MultipleMembership(2).on(a, b)` is a random intercept.
+
+    Args:
+        members: columns of groups, the first ones. As many columns of weights may follow; without
+            them every weight is one over the number of members.
+        standardised: whether the weights of a row are divided by their sum.
+
+    Raises:
+        InputError: no member, other columns than these, weights whose sum is zero.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = np.array([[1.0, 2.0, 3.0, 1.0], [2.0, 2.0, 1.0, 1.0]])
+        >>> MultipleMembership(2).gram(rows, rows).tolist()
+        [[0.625, 0.25], [0.25, 1.0]]
+    """
+
+    members: int = eqx.field(static=True)
+    standardised: bool = eqx.field(static=True, default=True)
+
+    def __check_init__(self) -> None:
+        check_whole(self, members=1)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.gram(x[None], z[None])[0, 0]
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        (x, w), (z, u) = self.shares(X), self.shares(Z)
+        total = jnp.zeros((len(X), len(Z)), X.dtype)
+        for a in range(self.members):
+            for b in range(self.members):
+                same = x[:, a, None] == z[None, :, b]
+                total = total + jnp.where(same, w[:, a, None] * u[None, :, b], 0.0)
+        return total
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.sum(self.shares(X)[1] ** 2, axis=1)
+
+    def shares(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N members"], Float[Array, "N members"]]:
+        """Groups of each row, and their weights: of one that is there twice all at the first."""
+        groups, weights = X[:, : self.members], X[:, self.members :]
+        if weights.shape[1] not in (0, self.members):
+            raise InputError(
+                f"MultipleMembership({self.members}) sees {X.shape[1]} columns; give one for each "
+                "member, or as many weights too."
+            )
+        if not weights.shape[1]:
+            weights = jnp.full_like(groups, 1 / self.members)
+        elif self.standardised:
+            weights = weights / jnp.sum(weights, axis=1, keepdims=True)
+        same = groups[:, :, None] == groups[:, None]
+        again = jnp.any(jnp.tril(same, -1), axis=2)
+        return groups, jnp.where(again, 0.0, jnp.einsum("nab,nb->na", same, weights))
+
+    def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
+        if X.shape[1] > self.members and self.standardised:
+            wrong = int(np.sum(np.sum(X[:, self.members :], axis=1) == 0))
+            if wrong:
+                raise InputError(
+                    f"Weights of members add up to zero in {wrong} row(s); correct them, or take "
+                    "standardised=False."
+                )
+
+
 class CorrelatedLinear(Kernel):
     """Lines whose intercept and slopes are correlated, (1, x)' S (1, z).
 
@@ -158,9 +230,53 @@ class CorrelatedLinear(Kernel):
         return jnp.sqrt(self.variance)[:, None] * jnp.stack(rows)
 
 
+class ZeroAverage(Kernel):
+    """A kernel given that the average over some points is zero, k(x, z) - m(x) m(z) / c.
+
+    m(x) is the mean of k(x, p) over the points p, and c that of m(p) (Durrande, Ginsbourger,
+    Roustant & Carraro 2013, 3.2). A product of such kernels of one column each is of interactions
+    alone: the average of f over one column is zero at every value of the others.
+
+    Args:
+        kernel: of the functions without that condition.
+        points: as many as the average needs, shape (P, D), such as quantiles of the rows.
+
+    Example:
+        >>> import jax.numpy as jnp, latentgp as lgp, numpy as np
+        >>> points = np.array([[0.0], [1.0], [2.0]])
+        >>> kernel = lgp.kernels.ZeroAverage(lgp.RBF(), points)
+        >>> bool(jnp.all(jnp.abs(jnp.mean(kernel.gram(points, points), axis=0)) < 1e-6))
+        True
+    """
+
+    kernel: Kernel
+    points: Float[Array, "P D"]
+
+    def __init__(self, kernel: Kernel, points: Any):
+        self.kernel, self.points = kernel, in_double_precision(points)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.gram(x[None], z[None])[0, 0]
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return self.kernel.gram(X, Z) - self._scaled(X)[:, None] * self._scaled(Z)
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.maximum(self.kernel.diagonal(X) - self._scaled(X) ** 2, 0.0)
+
+    def __repr__(self) -> str:
+        return f"ZeroAverage({self.kernel!r}, {len(self.points)} points)"
+
+    def _scaled(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        """m(x) / sqrt(c)."""
+        points = jnp.asarray(self.points, X.dtype)
+        variance = jnp.mean(self.kernel.gram(points, points))
+        return jnp.mean(self.kernel.gram(X, points), axis=1) / jnp.sqrt(variance)
+
+
 def has_effects(kernel: Any) -> bool:
     """Whether a kernel, or a part of it, is of fixed effects or of groups."""
-    return contains(kernel, (FixedEffects, CorrelatedLinear, SameGroup))
+    return contains(kernel, (FixedEffects, CorrelatedLinear, SameGroup, MultipleMembership))
 
 
 def with_ones(X: Float[Array, "N D"]) -> Float[Array, "N E"]:

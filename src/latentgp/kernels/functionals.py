@@ -18,7 +18,7 @@ from latentgp.errors import InputError, refuse
 from latentgp.hyperparameters.base import SeesColumns
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.dot_product import ArcCosine, Categorical, White
-from latentgp.kernels.effects import SameGroup
+from latentgp.kernels.effects import MultipleMembership, SameGroup
 from latentgp.kernels.index import IndexKernel
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Cosine, Matern, Matern12, MaternHalfInteger, Stationary
@@ -33,7 +33,16 @@ from latentgp.rows.functionals import (
 )
 from latentgp.typing import Array
 
-_ROUGH = (Matern, Matern12, White, Categorical, SameGroup, ArcCosine, IndexKernel)
+_ROUGH = (
+    Matern,
+    Matern12,
+    White,
+    Categorical,
+    SameGroup,
+    MultipleMembership,
+    ArcCosine,
+    IndexKernel,
+)
 
 
 class Functionals(SeesColumns, Kernel):

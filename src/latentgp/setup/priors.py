@@ -20,6 +20,7 @@ from latentgp.hyperparameters.base import (
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.hyperparameters.supports import unconstrained
 from latentgp.kernels.sphere import on_unit_sphere
+from latentgp.means import OffsetMean, PerLatentMean
 from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.summary import DataSummary
@@ -78,7 +79,7 @@ def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -
         every = np.concatenate([points, data.X])
         typical, stretch = robust_spread(every, both)
         return Scales(_with_places(typical, model, every, both), latent, stretch)
-    spread = spread_of(data)
+    spread = spread_of(without_offsets(model, data))
     latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
     latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
     typical, stretch = data.input_spread
@@ -107,6 +108,14 @@ def _with_places(
             if variance > 0:
                 typical[columns] = np.degrees(np.sqrt(variance / 2))
     return typical
+
+
+def without_offsets(model: LatentGP, data: Data) -> Data:
+    """Rows whose targets have known offsets taken off, where the likelihood is one of y - f."""
+    first = model.mean.parts[0] if isinstance(model.mean, PerLatentMean) else model.mean
+    if isinstance(first, OffsetMean) and model.likelihood.is_location:
+        return first.taken_off(data)
+    return data
 
 
 def spread_of(data: Data) -> float:

@@ -19,7 +19,7 @@ from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.setup.periods import CLEARLY, EvidenceOfSomeRows, in_words
-from latentgp.setup.priors import FAR_OFF, Scales, typical_start
+from latentgp.setup.priors import FAR_OFF, Scales, typical_start, without_offsets
 
 _ROWS = 64  # of the mean prior variance, in all data as many
 _NOISE = 0.1  # in variances of the targets
@@ -63,7 +63,8 @@ def _of_targets(
     model = space.model
     if not model.likelihood.is_location or data.y.ndim > 1:
         return {}
-    spread, mean = float(scale.latent[0]), float(np.average(data.y, weights=data.weights))
+    y = without_offsets(model, data).y
+    spread, mean = float(scale.latent[0]), float(np.average(y, weights=data.weights))
     some = np.linspace(0, data.size - 1, _ROWS).astype(int)
     prior = float(np.mean(_diagonals(model.kernel, jnp.asarray(data.X[some]))[0]))
     factor = spread**2 / prior if prior > 0 else 1.0

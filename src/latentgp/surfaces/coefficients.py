@@ -11,7 +11,14 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from latentgp.errors import InputError
-from latentgp.kernels import CorrelatedLinear, FixedEffects, Linear, SameGroup, White
+from latentgp.kernels import (
+    CorrelatedLinear,
+    FixedEffects,
+    Linear,
+    MultipleMembership,
+    SameGroup,
+    White,
+)
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels
 from latentgp.kernels.terms import Part, terms_of
@@ -171,7 +178,7 @@ def group_effects(
     units = np.eye(sum_of)
     found: dict[str, GroupEffects] = {}
     for number, parts in products:
-        own = [p for p in parts if isinstance(p.kernel, _GROUPS) and p.columns == (column,)]
+        own = [p for p in parts if _is_of(p, column)]
         others = [part for part in parts if part not in own]
         if len(own) != 1 or len(others) > 1:
             continue
@@ -179,9 +186,12 @@ def group_effects(
         if kind not in (None, Linear, CorrelatedLinear):
             continue
 
-        def at(row: Any, unit: Any = units[number]) -> tuple[np.ndarray, np.ndarray]:
-            rows = np.tile(np.append(row, unit), (len(groups), 1))
-            rows[:, column] = groups
+        def at(
+            row: Any, unit: Any = units[number], part: Part = own[0]
+        ) -> tuple[np.ndarray, np.ndarray]:
+            rows, members = np.tile(np.append(row, unit), (len(groups), 1)), _members(part)
+            rows[:, list(part.columns)] = 1 / members  # of weights, whose members are all one group
+            rows[:, list(part.columns[:members])] = np.array(groups)[:, None]
             return posterior.marginals_of_parts(rows)
 
         def keep(name: str, mean: np.ndarray, variance: np.ndarray) -> None:
@@ -205,6 +215,18 @@ def group_effects(
             f"SameGroup().on({column}) to it."
         )
     return found
+
+
+def _members(part: Part) -> int:
+    """How many groups of a grouping a row has."""
+    return part.kernel.members if isinstance(part.kernel, MultipleMembership) else 1
+
+
+def _is_of(part: Part, column: int) -> bool:
+    """Whether a part is of the groups in a column alone, or of members of which it has one."""
+    if isinstance(part.kernel, MultipleMembership):
+        return column in part.columns[: part.kernel.members]
+    return isinstance(part.kernel, _GROUPS) and part.columns == (column,)
 
 
 def _column_names(posterior: Posterior, names: Sequence[str] | None) -> Sequence[str]:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.extensions.groups.design import EffectDesign, RowEffects, at_levels
+from latentgp.extensions.groups.design import EffectDesign, RowEffects, at_levels, effects_at
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.log_determinant import probed_solution
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
@@ -63,24 +63,31 @@ class EffectPrecision(LinearOperator):
     def function(self, term: int, effects: Float[Array, "L E S"]) -> Vectors:
         """Z_t b: what effects of a term are at the rows."""
         u = jnp.asarray(self.rows.values[term])
-        if len(effects) == 1:
+        if len(effects) == 1 and u.shape[1] == effects.shape[1]:
             return u @ effects[0]
-        return jnp.einsum("ne,nes->ns", u, at_levels(effects, self.rows.levels[term]))
+        return jnp.einsum("ne,nes->ns", u, effects_at(effects, self.rows.levels[term]))
 
     def sums(self, term: int, values: Vectors) -> Float[Array, "L E S"]:
         """Z_t' values: sums over the rows of each level."""
         own, u = self.design.terms[term], jnp.asarray(self.rows.values[term])
-        if own.levels == 1:
+        if own.levels == 1 and not own.members:
             return (u.T @ values)[None]
-        each = u[:, :, None] * values[:, None]
+        levels = jnp.asarray(self.rows.levels[term])
+        each = (u[:, :, None] * values[:, None]).reshape(*levels.shape, own.width, -1)
         nothing = jnp.zeros((own.levels, own.width, values.shape[1]), values.dtype)
-        return nothing.at[jnp.asarray(self.rows.levels[term])].add(each, mode="drop")
+        return nothing.at[levels].add(each, mode="drop")
 
     def blocks(self, term: int) -> Float[Array, "L E E"]:
         """The block of each level of a term."""
         u = jnp.asarray(self.rows.values[term])
-        unit = jnp.eye(u.shape[1], dtype=u.dtype)
-        return unit + self.sums(term, jnp.asarray(self.precision)[:, None] * u)
+        own, w = self.design.terms[term], jnp.asarray(self.precision)
+        unit = jnp.eye(own.width, dtype=u.dtype)
+        if not own.members:
+            return unit + self.sums(term, w[:, None] * u)
+        u = u.reshape(len(u), -1, own.width)
+        each = w[:, None, None, None] * u[..., None] * u[:, :, None]
+        total = jnp.tile(unit, (own.levels, 1, 1))
+        return total.at[jnp.asarray(self.rows.levels[term])].add(each, mode="drop")
 
 
 class GaussSeidel(Preconditioner):
@@ -132,7 +139,7 @@ class GaussSeidel(Preconditioner):
 class CrossedEffects(eqx.Module):
     """The posterior of all effects of a latent function; covariances are means over probes.
 
-    Of the first term, which has most effects, the covariance given all others is exact.
+    Of the first term, the covariance given all others is exact.
     """
 
     means: tuple[Float[Array, "_ _"], ...]
@@ -150,14 +157,17 @@ class CrossedEffects(eqx.Module):
     def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N _"], ...]:
         """Posterior means of the effects of each row's levels, for each term."""
         each = zip(self.means, rows.levels, strict=True)
-        return tuple(at_levels(jnp.asarray(mean), level) for mean, level in each)
+        return tuple(effects_at(jnp.asarray(mean), level) for mean, level in each)
 
     def covariances_of(
         self, design: EffectDesign, rows: RowEffects
     ) -> tuple[Float[Array, "N _"], ...]:
         """Covariances of the effects of each row's levels with f there, for each term."""
         one, other = (
-            [at_levels(jnp.asarray(b), level) for b, level in zip(blocks, rows.levels, strict=True)]
+            [
+                effects_at(jnp.asarray(b), level)
+                for b, level in zip(blocks, rows.levels, strict=True)
+            ]
             for blocks in (self.one, self.other)
         )
         f_one, f_other = (
@@ -170,14 +180,11 @@ class CrossedEffects(eqx.Module):
             for a, b in zip(one, other, strict=True)
         ]
         first = design.first
-        inner = at_levels(jnp.asarray(self.own), rows.levels[first])
-        total[first] = total[first] + jnp.einsum("nij,nj->ni", inner, rows.values[first])
-        return tuple(
-            jnp.where((level < term.levels)[:, None], cov, u)
-            for cov, level, term, u in zip(
-                total, rows.levels, design.terms, rows.values, strict=True
-            )
-        )
+        if first is not None:
+            inner = at_levels(jnp.asarray(self.own), rows.levels[first])
+            total[first] = total[first] + jnp.einsum("nij,nj->ni", inner, rows.values[first])
+        each = enumerate(zip(total, rows.values, strict=True))
+        return tuple(jnp.where(rows.known(design, t), cov, u) for t, (cov, u) in each)
 
     def between(self, design: EffectDesign, rows: RowEffects) -> Float[Array, "N N"]:
         """Posterior covariances of f between rows, by a solve each."""
@@ -224,11 +231,12 @@ def crossed(
     mean, (log_determinant, error) = found.value, found.log_determinant
     kl = jnp.zeros((), right.dtype)
     first = design.first
-    own = near.factors[first].inverse
+    own = jnp.zeros((0, 0, 0), right.dtype) if first is None else near.factors[first].inverse
     own = jnp.einsum("lji,ljk->lik", own, own)
     one, other = split(design, found.solved), split(design, found.preconditioned)
     if not means_only:
-        one, other = (_given_others(A, first, own, blocks) for blocks in (one, other))
+        if first is not None:
+            one, other = (_given_others(A, first, own, blocks) for blocks in (one, other))
         products = sum(jnp.sum(a * b) for a, b in zip(one, other, strict=True)) / probes
         trace = products + jnp.sum(jnp.trace(own, axis1=1, axis2=2))
         kl = 0.5 * (trace + jnp.sum(mean**2) - A.size + log_determinant)

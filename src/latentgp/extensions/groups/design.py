@@ -1,4 +1,4 @@
-"""The sparse design of a kernel's effects: for each term a level of a row and a few functions."""
+"""The sparse design of a kernel's effects: of each term a few levels of a row, and functions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.inter_domain.base import Demands
 from latentgp.extensions.inter_domain.functions import Basis, groups_of, times_columns
-from latentgp.extensions.inter_domain.per_part import GROUPS, LINEAR, PerPart, Points
-from latentgp.kernels import Kernel, LatentKernel, White
+from latentgp.extensions.inter_domain.per_part import (
+    GROUPS,
+    LINEAR,
+    Memberships,
+    PerPart,
+    Points,
+)
+from latentgp.kernels import Kernel, LatentKernel, MultipleMembership, White
 from latentgp.kernels.parts import PartsOfKernel, parts_of
 from latentgp.kernels.terms import Part, Term, terms_of
 from latentgp.modules import stored
@@ -75,6 +81,8 @@ class EffectTerm(eqx.Module):
     columns: tuple[int, ...] = eqx.field(static=True)  # that tell groups apart; of none, one level
     table: GroupTable
     bases: tuple[Basis, ...]  # of the parts that are no groups
+    # of groups of which a row has several, beside the columns; of none, a row has one level
+    members: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
     def width(self) -> int:
@@ -92,40 +100,63 @@ class EffectTerm(eqx.Module):
         return self.levels * self.width
 
     @property
+    def row_width(self) -> int:
+        """The number of effects that a row touches."""
+        return max(1, len(self.members)) * self.width
+
+    @property
     def is_whole(self) -> bool:
         """Whether its functions leave no prior variance open."""
-        return not any(isinstance(basis, Points) for basis in self.bases)
+        return not any(isinstance(basis, Points | Memberships) for basis in self.bases)
 
-    def index(self, X: Inputs) -> Int[Array, "N"]:
+    def groups(self, X: Inputs) -> list[Float[Array, "N columns"]]:
+        """Columns that tell levels apart, for each member of a row."""
+        each = [(*self.columns, own) for own in self.members] or [self.columns]
+        return [X[:, np.array(own, int)] for own in each]
+
+    def index(self, X: Inputs) -> Int[Array, "N ..."]:
         """The level of each row; the number of levels where it has none."""
-        return self.table.index(X[:, np.array(self.columns, int)])
+        each = [self.table.index(own) for own in self.groups(X)]
+        return jnp.stack(each, axis=1) if self.members else each[0]
 
-    def values(self, term: Term, X: Inputs) -> Float[Array, "N E"]:
-        """What multiplies the effects of a row's level."""
-        own, scale = [], jnp.asarray(term.scale)
+    def values(self, term: Term, X: Inputs) -> Float[Array, "N _"]:
+        """What multiplies the effects of a row's levels, those of each member side by side."""
+        own, scale, shares = [], jnp.asarray(term.scale), None
         bases = iter(self.bases)
         for part in term.parts:
             kernel: Any = part.kernel
-            if not isinstance(kernel, GROUPS):
+            if self.members and isinstance(kernel, MultipleMembership):
+                shares = kernel.shares(X[:, np.array(part.columns)])[1]
+            elif not isinstance(kernel, GROUPS):
                 own.append(next(bases).values(kernel, X[:, np.array(part.columns)]))
             elif isinstance(kernel, White):
                 scale = scale * kernel.variance
-        return (jnp.sqrt(scale) * times_columns(own, len(X))).T.astype(X.dtype)
+        values = (jnp.sqrt(scale) * times_columns(own, len(X))).T.astype(X.dtype)
+        if shares is None:
+            return values
+        return (shares[:, :, None] * values[:, None]).reshape(len(X), self.row_width)
 
 
 @stored
 class RowEffects(NamedTuple):
     """Levels and functions of some rows, a pair for each term."""
 
-    levels: tuple[Int[Array, "N"], ...]
+    levels: tuple[Int[Array, "N ..."], ...]
     values: tuple[Float[Array, "N _"], ...]
 
-    def columns(self, design: EffectDesign, term: int) -> Int[Array, "N E"]:
+    def columns(self, design: EffectDesign, term: int) -> Int[Array, "N _"]:
         """Places of the effects of a term among those that are left; beyond these for no level."""
         own = design.terms[term]
-        first = design.offsets[term] + self.levels[term][:, None] * own.width
-        seen = self.levels[term][:, None] < own.levels
-        return jnp.where(seen, first + jnp.arange(own.width), design.left)
+        levels = self.levels[term].reshape(len(self.levels[term]), -1, 1)
+        places = design.offsets[term] + levels * own.width + jnp.arange(own.width)
+        places = jnp.where(levels < own.levels, places, design.left)
+        return places.reshape(len(levels), own.row_width)
+
+    def known(self, design: EffectDesign, term: int) -> Bool[Array, "N _"]:
+        """Whether the level is there that each of a term's values of a row multiplies."""
+        own = design.terms[term]
+        levels = self.levels[term].reshape(len(self.levels[term]), -1)
+        return jnp.repeat(levels < own.levels, own.width, axis=1)
 
 
 @stored
@@ -163,9 +194,10 @@ class EffectDesign(eqx.Module):
         return sum(term.size for term in self.terms)
 
     @property
-    def first(self) -> int:
-        """Number of the term with most effects."""
-        return max(range(len(self.terms)), key=lambda t: self.terms[t].size)
+    def first(self) -> int | None:
+        """Number of the term with most effects, of those with one level a row; None of none."""
+        own = (t for t, term in enumerate(self.terms) if not term.members)
+        return max(own, key=lambda t: self.terms[t].size, default=None)
 
     @property
     def is_small(self) -> bool:
@@ -184,7 +216,7 @@ class EffectDesign(eqx.Module):
     @property
     def row_width(self) -> int:
         """Numbers that a row needs."""
-        widths = [term.width for term in self.terms]
+        widths = [term.row_width for term in self.terms]
         blocks = max((self.terms[t].width for t in self.chain), default=1) * max(widths)
         return sum(widths) + blocks + (len(self.chain) > 1) * self.left
 
@@ -206,11 +238,11 @@ class EffectDesign(eqx.Module):
             values = [shares[:, t, None] * own for t, own in enumerate(values)]
         return RowEffects(tuple(own.index(X) for own in self.terms), tuple(values))
 
-    def strays(self, levels: tuple[Int[Array, "N"], ...]) -> Bool[Array, "N"]:
+    def strays(self, levels: tuple[Int[Array, "N ..."], ...]) -> Bool[Array, "N"]:
         """Whether a row has a level that the design has not, or is nested otherwise than it."""
         found = jnp.zeros(len(levels[0]), bool)
         for level, term in zip(levels, self.terms, strict=True):
-            found = found | (level >= term.levels)
+            found = found | jnp.any(level.reshape(len(found), -1) >= term.levels, axis=1)
         for k, outer in enumerate(self.within):
             level = levels[self.chain[k]]
             for place, parents in zip(self.chain[k + 1 :], outer, strict=True):
@@ -233,7 +265,8 @@ def _design(kernel: Kernel, X: Inputs, number: int) -> EffectDesign:
     made = [_effects(term, X, number) for term in terms_of(kernel, tuple(range(X.shape[1])))]
     terms, levels = [term for term, _ in made], [own for _, own in made]
     chain: list[int] = []
-    for t in sorted(range(len(terms)), key=lambda t: -terms[t].size):
+    of_one = (t for t, term in enumerate(terms) if not term.members)
+    for t in sorted(of_one, key=lambda t: -terms[t].size):
         if terms[t].levels > 1 and (not chain or _is_within(levels[chain[-1]], levels[t])):
             chain.append(t)
     within = []
@@ -247,15 +280,21 @@ def _effects(term: Term, X: Inputs, number: int) -> tuple[EffectTerm, Int[np.nda
     """The effects of a term, and the level of each row."""
     of_groups = [part for part in term.parts if isinstance(part.kernel, GROUPS)]
     columns = tuple(column for part in of_groups for column in part.columns)
+    of_members = [p for p in term.parts if isinstance(p.kernel, MultipleMembership)][:1]
+    members = tuple(c for p in of_members for c in p.columns[: p.kernel.members])  # pyright: ignore
     rows, levels = np.zeros((1, 0)), np.zeros(len(X), int)
-    if columns:
-        rows, levels = np.unique(X[:, np.array(columns)], axis=0, return_inverse=True)
-    others: list[Part] = [part for part in term.parts if not isinstance(part.kernel, GROUPS)]
+    if columns or members:
+        each = [(*columns, own) for own in members] or [columns]
+        whole = np.concatenate([X[:, np.array(own)] for own in each])
+        rows, levels = np.unique(whole, axis=0, return_inverse=True)
+    apart = (*of_groups, *of_members)
+    others: list[Part] = [part for part in term.parts if not any(part is p for p in apart)]
     smooth = sum(not isinstance(part.kernel, LINEAR) for part in others)
-    number = min(number, _POINTS_OF_A_LEVEL) if columns and smooth else number
+    number = min(number, _POINTS_OF_A_LEVEL) if (columns or members) and smooth else number
     demands = Demands(None, np.inf, 0.0, share=max(1, smooth))
     bases = (PerPart(number).basis(p, X[:, np.array(p.columns)], demands) for p in others)
-    return EffectTerm(columns, GroupTable(rows), tuple(bases)), levels.ravel()
+    own = EffectTerm(columns, GroupTable(rows), tuple(bases), members)
+    return own, levels.reshape(-1, len(X))[0]  # of the first member
 
 
 def _is_within(fine: Int[np.ndarray, "N"], coarse: Int[np.ndarray, "N"]) -> bool:
@@ -267,6 +306,14 @@ def _is_within(fine: Int[np.ndarray, "N"], coarse: Int[np.ndarray, "N"]) -> bool
 
 def _at(parents: Any, level: Int[Array, "N"]) -> Int[Array, "N"]:
     return jnp.asarray(parents).at[level].get(mode="fill", fill_value=-1)
+
+
+def effects_at(
+    effects: Float[Array, "L E *S"], levels: Int[Array, "N ..."]
+) -> Float[Array, "N _ *S"]:
+    """Effects of the levels of rows, those of each member side by side; zeros beyond the last."""
+    size = prod(levels.shape[1:]) * effects.shape[1]
+    return at_levels(effects, levels).reshape(len(levels), size, *effects.shape[2:])
 
 
 def at_levels(blocks: Array, places: Any) -> Array:

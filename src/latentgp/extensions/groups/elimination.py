@@ -219,10 +219,7 @@ def _row_covariances(
 ) -> tuple[Float[Array, "N _"], ...]:
     values = rows.values
     columns = {t: rows.columns(design, t) for t in design.others}
-    total = [
-        jnp.where((level < term.levels)[:, None], 0.0, own)
-        for level, term, own in zip(rows.levels, design.terms, values, strict=True)
-    ]
+    total = [jnp.where(rows.known(design, t), 0.0, own) for t, own in enumerate(values)]
     for t in design.others:
         for s in design.others:
             total[t] = total[t] + _rest_times(found.covariance, design, columns, t, s, values[s])
@@ -341,7 +338,7 @@ def _information(
         jnp.eye(design.left, dtype=dtype),
         jnp.zeros(design.left, dtype),
     )
-    widths = [term.width for term in terms]
+    widths = [term.row_width for term in terms]
     columns = sum(widths) + max(a * b for a in widths for b in widths)
     return scan_rows(step, start, (X, linear, precision), columns=columns)[0]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from latentgp.choosing.choice import Offer, usual_number_of_points, usual_representation
 from latentgp.extensions.groups.representation import SparseEffects
-from latentgp.extensions.inter_domain.per_part import GROUPS, LINEAR
-from latentgp.kernels import SameGroup
+from latentgp.extensions.inter_domain.per_part import OF_FINITE_RANK
+from latentgp.kernels import MultipleMembership, SameGroup
 from latentgp.kernels.terms import terms_of
 from latentgp.models import LatentGP
 from latentgp.representations import Inducing
@@ -29,9 +29,9 @@ def effects(model: LatentGP, rows: int, inputs: int | None, n_inducing: int | No
     whole = True
     for kernel in distinct_kernels(model.kernel):
         parts = [part.kernel for term in terms_of(kernel, columns) for part in term.parts]
-        if not any(isinstance(part, SameGroup) for part in parts):
+        if not any(isinstance(part, SameGroup | MultipleMembership) for part in parts):
             return None
-        whole &= all(isinstance(part, GROUPS | LINEAR) for part in parts)
+        whole &= all(isinstance(part, OF_FINITE_RANK) for part in parts)
     why = f"{rows} rows of groups, whose effects are the coefficients"
     exactly = ": the posterior is exact" if whole else ": Gaussian noise needs no iterations"
     return Offer(0 if whole else 2, SparseEffects(usual_number_of_points(model)), why, exactly)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import equinox as eqx
@@ -126,11 +127,13 @@ class EffectsPosterior(LatentPosterior):
             rows = design.of(kernel, x)
             total = found.between(design, rows)
             total = total + jnp.diag(open_variance(design, kernel, x, rows.values))
-            for term, level, u in zip(design.terms, rows.levels, rows.values, strict=True):
-                groups = x[:, np.array(term.columns, int)]
-                same = jnp.all(groups[:, None] == groups[None], axis=2)
-                new = level >= term.levels
-                total = total + jnp.where(same & new[:, None] & new, u @ u.T, 0.0)
+            for t, (term, u) in enumerate(zip(design.terms, rows.values, strict=True)):
+                new = jnp.where(rows.known(design, t), 0.0, u)
+                pieces = jnp.split(new, term.row_width // term.width, axis=1)
+                members = list(zip(term.groups(x), pieces, strict=True))
+                for (groups, own), (others, other) in product(members, members):
+                    same = jnp.all(groups[:, None] == others[None], axis=2)
+                    total = total + jnp.where(same, own @ other.T, 0.0)
             return total
 
         return self._each(between, X)

@@ -13,7 +13,15 @@ from jaxtyping import Float
 from latentgp.errors import check_whole
 from latentgp.extensions.inter_domain.base import Demands, FixedFeatures
 from latentgp.extensions.inter_domain.functions import Basis
-from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup, White
+from latentgp.kernels import (
+    CorrelatedLinear,
+    FixedEffects,
+    Kernel,
+    Linear,
+    MultipleMembership,
+    SameGroup,
+    White,
+)
 from latentgp.kernels.effects import with_ones
 from latentgp.kernels.terms import Part, Term
 from latentgp.modules import stored
@@ -25,6 +33,7 @@ from latentgp.typing import Array, Inputs
 
 GROUPS = SameGroup | White
 LINEAR = Linear | FixedEffects | CorrelatedLinear
+OF_FINITE_RANK = GROUPS | LINEAR | MultipleMembership
 _JITTER = 1e-9  # of the variance, on the diagonal of points that may be close
 
 
@@ -63,7 +72,7 @@ class PerPart(FixedFeatures):
         check_whole(self, number=1)
 
     def _of_term(self, term: Term, X: Inputs, demands: Demands) -> tuple[Basis, ...]:
-        smooth = sum(not isinstance(part.kernel, GROUPS | LINEAR) for part in term.parts)
+        smooth = sum(not isinstance(part.kernel, OF_FINITE_RANK) for part in term.parts)
         demands = demands._replace(share=smooth)
         return tuple(self.basis(part, X[:, part.columns], demands) for part in term.parts)
 
@@ -71,6 +80,8 @@ class PerPart(FixedFeatures):
         kernel: Any = part.kernel
         if isinstance(kernel, GROUPS):
             return GroupMembers(np.unique(columns, axis=0))
+        if isinstance(kernel, MultipleMembership):
+            return Memberships(np.unique(columns[:, : kernel.members]))
         if isinstance(kernel, LINEAR):
             return Coordinates(columns.shape[1] + isinstance(kernel, CorrelatedLinear))
         number = max(1, round(self.number ** (1 / demands.share)))
@@ -120,6 +131,23 @@ class GroupMembers(WhiteFunctions):
         same = jnp.all(jnp.asarray(self.groups)[:, None] == x[None], axis=-1)
         variance = kernel.variance if isinstance(kernel, White) else 1.0
         return jnp.where(same, jnp.sqrt(jnp.asarray(variance, x.dtype)), 0.0)
+
+
+@stored
+class Memberships(WhiteFunctions):
+    """The weight of each group at a row, which may have several of them."""
+
+    groups: Float[Array, "groups"]
+
+    @property
+    def number(self) -> int:
+        return self.groups.shape[0]
+
+    def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
+        own: Any = kernel
+        groups, weights = own.shares(x)
+        same = jnp.asarray(self.groups)[:, None, None] == groups
+        return jnp.sum(jnp.where(same, weights, 0.0), axis=2)
 
 
 @stored

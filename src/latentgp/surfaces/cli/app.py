@@ -348,18 +348,27 @@ def coefficients(
         str | None, Option(help="Effects of the groups of this column instead.")
     ] = None,
     level: Annotated[float, Option(help="Probability that an interval holds.")] = 0.95,
+    plot: Annotated[
+        Path | None, Option(help="Save a picture of the groups in order here, with --groups.")
+    ] = None,
 ) -> None:
     """Say the fixed effects of a formula, or effects of groups, with standard errors."""
     import pandas as pd
 
+    from latentgp.surfaces.evaluation import plots
     from latentgp.surfaces.tables import write_table
 
+    if plot is not None and groups is None:
+        raise InputError("--plot draws effects of groups: name their column by --groups")
     table_model = _table_model(model)
     if groups is None:
         table = table_model.coefficients().table(level)
     else:
         each = table_model.group_effects(groups)
         table = pd.concat({name: own.table(level) for name, own in each.items()}, names=["of"])
+        if plot is not None:
+            drawn = plots.caterpillar(each, group=groups, level=level)
+            typer.echo(f"Picture written to {plots.save_figure(drawn, plot)}.")
     typer.echo(table.to_string(float_format=lambda value: f"{value:.4g}"))
     if out is not None:
         write_table(table.reset_index(names=None), out)

@@ -23,13 +23,16 @@ from latentgp.kernels import (
     Matern12,
     Matern32,
     Matern52,
+    MultipleMembership,
     OnSphere,
     Periodic,
     RationalQuadratic,
     SameGroup,
+    ZeroAverage,
 )
 from latentgp.kernels.sphere import EARTH_RADIUS, on_unit_sphere
 from latentgp.likelihoods import Likelihood
+from latentgp.means import ConstantMean, Mean, OffsetMean, PerLatentMean, ZeroMean
 from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.rows.spread import median_distance
@@ -46,13 +49,14 @@ SMOOTH: dict[str, Callable[..., Kernel]] = {
     "globe": OnSphere,
 }
 _VAGUE = 10.0  # deviations of the latent function that a deviation of a column may make
+_POINTS = 50  # quantiles of a column, or rows, over which smooth functions have no average
 _SHARE = 0.5  # of the latent function's spread that an effect of groups has at the start
 
 
 @stored
 @dataclasses.dataclass(frozen=True)
 class Smooth:
-    """A Gaussian process of some columns: gp(x1, x2)."""
+    """A Gaussian process of some columns: gp(x1, x2), s(x1, x2), te(x1, x2) or ti(x1, x2)."""
 
     columns: tuple[int, ...]  # numbers of these
     kernel: str = "rbf"  # one of `SMOOTH`
@@ -63,6 +67,9 @@ class Smooth:
     beside: tuple[int, ...] = dataclasses.field(default=(), repr=False)
     # columns whose product has the process as its coefficient
     times: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+    # "te" of a product of kernels of the columns, "ti" of those of zero average; "s" of one that
+    # has a zero average itself
+    function: str = "gp"
     # one of `SMOOTH`, of the distance through the globe
     on_globe: str = dataclasses.field(default="matern32", repr=False)
 
@@ -70,12 +77,18 @@ class Smooth:
 @stored
 @dataclasses.dataclass(frozen=True)
 class Groups:
-    """Random intercepts and slopes: (1 + x | g), or (1 + x || g) without correlation."""
+    """Random intercepts and slopes: (1 + x | g), or (1 + x || g) without correlation.
+
+    With `others` a row has several groups, (1 | mm(g, h)).
+    """
 
     column: int  # of the groups
     slopes: tuple[int, ...] = ()  # columns that have a slope in every group
     intercept: bool = True  # whether every group has one
     correlated: bool = True  # whether slopes and intercepts are correlated across groups
+    others: tuple[int, ...] = ()  # columns of a row's further groups
+    weights: tuple[int, ...] = ()  # columns of their weights; of none, equal ones
+    standardised: bool = True  # whether weights are divided by their sum
 
 
 @stored
@@ -92,6 +105,7 @@ class AdditiveTerms:
             the terms has the level; else f is the sum of the terms alone.
         ones: columns with fixed effects whose sum is one in every row, such as that of an
             intercept, so that their coefficients have the level; empty where f has none.
+        offsets: columns that are added to f as they are.
     """
 
     linear: tuple[int, ...] = ()
@@ -100,6 +114,37 @@ class AdditiveTerms:
     kernel: Kernel | None = None
     centred: bool = True
     ones: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
+
+    def less_offsets(self, data: Data) -> Data:
+        """The rows with the offsets taken off their targets."""
+        return OffsetMean(ZeroMean(), self.offsets).taken_off(data) if self.offsets else data
+
+    def with_offsets(self, mean: Mean, data: Data, likelihood: Likelihood) -> Mean:
+        """A prior mean plus the offsets, which its level is less by; of the first latent function.
+
+        Raises:
+            InputError: latent functions that are one a class.
+        """
+        if not self.offsets:
+            return mean
+        if likelihood.targets == "class" and likelihood.latent_size > 1:
+            raise InputError(
+                f"offset(...) is added to one latent function, but {type(likelihood).__name__} has "
+                "one a class: leave it out."
+            )
+        first, *others = mean.parts if isinstance(mean, PerLatentMean) else (mean,)
+        level = np.average(OffsetMean(first, self.offsets).offset(data.X), weights=data.weights)
+        if likelihood.is_location and self.has_level:
+            y = self.less_offsets(data).y
+            first = ConstantMean(np.average(y, weights=data.weights))
+        elif isinstance(first, ConstantMean):
+            first = ConstantMean(first.value - level)
+        first = OffsetMean(first, self.offsets)
+        if likelihood.latent_size == 1:
+            return first
+        others = others or [ZeroMean()] * (likelihood.latent_size - 1)
+        return PerLatentMean(first, *others)
 
     def with_best_family(
         self, data: Data, likelihood: Likelihood, scale: Scales
@@ -168,11 +213,13 @@ def _fixed_effects(terms: AdditiveTerms, data: Data, scale: Scales, latent: floa
 
 
 def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
+    for column in term.times:
+        latent /= float(np.sqrt(np.average(data.X[:, column] ** 2, weights=data.weights))) or 1.0
+    if term.function != "gp":
+        return _tensor(term, data, scale, latent)
     columns = list(term.columns)
     spread = scale.inputs[columns]
     lengthscale = spread * median_distance(data.X[:, columns] / spread, data.weights)
-    for column in term.times:
-        latent /= float(np.sqrt(np.average(data.X[:, column] ** 2, weights=data.weights))) or 1.0
     settings: dict[str, Any] = {"lengthscale": lengthscale, "variance": latent**2}
     if term.kernel == "periodic":
         period = float(spread[0]) if term.period is None else term.period
@@ -184,13 +231,39 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
     kernel = SMOOTH[term.kernel](**settings).on(*columns)
     if term.beside:
         kernel = kernel * _smooth(Smooth(term.beside), data, scale, 1.0)
+    return _beside(term, kernel)
+
+
+def _beside(term: Smooth, kernel: Kernel) -> Kernel:
+    """A term's kernel times what it multiplies, and of groups that each have one."""
     for column in term.times:  # in its own unit: its variance is that of the coefficient
         kernel = FixedEffects(1.0).on(column) * kernel
     return kernel if term.by is None else kernel * SameGroup().on(term.by)
 
 
+def _tensor(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
+    """A product of kernels of columns, of which only the first has another variance than one."""
+    kernels: list[Kernel] = []
+    for columns in [term.columns] if term.function == "s" else [(own,) for own in term.columns]:
+        own = Smooth(columns, term.kernel, term.period)
+        kernel: Any = _smooth(own, data, scale, 1.0 if kernels else latent)
+        if term.function != "te":
+            X = data.X[:, list(columns)]
+            if len(columns) == 1:
+                points = np.quantile(X, (np.arange(_POINTS) + 0.5) / _POINTS, axis=0)
+            else:
+                points = X[np.linspace(0, len(X) - 1, min(_POINTS, len(X))).astype(int)]
+            kernel = ZeroAverage(kernel.kernel, points).on(*columns)
+        kernels.append(kernel)
+    return _beside(term, reduce(operator.mul, kernels))
+
+
 def _of_groups(term: Groups, scale: Scales, latent: float) -> list[Kernel]:
-    same, size = SameGroup().on(term.column), (_SHARE * latent) ** 2
+    same: Kernel = SameGroup().on(term.column)
+    if term.others:
+        of_several = MultipleMembership(1 + len(term.others), term.standardised)
+        same = of_several.on(term.column, *term.others, *term.weights)
+    size = (_SHARE * latent) ** 2
     slopes = list(term.slopes)
     variances = size / scale.inputs[slopes] ** 2
     if slopes and term.intercept and term.correlated:

@@ -196,7 +196,10 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         self.row_sketch_ = sketch(fingerprints(rows.merged.X, rows.merged.y))
         has_level = not isinstance(self.kernel, AdditiveTerms) or self.kernel.has_level
         by_trees = self.mean == "trees"
-        centre = centre if has_level and not by_trees else 0.0
+        terms = self.kernel if isinstance(self.kernel, AdditiveTerms) else AdditiveTerms()
+        if by_trees and terms.offsets:
+            raise InputError('mean="trees" takes no offset(...); leave one of them out.')
+        centre = centre if has_level and not by_trees and not terms.offsets else 0.0
         rows = rows.centred(centre)
         merged = rows.merged
         n_inducing = self._number_of_points()
@@ -226,6 +229,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if isinstance(level, tuple) and getattr(self.method, "classes", None) is not None:
             level = None  # steps on some of the classes need a mean that all of them share
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
+        mean = terms.with_offsets(mean, merged, likelihood)
         own, plain = self._own_representation(), kernel is None and self.depth == 1
         self.kernel_choice_ = None
         searched = isinstance(self.method, str) and self.learn_hyperparameters

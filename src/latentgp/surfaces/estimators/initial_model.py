@@ -38,7 +38,7 @@ def starting_model(
     if isinstance(kernel, AdditiveTerms) and not kernel.has_level:
         level = likelihood.latent_centre(data.y, data.weights, data.side_information)
         if level is None and likelihood.is_location:
-            level = np.average(data.y, weights=data.weights)
+            level = np.average(kernel.less_offsets(data).y, weights=data.weights)
         first = np.hypot(scale.latent[0], 0.0 if level is None else np.ravel(level)[0])
         scale = scale._replace(latent=np.append(first, scale.latent[1:]))
     alike = not likelihood.has_own_kernels and bool(np.all(scale.latent == scale.latent[0]))

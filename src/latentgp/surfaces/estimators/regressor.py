@@ -23,6 +23,7 @@ from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data, check_side_information
 from latentgp.runtime.x64 import double_precision
 from latentgp.setup.priors import spread_of
+from latentgp.surfaces.estimators.additive import AdditiveTerms
 from latentgp.surfaces.estimators.base import (
     ROUTED,
     NumberEstimator,
@@ -194,7 +195,10 @@ class GPRegressor(NumberEstimator):
         if isinstance(chosen, Likelihood):
             return chosen
         if not several:
-            return chosen().scaled_to(spread_of(data), _centre(data))
+            started = chosen()
+            if started.is_location and isinstance(self.kernel, AdditiveTerms):
+                data = self.kernel.less_offsets(data)
+            return started.scaled_to(spread_of(data), _centre(data))
         latents = min(data.y.shape[1], _SHARED[chosen])
         return chosen.for_targets(data.y, latents, weights=data.weights)
 

@@ -84,6 +84,7 @@ class ModelComparison(eqx.Module):
         difference_error: standard error of the difference, row by row, shape (K,).
         weights: by stacking, shape (K,).
         rows: number that all models have predicted, by weight.
+        warnings: what is not reliable of each model's predictions, and what to do.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -93,6 +94,7 @@ class ModelComparison(eqx.Module):
     difference_error: Float[np.ndarray, "K"]
     weights: Float[np.ndarray, "K"]
     rows: float = eqx.field(static=True)
+    warnings: tuple[str, ...] = eqx.field(static=True, default=())
 
     def __str__(self) -> str:
         figures = (
@@ -102,7 +104,7 @@ class ModelComparison(eqx.Module):
         forms = ["{:.1f}"] * 4 + ["{:.2f}"]
         columns = [map(f.format, values) for f, values in zip(forms, figures, strict=True)]
         cells = zip(self.names, *columns, strict=True)
-        return "\n".join([f"{self.rows:g} rows", aligned([heads, *cells])])
+        return "\n".join([f"{self.rows:g} rows", aligned([heads, *cells]), *self.warnings])
 
 
 def compare_models(predictions: Mapping[str, RowPredictions]) -> ModelComparison:
@@ -154,4 +156,9 @@ def compare_models(predictions: Mapping[str, RowPredictions]) -> ModelComparison
         difference_error=np.array([standard_error(column, weights) for column in away.T]),
         weights=stacking_weights(table, sample_weight=weights),
         rows=float(weights.sum()),
+        warnings=tuple(
+            f"{name}: {sentence}"
+            for name, own in predictions.items()
+            for sentence in getattr(own, "warnings", ())
+        ),
     )

@@ -51,6 +51,7 @@ from latentgp.surfaces.evaluation.metrics import (
     interval_coverage,
     reliability_curve,
 )
+from latentgp.surfaces.evaluation.rankings import caterpillar
 from latentgp.surfaces.evaluation.weights import KernelWeights
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "caterpillar",
     "check_picture_path",
     "comparison",
     "cost_front",

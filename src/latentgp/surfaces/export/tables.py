@@ -82,8 +82,10 @@ def _formula(model: TableModel) -> dict[str, Any] | None:
     encoder = model.encoder
     if not isinstance(encoder, FormulaEncoder):
         return None
-    grouped = [list(names) for names in parse(encoder.formula).grouped]
-    return {"columns": encoder.column_names, "products": encoder.products, "groups": grouped}
+    read = parse(encoder.formula)
+    each = [(read.together(names), names) for names in read.grouped]
+    groups = [[list(map(list, own)), own.index(names)] for own, names in each]
+    return {"columns": encoder.column_names, "products": encoder.products, "groups": groups}
 
 
 def told(column: _Column) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from latentgp.surfaces.report.page import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as FigureOfPlots
 
 WIDTH = 4.4  # inches: about what a phone shows
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -33,8 +34,8 @@ def new_axes(height: float = 3.3) -> "Axes":
     return figure.Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
 
 
-def picture(drawn: "Axes", name: str, alt: str, caption: str) -> Figure:
-    """A picture of axes; `alt` says what it shows, `name` is its own on the page.
+def picture(drawn: "Axes | FigureOfPlots", name: str, alt: str, caption: str) -> Figure:
+    """A picture of axes, or of a figure; `alt` says what it shows, `name` is its own on the page.
 
     Markers and bars say their values where the pointer rests on them.
     """

@@ -9,7 +9,10 @@ import numpy as np
 
 from latentgp.kernels.parts import parts_of
 from latentgp.likelihoods import Softmax
-from latentgp.surfaces.report.page import Block, Section, Table, Text
+from latentgp.surfaces.coefficients import GroupEffects
+from latentgp.surfaces.evaluation import plots
+from latentgp.surfaces.report.figures import WIDTH, picture
+from latentgp.surfaces.report.page import Block, Figure, Section, Table, Text
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
 from latentgp.surfaces.tables.model import TableModel
 
@@ -40,27 +43,36 @@ def terms(model: TableModel) -> Section | None:
             "values are given by TableModel.varying_coefficient."
         )
         blocks.append(Table(heads, _spreads(model, encoder, latents), caption))
-    known = {term.column for term in encoder.terms().groups}
-    first = len(encoder.feature_names) - len(encoder.groups)
-    for place, column in enumerate(encoder.groups):
-        if first + place not in known:
-            continue
-        for name, effects in model.group_effects(column.name).items():
+    for column in encoder.with_effects:
+        for name, effects in model.group_effects(column).items():
             table = effects.table()
             size = np.abs(np.asarray(effects.estimate)).reshape(len(table), -1).max(axis=1)
             shown = np.sort(np.argsort(-size, kind="stable")[:_MOST_GROUPS])
-            caption = f"What each of {column.name!r} has more than others: {name}."
+            caption = f"What each of {column!r} has more than others: {name}."
             if len(shown) < len(table):
                 caption += (
                     f" The {len(shown)} of {len(table)} groups with the largest effects; all are "
-                    f"given by latentgp coefficients MODEL --groups {shlex.quote(column.name)}."
+                    f"given by latentgp coefficients MODEL --groups {shlex.quote(column)}."
                 )
-            heads = (column.name, "estimate", "standard error", "95 % from", "to")
+            if effects.estimate.ndim == 1:
+                blocks.append(_ranking(column, name, effects, len(blocks)))
+            heads = (column, "estimate", "standard error", "95 % from", "to")
             rows = _rows(table.iloc[shown], latents)
             blocks.append(Table(heads, rows, caption, folded=len(rows) > 8))
     if not blocks:
         return None
     return Section("terms", "What do the terms say?", [Text(f"{encoder.formula}"), *blocks])
+
+
+def _ranking(column: str, name: str, effects: GroupEffects, number: int) -> Figure:
+    """Groups in the order of an effect."""
+    alt = f"Effects of {column}, {name}, from largest to smallest, with their intervals."
+    told = (
+        "Blue intervals leave out zero. Two groups whose intervals overlap much are not told "
+        "apart, whatever their order."
+    )
+    drawn = plots.caterpillar({name: effects}, group=column, width=WIDTH)
+    return picture(drawn, f"effects-{number}", alt, told)
 
 
 def _spreads(

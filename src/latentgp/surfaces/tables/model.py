@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,12 @@ from latentgp.surfaces.estimators.places import PlaceColumns, in_areas
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
-from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, target_of, with_offset
+from latentgp.surfaces.tables.formula.encoder import (
+    FormulaEncoder,
+    rows_without_gaps,
+    target_of,
+    with_offset,
+)
 from latentgp.surfaces.tables.grids import GridRows, is_grid, rows_with_target
 from latentgp.surfaces.tables.notation import Notation, stays_text
 from latentgp.surfaces.tables.rows import TableRows, sample_of
@@ -49,6 +55,7 @@ from latentgp.surfaces.tables.start import (
     sides_of,
     start,
     taken_out,
+    takes_exposure,
     targets_of,
 )
 from latentgp.surfaces.tables.targets import Task
@@ -57,6 +64,7 @@ from latentgp.surfaces.tables.values import (
     checked_frame,
     column_of,
     columns_of,
+    known_column,
     listed,
     name_of,
     text_of,
@@ -69,6 +77,7 @@ if TYPE_CHECKING:
     from latentgp.extensions.fields.totals import Totals
     from latentgp.extensions.groups.summary import MixedSummary
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
+    from latentgp.surfaces.evaluation.model_weights import ModelComparison
     from latentgp.surfaces.export import Exported
 
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
@@ -168,7 +177,8 @@ class TableModel:
             formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
                 effects, Gaussian processes, effects of groups; x1:gp(x2, x3) is a coefficient of
                 x1 that varies with x2 and x3. With neither an intercept nor all
-                levels of a category it has a prior mean of zero. offset(log(days)) is the exposure.
+                levels of a category it has a prior mean of zero. offset(x) is added to f as it is,
+                and offset(log(days)) is the exposure of counts.
             task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
                 the target's type; and says so in the notes.
             likelihood: by name, or an object; "auto" is the task's usual one, "binomial" where
@@ -196,7 +206,9 @@ class TableModel:
         """
         table, target, left = rows_with_target(frame, None if target is None else name_of(target))
         target = target_of(target, formula)
-        sides = with_offset(formula, side_columns or {})
+        sides = with_offset(formula, named := side_columns or {})
+        if sides != named and not takes_exposure(table, target, task, likelihood):
+            sides = named
         given = task, likelihood, weights, sides, order, leave_out, settings
         started = start(table, target, *given, time=time, by=by, formula=formula, globe=globe)
         started = started._replace(notes=(*left, *started.notes))
@@ -480,6 +492,77 @@ class TableModel:
         X, y, own, side = self._rows(frame, tell, weights)
         return self.estimator.leave_one_out(X, y, own, **side)
 
+    @staticmethod
+    def compare(
+        models: Mapping[str, TableModel],
+        frame: pd.DataFrame,
+        *,
+        weights: str | None = None,
+        tell: Tell = warn,
+    ) -> ModelComparison:
+        """Compare models of one target by predictions of every row from all others.
+
+        Differences of expected log predictive densities with standard errors, row by row (Vehtari,
+        Gelman & Gabry 2017, 5), hyper-parameters held.
+
+        Args:
+            models: by name, fitted to the same rows.
+            frame: these rows.
+            weights: the column of row weights, if the fits had one.
+            tell: as in `predict`.
+
+        Raises:
+            InputError: fewer than two models, other targets or rows, densities beside
+                probabilities.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> x = np.linspace(0.0, 6.0, 40)
+            >>> waves = pd.DataFrame({"x": x, "y": np.sin(x) + 0.1 * np.cos(50 * x)})
+            >>> formulas = {"line": "y ~ x", "curve": "y ~ s(x)"}
+            >>> models = {
+            ...     name: lgp.TableModel.fit(waves, formula=formula, random_state=0)
+            ...     for name, formula in formulas.items()
+            ... }
+            >>> lgp.TableModel.compare(models, waves).names
+            ('curve', 'line')
+        """
+        from latentgp.surfaces.evaluation.model_weights import compare_models
+
+        targets = {own.target: None for own in models.values()}
+        if len(targets) > 1:
+            raise InputError(
+                f"the models predict {listed(targets)}: log densities compare for one target alone"
+            )
+        kinds = {n: own.estimator.model_.likelihood.targets for n, own in models.items()}
+        smooth = [name for name, own in kinds.items() if own == "real"]
+        if 0 < len(smooth) < len(kinds):
+            raise InputError(
+                f"the likelihood of {listed(smooth)} has densities, that of the others "
+                "probabilities, which do not compare: take one kind for all"
+            )
+        tables = {name: own._without_gaps(frame) for name, own in models.items()}
+        columns = {name for own in models.values() for name in own.encoder.column_names}
+        if len({tuple(own.index) for own in tables.values()}) > 1:
+            sizes = [f"{name}: {len(own)}" for name, own in tables.items()]
+            raise InputError(
+                f"gaps leave other rows to each model ({', '.join(sizes)}): fit all of them to "
+                f"frame.dropna(subset={sorted(columns)})"
+            )
+        given = {"weights": weights, "tell": tell}
+        return compare_models(
+            {name: own.leave_one_out(tables[name], **given) for name, own in models.items()}
+        )
+
+    def _without_gaps(self, frame: Any) -> pd.DataFrame:
+        """The rows that a fit takes: those with a target, and a formula's without gaps."""
+        table: Any = self._read(frame)
+        table = table[column_of(table, known_column(table, self.target)).notna().to_numpy()]
+        if isinstance(self.encoder, FormulaEncoder):
+            exposure = self.side_columns.get("exposure")
+            table, _ = rows_without_gaps(table, self.encoder.formula, exposure)
+        return table
+
     @double_precision
     def coefficients(self) -> Coefficients:
         """Fixed effects of a formula with their standard errors, on the scale of f.
@@ -510,20 +593,20 @@ class TableModel:
         """Effects of the groups of a column by what they multiply, on the scale of f.
 
         Args:
-            column: of groups, in a formula; "a:b" of combinations of two.
+            column: of groups, in a formula; "a:b" of combinations of two, "mm(a, b)" of members.
 
         Raises:
             InputError: no such column of groups.
         """
-        groups = getattr(self.encoder, "groups", ())
-        known = {own.name: own for own in groups}
+        groups: Any = getattr(self.encoder, "groups", ())
+        known = getattr(self.encoder, "grouped", {})
         if column not in known:
             raise InputError(
                 f"there is no column of groups {column!r}: "
                 + (f"there are {listed(known)}" if known else "fit a formula with (1 | column)")
             )
-        names, labels = self.encoder.feature_names, known[column].labels
-        number = len(names) - len(groups) + list(known).index(column)
+        names, labels = self.encoder.feature_names, groups[known[column]].labels
+        number = len(names) - len(groups) + known[column]
         named = {"names": names, "labels": labels}
         return self.estimator.posterior_.group_effects(number, range(len(labels)), **named)
 
@@ -561,7 +644,8 @@ class TableModel:
         """
         encoder: Any = self.encoder
         known = getattr(encoder, "varying", {})
-        found = [own for name, own in known.items() if term in (name, name.partition(":gp(")[0])]
+        before = re.compile(r":(gp|s|te|ti)\(.*")
+        found = [own for name, own in known.items() if term in (name, before.sub("", name))]
         if len(found) != 1:
             raise InputError(
                 f"there is no one coefficient {term!r} that varies: "

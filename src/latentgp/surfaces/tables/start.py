@@ -28,7 +28,16 @@ from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
 from latentgp.surfaces.tables.notation import Notation, RecognisedNotation, plain
 from latentgp.surfaces.tables.targets import Task
-from latentgp.surfaces.tables.values import listed, numbers_in, read_column, source_of, texts_in
+from latentgp.surfaces.tables.values import (
+    checked_frame,
+    column_of,
+    known_column,
+    listed,
+    numbers_in,
+    read_column,
+    source_of,
+    texts_in,
+)
 
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
 
@@ -137,6 +146,24 @@ class TableStart(NamedTuple):
     places: PlaceColumns | None
 
 
+def takes_exposure(
+    frame: pd.DataFrame,
+    target: str,
+    task: Task | Literal["auto"],
+    likelihood: str | Likelihood,
+) -> bool:
+    """Whether the logarithm of a column beside f is an exposure: the target is of such counts."""
+    if _is_auto(likelihood):
+        if task != "auto":
+            return task == "count"
+        frame = checked_frame(frame)
+        values = column_of(frame, known_column(frame, target)).dropna()
+        known = np.asarray(pd.to_numeric(values, errors="coerce"), np.float64)
+        return bool(len(known) and np.all((known % 1 == 0) & (known >= 0)))
+    own = COUNTS.get(likelihood) if isinstance(likelihood, str) else likelihood
+    return "exposure" in getattr(own, "side_information", ())
+
+
 def start(
     frame: pd.DataFrame,
     target: str,
@@ -167,7 +194,7 @@ def start(
         others["mean"] = None if others["mean"] == "trees" else others["mean"]
         for name in (name for name, value in others.items() if value is not None):
             raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
-        frame, gaps = rows_without_gaps(frame, formula)
+        frame, gaps = rows_without_gaps(frame, formula, side_columns.get("exposure"))
         notes += gaps
     inputs, known, dropped = split_target(frame, target)
     if dropped:
@@ -187,7 +214,8 @@ def start(
     if by is not None and time is None:
         raise InputError(f"--by {by} tells series apart, which need a column of time: add --time")
     if formula is not None:
-        encoder = FormulaEncoder.fit(inputs, formula, has_thresholds=task == "ordinal")
+        given = {"has_thresholds": task == "ordinal", "exposure": side_columns.get("exposure")}
+        encoder = FormulaEncoder.fit(inputs, formula, **given)
     elif time is not None:
         encoder = TableEncoder.of_series(inputs, time, by)
     else:

@@ -17,7 +17,7 @@ from latentgp.extensions.groups.boosted.trees import Trees
 from latentgp.extensions.inter_domain.per_part import GROUPS
 from latentgp.hyperparameters.base import replace
 from latentgp.inference import fit
-from latentgp.kernels import Kernel
+from latentgp.kernels import Kernel, MultipleMembership
 from latentgp.kernels.terms import terms_of
 from latentgp.likelihoods import Gaussian
 from latentgp.means import Mean
@@ -176,7 +176,8 @@ def columns_beside_groups(model: LatentGP, columns: int) -> tuple[int, ...]:
     """Columns of the inputs that tell no groups apart."""
     every = tuple(range(columns))
     parts = [part for term in terms_of(model.kernel, every) for part in term.parts]
-    groups = {c for part in parts if isinstance(part.kernel, GROUPS) for c in part.columns}
+    kinds = GROUPS | MultipleMembership
+    groups = {c for part in parts if isinstance(part.kernel, kinds) for c in part.columns}
     return tuple(column for column in every if column not in groups)
 
 

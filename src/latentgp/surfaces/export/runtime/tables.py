@@ -215,14 +215,17 @@ def encode_formula(known, formula, columns):
             total = total * value
         found.append(total)
     groups = [column for column in known if column["kind"] == "series"]
-    for column, names in zip(groups, formula["groups"]):  # noqa: B905
-        own = columns[names[0]] if len(names) == 1 else joined([columns[name] for name in names])
-        found.append(encode_series(column, own)[:, 0])
+    for column, (together, place) in zip(groups, formula["groups"]):  # noqa: B905
+        own = [joined([columns[name] for name in names]) for names in together]
+        every = encode_series(column, [value for values in own for value in values])
+        found.append(np.split(every[:, 0], len(own))[place])
     return np.stack(found, axis=1) if found else np.zeros((rows, 0))
 
 
 def joined(columns):
-    """Combinations of groups of several columns."""
+    """Combinations of groups of several columns; one column as it is."""
+    if len(columns) == 1:
+        return columns[0]
     rows = zip(*columns)  # noqa: B905
     return [None if None in row else label_of(map(text_of, row)) for row in rows]
 

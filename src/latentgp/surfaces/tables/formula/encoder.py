@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,7 @@ from latentgp.surfaces.tables.values import (
     checked_frame,
     column_of,
     columns_of,
+    in_order,
     known_column,
     label_of,
     listed,
@@ -65,14 +66,25 @@ class FormulaEncoder:
     groups: tuple[SeriesColumn, ...]  # of columns, or of combinations of columns
     fixed: tuple[FixedColumn, ...]  # products that have fixed effects
     has_thresholds: bool = False  # of ordered classes, which take the place of an intercept
+    offsets: tuple[TermFactor, ...] = ()  # what is added to f as it is; the exposure is not
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame, formula: str, has_thresholds: bool = False) -> FormulaEncoder:
-        """Learn the encoding of a table without gaps in the formula's columns, or InputError."""
+    def fit(
+        cls,
+        frame: pd.DataFrame,
+        formula: str,
+        has_thresholds: bool = False,
+        exposure: str | None = None,
+    ) -> FormulaEncoder:
+        """Learn the encoding of a table without gaps in the formula's columns, or InputError.
+
+        The exposure is the column of which offset(log(column)) is none of the inputs.
+        """
         read, frame = parse(formula), checked_frame(frame)
+        offsets = read.offsets_beside(exposure)
         levels: dict[TermFactor, LevelColumn] = {}
         numbers: dict[str, NumberColumn] = {}
-        for factor in dict.fromkeys((*read.factors, *read.inputs)):
+        for factor in dict.fromkeys((*read.factors, *read.inputs, *offsets)):
             for name in factor.columns:
                 column = column_of(frame, known_column(frame, name))
                 values, recognised = read_column(column)
@@ -84,16 +96,21 @@ class FormulaEncoder:
                     raise _text(name, factor)
                 else:
                     numbers[name] = NumberColumn.fit(values, source, recognised)
-        for factor in filter(levels.get, read.inputs):
+        for factor in filter(levels.get, (*read.inputs, *offsets)):
             raise _text(factor.text, factor)
-        grouped = (SeriesColumn.fit(_joined(frame, names)) for names in read.grouped)
-        groups = tuple(replace(column, noun="groups") for column in grouped)
+        each = {names: SeriesColumn.fit(_joined(frame, names)) for names in read.grouped}
+        groups = tuple(
+            replace(
+                own, labels=_labels(each[other] for other in read.together(names)), noun="groups"
+            )
+            for names, own in each.items()
+        )
         by_name = {column.name: column for column in levels.values()}
         units = {column.name: column.feature_names[0] for column in numbers.values()}
         fixed = coded(read, {factor: own.levels for factor, own in levels.items()}, units)
         fixed = tuple(column for column in fixed if column.factors or not has_thresholds)
         columns = tuple(numbers.values()), tuple(by_name.values()), groups
-        return cls(formula, *columns, fixed, has_thresholds)
+        return cls(formula, *columns, fixed, has_thresholds, offsets)
 
     @property
     def _read(self) -> Formula:
@@ -102,7 +119,13 @@ class FormulaEncoder:
     @property
     def column_names(self) -> list[str]:
         """Columns of the table that are used, each once."""
-        return list(self._read.columns)
+        known = [name for factor in self.offsets for name in factor.columns]
+        return list(dict.fromkeys([*self._read.columns, *known]))
+
+    @property
+    def _inputs(self) -> tuple[TermFactor, ...]:
+        """What other terms than fixed effects are of, and offsets, each once."""
+        return tuple(dict.fromkeys((*self._read.inputs, *self.offsets)))
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
@@ -116,11 +139,22 @@ class FormulaEncoder:
         return tuple(range(size - len(self.groups), size))
 
     @property
+    def grouped(self) -> dict[str, int]:
+        """Groups by the names that `group_effects` takes: their number among the groups."""
+        names = {":".join(names): place for place, names in enumerate(self._read.grouped)}
+        return names | {term.name: names[":".join(term.columns)] for term in self._read.groups}
+
+    @property
+    def with_effects(self) -> list[str]:
+        """Those of groups with intercepts or slopes, each once."""
+        return list(dict.fromkeys(term.name for term in self._read.groups))
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the encoded columns, (D,)."""
         units = {column.name: column.feature_names[0] for column in self.numbers}
         names = [column.name for column in self.fixed]
-        names += [units.get(factor.text, factor.text) for factor in self._read.inputs]
+        names += [units.get(factor.text, factor.text) for factor in self._inputs]
         return names + [name for column in self.groups for name in column.feature_names]
 
     @property
@@ -159,7 +193,7 @@ class FormulaEncoder:
             )
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
         times = {factor: term.name for term in self._read.smooth for factor in term.times}
-        for place, factor in enumerate(self._read.inputs):
+        for place, factor in enumerate(self._inputs):
             values = X[:, len(self.fixed) + place]
             mean, spread = float(values.mean()), float(values.std())
             if not abs(mean) > _FAR * spread > 0:
@@ -208,8 +242,11 @@ class FormulaEncoder:
         ones = np.ones(len(frame))
         products = [[value(*factor) for factor in product] for product in self.products]
         columns = [np.prod([ones, *factors], axis=0) for factors in products]
-        groups = zip(self.groups, self._read.grouped, strict=True)
-        columns += [column.encode(_joined(frame, names), tell)[:, 0] for column, names in groups]
+        for group, names in zip(self.groups, self._read.grouped, strict=True):
+            together = self._read.together(names)  # so that groups that are new have one number
+            texts = [texts_in(_joined(frame, own)) for own in together]
+            found = group.encode(pd.Series(np.concatenate(texts), dtype=object), tell)[:, 0]
+            columns.append(np.split(found, len(together))[together.index(names)])
         return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
 
     @cached_property
@@ -229,7 +266,7 @@ class FormulaEncoder:
             return factor.text, ("column", name) if is_column else steps_of(factor.text)
 
         fixed = [[steps(*factor) for factor in column.factors] for column in self.fixed]
-        return fixed + [[steps(factor)] for factor in self._read.inputs]
+        return fixed + [[steps(factor)] for factor in self._inputs]
 
     def terms(self, places: PlaceColumns | None = None) -> AdditiveTerms:
         """The terms of the formula by the numbers of the encoded columns.
@@ -237,7 +274,7 @@ class FormulaEncoder:
         Of two columns of places on the globe `gp(lon, lat)` is there, unless it names a kernel.
         """
         read, fixed = self._read, len(self.fixed)
-        inputs = {factor: fixed + place for place, factor in enumerate(read.inputs)}
+        inputs = {factor: fixed + place for place, factor in enumerate(self._inputs)}
         first = fixed + len(inputs)
         groups = {names: first + place for place, names in enumerate(read.grouped)}
 
@@ -249,17 +286,29 @@ class FormulaEncoder:
         def smooth(term: SmoothTerm) -> Smooth:
             columns = [factor.text for factor in term.inputs]
             more: Any = {"by": groups.get(term.by or ()), "times": numbers(term.times)}
-            if globe and term.kernel is None and sorted(columns) == sorted(globe):
+            more["function"] = term.function
+            plain = term.function == "gp" and term.kernel is None
+            if globe and plain and sorted(columns) == sorted(globe):
                 own = (term.inputs[columns.index(name)] for name in globe)
                 return Smooth(numbers(tuple(own)), "globe", **more)
             return Smooth(numbers(term.inputs), term.kernel or "rbf", term.period, **more)
 
         of_groups = [
-            Groups(groups[term.columns], numbers(term.slopes), term.intercept, term.correlated)
+            Groups(
+                groups[term.columns],
+                numbers(term.slopes),
+                term.intercept,
+                term.correlated,
+                tuple(groups[own] for own in term.grouped[1:]),
+                numbers(term.weights),
+                term.standardised,
+            )
             for term in read.groups
         ]
         terms = tuple(range(fixed)), tuple(map(smooth, read.smooth)), tuple(of_groups)
-        return AdditiveTerms(*terms, centred=self.has_thresholds, ones=self.ones)
+        offsets = numbers(self.offsets)
+        level = self.has_thresholds, self.ones
+        return AdditiveTerms(*terms, None, *level, offsets)
 
     @property
     def ones(self) -> tuple[int, ...]:
@@ -290,23 +339,27 @@ def target_of(target: str | None, formula: str | None) -> str:
 
 
 def with_offset(formula: str | None, sides: Mapping[str, str]) -> dict[str, str]:
-    """Side columns with a formula's offset(log(column)); InputError if that is not the exposure."""
-    exposure = None if formula is None else parse(formula).exposure
-    if exposure is None:
+    """Side columns with a formula's first offset(log(column)); InputError of another exposure."""
+    exposures = () if formula is None else parse(formula).exposures
+    if not exposures:
         return dict(sides)
-    if sides.get("exposure", exposure) != exposure:
+    exposure = exposures[0]
+    if sides.get("exposure", exposure) not in exposures:
         raise InputError(
             f"the formula has offset(log({exposure})), but the exposure is "
             f"{sides['exposure']!r}: leave one of them out"
         )
-    return {**sides, "exposure": exposure}
+    return {"exposure": exposure, **sides}
 
 
-def rows_without_gaps(frame: pd.DataFrame, formula: str) -> tuple[pd.DataFrame, list[str]]:
+def rows_without_gaps(
+    frame: pd.DataFrame, formula: str, exposure: str | None = None
+) -> tuple[pd.DataFrame, list[str]]:
     """Rows where a formula's columns are all there, and a note on the others, or InputError."""
-    frame = checked_frame(frame)
+    frame, read = checked_frame(frame), parse(formula)
     kept = np.ones(len(frame), bool)
-    for name in parse(formula).columns:
+    offsets = [name for own in read.offsets_beside(exposure) for name in own.columns]
+    for name in (*read.columns, *offsets):
         kept &= column_of(frame, known_column(frame, name)).notna().to_numpy()
     if not kept.any():
         raise InputError("every row has a gap in a column of the formula: fill the columns")
@@ -324,6 +377,11 @@ def _joined(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
     rows = zip(*(texts_in(column) for column in columns), strict=True)
     joined = [None if None in row else label_of(row) for row in rows]
     return pd.Series(joined, index=frame.index, name=":".join(names), dtype=object)
+
+
+def _labels(columns: Iterable[SeriesColumn]) -> tuple[str, ...]:
+    """Labels of any of several columns."""
+    return tuple(in_order({label for own in columns for label in own.labels}))
 
 
 def _text(name: str, factor: TermFactor) -> InputError:

@@ -19,6 +19,7 @@ from latentgp.surfaces.tables.formula.arithmetic import columns_in, masked, name
 from latentgp.surfaces.tables.formula.terms import Formula, GroupTerm, SmoothTerm, TermFactor
 
 _LONGEST, _MOST_TERMS, _HIGHEST = 2_000, 2_000, 10
+_SMOOTH = "gp", "s", "te", "ti"  # functions of smooth terms
 _ADDED = "groups are added, and gp(...) is multiplied by numbers alone; gp has by=group"
 
 
@@ -51,6 +52,10 @@ class _Piece:
         return not self.is_column and self.text.startswith(text)
 
     @property
+    def is_smooth(self) -> bool:
+        return any(self.begins(f"{name}(") for name in _SMOOTH)
+
+    @property
     def is_one(self) -> bool:
         return not self.is_column and self.text == "1"
 
@@ -70,17 +75,17 @@ class _Reader:
         fixed: list[tuple[TermFactor, ...]] = []
         smooth: list[SmoothTerm] = []
         kept: list[GroupTerm] = []
-        exposures: list[str] = []
+        offsets: list[TermFactor] = []
         for term in right:
             first, alone = term[0], len(term) == 1
             if alone and first.is_one:
                 fixed.append(())
             elif alone and first.text in groups:
                 kept += groups[first.text]
-            elif (own := [piece for piece in term if piece.begins("gp(")]) and len(own) == 1:
+            elif (own := [piece for piece in term if piece.is_smooth]) and len(own) == 1:
                 smooth.append(self._times(term, self._smooth(own[0].text), groups))
             elif alone and first.begins("offset("):
-                exposures.append(self._exposure(first.text))
+                offsets.append(self._offset(first.text))
             elif own or any(piece.text in groups for piece in term):
                 raise self._wrong(_ADDED)
             else:
@@ -88,10 +93,10 @@ class _Reader:
         if len(kept) < sum(map(len, groups.values())):
             raise self._wrong("groups can be added alone")
         self._check_once(kept)
-        if len(exposures) > 1:
-            raise self._wrong("it has more than one offset; multiply the exposures first")
-        found = Formula(left[0][0].text, tuple(fixed), tuple(smooth), tuple(kept), *exposures)
-        if found.target in found.columns:
+        terms = tuple(fixed), tuple(smooth), tuple(kept), tuple(offsets)
+        found = Formula(left[0][0].text, *terms)
+        known = [name for factor in found.offsets for name in factor.columns]
+        if found.target in (*found.columns, *known):
             raise self._wrong(f"the target {found.target!r} is on the right side too")
         if not (found.fixed or found.smooth or found.groups):
             raise self._wrong("it has no term; add a column, 1, gp(...) or groups")
@@ -124,7 +129,9 @@ class _Reader:
     def _groups(self, before: str, after: str) -> list[GroupTerm]:
         """(before | after): of a/b effects of a, and of every pair of a and b."""
         correlated = not after.startswith("|")
-        levels = after.removeprefix("|").split("/")
+        after = after.removeprefix("|")
+        several = self._members(after) if after.strip().startswith("mm(") else None
+        levels = after.split("/") if several is None else []
         nested = [[name.strip() for name in level.split(":")] for level in levels]
         for name in (name for level in nested for name in level):
             if not name.isidentifier():
@@ -140,14 +147,60 @@ class _Reader:
         if not (slopes or intercept):
             given = self._as_written(after.rstrip())
             raise self._wrong(f"nothing stands before |{given}; write (1 |{given})")
-        together = accumulate(columns)  # of a/b a, and a with b
         own = tuple(slopes), intercept, correlated
+        if several is not None:
+            (first, *others), weights, standardised = several
+            return [GroupTerm((first,), *own, tuple(others), weights, standardised)]
+        together = accumulate(columns)  # of a/b a, and a with b
         return [GroupTerm(tuple(dict.fromkeys(names)), *own) for names in together]
+
+    def _members(self, expression: str) -> tuple[list[str], tuple[TermFactor, ...], bool]:
+        """Columns and weights of mm(a, b, weights=(v, w), scale=False), and whether these scale."""
+        tree, names = tree_of(self._as_written(expression.strip()))
+        call = _call_of(tree, "mm")
+        if call is None or len(call.args) < 2:
+            raise self._wrong("several groups of a row are mm(a, b), alone behind the |")
+        columns = [name_of(node, names) for node in call.args]
+        settings = self._settings(call, "mm", "weights", "scale")
+        if len(set(columns)) < len(columns):
+            raise self._wrong("mm(...) names a column twice")
+        node, scale = settings.get("weights"), settings.get("scale")
+        combined = None if node is None else _call_of(node, "cbind") or node
+        pieces = getattr(combined, "args", getattr(combined, "elts", [])) if combined else []
+        if combined is not None and len(pieces) != len(columns):
+            raise self._wrong(f"weights must be one for each of {len(columns)}: weights=(v, w)")
+        word = "true" if scale is None else ast.unparse(scale)
+        word = names.get(word, word).lower()
+        if word not in ("true", "false"):
+            raise self._wrong("scale of mm(...) must be True or False")
+        return columns, self._numbers(pieces, names), word == "true"
+
+    def _settings(self, call: ast.Call, function: str, *known: str) -> dict[str | None, ast.expr]:
+        settings = {keyword.arg: keyword.value for keyword in call.keywords}
+        if settings.keys() - {*known} or len(settings) < len(call.keywords):
+            shown = f"{', '.join(known[:-1])} and {known[-1]}"
+            raise self._wrong(f"{function}(...) has the settings {shown}, each once")
+        return settings
+
+    def _numbers(self, nodes: list[Any], names: dict[str, str]) -> tuple[TermFactor, ...]:
+        """Columns, or arithmetic of them, in brackets of a call."""
+        pieces = [
+            _Piece(name_of(node, names), True)
+            if isinstance(node, ast.Name)
+            else _Piece(_restored(ast.unparse(node), names), False)
+            for node in nodes
+        ]
+        return tuple(self._number(self._factor(piece)) for piece in pieces)
 
     def _check_once(self, groups: list[GroupTerm]) -> None:
         """No group has two intercepts, or a slope twice, which nothing could tell apart."""
+        several = {name for term in groups if term.others for (name,) in term.grouped}
+        for term in groups:
+            shared = several.intersection(*term.grouped[:1]) if len(term.columns) == 1 else ()
+            if shared and not term.others:
+                raise self._wrong(f"{term.name} is in mm(...) too: take a copy of it for one")
         effects = Counter(
-            (tuple(sorted(term.columns)), effect)
+            ((*sorted(term.columns), *term.others), effect)
             for term in groups
             for effect in [*(["an intercept"] if term.intercept else []), *term.slopes]
         )
@@ -206,19 +259,12 @@ class _Reader:
 
     def _smooth(self, expression: str) -> SmoothTerm:
         tree, names = tree_of(expression)
-        call = _call_of(tree, "gp")
+        function = next((name for name in _SMOOTH if _call_of(tree, name)), "gp")
+        call = _call_of(tree, function)
         if call is None or not call.args:
             raise self._wrong(f"{expression!r} names no column; write gp(x)")
-        pieces = [
-            _Piece(name_of(node, names), True)
-            if isinstance(node, ast.Name)
-            else _Piece(_restored(ast.unparse(node), names), False)
-            for node in call.args
-        ]
-        inputs = [self._number(self._factor(piece)) for piece in pieces]
-        settings = {keyword.arg: keyword.value for keyword in call.keywords}
-        if settings.keys() - {"kernel", "period", "by"} or len(settings) < len(call.keywords):
-            raise self._wrong("gp(...) has the settings kernel, period and by, each once")
+        inputs = self._numbers(call.args, names)
+        settings = self._settings(call, function, "kernel", "period", "by")
         kernel = None
         if "kernel" in settings:
             node = settings["kernel"]
@@ -226,36 +272,31 @@ class _Reader:
             kernel = str(named).lower().replace("_", "-")
         if kernel not in (None, *SMOOTH):
             raise self._wrong(f"kernel must be one of {', '.join(SMOOTH)}")
-        if kernel == "globe" and len(inputs) != 2:
-            raise self._wrong("kernel=globe takes longitude and latitude")
+        if kernel == "globe" and (len(inputs) != 2 or function != "gp"):
+            raise self._wrong("kernel=globe takes longitude and latitude of gp(...)")
         if len(set(inputs)) < len(inputs):
             raise self._wrong(f"{expression} names a column twice")
         period = self._period(settings["period"], kernel) if "period" in settings else None
         by = (name_of(settings["by"], names),) if "by" in settings else None
-        return SmoothTerm(tuple(inputs), kernel, period, by, text=expression)
+        return SmoothTerm(inputs, kernel, period, by, text=expression, function=function)
 
     def _times(
         self, term: list[_Piece], smooth: SmoothTerm, groups: Mapping[str, Any]
     ) -> SmoothTerm:
         """x:gp(...), a coefficient of numbers that varies as the process does."""
-        others = [piece for piece in term if not piece.begins("gp(")]
+        others = [piece for piece in term if not piece.is_smooth]
         if any(piece.text in groups or piece.begins("offset(") for piece in others):
             raise self._wrong(_ADDED)
         factors = tuple(self._number(self._factor(piece)) for piece in others)
         return dataclasses.replace(smooth, times=factors)
 
-    def _exposure(self, expression: str) -> str:
-        """The column of which offset(log(column)) is the logarithm."""
+    def _offset(self, expression: str) -> TermFactor:
+        """The column, or arithmetic of columns, of offset(...)."""
         tree, names = tree_of(expression)
         call = _call_of(tree, "offset")
-        inner = _call_of(call.args[0], "log") if call is not None and len(call.args) == 1 else None
-        if inner is None or len(inner.args) != 1 or not isinstance(inner.args[0], ast.Name):
-            raise self._wrong(
-                "an offset is offset(log(column)), of the exposure of counts, as "
-                'side_columns={"exposure": column} or --exposure column; what is known of another '
-                "target is subtracted from it first"
-            )
-        return name_of(inner.args[0], names)
+        if call is None or len(call.args) != 1 or call.keywords:
+            raise self._wrong("an offset is of one column, or arithmetic: offset(log(days))")
+        return self._numbers(call.args, names)[0]
 
     def _period(self, node: ast.AST, kernel: str | None) -> float:
         value: Any = node.value if isinstance(node, ast.Constant) else None

@@ -20,7 +20,11 @@ class TermFactor:
 
 @dataclass(frozen=True)
 class SmoothTerm:
-    """A term gp(x1, log(x2), kernel=matern52, by=group), or z:gp(x1) that multiplies by z."""
+    """A term gp(x1, log(x2), kernel=matern52, by=group), or z:gp(x1) that multiplies by z.
+
+    s(x1) has an average of zero; te(x1, x2) has a product of kernels, ti(x1, x2) the interaction
+    alone.
+    """
 
     inputs: tuple[TermFactor, ...]
     kernel: str | None = None  # None where none is named
@@ -28,6 +32,7 @@ class SmoothTerm:
     by: tuple[str, ...] | None = None
     times: tuple[TermFactor, ...] = ()  # whose product has the process as its coefficient
     text: str = ""  # as it was written
+    function: str = "gp"  # or s, te, ti
 
     @property
     def name(self) -> str:
@@ -37,12 +42,29 @@ class SmoothTerm:
 
 @dataclass(frozen=True)
 class GroupTerm:
-    """A term (1 + x | group), or (1 + x || group) without correlation; of a:b every pair."""
+    """A term (1 + x | group), or (1 + x || group) without correlation; of a:b every pair.
+
+    Of (1 | mm(a, b)) a row has several groups, whose effects have a weighted mean or sum.
+    """
 
     columns: tuple[str, ...]
     slopes: tuple[TermFactor, ...]
     intercept: bool
     correlated: bool
+    others: tuple[str, ...] = ()  # columns of a row's further groups
+    weights: tuple[TermFactor, ...] = ()  # of each of these; of none, equal ones
+    standardised: bool = True  # whether they are divided by their sum
+
+    @property
+    def grouped(self) -> tuple[tuple[str, ...], ...]:
+        """Columns, or combinations of columns, of groups."""
+        return self.columns, *((name,) for name in self.others)
+
+    @property
+    def name(self) -> str:
+        """As `group_effects` takes it: a, a:b, or mm(a, b)."""
+        name = ":".join(self.columns)
+        return f"mm({', '.join((name, *self.others))})" if self.others else name
 
 
 @dataclass(frozen=True)
@@ -53,7 +75,18 @@ class Formula:
     fixed: tuple[tuple[TermFactor, ...], ...]  # terms as the factors that they multiply
     smooth: tuple[SmoothTerm, ...]  # Gaussian processes
     groups: tuple[GroupTerm, ...]  # effects of groups
-    exposure: str | None = None  # the column of an offset(log(column)); None without one
+    offsets: tuple[TermFactor, ...] = ()  # what is added to f as it is
+
+    @property
+    def exposures(self) -> tuple[str, ...]:
+        """Columns of offsets that are logarithms of one column."""
+        each = ((factor, *factor.columns) for factor in self.offsets if len(factor.columns) == 1)
+        return tuple(name for own, name in each if own.text in (f"log({name})", f"log(`{name}`)"))
+
+    def offsets_beside(self, exposure: str | None) -> tuple[TermFactor, ...]:
+        """Offsets but that of the exposure."""
+        logs = (f"log({exposure})", f"log(`{exposure}`)")
+        return tuple(factor for factor in self.offsets if factor.text not in logs)
 
     @property
     def factors(self) -> tuple[TermFactor, ...]:
@@ -64,14 +97,20 @@ class Formula:
     def inputs(self) -> tuple[TermFactor, ...]:
         """Inputs of Gaussian processes, what they multiply, slopes of groups, each once."""
         smooth = [factor for term in self.smooth for factor in (*term.inputs, *term.times)]
-        slopes = [factor for term in self.groups for factor in term.slopes]
+        slopes = [factor for term in self.groups for factor in (*term.slopes, *term.weights)]
         return tuple(dict.fromkeys(smooth + slopes))
 
     @property
     def grouped(self) -> tuple[tuple[str, ...], ...]:
         """Columns, or combinations of columns, of groups, each once."""
         by = [term.by for term in self.smooth if term.by is not None]
-        return tuple(dict.fromkeys([*(term.columns for term in self.groups), *by]))
+        groups = [names for term in self.groups for names in term.grouped]
+        return tuple(dict.fromkeys([*groups, *by]))
+
+    def together(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        """Columns, or combinations of columns, that hold the same groups as one of them."""
+        each = (term.grouped for term in self.groups if names in term.grouped)
+        return next(each, (names,))
 
     @property
     def columns(self) -> tuple[str, ...]:
