@@ -3,6 +3,7 @@
 from collections import defaultdict
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -67,18 +68,18 @@ def test_estimates_that_no_step_raises_end_a_run_where_little_is_promised(climb)
     assert reason.endswith("promises 90 nats")
 
 
-def test_no_point_is_evaluated_twice_where_neighbours_stay(monkeypatch):
+def test_a_run_evaluates_no_point_twice_where_neighbours_stay(monkeypatch):
     seen, report = defaultdict(int), Search.report
 
     def counted(self, record, kept):
-        seen[record.vector.tobytes()] += 1
+        seen[record.restart, record.vector.tobytes()] += 1
         return report(self, record, kept)
 
     monkeypatch.setattr(Search, "report", counted)
     X = np.linspace(0.0, 6.0, 30)
     data = lgp.Data(X, np.sin(X) + 0.1 * np.cos(9 * X))
     model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian(0.1))
-    fit = lgp.fit(model, data, method=lgp.ExactGP(lgp.Neighbours(30)))
+    fit = lgp.fit(model, data, method=lgp.ExactGP(lgp.Neighbours(30)), key=jax.random.key(0))
     assert fit.diagnostics.ending.endswith("neighbours were found once")
     assert len(seen) > 5
     assert set(seen.values()) == {1}
