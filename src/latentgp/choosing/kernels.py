@@ -136,7 +136,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
         return None
     number, family = best.candidate.inputs, FAMILIES[best.candidate.family]
     start = np.round(best.logarithms, 1)  # the same whatever the last digits of the rows
-    if near or is_of_classes:  # patches do not say how far a function is correlated
+    if is_of_classes:
         start = np.append(np.full(number, distance + np.log(family.longer)), 0.0)
     unit = sizes if number == inputs else np.exp(np.mean(np.log(sizes)))
     settings = {

@@ -47,6 +47,9 @@ THINNED_RUN = -1
 _MOST_RENEWALS = 5
 # An estimated gradient is not that of the estimate: at the end steps along it help little or not.
 _ESTIMATED_STEPS, _ESTIMATED_RISE = 5, 1e-5  # nats a row
+# Variance and length-scales of a rough function are known by their ratio: on the way along it
+# some iterations gain next to nothing.
+_PATIENCE = 3
 _ROWS_OF_A_RISE = 1e3  # at most, of groups of few levels among many rows
 # Several starts: short runs from each on few rows, numbered from here downwards. What is behind,
 # but rose by a sixth of that in the second half of its evaluations, has as many again.
@@ -175,6 +178,10 @@ class _NoBoundError(InputError):
     """No bound at the start of a run."""
 
 
+class _NoStep(Exception):
+    """A line search that has raised no estimate."""
+
+
 @dataclasses.dataclass
 class _Runs:
     """Runs of L-BFGS-B that share everything but their starts and rows."""
@@ -186,7 +193,7 @@ class _Runs:
     _search: Search
     endings: dict[int, tuple[bool, str]] = dataclasses.field(default_factory=dict)
     sites: Any = None  # sites once a run has begun
-    # of short runs: evaluations by point, from which they go on
+    # of short runs, and of those that go on with the same bound: evaluations by point
     _known: Any = dataclasses.field(default_factory=partial(defaultdict, dict))
     _opening_evaluations: int = _OPENING_EVALUATIONS
 
@@ -243,7 +250,8 @@ class _Runs:
         while True:
             self._climb(start, data, run, rough, first_step)
             ended, reason = self.endings[run]
-            start, first_step = self._search.best(run).vector, _FIRST_STEP_AFTER_THINNED
+            best = self._search.best(run)
+            start, first_step = best.vector, _FIRST_STEP_AFTER_THINNED
             own, again = self._algorithm.representation, None
             if ended and renewals < _MOST_RENEWALS and isinstance(own, SeesNearRows):
                 again = own.renewed(data.X, data.weights, self._kernel(start))
@@ -254,7 +262,7 @@ class _Runs:
             elif not ended or rough <= tolerance:
                 break
             else:
-                rough = tolerance
+                self._known[run][start.tobytes()], rough = best, tolerance
         how_often = f"{renewals + 1} times" if renewals else "once"
         how_often += ", as often as they may be" if renewals == _MOST_RENEWALS else ""
         self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
@@ -294,22 +302,30 @@ class _Runs:
         """
         from scipy.optimize import minimize  # takes long to import
 
-        traits = self._algorithm.representation.traits
+        own = self._algorithm.representation
+        traits = own.traits
         estimated = traits.estimates_evidence
         careful = traits.needs_all_rows and not estimated
         counted = min(data.total_weight, _ROWS_OF_A_RISE) if careful else data.total_weight
         enough = max(tolerance, _ESTIMATED_RISE if estimated else 0.0) * counted
-        reached, rise = -np.inf, np.inf
+        reached, rise, still = -np.inf, np.inf, 0
+        last = isinstance(own, SeesNearRows) and not estimated and tolerance < _THINNED_TOLERANCE
+        patience = _PATIENCE if last else 1
         options = {"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000}
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
-        known, unit = {}, 0.0
+        known, unit, tried = self._known[run], 0.0, -1
         origin, sizes = (start if careful else np.zeros_like(start)), np.ones_like(start)
         if run <= _FIRST_OPENING_RUN:
-            known, at_most = self._known[run], self._opening_evaluations
+            at_most = self._opening_evaluations
+        else:
+            del self._known[run]
 
         def objective(step: HyperVector) -> tuple[float, HyperVector]:
-            nonlocal unit
+            nonlocal unit, tried
+            if estimated and tried == _ESTIMATED_STEPS and without_step()[0]:
+                raise _NoStep
+            tried += 1
             vector = origin + step / sizes
             record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
             record = record or self._evaluate(vector, data, run)
@@ -319,11 +335,19 @@ class _Runs:
             return -record.value / unit, -record.gradient / sizes / unit
 
         def stand_still(intermediate_result: Any) -> None:
-            nonlocal reached, rise
+            nonlocal reached, rise, still, tried
             value = -unit * float(intermediate_result.fun)
             rise, reached = value - reached, value
-            if rise <= enough:
+            still, tried = still + 1 if rise <= enough else 0, 0
+            if still == patience:
                 raise StopIteration
+
+        def without_step() -> tuple[bool, str]:
+            gain, little = self._likely_gain(run) / data.total_weight, _LITTLE_GAIN * enough
+            reason = NO_STEP
+            if estimated:
+                reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
+            return gain <= little, reason
 
         try:
             if careful:  # a slope at the start, of order one unit from the end, is the curvature
@@ -340,16 +364,14 @@ class _Runs:
                 callback=stand_still,
                 options=options,
             )
-            if rise <= enough:
+            if still == patience:
                 self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
             elif found.success:
                 self.endings[run] = True, "the gradient vanished"
             else:
-                gain, little = self._likely_gain(run) / data.total_weight, _LITTLE_GAIN * enough
-                reason = NO_STEP
-                if estimated:
-                    reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
-                self.endings[run] = gain <= little, reason
+                self.endings[run] = without_step()
+        except _NoStep:
+            self.endings[run] = without_step()
         except EndRun as end:
             self.endings[run] = (False, str(end))
         except EndFit as end:
