@@ -1,0 +1,235 @@
+"""Tests of weighted sums of fixed effects, by t and F distributions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit
+
+from latentgp.errors import InputError
+from latentgp.validation import interval_levels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RANK = 1e-9  # relative, of singular values
+
+
+class Contrasts(NamedTuple):
+    """Weighted sums of fixed effects, each with a t test of zero.
+
+    Attributes:
+        names: of the sums.
+        estimate: shape (C,), units of the latent function.
+        standard_error: likewise.
+        degrees: of freedom, infinite where the test is that of a normal law, shape (C,).
+        p_value: two-sided, adjusted where `adjustment` says so, shape (C,).
+        adjustment: for several tests: "none", "holm" or "tukey".
+    """
+
+    names: tuple[str, ...]
+    estimate: Float[np.ndarray, "C"]
+    standard_error: Float[np.ndarray, "C"]
+    degrees: Float[np.ndarray, "C"]
+    p_value: Float[np.ndarray, "C"]
+    adjustment: str = "none"
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        estimate: Float[np.ndarray, "C"],
+        error: Float[np.ndarray, "C"],
+        degrees: Float[np.ndarray, "C"],
+    ) -> Contrasts:
+        """With p values of each test by itself.
+
+        Example:
+            >>> found = Contrasts.of(["slope"], np.array([2.0]), np.ones(1), np.array([10.0]))
+            >>> found.p_value.round(4)
+            array([0.0734])
+        """
+        p = 2 * _student(degrees, -np.abs(estimate / error))
+        return cls(tuple(names), estimate, error, degrees, p)
+
+    @property
+    def statistic(self) -> Float[np.ndarray, "C"]:
+        """Estimate over standard error."""
+        return self.estimate / self.standard_error
+
+    def interval(
+        self, level: float = 0.95
+    ) -> tuple[Float[np.ndarray, "C"], Float[np.ndarray, "C"]]:
+        """Ends of central intervals, each by itself."""
+        lower, upper = (_quantile(self.degrees, p) for p in interval_levels(level))
+        return (
+            self.estimate + lower * self.standard_error,
+            self.estimate + upper * self.standard_error,
+        )
+
+    def adjusted(self, adjustment: str, means: int) -> Contrasts:
+        """With p values for all tests together.
+
+        Args:
+            adjustment: "tukey", for all differences of so many means (Tukey 1953), exact where
+                these are equally precise; "holm" (Holm 1979); "none".
+            means: number of the means.
+
+        Raises:
+            InputError: another adjustment.
+        """
+        if adjustment not in ("none", "holm", "tukey"):
+            raise InputError(f"adjust must be tukey, holm or none, got {adjustment!r}.")
+        p = self.p_value
+        if adjustment == "holm":
+            order, count = np.argsort(p), len(p)
+            raised = np.maximum.accumulate((count - np.arange(count)) * p[order])
+            p = np.empty(count)
+            p[order] = np.minimum(raised, 1.0)
+        elif adjustment == "tukey":
+            from scipy.stats import studentized_range
+
+            p = studentized_range.sf(np.sqrt(2) * np.abs(self.statistic), means, self.degrees)
+        return self._replace(p_value=np.asarray(p), adjustment=adjustment)
+
+    def table(self, level: float = 0.95) -> pd.DataFrame:
+        """A data frame with a row a sum: estimate, standard error, df, t, p, ends of intervals."""
+        import pandas as pd
+
+        lower, upper = self.interval(level)
+        columns = {
+            "estimate": self.estimate,
+            "standard_error": self.standard_error,
+            "df": self.degrees,
+            "statistic": self.statistic,
+            "p_value": self.p_value,
+            "lower": lower,
+            "upper": upper,
+        }
+        return pd.DataFrame(columns, index=list(self.names))
+
+    def __str__(self) -> str:
+        width, with_t = max(24, *map(len, self.names)) + 1, np.isfinite(self.degrees).any()
+        law, shown = ("t", f"{'df':>9}") if with_t else ("z", "")
+        head = f"{'Estimate':>12}{'Std. Error':>12}{shown}{f'{law} value':>10}"
+        lines = [f"{'':<{width}}{head}{f'Pr(>|{law}|)':>12}"]
+        for name, e, s, d, p, t in zip(*self[:5], self.statistic, strict=True):
+            freedom = f"{d:>9.2f}" if with_t else ""
+            lines.append(f"{name:<{width}}{e:>12.5g}{s:>12.5g}{freedom}{t:>10.3f}{p:>12.3g}")
+        if self.adjustment != "none":
+            lines.append(f"p values adjusted by {self.adjustment}")
+        return "\n".join(lines)
+
+
+class TermTest(NamedTuple):
+    """F test that all of some weighted sums are zero.
+
+    Attributes:
+        numerator: degrees of freedom, the rank of the weights.
+        denominator: degrees of freedom, infinite for a chi-squared law.
+        statistic: F.
+        p_value: of a greater one.
+    """
+
+    numerator: float
+    denominator: float
+    statistic: float
+    p_value: float
+
+    @classmethod
+    def of(cls, statistic: float, numerator: float, denominator: float) -> TermTest:
+        """With its p value."""
+        if np.isinf(denominator):
+            p = chdtrc(numerator, numerator * statistic)
+        else:
+            p = fdtrc(numerator, denominator, statistic)
+        return cls(float(numerator), float(denominator), float(statistic), float(p))
+
+
+class TermTests(dict[str, TermTest]):
+    """F tests of the terms of a formula by name, type III."""
+
+    def table(self) -> pd.DataFrame:
+        """A data frame with a row a term."""
+        import pandas as pd
+
+        return pd.DataFrame.from_dict(self, orient="index", columns=list(TermTest._fields))
+
+    def __str__(self) -> str:
+        width = max([24, *map(len, self)]) + 1
+        lines = [f"{'':<{width}}{'NumDF':>6}{'DenDF':>9}{'F value':>10}{'Pr(>F)':>12}"]
+        lines += [
+            f"{name:<{width}}{own[0]:>6.0f}{own[1]:>9.2f}{own[2]:>10.3f}{own[3]:>12.3g}"
+            for name, own in self.items()
+        ]
+        return "\n".join(lines)
+
+
+class EffectsLaw(eqx.Module):
+    """Estimates of fixed effects, and what their tests need."""
+
+    names: eqx.AbstractVar[tuple[str, ...]]
+    estimate: eqx.AbstractVar[Float[np.ndarray, "p"]]
+    covariance: eqx.AbstractVar[Float[np.ndarray, "p p"]]  # as tests of one sum take it
+
+    @abstractmethod
+    def degrees(self, weights: Float[np.ndarray, "C p"]) -> Float[np.ndarray, "C"]:
+        """Degrees of freedom of a t test of each weighted sum."""
+
+    @abstractmethod
+    def f_test(self, weights: Float[np.ndarray, "q p"]) -> TermTest:
+        """F test of rows of weights of full rank."""
+
+    def contrasts(self, weights: Any, names: Sequence[str] | None = None) -> Contrasts:
+        """T tests of weighted sums of the fixed effects.
+
+        Args:
+            weights: shape (C, p).
+            names: of the sums; the numbers of the rows unless given.
+
+        Raises:
+            InputError: weights that are not one for each fixed effect.
+        """
+        weights = self._checked(weights)
+        names = [str(row) for row in range(len(weights))] if names is None else names
+        variance = np.einsum("ci,ij,cj->c", weights, self.covariance, weights)
+        error = np.sqrt(variance)
+        return Contrasts.of(names, weights @ self.estimate, error, self.degrees(weights))
+
+    def term_test(self, weights: Any) -> TermTest:
+        """F test that all of some weighted sums are zero; weights as in `contrasts`."""
+        weights = self._checked(weights)
+        _, size, rows = np.linalg.svd(weights, full_matrices=False)
+        return self.f_test(rows[size > _RANK * size[0]])
+
+    def coefficients(self) -> Contrasts:
+        """T tests of the fixed effects themselves."""
+        return self.contrasts(np.eye(len(self.names)), self.names)
+
+    def term_tests(self, weights: Mapping[str, Any]) -> TermTests:
+        """F tests of several terms."""
+        return TermTests({name: self.term_test(own) for name, own in weights.items()})
+
+    def _checked(self, weights: Any) -> Float[np.ndarray, "C p"]:
+        weights = np.atleast_2d(np.asarray(weights, np.float64))
+        if weights.shape[1:] != self.estimate.shape:
+            raise InputError(
+                f"Weights need a column for each of the {len(self.names)} fixed effects, got shape "
+                f"{weights.shape}."
+            )
+        return weights
+
+
+def _student(degrees: Float[np.ndarray, "C"], t: Float[np.ndarray, "C"]) -> Any:
+    normal = np.isinf(degrees)
+    return np.where(normal, ndtr(t), stdtr(np.where(normal, 1.0, degrees), t))
+
+
+def _quantile(degrees: Float[np.ndarray, "C"], level: float) -> Any:
+    normal = np.isinf(degrees)
+    return np.where(normal, ndtri(level), stdtrit(np.where(normal, 1.0, degrees), level))
