@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from latentgp.extensions.groups.inference.kenward_roger import KenwardRoger as KenwardRoger
     from latentgp.extensions.groups.inference.kenward_roger import kenward_roger as kenward_roger
     from latentgp.extensions.groups.inference.marginal_means import MarginalMeans as MarginalMeans
+    from latentgp.extensions.groups.inference.maximum_likelihood import maximised as maximised
     from latentgp.extensions.groups.inference.r_squared import RSquared as RSquared
     from latentgp.extensions.groups.inference.r_squared import r_squared as r_squared
     from latentgp.extensions.groups.inference.satterthwaite import Satterthwaite as Satterthwaite
@@ -30,6 +31,7 @@ EXTENSION = Extension(
         "boosted.trees": "Trees",
         "inference.contrasts": "Contrasts",
         "inference.kenward_roger": "KenwardRoger kenward_roger",
+        "inference.maximum_likelihood": "maximised",
         "inference.marginal_means": "MarginalMeans",
         "inference.r_squared": "RSquared r_squared",
         "inference.satterthwaite": "Satterthwaite satterthwaite",
@@ -38,6 +40,7 @@ EXTENSION = Extension(
     },
     offers={
         "rows": f"{__name__}.offers:effects",
+        "greatest likelihood": f"{__name__}.inference.maximum_likelihood:maximising",
         "trees": f"{__name__}.boosted.boosting:boosted",
     },
     requires=("inter_domain", "iterative"),
@@ -53,7 +56,7 @@ EXTENSION = Extension(
         "Boosting CrossFit RegressorMean SparseEffects Trees "
         "MixedSummary VarianceComponent mixed_summary "
         "Contrasts KenwardRoger MarginalMeans RSquared Satterthwaite "
-        "kenward_roger r_squared satterthwaite"
+        "kenward_roger maximised r_squared satterthwaite"
     ),
 )
 __getattr__ = EXTENSION.attribute

@@ -550,12 +550,13 @@ class TableModel:
 
     def _fitted(self, frame: pd.DataFrame | None, weights: str | None) -> tuple[pd.DataFrame, Data]:
         """The rows of the fit, as a table without gaps and encoded."""
-        if frame is None and self.training is None:
-            raise InputError(
-                "the rows of the fit are not in memory, as of a model that was read from a file: "
-                "give them as frame"
-            )
-        frame, weights = self.training if frame is None else (frame, weights)
+        if frame is None:
+            if self.training is None:
+                raise InputError(
+                    "the rows of the fit are not in memory, as of a model that was read from a "
+                    "file: give them as frame"
+                )
+            frame, weights = self.training
         assert isinstance(self.encoder, FormulaEncoder)
         kept = rows_without_gaps(self._read(frame), self.encoder.formula)[0]
         X, y, own, side = self._rows(kept, once(), weights)
@@ -577,7 +578,8 @@ class TableModel:
             frame: the rows that were fitted; None for those in memory, which a file of the model
                 does not have.
             weights: the column of row weights, if the fit had one; of rows in memory it is known.
-            degrees: of freedom, with Gaussian noise: "satterthwaite" (Kuznetsova, Brockhoff &
+            degrees: of freedom, with Gaussian noise and fixed effects that are integrated over:
+                "satterthwaite" (Kuznetsova, Brockhoff &
                 Christensen 2017); "kenward-roger", with their covariance (Kenward & Roger 1997), of
                 at most 2,000 rows; "normal", which other likelihoods have.
 
@@ -595,6 +597,7 @@ class TableModel:
             }
         )
         is_normal = not isinstance(posterior.model.likelihood, Gaussian)
+        is_normal |= estimator.fixed_effects == "maximise"
         if degrees == "normal" or is_normal or not posterior.is_gaussian:
             return verb("normal_tests")(found.names, found.estimate, found.covariance)
         data = self._fitted(frame, weights)[1]

@@ -142,7 +142,7 @@ class TermTest(NamedTuple):
     p_value: float
 
     @classmethod
-    def of(cls, statistic: float, numerator: float, denominator: float) -> TermTest:
+    def of(cls, statistic: Any, numerator: float, denominator: Any) -> TermTest:
         """With its p value."""
         if np.isinf(denominator):
             p = chdtrc(numerator, numerator * statistic)

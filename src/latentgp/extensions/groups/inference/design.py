@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.kernels import FixedEffects, Kernel
+from latentgp.kernels import FixedEffects
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.terms import terms_of
 from latentgp.posteriors.posterior import Posterior
@@ -28,7 +28,7 @@ class FixedDesign(NamedTuple):
     others: tuple[int, ...]  # numbers of the other parts of the sum
 
     @classmethod
-    def of(cls, kernel: Kernel, inputs: int) -> FixedDesign:
+    def of(cls, kernel: Any, inputs: int) -> FixedDesign:
         """That of a kernel of so many inputs.
 
         Example:

@@ -62,8 +62,9 @@ class MarginalMeans(NamedTuple):
             weights = self.weights[first] - self.weights[second]
             parts.append(self.law.contrasts(weights, names).adjusted(adjust, len(own)))
         names = tuple(name for part in parts for name in part.names)
-        numbers = (np.concatenate(column) for column in zip(*(p[1:5] for p in parts), strict=True))
-        return Contrasts(names, *numbers, parts[0].adjustment)
+        columns = zip(*(part[1:5] for part in parts), strict=True)
+        estimate, error, degrees, p = (np.concatenate(column) for column in columns)
+        return Contrasts(names, estimate, error, degrees, p, parts[0].adjustment)
 
     @double_precision
     def response(self, level: float = 0.95) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import polygamma
@@ -57,11 +57,12 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
         0.75
     """
     model, rest = posterior.model, 0.0
-    design = FixedDesign.of(model.kernel, data.X.shape[1])
+    kernel: Any = model.kernel
+    design = FixedDesign.of(kernel, data.X.shape[1])
     line = np.zeros(data.size)
     if design.inputs:
         line = design.columns(data.X) @ design.effects(posterior, None).estimate
-    kernels = parts_of(model.kernel)
+    kernels = parts_of(kernel)
     variances = (np.asarray(kernels[j].diagonal(data.X)) for j in design.others)
     each = sum(variances, start=np.zeros(data.size))
     fixed, random = float(np.var(line, ddof=1)), float(np.mean(each))
