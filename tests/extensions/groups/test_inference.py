@@ -28,7 +28,7 @@ from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-CLOSE = {"rtol": 2e-3}
+CLOSE = 2e-3
 SPARSE = lgp.CollapsedVI(lgp.groups.SparseEffects())
 
 
@@ -105,11 +105,11 @@ def test_effects_of_an_unbalanced_trial_are_those_of_r(trial, degrees):
     found = trial.mixed_summary(degrees=degrees)
     error, freedom = COEFFICIENTS[degrees]
     estimate = [0.19468, 0.62884, 1.08196, 0.39525, 0.0222036, -0.27428, 0.50943]
-    np.testing.assert_allclose(found.estimate, estimate, **CLOSE)
-    np.testing.assert_allclose(found.standard_error, error, **CLOSE)
-    np.testing.assert_allclose(found.degrees, freedom, **CLOSE)
+    np.testing.assert_allclose(found.estimate, estimate, rtol=CLOSE)
+    np.testing.assert_allclose(found.standard_error, error, rtol=CLOSE)
+    np.testing.assert_allclose(found.degrees, freedom, rtol=CLOSE)
     for name, own in trial.term_tests(degrees=degrees).items():
-        np.testing.assert_allclose(own[:3], TERMS[degrees][name][:3], **CLOSE)
+        np.testing.assert_allclose(own[:3], TERMS[degrees][name][:3], rtol=CLOSE)
         assert own.p_value == pytest.approx(TERMS[degrees][name][3], rel=0.02)  # of F's tail
     assert list(trial.term_tests(degrees="normal")) == list(TERMS[degrees])
 
@@ -161,21 +161,21 @@ OF_LEVELS = {
 def test_marginal_means_and_differences_are_those_of_emmeans(trial, degrees):
     error, freedom, of_pairs, p = OF_LEVELS[degrees]
     found = trial.marginal_means("arm", "sex", degrees=degrees)
-    np.testing.assert_allclose(found.means.estimate, MEANS, **CLOSE)
-    np.testing.assert_allclose(found.means.standard_error, error, **CLOSE)
-    np.testing.assert_allclose(found.means.degrees, freedom, **CLOSE)
+    np.testing.assert_allclose(found.means.estimate, MEANS, rtol=CLOSE)
+    np.testing.assert_allclose(found.means.standard_error, error, rtol=CLOSE)
+    np.testing.assert_allclose(found.means.degrees, freedom, rtol=CLOSE)
     pairs = found.pairs()
     assert pairs.names[0] == "a - b | sex = f"
-    np.testing.assert_allclose(pairs.estimate, DIFFERENCES, **CLOSE)
-    np.testing.assert_allclose(pairs.degrees, of_pairs, **CLOSE)
-    np.testing.assert_allclose(pairs.p_value, p, rtol=0.02)
+    np.testing.assert_allclose(pairs.estimate, DIFFERENCES, rtol=CLOSE)
+    np.testing.assert_allclose(pairs.degrees, of_pairs, rtol=CLOSE)
+    np.testing.assert_allclose(pairs.p_value, p, rtol=0.02, atol=1e-8)  # SciPy's quadrature
 
 
 def test_averages_over_a_factor_count_its_levels_alike(trial):
     found = trial.marginal_means("arm")  # emmeans(trial, ~ arm), pairs(adjust = "holm")
     lower, upper = found.means.interval()
-    np.testing.assert_allclose(lower, [0.7583242, 1.257864, 2.106192], **CLOSE)
-    np.testing.assert_allclose(upper, [1.822075, 2.305926, 3.147562], **CLOSE)
+    np.testing.assert_allclose(lower, [0.7583242, 1.257864, 2.106192], rtol=CLOSE)
+    np.testing.assert_allclose(upper, [1.822075, 2.305926, 3.147562], rtol=CLOSE)
     p = found.pairs("holm").p_value
     np.testing.assert_allclose(p, [0.01188372, 2.750529e-10, 1.65631e-05], rtol=0.02)
     np.testing.assert_array_equal(found.response()["mean"], found.means.estimate)
@@ -191,7 +191,7 @@ def test_maximised_fixed_effects_give_variances_of_greatest_likelihood():
     assert found.components[0].variance[0] == pytest.approx(0.49449762, rel=2e-3)
     assert found.residual == pytest.approx(0.49165362, rel=2e-3)
     error = [0.34786532, 0.24780791, 0.25715451, 0.26571736, 0.00597244, 0.35341777, 0.35103332]
-    np.testing.assert_allclose(found.standard_error, error, **CLOSE)
+    np.testing.assert_allclose(found.standard_error, error, rtol=CLOSE)
     assert np.isinf(found.degrees).all()
     (value,) = re.findall(r"likelihood, (-?[\d.]+) nats", str(model.estimator.diagnostics_.notes))
     assert float(value) == pytest.approx(-128.753063, abs=0.02)
@@ -218,10 +218,11 @@ def test_poisson_variances_are_those_of_laplace():
     np.testing.assert_allclose(response["mean"], np.exp(means.means.estimate), rtol=1e-6)
     error = np.exp(means.means.estimate) * means.means.standard_error  # by the slope of exp
     np.testing.assert_allclose(response["standard_error"], error, rtol=1e-6)
+    assert found.r_squared is not None
     assert 0 < found.r_squared.marginal < found.r_squared.conditional < 1
-    own = model.estimator
+    own, rows = model.estimator, model._fitted(None, None)[1].merged_rows()
     with pytest.raises(lgp.InputError, match="Degrees of freedom are those of Gaussian noise"):
-        lgp.groups.satterthwaite(own.posterior_, own.method_, None, own.priors_)
+        lgp.groups.satterthwaite(own.posterior_, own.method_, rows, own.priors_)
 
 
 @pytest.mark.quick
@@ -278,8 +279,6 @@ def test_terms_are_deviations_that_sum_to_zero():
     # without an intercept all levels of the first factor have a mean of zero
     alone = FormulaEncoder.fit(table, "y ~ 0 + a")
     np.testing.assert_allclose(term_weights(alone)["a"], np.eye(3), atol=1e-9)
-    with pytest.raises(lgp.InputError, match="beside their main effects"):
-        term_weights(FormulaEncoder.fit(table, "y ~ a + a:b"))
     with pytest.raises(lgp.InputError, match="'x' is no factor"):
         level_weights(encoder, table, "x", ())
 
@@ -317,7 +316,8 @@ def test_refusals(trial, ask, said):
 def test_a_variance_of_zero_is_held():
     """lmer drops it too: tests are then those of the model without it."""
     table = growth_table()
-    table["y"] = 2.0 * table["day"] + np.random.default_rng(5).normal(size=96)
+    noise = np.random.default_rng(5).normal(size=(6, 16))
+    table["y"] = 2.0 * table["day"] + np.ravel(noise - noise.mean(axis=0))
     table["pen"] = [f"p{k}" for k in np.arange(96) % 16]
     model = lgp.TableModel.fit(table, formula="y ~ day + (1 | pen)", priors=None, random_state=0)
     found = model.mixed_summary()

@@ -623,7 +623,7 @@ class TableModel:
             degrees: as in `effect_tests`.
 
         Raises:
-            InputError: as `effect_tests` does; an interaction without its main effects.
+            InputError: as `effect_tests` does.
         """
         law = self.effect_tests(frame, weights=weights, degrees=degrees)
         assert isinstance(self.encoder, FormulaEncoder)

@@ -25,27 +25,27 @@ class Contrasts(NamedTuple):
 
     Attributes:
         names: of the sums.
-        estimate: shape (C,), units of the latent function.
+        estimate: shape (sums,), units of the latent function.
         standard_error: likewise.
-        degrees: of freedom, infinite where the test is that of a normal law, shape (C,).
-        p_value: two-sided, adjusted where `adjustment` says so, shape (C,).
+        degrees: of freedom, infinite where the test is that of a normal law, shape (sums,).
+        p_value: two-sided, adjusted where `adjustment` says so, shape (sums,).
         adjustment: for several tests: "none", "holm" or "tukey".
     """
 
     names: tuple[str, ...]
-    estimate: Float[np.ndarray, "C"]
-    standard_error: Float[np.ndarray, "C"]
-    degrees: Float[np.ndarray, "C"]
-    p_value: Float[np.ndarray, "C"]
+    estimate: Float[np.ndarray, "sums"]
+    standard_error: Float[np.ndarray, "sums"]
+    degrees: Float[np.ndarray, "sums"]
+    p_value: Float[np.ndarray, "sums"]
     adjustment: str = "none"
 
     @classmethod
     def of(
         cls,
         names: Sequence[str],
-        estimate: Float[np.ndarray, "C"],
-        error: Float[np.ndarray, "C"],
-        degrees: Float[np.ndarray, "C"],
+        estimate: Float[np.ndarray, "sums"],
+        error: Float[np.ndarray, "sums"],
+        degrees: Float[np.ndarray, "sums"],
     ) -> Contrasts:
         """With p values of each test by itself.
 
@@ -58,13 +58,13 @@ class Contrasts(NamedTuple):
         return cls(tuple(names), estimate, error, degrees, p)
 
     @property
-    def statistic(self) -> Float[np.ndarray, "C"]:
+    def statistic(self) -> Float[np.ndarray, "sums"]:
         """Estimate over standard error."""
         return self.estimate / self.standard_error
 
     def interval(
         self, level: float = 0.95
-    ) -> tuple[Float[np.ndarray, "C"], Float[np.ndarray, "C"]]:
+    ) -> tuple[Float[np.ndarray, "sums"], Float[np.ndarray, "sums"]]:
         """Ends of central intervals, each by itself."""
         lower, upper = (_quantile(self.degrees, p) for p in interval_levels(level))
         return (
@@ -174,22 +174,22 @@ class EffectsLaw(eqx.Module):
     """Estimates of fixed effects, and what their tests need."""
 
     names: eqx.AbstractVar[tuple[str, ...]]
-    estimate: eqx.AbstractVar[Float[np.ndarray, "p"]]
-    covariance: eqx.AbstractVar[Float[np.ndarray, "p p"]]  # as tests of one sum take it
+    estimate: eqx.AbstractVar[Float[np.ndarray, "effects"]]
+    covariance: eqx.AbstractVar[Float[np.ndarray, "effects effects"]]  # as tests of one sum take it
 
     @abstractmethod
-    def degrees(self, weights: Float[np.ndarray, "C p"]) -> Float[np.ndarray, "C"]:
+    def degrees(self, weights: Float[np.ndarray, "sums effects"]) -> Float[np.ndarray, "sums"]:
         """Degrees of freedom of a t test of each weighted sum."""
 
     @abstractmethod
-    def f_test(self, weights: Float[np.ndarray, "q p"]) -> TermTest:
+    def f_test(self, weights: Float[np.ndarray, "rank effects"]) -> TermTest:
         """F test of rows of weights of full rank."""
 
     def contrasts(self, weights: Any, names: Sequence[str] | None = None) -> Contrasts:
         """T tests of weighted sums of the fixed effects.
 
         Args:
-            weights: shape (C, p).
+            weights: shape (sums, effects).
             names: of the sums; the numbers of the rows unless given.
 
         Raises:
@@ -215,7 +215,7 @@ class EffectsLaw(eqx.Module):
         """F tests of several terms."""
         return TermTests({name: self.term_test(own) for name, own in weights.items()})
 
-    def _checked(self, weights: Any) -> Float[np.ndarray, "C p"]:
+    def _checked(self, weights: Any) -> Float[np.ndarray, "sums effects"]:
         weights = np.atleast_2d(np.asarray(weights, np.float64))
         if weights.shape[1:] != self.estimate.shape:
             raise InputError(
@@ -225,11 +225,11 @@ class EffectsLaw(eqx.Module):
         return weights
 
 
-def _student(degrees: Float[np.ndarray, "C"], t: Float[np.ndarray, "C"]) -> Any:
+def _student(degrees: Float[np.ndarray, "sums"], t: Float[np.ndarray, "sums"]) -> Any:
     normal = np.isinf(degrees)
     return np.where(normal, ndtr(t), stdtr(np.where(normal, 1.0, degrees), t))
 
 
-def _quantile(degrees: Float[np.ndarray, "C"], level: float) -> Any:
+def _quantile(degrees: Float[np.ndarray, "sums"], level: float) -> Any:
     normal = np.isinf(degrees)
     return np.where(normal, ndtri(level), stdtrit(np.where(normal, 1.0, degrees), level))

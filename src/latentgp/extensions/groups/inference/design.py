@@ -23,8 +23,8 @@ class FixedDesign(NamedTuple):
     """What the fixed effects of a kernel multiply, their priors, and the rest of the kernel."""
 
     inputs: tuple[int, ...]  # numbers of their columns
-    centre: Float[np.ndarray, "p"]  # of these
-    prior_variance: Float[np.ndarray, "p"]  # of the effects
+    centre: Float[np.ndarray, "effects"]  # of these
+    prior_variance: Float[np.ndarray, "effects"]  # of the effects
     others: tuple[int, ...]  # numbers of the other parts of the sum
 
     @classmethod
@@ -55,7 +55,7 @@ class FixedDesign(NamedTuple):
         centre, variance = (np.concatenate([each[k] for each in own]) for k in (1, 2))
         return cls(columns, centre, variance, tuple(others))
 
-    def columns(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N p"]:
+    def columns(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N effects"]:
         """What rows multiply the effects by."""
         return X[:, list(self.inputs)] - self.centre
 
@@ -73,8 +73,8 @@ class FixedDesign(NamedTuple):
 
 
 def _without_prior(
-    covariance: Float[np.ndarray, "p p"], prior_variance: Float[np.ndarray, "p"]
-) -> Float[np.ndarray, "p p"]:
+    covariance: Float[np.ndarray, "effects effects"], prior_variance: Float[np.ndarray, "effects"]
+) -> Float[np.ndarray, "effects effects"]:
     """The inverse of C^-1 - P^-1, at most 1,000 prior variances where the rows say nothing."""
     deviation = np.sqrt(prior_variance)
     scale = np.outer(deviation, deviation)

@@ -34,25 +34,26 @@ class KenwardRoger(EffectsLaw):
 
     Attributes:
         names: of the fixed effects.
-        estimate: of these, shape (p,).
-        covariance: adjusted for the estimated variances, shape (p, p).
-        plain: the same given the variances, shape (p, p).
-        slopes: derivatives of its inverse in the H variance parameters, shape (H, p, p).
+        estimate: of these, shape (effects,).
+        covariance: adjusted for the estimated variances, shape (effects, effects).
+        plain: the same given the variances, shape (effects, effects).
+        slopes: derivatives of its inverse in the H variance parameters, shape
+            (H, effects, effects).
         spread: covariance of these parameters by the expected information, shape (H, H).
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
-    estimate: Float[np.ndarray, "p"]
-    covariance: Float[np.ndarray, "p p"]
-    plain: Float[np.ndarray, "p p"]
-    slopes: Float[np.ndarray, "H p p"]
+    estimate: Float[np.ndarray, "effects"]
+    covariance: Float[np.ndarray, "effects effects"]
+    plain: Float[np.ndarray, "effects effects"]
+    slopes: Float[np.ndarray, "H effects effects"]
     spread: Float[np.ndarray, "H H"]
 
-    def degrees(self, weights: Float[np.ndarray, "C p"]) -> Float[np.ndarray, "C"]:
+    def degrees(self, weights: Float[np.ndarray, "sums effects"]) -> Float[np.ndarray, "sums"]:
         """Those of an F test of each sum by itself."""
         return np.array([self.f_test(row[None]).denominator for row in weights])
 
-    def f_test(self, weights: Float[np.ndarray, "q p"]) -> TermTest:
+    def f_test(self, weights: Float[np.ndarray, "rank effects"]) -> TermTest:
         """A scaled Wald statistic whose first two moments are those of F (1997, 3)."""
         q, moved = len(weights), weights @ self.estimate
         wald = moved @ np.linalg.solve(weights @ self.covariance @ weights.T, moved) / q
@@ -142,7 +143,7 @@ def kenward_roger(
 def _information(
     space: ParameterSpace,
     vector: HyperVector,
-    design: Float[Array, "N p"],
+    design: Float[Array, "N effects"],
     X: Inputs,
     weights: PerRow,
     side: SideInformation,

@@ -24,14 +24,14 @@ class MarginalMeans(NamedTuple):
     Attributes:
         levels: of the factor, one for each mean.
         within: the levels of other factors at which a mean is, as text; empty for none.
-        weights: of the fixed effects, shape (C, p).
+        weights: of the fixed effects, shape (sums, effects).
         law: estimates of the fixed effects, and their tests.
         likelihood: of the targets, which has the response scale.
     """
 
     levels: tuple[str, ...]
     within: tuple[str, ...]
-    weights: Float[np.ndarray, "C p"]
+    weights: Float[np.ndarray, "sums effects"]
     law: EffectsLaw
     likelihood: Likelihood
 

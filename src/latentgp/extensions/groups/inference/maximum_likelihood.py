@@ -36,9 +36,9 @@ class RotatedMean(Mean):
 
     base: Mean
     inputs: tuple[int, ...] = eqx.field(static=True)  # numbers of the columns
-    centre: Float[np.ndarray, "p"]  # of these
-    rotation: Float[Array, "p r"]  # to uncorrelated ones
-    weights: Float[Array, "r"] = parameter()
+    centre: Float[np.ndarray, "effects"]  # of these
+    rotation: Float[Array, "effects rank"]  # to uncorrelated ones
+    weights: Float[Array, "rank"] = parameter()
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
         columns = X[:, np.array(self.inputs)] - self.centre

@@ -35,9 +35,9 @@ class Satterthwaite(EffectsLaw):
 
     Attributes:
         names: of the fixed effects.
-        estimate: of these, shape (p,).
-        covariance: C given the variance parameters, shape (p, p).
-        slopes: derivatives of C in the H variance parameters, shape (H, p, p).
+        estimate: of these, shape (effects,).
+        covariance: C given the variance parameters, shape (effects, effects).
+        slopes: derivatives of C in the H variance parameters, shape (H, effects, effects).
         spread: covariance A of these parameters, shape (H, H); without any, tests are by the normal
             law.
         held: number of their directions of which the evidence says nothing, as of a variance of
@@ -45,13 +45,13 @@ class Satterthwaite(EffectsLaw):
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
-    estimate: Float[np.ndarray, "p"]
-    covariance: Float[np.ndarray, "p p"]
-    slopes: Float[np.ndarray, "H p p"]
+    estimate: Float[np.ndarray, "effects"]
+    covariance: Float[np.ndarray, "effects effects"]
+    slopes: Float[np.ndarray, "H effects effects"]
     spread: Float[np.ndarray, "H H"]
     held: int = 0
 
-    def degrees(self, weights: Float[np.ndarray, "C p"]) -> Float[np.ndarray, "C"]:
+    def degrees(self, weights: Float[np.ndarray, "sums effects"]) -> Float[np.ndarray, "sums"]:
         """2 (l'C l)^2 / (g'A g), g the slopes of l'C l (Kuznetsova et al. 2017, 3.1)."""
         variance = np.einsum("ci,ij,cj->c", weights, self.covariance, weights)
         slopes = np.einsum("ci,hij,cj->ch", weights, self.slopes, weights)
@@ -59,7 +59,7 @@ class Satterthwaite(EffectsLaw):
         known = spread > _KNOWN * variance**2
         return np.where(known, 2 * variance**2 / np.where(known, spread, 1.0), np.inf)
 
-    def f_test(self, weights: Float[np.ndarray, "q p"]) -> TermTest:
+    def f_test(self, weights: Float[np.ndarray, "rank effects"]) -> TermTest:
         """The mean of independent squared t statistics (Kuznetsova et al. 2017, 3.2)."""
         variances, axes = np.linalg.eigh(weights @ self.covariance @ weights.T)
         rows = axes.T @ weights
@@ -68,7 +68,9 @@ class Satterthwaite(EffectsLaw):
 
 
 def normal_tests(
-    names: Sequence[str], estimate: Float[np.ndarray, "p"], covariance: Float[np.ndarray, "p p"]
+    names: Sequence[str],
+    estimate: Float[np.ndarray, "effects"],
+    covariance: Float[np.ndarray, "effects effects"],
 ) -> Satterthwaite:
     """Fixed effects whose tests are by the normal law: without variance parameters.
 
@@ -80,7 +82,7 @@ def normal_tests(
     return Satterthwaite(tuple(names), estimate, covariance, *none)
 
 
-def _denominator(degrees: Float[np.ndarray, "q"]) -> float:
+def _denominator(degrees: Float[np.ndarray, "rank"]) -> float:
     """Degrees of freedom of F, whose mean is that of the sum of squared t variables."""
     if np.all(np.isinf(degrees)) or np.ptp(degrees) <= _EQUAL * degrees[0]:
         return float(degrees[0])

@@ -16,17 +16,13 @@ from latentgp.surfaces.tables.formula.terms import TermFactor
 from latentgp.surfaces.tables.values import column_of, listed
 
 _ROWS = 20  # a column, on which codings are compared
-_OFF = 1e-8
 
 
-def term_weights(encoder: FormulaEncoder) -> dict[str, Float[np.ndarray, "q p"]]:
+def term_weights(encoder: FormulaEncoder) -> dict[str, Float[np.ndarray, "rank effects"]]:
     """Weights that are zero together where a term has no effect, type III.
 
     They are the coefficients of the term where categories are coded as deviations that sum to zero
     (SAS/STAT 2018, 15; Kuznetsova et al. 2017, 3.3).
-
-    Raises:
-        InputError: an interaction without its main effects.
 
     Example:
         >>> table = pd.DataFrame({"y": [1.0, 2, 3, 4], "arm": list("abab"), "x": [1.0, 2, 3, 4]})
@@ -52,26 +48,22 @@ def term_weights(encoder: FormulaEncoder) -> dict[str, Float[np.ndarray, "q p"]]
                     own = own - (levels[factor.columns[0]] == 0)
                 deviations[:, place] *= own
     between = np.linalg.lstsq(deviations, plain, rcond=None)[0]
-    if np.max(np.abs(deviations @ between - plain), initial=0.0) > _OFF:
-        raise InputError(
-            "tests of terms take interactions beside their main effects: add these to the formula"
-        )
     names = {factors: ":".join(factor.text for factor in factors) for factors in terms}
     return {names[own]: between[places] for own, places in terms.items() if own}
 
 
 class LevelWeights(NamedTuple):
-    """Weights of the fixed effects in means at levels of a factor, C in all.
+    """Weights of the fixed effects in means at levels of a factor.
 
     Attributes:
         levels: of the factor.
         within: levels of the factors that means are apart for, as text; empty without any.
-        weights: shape (C, p).
+        weights: shape (sums, effects).
     """
 
     levels: tuple[str, ...]
     within: tuple[str, ...]
-    weights: Float[np.ndarray, "C p"]
+    weights: Float[np.ndarray, "sums effects"]
 
 
 def level_weights(
