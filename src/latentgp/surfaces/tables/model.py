@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -539,8 +540,10 @@ class TableModel:
             law = self.effect_tests(frame, weights=weights, degrees=degrees)
             own = law.coefficients()
             found = found._replace(standard_error=own.standard_error, degrees=own.degrees)
-        explained = verb("r_squared")(posterior, self._fitted(frame, weights)[1])
-        return found._replace(r_squared=explained)
+        data = self._fitted(frame, weights)[1]
+        with contextlib.suppress(InputError):  # of other likelihoods there is none
+            found = found._replace(r_squared=verb("r_squared")(posterior, data))
+        return found
 
     @property
     def _names_of_effects(self) -> list[str]:
@@ -579,9 +582,9 @@ class TableModel:
                 does not have.
             weights: the column of row weights, if the fit had one; of rows in memory it is known.
             degrees: of freedom, with Gaussian noise and fixed effects that are integrated over:
-                "satterthwaite" (Kuznetsova, Brockhoff &
-                Christensen 2017); "kenward-roger", with their covariance (Kenward & Roger 1997), of
-                at most 2,000 rows; "normal", which other likelihoods have.
+                "satterthwaite" (Kuznetsova, Brockhoff & Christensen 2017); "kenward-roger", with
+                their covariance (Kenward & Roger 1997), of at most 2,000 rows; "normal", which other likelihoods have, and variances that are
+                known or averaged over.
 
         Raises:
             InputError: no fixed effects; rows that are not known; several latent functions.
@@ -596,9 +599,14 @@ class TableModel:
                 "tests of fixed effects are of one latent function": found.estimate.ndim > 1,
             }
         )
-        is_normal = not isinstance(posterior.model.likelihood, Gaussian)
-        is_normal |= estimator.fixed_effects == "maximise"
-        if degrees == "normal" or is_normal or not posterior.is_gaussian:
+        is_restricted = (
+            isinstance(posterior.model.likelihood, Gaussian)
+            and estimator.fixed_effects == "integrate"
+            and posterior.is_gaussian  # at variances that were estimated
+            and estimator.method_.makes_sites
+            and estimator.priors_
+        )
+        if degrees == "normal" or not is_restricted:
             return verb("normal_tests")(found.names, found.estimate, found.covariance)
         data = self._fitted(frame, weights)[1]
         if degrees == "kenward-roger":

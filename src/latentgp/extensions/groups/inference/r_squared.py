@@ -15,6 +15,8 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 
+_KNOWN = Gaussian | Bernoulli | BernoulliProbit | Binomial | Poisson
+
 
 class RSquared(NamedTuple):
     """Shares of the variance of the targets, on the scale of the latent function.
@@ -58,6 +60,11 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
     """
     model, rest = posterior.model, 0.0
     kernel: Any = model.kernel
+    if not isinstance(model.likelihood, _KNOWN):
+        raise InputError(
+            f"R2 takes Gaussian noise, classes with a logit or probit link and Poisson's counts, "
+            f"got {type(model.likelihood).__name__}; compare the variances of groups."
+        )
     design = FixedDesign.of(kernel, data.X.shape[1])
     line = np.zeros(data.size)
     if design.inputs:
@@ -78,10 +85,5 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
             exposure = data.side_information.get("exposure", 1.0)
             level = np.asarray(model.mean(data.X))[:, 0] + line
             rest = float(polygamma(1, np.mean(exposure * np.exp(level + 0.5 * each))))
-        case other:
-            raise InputError(
-                f"R2 takes Gaussian noise, classes with a logit or probit link and Poisson's "
-                f"counts, got {type(other).__name__}; compare the variances of groups."
-            )
     total = fixed + random + rest
     return RSquared(fixed / total, (fixed + random) / total)
