@@ -583,8 +583,8 @@ class TableModel:
             weights: the column of row weights, if the fit had one; of rows in memory it is known.
             degrees: of freedom, with Gaussian noise and fixed effects that are integrated over:
                 "satterthwaite" (Kuznetsova, Brockhoff & Christensen 2017); "kenward-roger", with
-                their covariance (Kenward & Roger 1997), of at most 2,000 rows; "normal", which other likelihoods have, and variances that are
-                known or averaged over.
+                their covariance (Kenward & Roger 1997), of at most 2,000 rows; "normal", which
+                other likelihoods have, and variances that are known or averaged over.
 
         Raises:
             InputError: no fixed effects; rows that are not known; several latent functions.
