@@ -74,7 +74,8 @@ from latentgp.typing import Array
 
 if TYPE_CHECKING:
     from latentgp.extensions.fields.totals import Totals
-    from latentgp.extensions.groups.inference.contrasts import EffectsLaw, TermTests
+    from latentgp.extensions.groups.inference.contrasts import TermTests
+    from latentgp.extensions.groups.inference.law import EffectsLaw
     from latentgp.extensions.groups.inference.marginal_means import MarginalMeans
     from latentgp.extensions.groups.summary import MixedSummary
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut

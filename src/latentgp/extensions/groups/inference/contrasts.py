@@ -1,12 +1,10 @@
-"""Tests of weighted sums of fixed effects, by t and F distributions."""
+"""t and F tests, alone and several together."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit
@@ -16,8 +14,6 @@ from latentgp.validation import interval_levels
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_RANK = 1e-9  # relative, of singular values
 
 
 class Contrasts(NamedTuple):
@@ -168,61 +164,6 @@ class TermTests(dict[str, TermTest]):
             for name, own in self.items()
         ]
         return "\n".join(lines)
-
-
-class EffectsLaw(eqx.Module):
-    """Estimates of fixed effects, and what their tests need."""
-
-    names: eqx.AbstractVar[tuple[str, ...]]
-    estimate: eqx.AbstractVar[Float[np.ndarray, "effects"]]
-    covariance: eqx.AbstractVar[Float[np.ndarray, "effects effects"]]  # as tests of one sum take it
-
-    @abstractmethod
-    def degrees(self, weights: Float[np.ndarray, "sums effects"]) -> Float[np.ndarray, "sums"]:
-        """Degrees of freedom of a t test of each weighted sum."""
-
-    @abstractmethod
-    def f_test(self, weights: Float[np.ndarray, "rank effects"]) -> TermTest:
-        """F test of rows of weights of full rank."""
-
-    def contrasts(self, weights: Any, names: Sequence[str] | None = None) -> Contrasts:
-        """T tests of weighted sums of the fixed effects.
-
-        Args:
-            weights: shape (sums, effects).
-            names: of the sums; the numbers of the rows unless given.
-
-        Raises:
-            InputError: weights that are not one for each fixed effect.
-        """
-        weights = self._checked(weights)
-        names = [str(row) for row in range(len(weights))] if names is None else names
-        variance = np.einsum("ci,ij,cj->c", weights, self.covariance, weights)
-        error = np.sqrt(variance)
-        return Contrasts.of(names, weights @ self.estimate, error, self.degrees(weights))
-
-    def term_test(self, weights: Any) -> TermTest:
-        """F test that all of some weighted sums are zero; weights as in `contrasts`."""
-        weights = self._checked(weights)
-        _, size, rows = np.linalg.svd(weights, full_matrices=False)
-        return self.f_test(rows[size > _RANK * size[0]])
-
-    def coefficients(self) -> Contrasts:
-        """T tests of the fixed effects themselves."""
-        return self.contrasts(np.eye(len(self.names)), self.names)
-
-    def term_tests(self, weights: Mapping[str, Any]) -> TermTests:
-        """F tests of several terms."""
-        return TermTests({name: self.term_test(own) for name, own in weights.items()})
-
-    def _checked(self, weights: Any) -> Float[np.ndarray, "sums effects"]:
-        weights = np.atleast_2d(np.asarray(weights, np.float64))
-        if weights.shape[1:] != self.estimate.shape:
-            raise InputError(
-                f"Weights need a column for each of the {len(self.names)} fixed effects, got shape "
-                f"{weights.shape}."
-            )
-        return weights
 
 
 def _student(degrees: Float[np.ndarray, "sums"], t: Float[np.ndarray, "sums"]) -> Any:

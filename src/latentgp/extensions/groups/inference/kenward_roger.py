@@ -13,8 +13,9 @@ from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.extensions.groups.inference.contrasts import EffectsLaw, TermTest
+from latentgp.extensions.groups.inference.contrasts import TermTest
 from latentgp.extensions.groups.inference.design import FixedDesign
+from latentgp.extensions.groups.inference.law import EffectsLaw
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels.parts import parts_of

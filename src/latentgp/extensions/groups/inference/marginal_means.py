@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.extensions.groups.inference.contrasts import Contrasts, EffectsLaw
+from latentgp.extensions.groups.inference.contrasts import Contrasts
+from latentgp.extensions.groups.inference.law import EffectsLaw
 from latentgp.likelihoods import Likelihood
 from latentgp.runtime.x64 import double_precision
 

@@ -11,8 +11,9 @@ from jaxtyping import Float
 from numpyro.distributions import Distribution
 
 from latentgp.errors import InputError
-from latentgp.extensions.groups.inference.contrasts import EffectsLaw, TermTest
+from latentgp.extensions.groups.inference.contrasts import TermTest
 from latentgp.extensions.groups.inference.design import FixedDesign
+from latentgp.extensions.groups.inference.law import EffectsLaw
 from latentgp.likelihoods import Gaussian
 from latentgp.methods.base import Method
 from latentgp.posteriors.posterior import Posterior
