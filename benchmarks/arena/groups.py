@@ -4,11 +4,14 @@
 
 lme4 is R's, by Debian's package r-cran-lme4, which has to be installed. Linear models are by
 restricted maximum likelihood, fixed effects integrated over; the others by Laplace's approximation
-at the greatest likelihood, as lme4 has them. Seconds are of the processor, compilation included.
+at the greatest likelihood, as lme4 has them. Tests are by Satterthwaite's degrees of freedom, and
+of few rows by Kenward and Roger's, there by lmerTest. Seconds are of the processor, compilation
+included.
 """
 
 import argparse
 import csv
+import re
 import subprocess
 import tempfile
 import time
@@ -17,8 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-
-from latentgp.hyperparameters.base import parameter
 
 HERE = Path(__file__).parent
 
@@ -56,18 +57,40 @@ def theirs(path: Path, own: MixedModel) -> list[list[str]]:
     return list(csv.reader(said.splitlines()))
 
 
-def linear(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
-    """Lines of latentgp of a linear model."""
+def ours(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
+    """Lines of latentgp, with tests of fixed effects where the noise is Gaussian."""
     import latentgp as lgp
 
     rows = rows.astype(dict.fromkeys(own.factors, str))
-    model = lgp.TableModel.fit(rows, formula=own.formula, priors=None)
-    found = model.mixed_summary()
+    formula, settings = own.formula, {}
+    if own.family == "binomial":
+        settings = {"fixed_effects": "maximise", "method": lgp.Laplace(lgp.groups.SparseEffects())}
+    if formula.startswith("cbind"):
+        formula = "incidence" + formula[formula.index(" ~") :]
+        settings |= {"side_columns": {"trials": "size"}}
+    for name in own.factors:  # numbers are levels there
+        formula = re.sub(rf"(?<=[~+] ){name}(?= |$)", f"C({name})", formula)
+    model = lgp.TableModel.fit(rows, formula=formula, priors=None, **settings)
     lines = [["method", repr(model.estimator.method_), "", ""]]
-    each = zip(found.names, found.estimate, found.standard_error, strict=True)
-    lines += [["fixed", name, "", f"{e:.8g}", f"{s:.8g}"] for name, e, s in each]
+    found = model.mixed_summary(degrees="normal")
+    if own.family == "gaussian":
+        lines += _tests(model, "satterthwaite")
+        lines += _tests(model, "kenward-roger") if len(rows) <= 2_000 else []
+    else:
+        each = zip(found.names, found.estimate, found.standard_error, strict=True)
+        lines += [["fixed", name, "", f"{e:.8g}", f"{s:.8g}"] for name, e, s in each]
     lines += _random(found.components)
-    return [*lines, ["random", "Residual", "", f"{found.residual:.8g}"]]
+    if found.residual is not None:
+        lines.append(["random", "Residual", "", f"{found.residual:.8g}"])
+    return lines
+
+
+def _tests(model: Any, degrees: str) -> list[list[str]]:
+    begun = time.process_time()
+    found = model.effect_tests(degrees=degrees).coefficients()
+    lines = [["tests", degrees, "seconds", f"{time.process_time() - begun:.3f}"]]
+    each = zip(*found[:4], strict=True)
+    return lines + [["fixed", n, "", f"{e:.8g}", f"{s:.8g}", f"{d:.6g}"] for n, e, s, d in each]
 
 
 def _random(components: Any) -> list[list[str]]:
@@ -78,52 +101,6 @@ def _random(components: Any) -> list[list[str]]:
         below = np.tril_indices(len(part.effects), -1)
         lines += [["random", part.group, "corr", "", f"{c:.8g}"] for c in part.correlation[below]]
     return lines
-
-
-def binomial(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
-    """Lines of latentgp of successes, by the greatest likelihood of all parameters."""
-    import jax
-
-    import latentgp as lgp
-    from latentgp.kernels import FixedEffects, SameGroup
-
-    class Level(lgp.Mean):
-        """A linear mean of the columns after those of groups."""
-
-        slope: Any = parameter()
-
-        def __call__(self, X: Any) -> Any:
-            return (X[:, -self.slope.shape[0] :] @ self.slope)[:, None]
-
-    terms = [term.strip() for term in own.formula.split("~")[1].split("+")]
-    groups = [term.strip("()").split("|")[1].strip() for term in terms if "|" in term]
-    fixed = [term for term in terms if "|" not in term]
-    factors = {name: str for name in fixed if name in own.factors}
-    design = pd.get_dummies(rows[fixed].astype(factors), drop_first=True, dtype=float)
-    design.insert(0, "(Intercept)", 1.0)
-    codes = [pd.Categorical(rows[name]).codes for name in groups]
-    X = np.column_stack([*codes, design]).astype(float)
-    if "incidence" in rows:
-        data = lgp.Data(X, rows["incidence"], trials=rows["size"])
-        likelihood = lgp.Binomial()
-    else:
-        data, likelihood = lgp.Data(X, rows["r2"] == "Y"), lgp.Bernoulli()
-    each = [lgp.Constant() * SameGroup().on(place) for place in range(len(groups))]
-    kernel, width = sum(each[1:], start=each[0]), design.shape[1]
-    settings = {"key": jax.random.key(0), "method": lgp.Laplace(lgp.groups.SparseEffects())}
-    model = lgp.LatentGP(kernel, likelihood, Level(np.zeros(width)))
-    fit = lgp.fit(model, data, priors=None, **settings)
-    kernel, slope = fit.model.kernel, np.asarray(fit.model.mean.slope)
-    # Standard errors at these variances.
-    vague = FixedEffects(np.full(width, 1e6)).on(*range(len(groups), X.shape[1]))
-    model = lgp.LatentGP(vague + kernel, likelihood)
-    at = lgp.fit(model, data, learn_hyperparameters=False, **settings)
-    error = at.posterior.coefficients().standard_error
-    lines = [["method", repr(fit.diagnostics.method), "", ""]]
-    names = zip(design.columns, slope, error, strict=True)
-    lines += [["fixed", name, "", f"{e:.8g}", f"{s:.8g}"] for name, e, s in names]
-    found = lgp.groups.mixed_summary(fit.posterior, [*groups, *design.columns])
-    return [*lines, *_random(found.components)]
 
 
 def main() -> None:
@@ -142,7 +119,7 @@ def main() -> None:
             for line in theirs(path, own):
                 print("lme4    ", *line, flush=True)
         begun = time.process_time()
-        lines = (linear if own.family == "gaussian" else binomial)(rows, own)
+        lines = ours(rows, own)
         print("latentgp", "seconds", f"{time.process_time() - begun:.3f}")
         for line in lines:
             print("latentgp", *line, flush=True)

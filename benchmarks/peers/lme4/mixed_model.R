@@ -16,6 +16,18 @@ fixed <- coef(summary(model))
 for (name in rownames(fixed)) {
   cat(sprintf("fixed,%s,,%.8g,%.8g\n", name, fixed[name, 1], fixed[name, 2]))
 }
+if (asked[3] == "gaussian") {
+  tested <- lmerTest::as_lmerModLmerTest(model)
+  for (ddf in c("Satterthwaite", if (nrow(rows) <= 2000) "Kenward-Roger")) {
+    begun <- proc.time()
+    fixed <- coef(summary(tested, ddf = ddf))
+    took <- proc.time() - begun
+    cat(sprintf("tests,%s,seconds,%.3f\n", ddf, took[["user.self"]] + took[["sys.self"]]))
+    for (name in rownames(fixed)) {
+      cat(sprintf("df,%s,,%.8g,%.6g\n", name, fixed[name, 2], fixed[name, "df"]))
+    }
+  }
+}
 parts <- as.data.frame(VarCorr(model))
 for (k in seq_len(nrow(parts))) {
   name <- paste(na.omit(c(parts$var1[k], parts$var2[k])), collapse = " ")

@@ -32,10 +32,11 @@ def in_units_of_rows(
     """The model with far-off hyper-parameters at typical values, and a sentence for each.
 
     Where f has the units of y: all variances of a latent function, by the factor that makes its
-    prior variance that of the targets, if that is above 900 or below 1 / 900, and with them what
-    the noise has if that is as far from a tenth of the targets' variance; levels at the targets'
-    mean, if they are 30 of their deviations off. Length-scales 30 times too short or long take
-    typical ones if some rows are far likelier under these. Paths of the user's `own` priors stay.
+    prior variance, less that of fixed effects, that of the targets, if that is above 900 or below
+    1 / 900, and with them what the noise has if that is as far from a tenth of the targets'
+    variance; levels at the targets' mean, if they are 30 of their deviations off. Length-scales 30
+    times too short or long take typical ones if some rows are far likelier under these. Paths of
+    the user's `own` priors stay.
     """
     moved = replace_unchecked(space.model, _of_targets(space, scale, data, own))
     other = typical_start(space, scale) if moved.depth == 1 else None
@@ -66,8 +67,11 @@ def _of_targets(
     y = without_offsets(model, data).y
     spread, mean = float(scale.latent[0]), float(np.average(y, weights=data.weights))
     some = np.linspace(0, data.size - 1, _ROWS).astype(int)
-    prior = float(np.mean(_diagonals(model.kernel, jnp.asarray(data.X[some]))[0]))
-    factor = spread**2 / prior if prior > 0 else 1.0
+    learned = (p for p in space.paths if space.known[p].role == "variance")
+    nothing = {path: np.zeros_like(space.known[path].value) for path in learned}
+    kernels = model.kernel, replace_unchecked(model, nothing).kernel  # fixed effects remain
+    whole, held = (float(np.mean(_diagonals(k, jnp.asarray(data.X[some]))[0])) for k in kernels)
+    factor = spread**2 / (whole - held) if whole > held else 1.0
     values = {}
     for path in space.paths:
         info = space.known[path]

@@ -15,7 +15,15 @@ from latentgp.representations import Representation
 # A column of groups, several, or the columns that have a slope in each group by its column.
 GroupColumns: TypeAlias = int | str | Sequence[int | str] | Mapping[int | str, Sequence[int | str]]
 # Options that the command line has too.
-FLAGS = "hyperparameters", "n_inducing", "max_seconds", "certify", "restarts", "depth"
+FLAGS = (
+    "hyperparameters",
+    "fixed_effects",
+    "n_inducing",
+    "max_seconds",
+    "certify",
+    "restarts",
+    "depth",
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -35,6 +43,8 @@ class EstimatorOptions:
             kernel that is not given, by LightGBM (`latentgp.groups.Boosting`).
         groups: columns of groups with random intercepts, or a mapping from such a column to those
             that have a slope in every group, such as {"clinic": ["age"]}; read by `group_effects`.
+        fixed_effects: "integrate" over them, as restricted maximum likelihood does, or "maximise"
+            the likelihood in them too, so that variances are maximum-likelihood estimates.
         certify: seconds for Markov chains that say how far off the fit is; None for none. What
             they say is in `certificate_`.
         random_state: seeds inducing points and restarts.
@@ -47,5 +57,6 @@ class EstimatorOptions:
     depth: int = 1
     mean: Literal["linear", "trees"] | Sequence[int | str] | None = None
     groups: GroupColumns | None = None
+    fixed_effects: Literal["integrate", "maximise"] = "integrate"
     certify: float | None = None
     random_state: int | np.random.RandomState | None = None

@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.extensions.groups.inference.contrasts import Contrasts
+from latentgp.extensions.groups.inference.r_squared import RSquared
 from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup
 from latentgp.kernels.terms import terms_of
 from latentgp.likelihoods import Gaussian
@@ -43,6 +45,9 @@ class MixedSummary(NamedTuple):
         estimate: posterior means of these, shape (coefficients,).
         standard_error: posterior deviations given the hyper-parameters, likewise.
         log_evidence: in nats, fixed effects integrated over; None where there is none.
+        degrees: of freedom of tests of the fixed effects, shape (coefficients,); infinite where
+            these are by the normal law.
+        r_squared: shares of variance that are explained; None where rows or likelihood have none.
     """
 
     components: tuple[VarianceComponent, ...]
@@ -51,6 +56,13 @@ class MixedSummary(NamedTuple):
     estimate: Float[np.ndarray, "coefficients"]
     standard_error: Float[np.ndarray, "coefficients"]
     log_evidence: float | None
+    degrees: Float[np.ndarray, "coefficients"]
+    r_squared: RSquared | None = None
+
+    @property
+    def tests(self) -> Contrasts:
+        """T tests of the fixed effects."""
+        return Contrasts.of(self.names, self.estimate, self.standard_error, self.degrees)
 
     def intraclass(self) -> dict[str, float]:
         """Correlation of two targets of one level, of each grouping with an intercept.
@@ -82,12 +94,11 @@ class MixedSummary(NamedTuple):
         if self.residual is not None:
             lines.append(_row("Residual", "", self.residual))
         if self.names:
-            lines += ["", "Fixed effects:"]
-            lines.append(f"{'':<24}{'Estimate':>12}{'Std. Error':>12}{'z value':>10}")
-            each = zip(self.names, self.estimate, self.standard_error, strict=True)
-            lines += [f"{n:<24}{e:>12.5g}{s:>12.5g}{e / s:>10.3f}" for n, e, s in each]
+            lines += ["", "Fixed effects:", str(self.tests)]
         if self.log_evidence is not None:
             lines += ["", f"Log evidence: {self.log_evidence:.2f} nats"]
+        if self.r_squared is not None:
+            lines.append(str(self.r_squared))
         return "\n".join(lines)
 
 
@@ -138,6 +149,7 @@ def mixed_summary(posterior: Posterior, names: Sequence[str] | None = None) -> M
         nothing if own is None else own.estimate,
         nothing if own is None else own.standard_error,
         None if posterior.evidence is None else float(posterior.evidence.value),
+        nothing if own is None else np.full(len(own.names), np.inf),
     )
 
 

@@ -182,10 +182,24 @@ def converge_at(
     algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
 ) -> ConvergedPosterior:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
-    fixed = algorithm.rule.sites_are_fixed(space.model.likelihood)
-    if fixed and row_sums(algorithm.representation) is None:
+    if _is_one_program(algorithm, space):
         return _evaluate_exact(algorithm, space, vector, data, sites)[1]
     return converge(algorithm, model_at(space, vector), data, sites)
+
+
+def _is_one_program(algorithm: SiteInference, space: ParameterSpace) -> bool:
+    fixed = algorithm.rule.sites_are_fixed(space.model.likelihood)
+    return fixed and row_sums(algorithm.representation) is None
+
+
+def evaluate_and_converge(
+    algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
+) -> tuple[Evaluation, ConvergedPosterior]:
+    """The bound with its gradient, and the posterior, at once where one program makes both."""
+    if _is_one_program(algorithm, space):
+        return _evaluate_exact(algorithm, space, vector, data, sites)
+    own = algorithm, space, vector, data, sites
+    return evaluate(*own), converge_at(*own)
 
 
 def converge(

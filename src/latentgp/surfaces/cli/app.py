@@ -376,6 +376,34 @@ def coefficients(
 
 
 @app.command()
+def marginal_means(
+    model: ModelFile,
+    data: Table,
+    column: Annotated[str, Argument(help="A factor of the formula.")],
+    by: Annotated[
+        list[str] | None, Option(help="A factor at each level of which there are means; again.")
+    ] = None,
+    pairs: Annotated[bool, Option("--pairs", help="Differences of the levels instead.")] = False,
+    adjust: Annotated[str, Option(help="P values of differences: tukey, holm or none.")] = "tukey",
+    degrees: Annotated[
+        Literal["satterthwaite", "kenward-roger", "normal"], Option(help="Degrees of freedom.")
+    ] = "satterthwaite",
+    level: Annotated[float, Option(help="Probability that an interval holds.")] = 0.95,
+    out: Annotated[Path | None, Option(help="Write them here (.csv or .parquet).")] = None,
+) -> None:
+    """Say means at the levels of a factor of a formula, other factors averaged over."""
+    from latentgp.surfaces.tables import write_table
+
+    table_model, frame = _with_rows(model, data)
+    found = table_model.marginal_means(column, by or (), frame=frame, degrees=degrees)
+    table = found.pairs(adjust).table(level) if pairs else found.table(level)
+    typer.echo(table.to_string(float_format=lambda value: f"{value:.4g}"))
+    if out is not None:
+        write_table(table.reset_index(names=None), out)
+        typer.echo(f"Written to {out}.")
+
+
+@app.command()
 def totals(
     model: ModelFile,
     data: Table,

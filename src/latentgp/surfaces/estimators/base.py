@@ -267,7 +267,10 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         gaussian = likelihood.is_jointly_gaussian and self.depth == 1
         if plain and gaussian and is_exact(method, model, merged.size):
             model = with_nuggets(model)
-        result = self._run(model, rows, method, answer("trees") if by_trees else fit)
+        by = answer("trees") if by_trees else fit
+        if self.fixed_effects != "integrate":
+            by = answer("greatest likelihood")(self.fixed_effects, by_trees)
+        result = self._run(model, rows, method, by)
         if self.kernel_choice_ is not None:
             result = result.noted([self.kernel_choice_.reason])
         self._keep(result, method, reason, centre, self.verbose)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -10,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, get_args
 
 import jax
 import numpy as np
@@ -19,11 +20,11 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from latentgp.choosing.registry import of_name
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.extension import verb
 from latentgp.extensions import answer
 from latentgp.kernels.parts import names_of_parts
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.methods.base import Method
 from latentgp.modules import stored
 from latentgp.posteriors.predictive import Predictive
@@ -37,6 +38,7 @@ from latentgp.surfaces.estimators.places import PlaceColumns, in_areas
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.tables import TableEncoder, once, split_target
+from latentgp.surfaces.tables.formula.contrasts import level_weights, term_weights
 from latentgp.surfaces.tables.formula.encoder import (
     FormulaEncoder,
     rows_without_gaps,
@@ -75,6 +77,9 @@ from latentgp.typing import Array
 
 if TYPE_CHECKING:
     from latentgp.extensions.fields.totals import Totals
+    from latentgp.extensions.groups.inference.contrasts import TermTests
+    from latentgp.extensions.groups.inference.law import EffectsLaw
+    from latentgp.extensions.groups.inference.marginal_means import MarginalMeans
     from latentgp.extensions.groups.summary import MixedSummary
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
     from latentgp.surfaces.evaluation.model_weights import ModelComparison
@@ -82,6 +87,8 @@ if TYPE_CHECKING:
 
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
+Degrees = Literal["satterthwaite", "kenward-roger", "normal"]
+DEGREES = get_args(Degrees)
 _Given = ParamSpec("_Given")
 _Model = TypeVar("_Model", bound="TableModel")
 
@@ -120,6 +127,8 @@ class TableModel:
         spreads: standard deviation of each encoded column in training, (D,).
         made_by: the call or command that fitted it; empty if nobody knows.
         places: columns that say where a row is, on the globe or a plane; None if none are known to.
+        training: the table that was fitted and its column of weights, of a formula with groups;
+            they stay in memory: `save` leaves them out.
 
     Example:
         >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -144,6 +153,9 @@ class TableModel:
     spreads: tuple[float, ...] = ()
     made_by: str = ""
     places: PlaceColumns | None = dataclasses.field(default=None, repr=False)
+    training: tuple[pd.DataFrame, str | None] | None = dataclasses.field(
+        default=None, repr=False, compare=False, metadata={"saved": False}
+    )
 
     @classmethod
     @interruptible
@@ -214,7 +226,8 @@ class TableModel:
         started = started._replace(notes=(*left, *started.notes))
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
-        return cls._made(started, target, sides)
+        kept = (table, weights) if getattr(started.encoder, "groups", ()) else None
+        return dataclasses.replace(cls._made(started, target, sides), training=kept)
 
     @classmethod
     @interruptible
@@ -578,16 +591,159 @@ class TableModel:
         moved[ones] += level if moved.ndim > 1 else float(level[0])
         return found._replace(estimate=moved)
 
-    def mixed_summary(self) -> MixedSummary:
+    def mixed_summary(
+        self,
+        frame: pd.DataFrame | None = None,
+        *,
+        weights: str | None = None,
+        degrees: Degrees = "satterthwaite",
+    ) -> MixedSummary:
         """Variance components and fixed effects of a formula with groups.
+
+        Args:
+            frame: as in `effect_tests`; without it and where the rows are not known, tests of fixed
+                effects are by the normal law, and there is no R^2.
+            weights: as in `effect_tests`.
+            degrees: as in `effect_tests`.
 
         Raises:
             InputError: the model has no groups, or several latent functions of different kernels.
         """
+        names, posterior = self._names_of_effects, self.estimator.posterior_
+        found = verb("mixed_summary")(posterior, names)
+        if found.names:
+            found = found._replace(estimate=self.coefficients().estimate)
+        if frame is None and self.training is None:
+            return found
+        if found.names and found.estimate.ndim == 1:
+            law = self.effect_tests(frame, weights=weights, degrees=degrees)
+            own = law.coefficients()
+            found = found._replace(standard_error=own.standard_error, degrees=own.degrees)
+        data = self._fitted(frame, weights)[1]
+        with contextlib.suppress(InputError):  # of other likelihoods there is none
+            found = found._replace(r_squared=verb("r_squared")(posterior, data))
+        return found
+
+    @property
+    def _names_of_effects(self) -> list[str]:
+        """Names of encoded columns, of groups as the formula has them."""
         names, groups = self.encoder.feature_names, getattr(self.encoder, "groups", ())
-        names = [*names[: len(names) - len(groups)], *(own.name for own in groups)]
-        found = verb("mixed_summary")(self.estimator.posterior_, names)
-        return found._replace(estimate=self.coefficients().estimate) if found.names else found
+        return [*names[: len(names) - len(groups)], *(own.name for own in groups)]
+
+    def _fitted(self, frame: pd.DataFrame | None, weights: str | None) -> tuple[pd.DataFrame, Data]:
+        """The rows of the fit, as a table without gaps and encoded."""
+        if frame is None:
+            if self.training is None:
+                raise InputError(
+                    "the rows of the fit are not in memory, as of a model that was read from a "
+                    "file: give them as frame"
+                )
+            frame, weights = self.training
+        assert isinstance(self.encoder, FormulaEncoder)
+        kept = rows_without_gaps(self._read(frame), self.encoder.formula)[0]
+        X, y, own, side = self._rows(kept, once(), weights)
+        if isinstance(self.estimator, LabelEstimator):
+            y = self.estimator.numbered(y)
+        return kept, Data(X, y, weights=own, **side)
+
+    @double_precision
+    def effect_tests(
+        self,
+        frame: pd.DataFrame | None = None,
+        *,
+        weights: str | None = None,
+        degrees: Degrees = "satterthwaite",
+    ) -> EffectsLaw:
+        """T and F tests of weighted sums of a formula's fixed effects.
+
+        Args:
+            frame: the rows that were fitted; None for those in memory, which a file of the model
+                does not have.
+            weights: the column of row weights, if the fit had one; of rows in memory it is known.
+            degrees: of freedom, with Gaussian noise and fixed effects that are integrated over:
+                "satterthwaite" (Kuznetsova, Brockhoff & Christensen 2017); "kenward-roger", with
+                their covariance (Kenward & Roger 1997), of at most 2,000 rows; "normal", which
+                other likelihoods have, and variances that are known or averaged over.
+
+        Raises:
+            InputError: no fixed effects; rows that are not known; several latent functions.
+        """
+        estimator: Any = self.estimator
+        posterior, names = estimator.posterior_, self._names_of_effects
+        found = self.coefficients()
+        refuse(
+            {
+                f"degrees must be one of {listed(DEGREES)}, got {degrees!r}": degrees
+                not in DEGREES,
+                "tests of fixed effects are of one latent function": found.estimate.ndim > 1,
+            }
+        )
+        is_restricted = (
+            isinstance(posterior.model.likelihood, Gaussian)
+            and estimator.fixed_effects == "integrate"
+            and posterior.is_gaussian  # at variances that were estimated
+            and estimator.method_.makes_sites
+            and estimator.priors_
+        )
+        if degrees == "normal" or not is_restricted:
+            return verb("normal_tests")(found.names, found.estimate, found.covariance)
+        data = self._fitted(frame, weights)[1]
+        if degrees == "kenward-roger":
+            own = verb("kenward_roger")(posterior, data, estimator.priors_, names)
+        else:
+            given = estimator.method_, data.merged_rows(), estimator.priors_
+            own = verb("satterthwaite")(posterior, *given, names)
+        return dataclasses.replace(own, estimate=found.estimate)
+
+    def term_tests(
+        self,
+        frame: pd.DataFrame | None = None,
+        *,
+        weights: str | None = None,
+        degrees: Degrees = "satterthwaite",
+    ) -> TermTests:
+        """F tests of the terms of a formula, type III: each given all others.
+
+        Args:
+            frame: as in `effect_tests`.
+            weights: as in `effect_tests`.
+            degrees: as in `effect_tests`.
+
+        Raises:
+            InputError: as `effect_tests` does.
+        """
+        law = self.effect_tests(frame, weights=weights, degrees=degrees)
+        assert isinstance(self.encoder, FormulaEncoder)
+        return law.term_tests(term_weights(self.encoder))
+
+    def marginal_means(
+        self,
+        column: str,
+        by: str | Sequence[str] = (),
+        *,
+        frame: pd.DataFrame | None = None,
+        weights: str | None = None,
+        degrees: Degrees = "satterthwaite",
+    ) -> MarginalMeans:
+        """Means at the levels of a factor of a formula, the other factors averaged over.
+
+        Their levels count alike, whatever the rows; numbers are at their means.
+
+        Args:
+            column: the factor.
+            by: factors at each level of which there are means of their own.
+            frame: as in `effect_tests`.
+            weights: as in `effect_tests`.
+            degrees: as in `effect_tests`.
+
+        Raises:
+            InputError: as `effect_tests` does; a column that is no factor of the formula.
+        """
+        table, _ = self._fitted(frame, weights)
+        assert isinstance(self.encoder, FormulaEncoder)
+        at = level_weights(self.encoder, table, column, [by] if isinstance(by, str) else by)
+        law = self.effect_tests(frame, weights=weights, degrees=degrees)
+        return verb("marginal_means")(*at, law, self.estimator.model_.likelihood)
 
     def group_effects(self, column: str) -> dict[str, GroupEffects]:
         """Effects of the groups of a column by what they multiply, on the scale of f.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ from latentgp.surfaces.tables.values import (
 )
 
 _DEPENDENT = 1e-12  # of a column's length, what is left of it beside the columns before
+_Values: TypeAlias = Mapping[str, NDArray[Any]]
 _FAR = 10.0  # deviations from zero at which intercepts of groups say little
 
 
@@ -228,8 +229,7 @@ class FormulaEncoder:
         numbers = {c.name: c.encode(column_of(frame, c.name), tell)[:, 0] for c in self.numbers}
         levels = {c.name: c.encode(column_of(frame, c.name), tell) for c in self.levels}
 
-        def column(name: str, level: int | None = None) -> NDArray[np.float64]:
-            return numbers[name] if level is None else (levels[name] == level).astype(np.float64)
+        column = _reader(numbers, levels)
 
         def value(text: str, steps: Any) -> NDArray[np.float64]:
             found = value_of(steps, column)
@@ -248,6 +248,19 @@ class FormulaEncoder:
             found = group.encode(pd.Series(np.concatenate(texts), dtype=object), tell)[:, 0]
             columns.append(np.split(found, len(together))[together.index(names)])
         return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
+
+    def factor_values(
+        self, column: int, numbers: _Values, levels: _Values
+    ) -> list[NDArray[np.float64]]:
+        """Factors of a column of fixed effects, of numbers and numbers of levels by column."""
+        read = _reader(numbers, levels)
+        return [value_of(steps, read) for _, steps in self.products[column]]
+
+    def fixed_columns(self, numbers: _Values, levels: _Values, size: int) -> NDArray[np.float64]:
+        """Columns of the fixed effects, (N, p), likewise of N rows."""
+        ones, places = np.ones(size), range(len(self.fixed))
+        each = ([ones, *self.factor_values(place, numbers, levels)] for place in places)
+        return np.stack([np.prod(factors, axis=0) for factors in each], axis=1)
 
     @cached_property
     def products(self) -> list[list[tuple[str, Any]]]:
@@ -322,6 +335,15 @@ class FormulaEncoder:
             if len(own) == math.prod(known[factor.columns[0]] for factor in factors):
                 return tuple(own)
         return ()
+
+
+def _reader(numbers: _Values, levels: _Values) -> Callable[..., NDArray[np.float64]]:
+    """Values of a column, or whether rows have one of its levels."""
+
+    def column(name: str, level: int | None = None) -> NDArray[np.float64]:
+        return numbers[name] if level is None else (levels[name] == level).astype(np.float64)
+
+    return column
 
 
 def target_of(target: str | None, formula: str | None) -> str:

@@ -1,0 +1,1 @@
+"""Inference on the fixed effects of mixed models."""

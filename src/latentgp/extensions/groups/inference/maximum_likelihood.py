@@ -1,0 +1,136 @@
+"""Variances of greatest likelihood, fixed effects maximised over in place of integrated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.errors import refuse
+from latentgp.extensions.groups.inference.design import FixedDesign
+from latentgp.hyperparameters.base import parameter, parameters
+from latentgp.inference import fit
+from latentgp.kernels import FixedEffects, Kernel
+from latentgp.means import Mean
+from latentgp.methods.base import Method
+from latentgp.methods.result import Fit
+from latentgp.models import LatentGP
+from latentgp.modules import stored
+from latentgp.rows.data import Data, MergedRows
+from latentgp.runtime.x64 import double_precision
+from latentgp.setup.priors import scales
+from latentgp.typing import Array, RandomKey
+
+_RANK = 1e-10  # relative, of singular values
+
+
+@stored
+class RotatedMean(Mean):
+    """A prior mean and a linear one in uncorrelated columns, whose weights are of one size."""
+
+    base: Mean
+    inputs: tuple[int, ...] = eqx.field(static=True)  # numbers of the columns
+    centre: Float[np.ndarray, "effects"]  # of these
+    rotation: Float[Array, "effects rank"]  # to uncorrelated ones
+    weights: Float[Array, "rank"] = parameter()
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+        columns = X[:, np.array(self.inputs)] - self.centre
+        return self.base(X) + (columns @ (self.rotation @ self.weights))[:, None]
+
+
+@double_precision
+def maximised(
+    model: LatentGP,
+    data: Data | MergedRows,
+    *,
+    key: RandomKey,
+    method: Method,
+    frozen: Sequence[str] = (),
+    **options: Any,
+) -> Fit:
+    """A fit with variances at their maximum-likelihood estimates, as `lmer(REML=FALSE)` has them.
+
+    The likelihood is maximised in the fixed effects and all other hyper-parameters together. Then
+    the posterior is that of the model itself at these variances, fixed effects with their vague
+    prior: with Gaussian noise its means are the maximum-likelihood estimates.
+
+    Args:
+        model: with `FixedEffects` in its kernel.
+        data: the rows.
+        key: random key.
+        method: a method by sites.
+        frozen: paths of hyper-parameters that are not learned.
+        options: of `latentgp.fit`.
+
+    Raises:
+        InputError: no fixed effects, several kernels, or a method that averages.
+
+    Example:
+        >>> import latentgp as lgp
+        >>> from latentgp.kernels import SameGroup
+        >>> group = np.arange(40) // 4
+        >>> kernel = FixedEffects(1e4).on(0) + lgp.Constant() * SameGroup().on(1)
+        >>> data = Data(np.column_stack([np.ones(40), group]), np.sin(group))
+        >>> model, key = LatentGP(kernel, lgp.Gaussian(0.1)), jax.random.key(0)
+        >>> found = lgp.groups.maximised(model, data, key=key, method=lgp.ExactGP(), priors=None)
+        >>> print(found.diagnostics.notes[0][:51])
+        Variances are those of the greatest log likelihood,
+    """
+    kernel, merged = model.kernel, data.merged if isinstance(data, MergedRows) else data
+    design = FixedDesign.of(kernel, merged.X.shape[1]) if isinstance(kernel, Kernel) else None
+    refuse(
+        {
+            'fixed_effects="maximise" takes one kernel with fixed effects; name columns by mean=, '
+            "or in a formula.": design is None or not design.inputs,
+            'fixed_effects="maximise" takes the most probable hyper-parameters of a method by '
+            "sites; leave hyperparameters and the method out.": not method.makes_sites,
+        }
+    )
+    assert design is not None
+    spread = float(scales(model, merged).latent[0])
+    _, size, axes = np.linalg.svd(design.columns(merged.X), full_matrices=False)
+    kept = size > _RANK * size[0]
+    rotation = axes[kept].T * (spread * np.sqrt(merged.size) / size[kept])
+    mean = RotatedMean(model.mean, *design[:2], rotation, np.zeros(int(kept.sum())))
+    without: Any = eqx.tree_at(_fixed_variances, kernel, replace_fn=np.zeros_like)
+    held = [re.sub(r"^mean\b", "mean.base", path) for path in frozen]
+    shared = {"key": key, "method": method}
+    first = fit(LatentGP(without, model.likelihood, mean), data, frozen=held, **shared, **options)
+    learned = eqx.tree_at(_fixed_variances, first.model.kernel, _fixed_variances(kernel))
+    base = first.model.mean.base
+    own = LatentGP(learned, first.model.likelihood, base)
+    last = fit(own, data, learn_hyperparameters=False, **shared, priors=None)
+    known = parameters(own)
+    priors = {path: law for path, law in (first.priors or {}).items() if path in known}
+    found = replace(first, model=own, posterior=last.posterior, sites=last.sites, priors=priors)
+    value = first.posterior.log_evidence.value
+    greatest = f"Variances are those of the greatest log likelihood, {value:.2f} nats"
+    return found.noted([f"{greatest}, over fixed effects too."])
+
+
+def maximising(asked: str, by_trees: bool) -> Callable[..., Fit]:
+    """`maximised`; InputError where something else is asked for, or trees are in the way."""
+    refuse(
+        {
+            f'fixed_effects must be "integrate" or "maximise", got {asked!r}.': asked != "maximise",
+            'mean="trees" has no fixed effects; leave fixed_effects out.': by_trees,
+        }
+    )
+    return maximised
+
+
+def _fixed_variances(kernel: Any) -> list[Any]:
+    """Prior variances of the fixed effects of a kernel."""
+
+    def is_fixed(node: Any) -> bool:
+        return isinstance(node, FixedEffects)
+
+    nodes = jax.tree.leaves(kernel, is_leaf=is_fixed)
+    return [node.variance for node in nodes if is_fixed(node)]

@@ -1,0 +1,106 @@
+"""Weights of a formula's fixed effects: of its terms, and of means at levels of a factor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
+from latentgp.surfaces.tables.formula.terms import TermFactor
+from latentgp.surfaces.tables.values import column_of, listed
+
+_ROWS = 20  # a column, on which codings are compared
+
+
+def term_weights(encoder: FormulaEncoder) -> dict[str, Float[np.ndarray, "rank effects"]]:
+    """Weights that are zero together where a term has no effect, type III.
+
+    They are the coefficients of the term where categories are coded as deviations that sum to zero
+    (SAS/STAT 2018, 15; Kuznetsova et al. 2017, 3.3).
+
+    Example:
+        >>> table = pd.DataFrame({"y": [1.0, 2, 3, 4], "arm": list("abab"), "x": [1.0, 2, 3, 4]})
+        >>> found = term_weights(FormulaEncoder.fit(table, "y ~ arm * x"))
+        >>> found["x"].round(3)[0, 2:].tolist()
+        [1.0, 0.5]
+    """
+    generator, size = np.random.default_rng(0), _ROWS * len(encoder.fixed)
+    numbers = {own.name: generator.uniform(1, 2, size) for own in encoder.numbers}
+    levels = {own.name: generator.integers(0, len(own.levels), size) for own in encoder.levels}
+    plain = encoder.fixed_columns(numbers, levels, size)
+    terms: dict[tuple[TermFactor, ...], list[int]] = {}
+    for place, column in enumerate(encoder.fixed):
+        terms.setdefault(tuple(factor for factor, _ in column.factors), []).append(place)
+    deviations = np.ones_like(plain)
+    for factors, places in terms.items():
+        for number, factor in enumerate(factors):
+            every = [encoder.fixed[place].factors[number][1] for place in places]
+            base = next((c.levels[0] for c in encoder.levels if c.name == factor.columns[0]), None)
+            for place, level in zip(places, every, strict=True):
+                own = encoder.factor_values(place, numbers, levels)[number]
+                if level is not None and base not in every:
+                    own = own - (levels[factor.columns[0]] == 0)
+                deviations[:, place] *= own
+    between = np.linalg.lstsq(deviations, plain, rcond=None)[0]
+    names = {factors: ":".join(factor.text for factor in factors) for factors in terms}
+    return {names[own]: between[places] for own, places in terms.items() if own}
+
+
+class LevelWeights(NamedTuple):
+    """Weights of the fixed effects in means at levels of a factor.
+
+    Attributes:
+        levels: of the factor.
+        within: levels of the factors that means are apart for, as text; empty without any.
+        weights: shape (sums, effects).
+    """
+
+    levels: tuple[str, ...]
+    within: tuple[str, ...]
+    weights: Float[np.ndarray, "sums effects"]
+
+
+def level_weights(
+    encoder: FormulaEncoder, frame: pd.DataFrame, column: str, by: Sequence[str]
+) -> LevelWeights:
+    """Weights of means over a grid of all factors, every cell counting alike.
+
+    Numbers are at their means in a table, the training's (Searle, Speed & Milliken 1980).
+
+    Raises:
+        InputError: no such factor in the formula.
+
+    Example:
+        >>> table = pd.DataFrame({"y": [1.0, 2, 3], "arm": ["a", "b", "b"], "x": [1.0, 2, 6]})
+        >>> encoder = FormulaEncoder.fit(table, "y ~ arm + x")
+        >>> level_weights(encoder, table, "arm", []).weights.tolist()
+        [[1.0, 0.0, 3.0], [1.0, 1.0, 3.0]]
+    """
+    known = {own.name: own.levels for own in encoder.levels}
+    for name in (column, *by):
+        if name not in known:
+            raise InputError(
+                f"{name!r} is no factor of the formula: "
+                + (f"take one of {listed(known)}" if known else "write C(column) for its levels")
+            )
+    cells = np.array(list(product(*(range(len(own)) for own in known.values()))))
+    levels = {name: cells[:, place] for place, name in enumerate(known)}
+    size = len(cells)
+    numbers = {
+        own.name: np.full(size, np.mean(own.encode(column_of(frame, own.name))[:, 0]))
+        for own in encoder.numbers
+    }
+    design = encoder.fixed_columns(numbers, levels, size)
+    found = []
+    for cell in product(*(range(len(known[name])) for name in (*by, column))):
+        here = np.all([levels[n] == k for n, k in zip((*by, column), cell, strict=True)], axis=0)
+        apart = (f"{n} = {known[n][k]}" for n, k in zip(by, cell, strict=False))
+        found.append((known[column][cell[-1]], ", ".join(apart), design[here].mean(axis=0)))
+    names, within, weights = zip(*found, strict=True)
+    return LevelWeights(names, within, np.stack(weights))

@@ -1,0 +1,325 @@
+"""Inference on fixed effects beside R: lme4 1.1-31, lmerTest 3.1-3, pbkrtest 0.5.2, emmeans 1.8.4.
+
+Numbers of R are of the tables below, written to CSV, with factors by factor() and
+
+    ctrl <- lmerControl(optimizer = "bobyqa", optCtrl = list(rhoend = 1e-9, maxfun = 1e5))
+    trial <- lmer(y ~ arm * sex + age + (1 | clinic), t, control = ctrl)
+    growth <- lmer(y ~ drug * day + (1 + day | subject), t, control = ctrl)
+
+A search for variances ends up to 1e-6 nats a row before the optimum. Tolerances are what that
+changes: variances by sqrt(2e-6 N) of their standard errors, which are a third of them or more here.
+"""
+
+import re
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+import latentgp as lgp
+from latentgp.extensions.groups.inference.contrasts import Contrasts
+from latentgp.extensions.groups.inference.design import FixedDesign
+from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.tables.formula.contrasts import level_weights, term_weights
+from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+CLOSE = 2e-3
+SPARSE = lgp.CollapsedVI(lgp.groups.SparseEffects())
+
+
+def trial_table() -> pd.DataFrame:
+    """108 unbalanced rows: a factor of three levels, one of two, an interaction, a number."""
+    rng = np.random.default_rng(7)
+    clinic = np.repeat(np.arange(12), 9)
+    arm = np.array(["a", "b", "c"])[rng.integers(0, 3, 108)]
+    sex = np.array(["f", "m"])[rng.integers(0, 2, 108)]
+    age = np.round(rng.uniform(20, 60, 108), 1)
+    level, slope = rng.normal(size=12), 0.5 * rng.normal(size=12)
+    y = 1.0 + 0.5 * (arm == "b") + 1.0 * (arm == "c") + 0.3 * (sex == "m")
+    y = y + 0.4 * ((arm == "c") & (sex == "m")) + 0.02 * age
+    y = y + level[clinic] + slope[clinic] * (sex == "m") + 0.7 * rng.normal(size=108)
+    names = [f"k{c}" for c in clinic]
+    return pd.DataFrame({"y": np.round(y, 3), "arm": arm, "sex": sex, "age": age, "clinic": names})
+
+
+def growth_table() -> pd.DataFrame:
+    """96 balanced rows: random intercepts and slopes of 12 subjects, a factor between them."""
+    rng = np.random.default_rng(3)
+    subject, day = np.repeat(np.arange(12), 8), np.tile(np.arange(8.0), 12)
+    drug = np.array(["low", "none", "high"])[subject % 3]
+    y = 10 + 1.5 * day + 2.0 * (drug == "high")
+    y = y + (3 * rng.normal(size=12))[subject] + (0.8 * rng.normal(size=12))[subject] * day
+    y = np.round(y + 2 * rng.normal(size=96), 3)
+    return pd.DataFrame({"y": y, "day": day, "drug": drug, "subject": [f"s{k}" for k in subject]})
+
+
+TRIAL, GROWTH = "y ~ arm * sex + age + (1 | clinic)", "y ~ drug * day + (1 + day | subject)"
+
+
+@pytest.fixture(scope="module")
+def trial():
+    return lgp.TableModel.fit(trial_table(), formula=TRIAL, priors=None, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def growth():
+    return lgp.TableModel.fit(
+        growth_table(), formula=GROWTH, priors=None, random_state=0, method=SPARSE
+    )
+
+
+# coef(summary(trial, ddf = ...)) and anova(trial, ddf = ...)
+COEFFICIENTS = {
+    "satterthwaite": (
+        [0.36113895, 0.25589418, 0.26552589, 0.27437999, 0.00616704, 0.36492383, 0.36245974],
+        [55.06964, 91.92587, 91.02532, 91.57633, 91.3678, 91.0568, 90.98925],
+    ),
+    "kenward-roger": (
+        [0.3616932, 0.25644527, 0.26581983, 0.27486106, 0.00617633, 0.36534311, 0.36284541],
+        [54.9162, 91.87515, 90.97011, 91.52386, 91.31429, 91.00175, 90.93387],
+    ),
+}
+TERMS = {
+    "satterthwaite": {
+        "arm": (2, 92.6047, 28.2384, 2.6613e-10),
+        "sex": (1, 91.7490, 10.3141, 0.00182098),
+        "age": (1, 91.3678, 12.9627, 0.00051616),
+        "arm:sex": (2, 91.0427, 2.7003, 0.07256705),
+    },
+    "kenward-roger": {
+        "arm": (2, 92.5336, 28.15371, 2.8149e-10),
+        "sex": (1, 91.6974, 10.27387, 0.00185726),
+        "age": (1, 91.3143, 12.92368, 0.00052578),
+        "arm:sex": (2, 90.9876, 2.69413, 0.07299418),
+    },
+}
+
+
+@pytest.mark.parametrize("degrees", list(COEFFICIENTS))
+def test_effects_of_an_unbalanced_trial_are_those_of_r(trial, degrees):
+    found = trial.mixed_summary(degrees=degrees)
+    error, freedom = COEFFICIENTS[degrees]
+    estimate = [0.19468, 0.62884, 1.08196, 0.39525, 0.0222036, -0.27428, 0.50943]
+    np.testing.assert_allclose(found.estimate, estimate, rtol=CLOSE)
+    np.testing.assert_allclose(found.standard_error, error, rtol=CLOSE)
+    np.testing.assert_allclose(found.degrees, freedom, rtol=CLOSE)
+    for name, own in trial.term_tests(degrees=degrees).items():
+        np.testing.assert_allclose(own[:3], TERMS[degrees][name][:3], rtol=CLOSE)
+        assert own.p_value == pytest.approx(TERMS[degrees][name][3], rel=0.02)  # of F's tail
+    assert list(trial.term_tests(degrees="normal")) == list(TERMS[degrees])
+
+
+# coef(summary(growth)), anova(growth); Kenward and Roger's are the same to six digits
+@pytest.mark.parametrize("degrees", ["satterthwaite", "kenward-roger"])
+def test_effects_of_balanced_slopes_are_those_of_r(growth, degrees):
+    found = growth.mixed_summary(degrees=degrees)
+    error = [2.393284, 3.384615, 3.384615, 0.4063896, 0.5747217, 0.5747217]
+    np.testing.assert_allclose(found.standard_error, error, rtol=4e-3)
+    np.testing.assert_allclose(found.degrees, 9, rtol=4e-3)
+    terms = growth.term_tests(degrees=degrees)
+    table = terms.table()
+    np.testing.assert_allclose(table["statistic"], [1.045992, 37.04955, 0.2144562], rtol=8e-3)
+    np.testing.assert_allclose(table["denominator"], 9, rtol=4e-3)
+    assert table["numerator"].tolist() == [2, 1, 2]
+    # f + the mean of z'Sz + s^2 by VarCorr(growth)
+    np.testing.assert_allclose(found.r_squared, [0.27822105, 0.93266691], rtol=4e-3)
+
+
+def test_dense_and_sparse_rows_have_one_answer(growth):
+    dense = lgp.TableModel.fit(growth_table(), formula=GROWTH, priors=None, random_state=0)
+    assert isinstance(dense.estimator.method_, lgp.ExactGP)
+    left, right = (model.effect_tests().coefficients() for model in (dense, growth))
+    np.testing.assert_allclose(left.standard_error, right.standard_error, rtol=4e-3)
+    np.testing.assert_allclose(left.degrees, right.degrees, rtol=4e-3)
+
+
+# as.data.frame(emmeans(trial, ~ arm | sex, lmer.df = ...)) and pairs() of it
+MEANS = [1.092574, 1.721409, 2.174535, 1.487825, 1.842381, 3.079219]
+DIFFERENCES = [-0.628835, -1.081962, -0.4531265, -0.354556, -1.591394, -1.236838]
+OF_LEVELS = {
+    "satterthwaite": (
+        [0.2899563, 0.2634281, 0.2784497, 0.2848602, 0.2876686, 0.2667862],
+        [28.80802, 20.47145, 25.08786, 27.0325, 27.73614, 21.4862],
+        [91.92587, 91.02532, 91.10733, 92.68639, 91.41912, 92.91129],
+        [0.04161185, 0.0002875185, 0.1425465, 0.3995926, 1.989638e-08, 1.713117e-05],
+    ),
+    "kenward-roger": (
+        [0.2901778, 0.2635354, 0.2785683, 0.2851126, 0.2880955, 0.2668698],
+        [28.68206, 20.37165, 24.97253, 26.91141, 27.61307, 21.38277],
+        [91.87515, 90.97011, 91.05253, 92.63954, 91.36587, 92.86559],
+        [0.0421614, 0.0002923416, 0.1431983, 0.4018123, 2.08303e-08, 1.826973e-05],
+    ),
+}
+
+
+@pytest.mark.parametrize("degrees", list(OF_LEVELS))
+def test_marginal_means_and_differences_are_those_of_emmeans(trial, degrees):
+    error, freedom, of_pairs, p = OF_LEVELS[degrees]
+    found = trial.marginal_means("arm", "sex", degrees=degrees)
+    np.testing.assert_allclose(found.means.estimate, MEANS, rtol=CLOSE)
+    np.testing.assert_allclose(found.means.standard_error, error, rtol=CLOSE)
+    np.testing.assert_allclose(found.means.degrees, freedom, rtol=CLOSE)
+    pairs = found.pairs()
+    assert pairs.names[0] == "a - b | sex = f"
+    np.testing.assert_allclose(pairs.estimate, DIFFERENCES, rtol=CLOSE)
+    np.testing.assert_allclose(pairs.degrees, of_pairs, rtol=CLOSE)
+    np.testing.assert_allclose(pairs.p_value, p, rtol=0.02, atol=1e-8)  # SciPy's quadrature
+
+
+def test_averages_over_a_factor_count_its_levels_alike(trial):
+    found = trial.marginal_means("arm")  # emmeans(trial, ~ arm), pairs(adjust = "holm")
+    lower, upper = found.means.interval()
+    np.testing.assert_allclose(lower, [0.7583242, 1.257864, 2.106192], rtol=CLOSE)
+    np.testing.assert_allclose(upper, [1.822075, 2.305926, 3.147562], rtol=CLOSE)
+    p = found.pairs("holm").p_value
+    np.testing.assert_allclose(p, [0.01188372, 2.750529e-10, 1.65631e-05], rtol=0.02)
+    np.testing.assert_array_equal(found.response()["mean"], found.means.estimate)
+    with pytest.raises(lgp.InputError, match="tukey, holm or none"):
+        found.pairs("bonferroni")
+
+
+# VarCorr(update(trial, REML = FALSE)), logLik of it, and the same of growth
+def test_maximised_fixed_effects_give_variances_of_greatest_likelihood():
+    settings = {"priors": None, "random_state": 0, "fixed_effects": "maximise"}
+    model = lgp.TableModel.fit(trial_table(), formula=TRIAL, **settings)
+    found = model.mixed_summary()
+    assert found.components[0].variance[0] == pytest.approx(0.49449762, rel=2e-3)
+    assert found.residual == pytest.approx(0.49165362, rel=2e-3)
+    error = [0.34786532, 0.24780791, 0.25715451, 0.26571736, 0.00597244, 0.35341777, 0.35103332]
+    np.testing.assert_allclose(found.standard_error, error, rtol=CLOSE)
+    assert np.isinf(found.degrees).all()
+    (value,) = re.findall(r"likelihood, (-?[\d.]+) nats", str(model.estimator.diagnostics_.notes))
+    assert float(value) == pytest.approx(-128.753063, abs=0.02)
+    found = lgp.TableModel.fit(
+        growth_table(), formula=GROWTH, method=SPARSE, **settings
+    ).mixed_summary()
+    np.testing.assert_allclose(found.components[0].variance, [15.509485, 0.39980345], rtol=5e-3)
+    assert found.residual == pytest.approx(4.01747074, rel=2e-3)
+
+
+def test_poisson_variances_are_those_of_laplace():
+    """VarCorr(glmer(y ~ arm + (1 | clinic), t, family = poisson))."""
+    table = trial_table()
+    table["y"] = np.random.default_rng(1).poisson(np.exp(0.5 + table["y"] / 3))
+    settings = {"method": "laplace", "likelihood": "poisson", "priors": None}
+    model = lgp.TableModel.fit(
+        table, formula="y ~ arm + (1 | clinic)", fixed_effects="maximise", **settings
+    )
+    found = model.mixed_summary()
+    assert found.residual is None
+    assert found.components[0].variance[0] == pytest.approx(0.05616352, rel=0.02)
+    means = model.marginal_means("arm")
+    response = means.response()
+    np.testing.assert_allclose(response["mean"], np.exp(means.means.estimate), rtol=1e-6)
+    error = np.exp(means.means.estimate) * means.means.standard_error  # by the slope of exp
+    np.testing.assert_allclose(response["standard_error"], error, rtol=1e-6)
+    assert found.r_squared is not None
+    assert 0 < found.r_squared.marginal < found.r_squared.conditional < 1
+    own, rows = model.estimator, model._fitted(None, None)[1].merged_rows()
+    with pytest.raises(lgp.InputError, match="Degrees of freedom are those of Gaussian noise"):
+        lgp.groups.satterthwaite(own.posterior_, own.method_, rows, own.priors_)
+
+
+@pytest.mark.quick
+def test_p_values_of_several_tests():
+    found = Contrasts.of("abc", np.array([1.0, 2.0, 3.0]), np.ones(3), np.array([5.0, 5.0, np.inf]))
+    plain = [2 * stats.t.sf(1, 5), 2 * stats.t.sf(2, 5), 2 * stats.norm.sf(3)]
+    np.testing.assert_allclose(found.p_value, plain)
+    holm = found.adjusted("holm", 3).p_value
+    np.testing.assert_allclose(holm, [plain[0], 2 * plain[1], 3 * plain[2]])
+    two = found.adjusted("tukey", 2).p_value  # of two means the range is the difference
+    np.testing.assert_allclose(two, plain, rtol=1e-6)
+    lower, upper = found.interval(0.9)
+    np.testing.assert_allclose(upper - lower, 2 * stats.t.ppf(0.95, [5, 5, 1e12]))
+
+
+@pytest.mark.quick
+def test_normal_tests_of_a_term_are_chi_squared():
+    from latentgp.extensions.groups.inference.satterthwaite import normal_tests
+
+    covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
+    law = normal_tests(["a", "b"], np.array([1.0, -2.0]), covariance)
+    found = law.term_test([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # of rank two
+    wald = law.estimate @ np.linalg.solve(covariance, law.estimate)
+    assert found[:2] == (2.0, np.inf)
+    assert found.statistic == pytest.approx(wald / 2)
+    assert found.p_value == pytest.approx(stats.chi2.sf(wald, 2))
+    with pytest.raises(lgp.InputError, match="a column for each"):
+        law.contrasts([[1.0]])
+
+
+@pytest.mark.quick
+def test_a_vague_prior_is_taken_off_a_covariance():
+    X, prior = np.random.default_rng(0).normal(size=(20, 3)), np.array([4.0, 1.0, 9.0])
+    kernel = lgp.kernels.FixedEffects(prior).on(0, 1, 2)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(0.5))
+    fit = lgp.fit(model, lgp.Data(X, X[:, 0]), key=jax.random.key(0), learn_hyperparameters=False)
+    found = FixedDesign.of(kernel, 3).effects(fit.posterior, None)
+    np.testing.assert_allclose(found.covariance, 0.5 * np.linalg.inv(X.T @ X), rtol=1e-6)
+
+
+@pytest.mark.quick
+def test_terms_are_deviations_that_sum_to_zero():
+    table = pd.DataFrame({"y": np.arange(12.0), "a": list("uvw") * 4, "b": list("pq") * 6})
+    table["x"] = np.arange(12.0) ** 2
+    encoder = FormulaEncoder.fit(table, "y ~ a * b + x")
+    found = term_weights(encoder)
+    names = [column.name for column in encoder.fixed]
+    assert list(found) == ["a", "b", "x", "a:b"]
+    # b at the mean of the levels of a
+    weights = np.zeros(len(names))
+    weights[names.index("b[T.q]")] = 1.0
+    weights[[names.index("a[T.v]:b[T.q]"), names.index("a[T.w]:b[T.q]")]] = 1 / 3
+    np.testing.assert_allclose(2 * found["b"][0], weights, atol=1e-9)
+    # without an intercept all levels of the first factor have a mean of zero
+    alone = FormulaEncoder.fit(table, "y ~ 0 + a")
+    np.testing.assert_allclose(term_weights(alone)["a"], np.eye(3), atol=1e-9)
+    with pytest.raises(lgp.InputError, match="'x' is no factor"):
+        level_weights(encoder, table, "x", ())
+
+
+def test_a_file_needs_the_rows_for_degrees_of_freedom(trial, tmp_path):
+    table, path = trial_table(), tmp_path / "model"
+    trial.save(path)
+    read = lgp.load(path)
+    assert np.isinf(read.mixed_summary().degrees).all()
+    assert "z value" in str(read.mixed_summary())
+    with pytest.raises(lgp.InputError, match="give them as frame"):
+        read.term_tests()
+    assert str(read.mixed_summary(table)) == str(trial.mixed_summary())
+    with pytest.raises(lgp.InputError, match="give the rows that were fitted"):
+        read.term_tests(table[:60])
+    table.to_csv(tmp_path / "table.csv", index=False)
+    asked = ["marginal-means", f"{path}", f"{tmp_path}/table.csv", "arm", "--by", "sex", "--pairs"]
+    said = CliRunner().invoke(app, asked)
+    assert said.exit_code == 0, said.output
+    assert "a - b | sex = f" in said.output
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda model: model.effect_tests(degrees="exact"), "degrees must be one of"),
+        (lambda model: model.marginal_means("clinic"), "is no factor of the formula"),
+    ],
+)
+def test_refusals(trial, ask, said):
+    with pytest.raises(lgp.InputError, match=said):
+        ask(trial)
+
+
+def test_a_variance_of_zero_is_held():
+    """lmer drops it too: tests are then those of the model without it."""
+    table = growth_table()
+    noise = np.random.default_rng(5).normal(size=(6, 16))
+    table["y"] = 2.0 * table["day"] + np.ravel(noise - noise.mean(axis=0))
+    table["pen"] = [f"p{k}" for k in np.arange(96) % 16]
+    model = lgp.TableModel.fit(table, formula="y ~ day + (1 | pen)", priors=None, random_state=0)
+    found = model.mixed_summary()
+    assert found.components[0].variance[0] < 1e-3
+    np.testing.assert_allclose(found.degrees, 94, rtol=0.02)
