@@ -1,10 +1,11 @@
 """Mixed models beside lme4 on its own sets: estimates, standard errors, variances, seconds.
 
-    python groups.py FOLDER [SET...]
+    python groups.py FOLDER [SET...] [--limit SECONDS]
 
-lme4 is R's, by Debian's package r-cran-lme4, which has to be installed. Linear models are by
-restricted maximum likelihood, fixed effects integrated over; the others by Laplace's approximation
-at the greatest likelihood, as lme4 has them. Seconds are of the processor, compilation included.
+lme4 is R's, by Debian's package r-cran-lme4, which has to be installed, and for ordered classes
+r-cran-ordinal. Linear models are by restricted maximum likelihood, fixed effects integrated over;
+the others by Laplace's approximation at the greatest likelihood, as R has them. Seconds are of the
+processor, compilation included.
 """
 
 import argparse
@@ -45,15 +46,23 @@ SETS = {
         ("r2", "Gender", "btype", "situ", "id", "item"),
         "binomial",
     ),
+    "InstEval, ordered": MixedModel(
+        "y ~ service + (1 | s) + (1 | d) + (1 | dept:service)",
+        ("y", "service", "s", "d", "dept"),
+        "ordinal",
+    ),
 }
 
 
-def theirs(path: Path, own: MixedModel) -> list[list[str]]:
-    """Lines of lme4."""
+def theirs(path: Path, own: MixedModel, limit: float) -> list[list[str]]:
+    """Lines of R."""
     script = HERE.parent / "peers" / "lme4" / "mixed_model.R"
     command = ["Rscript", script, path, own.formula, own.family, ",".join(own.factors)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return list(csv.reader(said.splitlines()))
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return [["no", "result", "in", f"{limit:g}", "seconds"]]
+    return list(csv.reader(said.stdout.splitlines()))
 
 
 def linear(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
@@ -80,8 +89,8 @@ def _random(components: Any) -> list[list[str]]:
     return lines
 
 
-def binomial(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
-    """Lines of latentgp of successes, by the greatest likelihood of all parameters."""
+def others(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
+    """Lines of latentgp of other targets, by the greatest likelihood of all parameters."""
     import jax
 
     import latentgp as lgp
@@ -100,12 +109,16 @@ def binomial(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
     fixed = [term for term in terms if "|" not in term]
     factors = {name: str for name in fixed if name in own.factors}
     design = pd.get_dummies(rows[fixed].astype(factors), drop_first=True, dtype=float)
-    design.insert(0, "(Intercept)", 1.0)
-    codes = [pd.Categorical(rows[name]).codes for name in groups]
+    if own.family != "ordinal":
+        design.insert(0, "(Intercept)", 1.0)
+    codes = [rows.groupby(name.split(":")).ngroup() for name in groups]
     X = np.column_stack([*codes, design]).astype(float)
     if "incidence" in rows:
         data = lgp.Data(X, rows["incidence"], trials=rows["size"])
         likelihood = lgp.Binomial()
+    elif own.family == "ordinal":
+        data = lgp.Data(X, rows["y"] - 1)
+        likelihood = lgp.Ordinal.of(5, np.bincount(rows["y"] - 1))
     else:
         data, likelihood = lgp.Data(X, rows["r2"] == "Y"), lgp.Bernoulli()
     each = [lgp.Constant() * SameGroup().on(place) for place in range(len(groups))]
@@ -114,12 +127,15 @@ def binomial(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
     model = lgp.LatentGP(kernel, likelihood, Level(np.zeros(width)))
     fit = lgp.fit(model, data, priors=None, **settings)
     kernel, slope = fit.model.kernel, np.asarray(fit.model.mean.slope)
+    likelihood = fit.model.likelihood
     # Standard errors at these variances.
     vague = FixedEffects(np.full(width, 1e6)).on(*range(len(groups), X.shape[1]))
     model = lgp.LatentGP(vague + kernel, likelihood)
     at = lgp.fit(model, data, learn_hyperparameters=False, **settings)
     error = at.posterior.coefficients().standard_error
     lines = [["method", repr(fit.diagnostics.method), "", ""]]
+    cuts = np.asarray(getattr(likelihood, "thresholds", ()))
+    lines += [["fixed", f"{k}|{k + 1}", "", f"{cut:.8g}"] for k, cut in enumerate(cuts, 1)]
     names = zip(design.columns, slope, error, strict=True)
     lines += [["fixed", name, "", f"{e:.8g}", f"{s:.8g}"] for name, e, s in names]
     found = lgp.groups.mixed_summary(fit.posterior, [*groups, *design.columns])
@@ -131,18 +147,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("sets", nargs="*", default=list(SETS))
+    parser.add_argument("--limit", type=float, default=600, help="seconds of R (%(default)s)")
     asked = parser.parse_args()
     for name in asked.sets:
         own = SETS[name]
-        rows = pd.read_csv(asked.folder / "places_groups" / f"{name}.csv.gz")
+        rows = pd.read_csv(asked.folder / "places_groups" / f"{name.partition(',')[0]}.csv.gz")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "rows.csv"
             rows.to_csv(path, index=False)
             print(f"== {name}: {own.formula}")
-            for line in theirs(path, own):
-                print("lme4    ", *line, flush=True)
+            for line in theirs(path, own, asked.limit):
+                print("R       ", *line, flush=True)
         begun = time.process_time()
-        lines = (linear if own.family == "gaussian" else binomial)(rows, own)
+        lines = (linear if own.family == "gaussian" else others)(rows, own)
         print("latentgp", "seconds", f"{time.process_time() - begun:.3f}")
         for line in lines:
             print("latentgp", *line, flush=True)

@@ -7,6 +7,8 @@ formula <- as.formula(asked[2])
 begun <- proc.time()
 if (asked[3] == "gaussian") {
   model <- lmer(formula, data = rows)
+} else if (asked[3] == "ordinal") {
+  model <- ordinal::clmm(formula, data = rows, link = "probit")
 } else {
   model <- glmer(formula, data = rows, family = asked[3])
 }
@@ -15,6 +17,11 @@ cat(sprintf("seconds,,,%.3f\n", took[["user.self"]] + took[["sys.self"]]))
 fixed <- coef(summary(model))
 for (name in rownames(fixed)) {
   cat(sprintf("fixed,%s,,%.8g,%.8g\n", name, fixed[name, 1], fixed[name, 2]))
+}
+if (asked[3] == "ordinal") {
+  parts <- ordinal::VarCorr(model)
+  for (name in names(parts)) cat(sprintf("random,%s,,%.8g\n", name, parts[[name]][1, 1]))
+  quit()
 }
 parts <- as.data.frame(VarCorr(model))
 for (k in seq_len(nrow(parts))) {
