@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -94,7 +94,7 @@ def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool)
     X, groups = both.to_numpy(float), len(own.categories)
     slope = None if own.slope is None else groups + others.index(own.slope)
     variance, level = learned.var(), learned.mean()
-    kernel = sum(0.3 * variance * lgp.kernels.SameGroup().on(g) for g in range(groups))
+    kernel: Any = sum(0.3 * variance * lgp.kernels.SameGroup().on(g) for g in range(groups))
     if slope is not None:
         X[:, slope] = (X[:, slope] - X[:, slope].mean()) / X[:, slope].std()
         lines = lgp.kernels.CorrelatedLinear([0.3 * variance, 0.1 * variance], [0.1])
@@ -108,7 +108,8 @@ def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool)
         along = lgp.Matern32(np.ones(len(smooth))).on(*smooth)
         kernel = kernel + fixed + 0.3 * variance * along
     data, noise = lgp.Data(X[: len(train)], learned - level), lgp.Gaussian(0.3 * variance)
-    settings = {"key": jax.random.key(0), "method": lgp.CollapsedVI(lgp.groups.SparseEffects())}
+    effects = lgp.groups.SparseEffects(probes=32 if trees else 8)
+    settings = {"key": jax.random.key(0), "method": lgp.CollapsedVI(effects)}
     if trees:
         columns = range(0 if own.trees_of_categories else groups, X.shape[1])
         boosting = lgp.groups.Boosting(columns=tuple(columns))

@@ -180,7 +180,9 @@ class TestBoosting:
 
     def test_has_what_was_learned_from_the_rows_that_were_not_held_out(self, boosted):
         assert "learned from the others" in boosted.diagnostics.notes[0]
-        assert not boosted.history.bound.size  # nothing is learned from rows that trees were fitted to
+        assert (
+            not boosted.history.bound.size
+        )  # nothing is learned from rows that trees were fitted to
 
     def test_learns_from_all_rows_where_none_are_held_out(self):
         X, y, _ = sample(300, groups=20)

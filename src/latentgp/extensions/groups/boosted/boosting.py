@@ -246,13 +246,13 @@ class _Alternation(NamedTuple):
                 if learns or held_out is not None:
                     found = self._fitted(model, rows, _scores(booster.eval_train), asked, learns)
                     model = _without_column(found.model)
-                if held_out is not None:
-                    beside = _beside(held_out, _scores(booster.eval_valid))
-                    made[tree] = HeldOut.of(found, model, beside, calibrates)
-                    model = made[tree].model
-                    asked["frozen"] = [*asked["frozen"], *([_NOISE] if calibrates else [])]
-                    if tree - _best(made) >= own.patience:
-                        break
+                    if held_out is not None:
+                        beside = _beside(held_out, _scores(booster.eval_valid))
+                        made[tree] = HeldOut.of(found, model, beside, calibrates)
+                        model = made[tree].model
+                        asked["frozen"] += [_NOISE] if calibrates else []
+                if made and tree - _best(made) >= own.patience:
+                    break
             if tree == number or booster.update(fobj=slopes):
                 break  # no tree would have a split
         trees = Trees.of_booster(booster, model.mean, columns=self.columns, inputs=inputs)
