@@ -1,8 +1,8 @@
 """Tables with a category of thousands of levels (Sigrist 2023): mean squared error of five folds.
 
 By default settings, where the most frequent levels of a category are columns; with an effect for
-each level, as the guide to mixed models has it; and with an effect for each level beside a smooth
-function of columns of many values and coefficients of the others, or beside boosted trees. Of each
+each level, as the guide to mixed models has it; and with an effect for each level beside
+coefficients, of wages a smooth function of columns of many values too, or beside boosted trees. Of each
 person of wages there are a slope in time too. Which model of effects there is, and which columns
 trees split, was chosen by rows held out of those of fold 0 that are learned from.
 """
@@ -28,15 +28,16 @@ class Table(NamedTuple):
     target: str
     categories: tuple[str, ...]
     slope: str | None = None  # that effects of the first category have a slope in
+    smooth: int = 0  # the most columns of a smooth function, those of most values
     trees_of_categories: bool = False  # whether trees split these too, as the numbers that they are
 
 
 TABLES = {
-    "wages": Table("ln_wage", ("idcode",), "t"),
+    "wages": Table("ln_wage", ("idcode",), "t", smooth=4),
     "imdb": Table("score", ("director_id", "type_id"), trees_of_categories=True),
 }
 BY = "latentgp", "latentgp, formula", "latentgp, smooth", "latentgp, trees"
-_MANY_VALUES, _SMOOTH = 30, 4  # of a column, and the most columns of a smooth function
+_MANY_VALUES = 30  # of a column of a smooth function
 
 
 def main() -> None:
@@ -100,15 +101,17 @@ def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool)
         lines = lgp.kernels.CorrelatedLinear([0.3 * variance, 0.1 * variance], [0.1])
         kernel = lines.on(slope) * lgp.kernels.SameGroup().on(0)
     if not trees:
-        numbers, smooth = shapes(X[:, groups:])
+        numbers, smooth = shapes(X[:, groups:], own.smooth)
         X = np.column_stack([X[:, :groups], numbers, np.ones(len(X))])
         smooth += groups
         lines = [column for column in range(groups, X.shape[1]) if column not in smooth]
         fixed = lgp.kernels.FixedEffects(100 * variance).on(lines)
-        along = lgp.Matern32(np.ones(len(smooth))).on(*smooth)
-        kernel = kernel + fixed + 0.3 * variance * along
+        kernel = kernel + fixed
+        if len(smooth):
+            along = lgp.Matern32(np.ones(len(smooth))).on(*smooth)
+            kernel = kernel + 0.3 * variance * along
     data, noise = lgp.Data(X[: len(train)], learned - level), lgp.Gaussian(0.3 * variance)
-    effects = lgp.groups.SparseEffects(probes=32 if trees else 8)
+    effects = lgp.groups.SparseEffects()
     settings = {"key": jax.random.key(0), "method": lgp.CollapsedVI(effects)}
     if trees:
         columns = range(0 if own.trees_of_categories else groups, X.shape[1])
@@ -127,7 +130,7 @@ def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool)
     }
 
 
-def shapes(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def shapes(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Standardised columns that vary, those of many values as normal scores, and where these are.
 
     The ones of most values are those of a smooth function.
@@ -135,7 +138,7 @@ def shapes(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = np.array([len(np.unique(column)) for column in numbers.T])
     numbers, values = numbers[:, values > 1], values[values > 1]
     numbers = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
-    smooth = np.sort(np.argsort(-values)[:_SMOOTH])
+    smooth = np.sort(np.argsort(-values)[:most])
     smooth = smooth[values[smooth] > _MANY_VALUES]
     numbers[:, smooth] = norm.ppf((rankdata(numbers[:, smooth], axis=0) - 0.5) / len(numbers))
     return numbers, smooth
