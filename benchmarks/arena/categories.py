@@ -2,9 +2,9 @@
 
 By default settings, where the most frequent levels of a category are columns; with an effect for
 each level, as the guide to mixed models has it; and with an effect for each level beside
-coefficients, of wages a smooth function of columns of many values too, or beside boosted trees. Of each
-person of wages there are a slope in time too. Which model of effects there is, and which columns
-trees split, was chosen by rows held out of those of fold 0 that are learned from.
+coefficients, of wages a smooth function of columns of many values too, or beside boosted trees.
+Each person of wages has a slope in time, too. Effects, and which columns trees split, were chosen
+by rows held out of those of fold 0 that are learned from.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool)
     kernel: Any = sum(0.3 * variance * lgp.kernels.SameGroup().on(g) for g in range(groups))
     if slope is not None:
         X[:, slope] = (X[:, slope] - X[:, slope].mean()) / X[:, slope].std()
-        lines = lgp.kernels.CorrelatedLinear([0.3 * variance, 0.1 * variance], [0.1])
-        kernel = lines.on(slope) * lgp.kernels.SameGroup().on(0)
+        in_time = lgp.kernels.CorrelatedLinear([0.3 * variance, 0.1 * variance], [0.1])
+        kernel = in_time.on(slope) * lgp.kernels.SameGroup().on(0)
     if not trees:
         numbers, smooth = shapes(X[:, groups:], own.smooth)
         X = np.column_stack([X[:, :groups], numbers, np.ones(len(X))])
@@ -111,8 +111,7 @@ def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool)
             along = lgp.Matern32(np.ones(len(smooth))).on(*smooth)
             kernel = kernel + 0.3 * variance * along
     data, noise = lgp.Data(X[: len(train)], learned - level), lgp.Gaussian(0.3 * variance)
-    effects = lgp.groups.SparseEffects()
-    settings = {"key": jax.random.key(0), "method": lgp.CollapsedVI(effects)}
+    settings = {"key": jax.random.key(0), "method": lgp.CollapsedVI(lgp.groups.SparseEffects())}
     if trees:
         columns = range(0 if own.trees_of_categories else groups, X.shape[1])
         boosting = lgp.groups.Boosting(columns=tuple(columns))
