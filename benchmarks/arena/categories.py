@@ -1,25 +1,43 @@
 """Tables with a category of thousands of levels (Sigrist 2023): mean squared error of five folds.
 
 By default settings, where the most frequent levels of a category are columns; with an effect for
-each level, as the guide to mixed models has it; and with an effect for each level beside a linear
-prior mean, or beside boosted trees.
+each level, as the guide to mixed models has it; and with an effect for each level beside
+coefficients, of wages a smooth function of columns of many values too, or beside boosted trees.
+Each person of wages has a slope in time, too. Effects, and which columns trees split, were chosen
+by rows held out of those of fold 0 that are learned from.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
+from scipy.stats import norm, rankdata
 
 import latentgp as lgp
 from common import Results, of_intervals, parser
 
-# Target and categories of a table.
-TABLES = {"wages": ("ln_wage", ["idcode"]), "imdb": ("score", ["director_id", "type_id"])}
-BY = "latentgp", "latentgp, formula", "latentgp, linear mean", "latentgp, trees"
+
+class Table(NamedTuple):
+    """Columns of a table by their roles."""
+
+    target: str
+    categories: tuple[str, ...]
+    slope: str | None = None  # that effects of the first category have a slope in
+    smooth: int = 0  # the most columns of a smooth function, those of most values
+    trees_of_categories: bool = False  # whether trees split these too, as the numbers that they are
+
+
+TABLES = {
+    "wages": Table("ln_wage", ("idcode",), "t", smooth=4),
+    "imdb": Table("score", ("director_id", "type_id"), trees_of_categories=True),
+}
+BY = "latentgp", "latentgp, formula", "latentgp, smooth", "latentgp, trees"
+_MANY_VALUES = 30  # of a column of a smooth function
 
 
 def main() -> None:
@@ -30,19 +48,20 @@ def main() -> None:
     frames, folds = {}, {}
     for name in options.sets or TABLES:
         frame = pd.read_csv(options.folder / f"{name}.csv.gz")
-        for column in TABLES[name][1]:
-            frame[column] = "level " + frame[column].astype(str)
         with gzip.open(options.folder / f"{name}.folds.json.gz", "rt") as file:
             frames[name], folds[name] = frame, json.load(file)
 
     def fit(name: str, seed: int, by: str) -> dict:
-        (target, categories), frame = TABLES[name], frames[name]
+        own, frame = TABLES[name], frames[name]
+        target, categories = own.target, own.categories
         learned = np.isin(np.arange(len(frame)), np.array(folds[name][seed]) - 1)
         train, test = frame[learned], frame[~learned]
         if options.rows is not None:
             train = train.sample(options.rows, random_state=seed)
         if by in BY[2:]:
-            return of_effects(train, test, target, categories, by == BY[3])
+            return of_effects(train, test, own, by == BY[3])
+        levels = {c: "level " + frame[c].astype(str) for c in categories}
+        train, test = (part.assign(**levels) for part in (train, test))
         formula = None
         if by != BY[0]:
             numbers = ", ".join(column for column in frame if column not in (target, *categories))
@@ -65,29 +84,40 @@ def main() -> None:
     Results("categories", options.out).fill(jobs, fit)
 
 
-def of_effects(train, test, target: str, categories: list[str], trees: bool) -> dict:
-    """Scores with an effect for each level, beside trees or a linear mean of standardised columns.
+def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool) -> dict:
+    """Scores with an effect for each level, beside trees or a smooth function.
 
     Gaps are zeros, as in the published results.
     """
-    learned, y = train[target].to_numpy(), test[target].to_numpy()
-    codes = [pd.factorize(pd.concat([train[c], test[c]]))[0] for c in categories]
-    others = [c for c in train if c not in (target, *categories)]
-    numbers = pd.concat([train[others], test[others]]).fillna(0).to_numpy(float)
-    if not trees:
-        spread = numbers[: len(train)].std(axis=0)
-        numbers = (numbers - numbers[: len(train)].mean(axis=0))[:, spread > 0] / spread[spread > 0]
-        numbers = np.column_stack([numbers, np.ones(len(numbers))])
-    X, groups = np.column_stack([*codes, numbers]), len(categories)
+    learned, y = train[own.target].to_numpy(), test[own.target].to_numpy()
+    others = [c for c in train if c not in (own.target, *own.categories)]
+    both = pd.concat([train, test])[[*own.categories, *others]].fillna(0)
+    X, groups = both.to_numpy(float), len(own.categories)
+    slope = None if own.slope is None else groups + others.index(own.slope)
     variance, level = learned.var(), learned.mean()
-    kernel = sum(0.3 * variance * lgp.kernels.SameGroup().on(g) for g in range(groups))
+    kernel: Any = sum(0.3 * variance * lgp.kernels.SameGroup().on(g) for g in range(groups))
+    if slope is not None:
+        X[:, slope] = (X[:, slope] - X[:, slope].mean()) / X[:, slope].std()
+        in_time = lgp.kernels.CorrelatedLinear([0.3 * variance, 0.1 * variance], [0.1])
+        kernel = in_time.on(slope) * lgp.kernels.SameGroup().on(0)
+    if not trees:
+        numbers, smooth = shapes(X[:, groups:], own.smooth)
+        X = np.column_stack([X[:, :groups], numbers, np.ones(len(X))])
+        smooth += groups
+        lines = [column for column in range(groups, X.shape[1]) if column not in smooth]
+        fixed = lgp.kernels.FixedEffects(100 * variance).on(lines)
+        kernel = kernel + fixed
+        if len(smooth):
+            along = lgp.Matern32(np.ones(len(smooth))).on(*smooth)
+            kernel = kernel + 0.3 * variance * along
     data, noise = lgp.Data(X[: len(train)], learned - level), lgp.Gaussian(0.3 * variance)
     settings = {"key": jax.random.key(0), "method": lgp.CollapsedVI(lgp.groups.SparseEffects())}
     if trees:
-        fit = lgp.groups.Boosting().fit(lgp.LatentGP(kernel, noise), data, **settings)
+        columns = range(0 if own.trees_of_categories else groups, X.shape[1])
+        boosting = lgp.groups.Boosting(columns=tuple(columns))
+        fit = boosting.fit(lgp.LatentGP(kernel, noise), data, **settings)
     else:
-        fixed = lgp.kernels.FixedEffects(100 * variance).on(range(groups, X.shape[1]))
-        fit = lgp.fit(lgp.LatentGP(kernel + fixed, noise), data, **settings)
+        fit = lgp.fit(lgp.LatentGP(kernel, noise), data, **settings)
     law = fit.posterior.predict(X[len(train) :])
     lower, upper = law.interval(0.95)
     return {
@@ -97,6 +127,20 @@ def of_effects(train, test, target: str, categories: list[str], trees: bool) -> 
         **of_intervals(y, lower + level, upper + level),
         "method": "CollapsedVI",
     }
+
+
+def shapes(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Standardised columns that vary, those of many values as normal scores, and where these are.
+
+    The ones of most values are those of a smooth function.
+    """
+    values = np.array([len(np.unique(column)) for column in numbers.T])
+    numbers, values = numbers[:, values > 1], values[values > 1]
+    numbers = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
+    smooth = np.sort(np.argsort(-values)[:most])
+    smooth = smooth[values[smooth] > _MANY_VALUES]
+    numbers[:, smooth] = norm.ppf((rankdata(numbers[:, smooth], axis=0) - 0.5) / len(numbers))
+    return numbers, smooth
 
 
 if __name__ == "__main__":

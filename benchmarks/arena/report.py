@@ -355,23 +355,24 @@ def categories(folder: Path) -> str:
             if "error" in found[0] and len(found) == 5:
                 known = {int(row["experiment"]): row for row in found}
                 scores[path.stem.removeprefix(f"res_{name}_")] = [
-                    mean(float(known[fold][key]) for fold in folds or range(5))
-                    for key in ("error", "time")
+                    *(mean(float(known[fold][key]) for fold in folds) for key in ("error", "time")),
+                    len(folds),
                 ]
         for by in BY:
             own = [line for line in lines if line["set"] == name and line["by"] == by]
             if own:
-                scores[by] = [mean(line[key] for line in own) for key in ("mse", "seconds")]
+                means = (mean(line[key] for line in own) for key in ("mse", "seconds"))
+                scores[by] = [*means, len(own)]
                 held = mean(line["coverage"] for line in own)
                 said.append(
                     f"On {name} `{by}` learned from {own[0]['rows']:,} rows; its 95 % intervals "
                     f"hold {100 * held:.1f} %."
                 )
-        best = min(error for error, _ in scores.values())
-        behind |= {f"{name}: {system}": error / best for system, (error, _) in scores.items()}
+        best = min(error for error, *_ in scores.values())
+        behind |= {f"{name}: {system}": own[0] / best for system, own in scores.items()}
         rows += [
-            [name, len(folds) or 5, system, f"{error:.4f}", f"{seconds:.0f}"]
-            for system, (error, seconds) in sorted(scores.items(), key=lambda pair: pair[1][0])
+            [name, number, system, f"{error:.4f}", f"{seconds:.0f}"]
+            for system, (error, seconds, number) in sorted(scores.items(), key=lambda p: p[1][0])
         ]
     order = sorted(behind, key=lambda name: (name.partition(":")[0], behind[name]))
     ours = [name for name in order if name.partition(": ")[2] in BY]
@@ -382,8 +383,9 @@ def categories(folder: Path) -> str:
         + prose(
             "Sigrist (2023): mean squared error of folds, as given. `wages` has 4,696 persons, "
             "`imdb` 38,190 directors. `latentgp` is a `TableModel` of text columns, which keeps "
-            "the 30 most frequent levels; the formula has an effect for each level. Seconds of "
-            "others are theirs."
+            "the 30 most frequent levels; the others have an effect for each level, of persons a "
+            "slope in time too, beside boosted trees or a smooth function. Seconds of others are "
+            "theirs."
         )
         + f"{table(('table', 'folds', 'method', 'mean squared error', 'seconds'), rows)}\n"
         + prose(" ".join([*said, *NOT_RUN.get("categories", ())]))

@@ -7,6 +7,8 @@ formula <- as.formula(asked[2])
 begun <- proc.time()
 if (asked[3] == "gaussian") {
   model <- lmer(formula, data = rows)
+} else if (asked[3] == "ordinal") {
+  model <- ordinal::clmm(formula, data = rows, link = "probit")
 } else {
   model <- glmer(formula, data = rows, family = asked[3])
 }
@@ -27,6 +29,11 @@ if (asked[3] == "gaussian") {
       cat(sprintf("df,%s,,%.8g,%.6g\n", name, fixed[name, 2], fixed[name, "df"]))
     }
   }
+}
+if (asked[3] == "ordinal") {
+  parts <- ordinal::VarCorr(model)
+  for (name in names(parts)) cat(sprintf("random,%s,,%.8g\n", name, parts[[name]][1, 1]))
+  quit()
 }
 parts <- as.data.frame(VarCorr(model))
 for (k in seq_len(nrow(parts))) {

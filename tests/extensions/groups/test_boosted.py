@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 KEY = jax.random.key(0)
 BY_EFFECTS = lgp.CollapsedVI(lgp.groups.SparseEffects())
+BY_STEPS = lgp.CollapsedVI(lgp.groups.SparseEffects(exact=False))
 
 
 def sample(rows=2_000, groups=200, seed=0):
@@ -93,6 +94,7 @@ class TestSlopes:
         ("likelihood", "method", "tolerance"),
         [
             (lgp.Gaussian(noise_variance=0.3), BY_EFFECTS, 1e-7),
+            (lgp.Gaussian(noise_variance=0.3), BY_STEPS, 1e-5),
             (lgp.Poisson(), lgp.Laplace(), 1e-4),
             (lgp.Poisson(), lgp.Laplace(lgp.groups.SparseEffects()), 1e-4),
             (lgp.Poisson(), lgp.VariationalInference(lgp.Dense()), 1e-4),
@@ -175,6 +177,19 @@ class TestBoosting:
         assert "rows held out" in boosted.diagnostics.notes[0]
         assert "% of them are in their intervals of 90 %" in boosted.diagnostics.notes[0]
         assert "not in the uncertainty" in boosted.diagnostics.notes[1]
+
+    def test_has_what_was_learned_from_the_rows_that_were_not_held_out(self, boosted):
+        assert "learned from the others" in boosted.diagnostics.notes[0]
+        assert (
+            not boosted.history.bound.size
+        )  # nothing is learned from rows that trees were fitted to
+
+    def test_learns_from_all_rows_where_none_are_held_out(self):
+        X, y, _ = sample(300, groups=20)
+        boosting = lgp.groups.Boosting(learning_rate=0.3, trees=12, leaves=4, held_out=0)
+        found = boosting.fit(model(), lgp.Data(X, y), key=KEY, method=BY_EFFECTS)
+        assert len(found.model.mean.value) == 12
+        assert found.history.bound.size
 
     def test_is_the_same_when_it_was_saved(self, boosted, tmp_path):
         X, _, _ = sample(50, seed=1)

@@ -13,6 +13,7 @@ from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import RBF, CorrelatedLinear, FixedEffects, SameGroup
 from latentgp.kernels.parts import parts_of
 from latentgp.representations import Dense, SiteForm, log_evidence
+from latentgp.site_inference.search.hyperparameters import _Runs
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing.numerics import chunks_of
 
@@ -337,3 +338,18 @@ def test_a_few_points_of_smooth_parts_are_said():
     own = lgp.groups.SparseEffects(number=4).initialise(X, None, kernel, KEY)
     notes = own.condition(kernel, X, sites_of(len(X))).notes
     assert "leave open" in notes[-1]
+
+
+def test_a_search_looks_at_all_of_many_rows(monkeypatch):
+    """Effects of a sample of the rows say little of those of all."""
+    monkeypatch.setattr(_Runs, "on_a_part", lambda *_: pytest.fail("looked at some of the rows"))
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 100, 20_100)
+    y = rng.normal(size=100)[group] + rng.normal(size=20_100)
+    found = lgp.fit(
+        lgp.LatentGP(1.0 * same(0), lgp.Gaussian()),
+        lgp.Data(group[:, None], y),
+        key=KEY,
+        method=lgp.CollapsedVI(lgp.groups.SparseEffects()),
+    )
+    np.testing.assert_allclose(found.model.likelihood.noise_variance, 1.0, atol=0.04)

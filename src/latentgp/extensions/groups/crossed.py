@@ -277,4 +277,4 @@ def split(design: EffectDesign, columns: Vectors) -> Blocks:
 
 def joined(blocks: list[Float[Array, "_ _ S"]]) -> Vectors:
     """The other way round."""
-    return jnp.concatenate([block.reshape(-1, block.shape[2]) for block in blocks])
+    return jnp.concatenate([jax.lax.collapse(block, 0, 2) for block in blocks])

@@ -125,7 +125,7 @@ def learn(
             seen = own.rows_looked_at(data.size) if isinstance(own, SeesNearRows) else data.size
             moved = not algorithm.rule.sites_are_fixed(space.model.likelihood)
             dense = own.traits.one_coefficient_a_row and own.traits.dense_factors
-            few = _THINNED_ROWS if seen > _THINNED_FROM else 0
+            few = _THINNED_ROWS if seen > _THINNED_FROM and not traits.needs_all_rows else 0
             few = OPENING_ROWS if dense and moved and data.size > 2 * OPENING_ROWS else few
             if few:
                 start, first_step = runs.on_a_part(start, data, few), _FIRST_STEP_AFTER_THINNED

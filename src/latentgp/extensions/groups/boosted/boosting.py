@@ -25,7 +25,7 @@ from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.programs import Program
-from latentgp.runtime.x64 import double_precision
+from latentgp.runtime.x64 import double_precision, in_x64
 from latentgp.site_inference.methods.base import SiteMethod
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, site_form
 from latentgp.site_inference.search.fixed_point import ascend
@@ -55,8 +55,8 @@ class Boosting:
         rows_in_leaf: rows of a leaf, at least.
         held_out: share of rows that choose the number of trees; 0 makes the most.
         patience: trees without a gain after which there are no more.
-        every: the density is looked at after so many trees, and hyper-parameters are learned again
-            after so many, or a quarter of those that there are.
+        every: the density is looked at after so many trees, or a tenth of those that there are;
+            hyper-parameters are learned again there when there are twice as many as last time.
         columns: inputs that trees split; None for those that tell no groups apart.
         seed: of the rows that are held out.
 
@@ -136,7 +136,7 @@ class Boosting:
             method,
             options,
         )
-        number, chosen = self.trees, f"{self.trees} trees, as asked for"
+        number, chosen, stages = self.trees, f"{self.trees} trees, as asked for", None
         if self.held_out > 0:
             out = np.random.default_rng(self.seed).random(rows.size) < self.held_out
             if not 0 < out.sum() < rows.size:
@@ -144,24 +144,24 @@ class Boosting:
                     f"Boosting.held_out={self.held_out:g} leaves {rows.size - out.sum()} of "
                     f"{rows.size} rows to learn from; change it."
                 )
-            _, _, scores = run.made(model, rows.select(~out), self.trees, rows.select(out))
-            best = _best(scores)
-            number = min(self.trees, self.every * best)
-            density, covered, noise = scores[best]
-            if noise is not None:
-                model = replace(model, {_NOISE: noise})
-                options = {**options, "frozen": (*options["frozen"], _NOISE)}
-                run = run._replace(options=options)
+            _, _, stages = run.made(model, rows.select(~out), self.trees, rows.select(out))
+            number = _best(stages)
+            best = stages[number]
             chosen = (
-                f"{number} trees, by the density of {out.sum()} rows held out: {density:.4f} nats "
-                f"a row, {scores[0].density:.4f} without trees"
+                f"{number} trees, by the density of {out.sum()} rows held out: {best.density:.4f} "
+                f"nats a row, {stages[0].density:.4f} without trees; hyper-parameters "
+                "were learned from the others"
             )
-            if covered is not None:
-                chosen += f"; {100 * covered:.0f} % of them are in their intervals of 90 %"
+            if best.covered is not None:
+                chosen += f"; {100 * best.covered:.0f} % of them are in their intervals of 90 %"
             if number >= self.trees:
                 chosen += "; more trees may be better, as it was still growing"
-        model, trees, _ = run.made(model, rows, number)
+        model, trees, _ = run.made(model, rows, number, stages=stages)
         model = dataclasses.replace(model, mean=trees)
+        if stages and _learns_noise(model, options):
+            options["frozen"] = (*options["frozen"], _NOISE)
+        if stages and options.get("hyperparameters", "optimise") == "optimise":
+            options["learn_hyperparameters"] = False
         result = fit(model, data, key=key, method=method, **options)
         return result.noted(
             (
@@ -196,11 +196,17 @@ class _Alternation(NamedTuple):
     options: dict[str, Any]  # of `fit`
 
     def made(
-        self, model: LatentGP, rows: Data, number: int, held_out: Data | None = None
-    ) -> tuple[LatentGP, Trees, list[HeldOut]]:
-        """The model as learned, its mean with so many trees, and scores of held-out rows.
+        self,
+        model: LatentGP,
+        rows: Data,
+        number: int,
+        held_out: Data | None = None,
+        stages: dict[int, HeldOut] | None = None,
+    ) -> tuple[LatentGP, Trees, dict[int, HeldOut]]:
+        """The model as learned, its mean with so many trees, and stages by numbers of trees.
 
-        With rows held out it ends where their density has not risen for a while.
+        With rows held out it ends where their density has not risen for a while. Where stages are
+        given, the model is theirs, and nothing is learned.
         """
         import lightgbm
 
@@ -218,44 +224,50 @@ class _Alternation(NamedTuple):
         }
         table = lightgbm.Dataset(rows.X[:, columns], np.zeros(rows.size), params=parameters)
         booster = lightgbm.Booster(parameters, table)
-        asked, kernel = self._options(inputs), cast(Kernel, model.kernel)
-        mean = _OffsetColumn(model.mean)
-        inner = dataclasses.replace(model, kernel=kernel.on(range(inputs)), mean=mean)
-        tables = [rows] if held_out is None else [rows, held_out]
-        offsets = [np.zeros(data.size) for data in tables]
-        ascent, sites, searched = None, None, 0
-        scores: list[HeldOut] = []
-        calibrates = _learns_noise(model, asked)
+        if held_out is not None:
+            there = held_out.X[:, columns], np.zeros(held_out.size)
+            booster.add_valid(table.create_valid(*there, params=parameters), "held out")
+        asked, calibrates = self._options(inputs), _learns_noise(model, self.options)
+        ascent = RowSlopes.of(self.method, model, rows, self.key)
+        sites, searched, look = None, 0, 0
+        made: dict[int, HeldOut] = {}
+
+        def slopes(offset: PerRow, _: Any) -> tuple[PerRow, PerRow]:
+            nonlocal sites
+            slope, curvature, sites = ascent.slopes(model, offset, sites)
+            return -slope, curvature
+
         for tree in range(number + 1):
-            if tree == number and held_out is None:
-                break
-            looks = tree % own.every == 0 or tree == number
-            searches = tree == 0 or tree - searched >= max(own.every, searched // 4)
-            if looks and (searches or held_out is not None):
-                given, *others = map(_beside, tables, offsets)
-                learns = searches and asked.get("learn_hyperparameters", True)
-                settings = {**asked, "method": self.method, "learn_hyperparameters": learns}
-                found = fit(inner, given, key=self.key, **settings)
-                inner, model = found.model, _without_column(found.model)
-                searched = tree if searches else searched
-                scores += [HeldOut.of(found, data, calibrates) for data in others]
-                if calibrates and others:
-                    inner = replace(inner, {_NOISE: scores[-1].noise})
-                    model = _without_column(inner)
-                    asked["frozen"] = [*asked["frozen"], _NOISE]
-                if others and (len(scores) - 1 - _best(scores)) * own.every >= own.patience:
+            if stages is not None:
+                model = stages[tree].model if tree in stages else model
+            elif tree == look or (tree == number and held_out is not None):
+                look = tree + max(own.every, tree // 10)
+                learns = tree == 0 or tree >= max(own.every, 2 * searched)
+                searched = tree if learns else searched
+                if learns or held_out is not None:
+                    found = self._fitted(model, rows, _scores(booster.eval_train), asked, learns)
+                    model = _without_column(found.model)
+                    if held_out is not None:
+                        beside = _beside(held_out, _scores(booster.eval_valid))
+                        made[tree] = HeldOut.of(found, model, beside, calibrates)
+                        model = made[tree].model
+                        asked["frozen"] += [_NOISE] if calibrates else []
+                if made and tree - _best(made) >= own.patience:
                     break
-            if tree == number:
-                break
-            ascent = ascent or RowSlopes.of(self.method, model, rows, self.key)
-            slope, curvature, sites = ascent.slopes(model, offsets[0], sites)
-            if booster.update(fobj=lambda *_, s=slope, c=curvature: (-s, c)):
+            if tree == number or booster.update(fobj=slopes):
                 break  # no tree would have a split
-            last: dict[str, Any] = {"start_iteration": tree, "num_iteration": 1}
-            predicted = (booster.predict(data.X[:, columns], **last) for data in tables)
-            offsets = [o + np.asarray(p) for o, p in zip(offsets, predicted, strict=True)]
         trees = Trees.of_booster(booster, model.mean, columns=self.columns, inputs=inputs)
-        return model, trees, scores
+        return model, trees, made
+
+    def _fitted(
+        self, model: LatentGP, rows: Data, offset: PerRow, asked: dict[str, Any], learns: bool
+    ) -> Fit:
+        """The model with an offset in one more column, its hyper-parameters learned or held."""
+        kernel = cast(Kernel, model.kernel).on(range(rows.X.shape[1]))
+        inner = dataclasses.replace(model, kernel=kernel, mean=_OffsetColumn(model.mean))
+        learns = learns and asked.get("learn_hyperparameters", True)
+        asked = {**asked, "method": self.method, "learn_hyperparameters": learns}
+        return fit(inner, _beside(rows, offset), key=self.key, **asked)
 
     def _options(self, inputs: int) -> dict[str, Any]:
         """Options of the searches between trees, for a kernel of the columns before the last."""
@@ -296,31 +308,38 @@ def _beside(rows: Data, offset: PerRow) -> Data:
     return eqx.tree_at(lambda d: d.X, rows, np.column_stack([rows.X, offset]))
 
 
-class HeldOut(NamedTuple):
-    """Scores of rows that were held out."""
+def _scores(evaluate: Any) -> PerRow:
+    """Sums of the trees so far at the rows that a booster evaluates."""
+    found: list[PerRow] = []
+    evaluate(lambda scores, _: (str(found.append(scores.copy())), 0.0, True))
+    return found[0]
 
+
+class HeldOut(NamedTuple):
+    """What was learned beside a number of trees, and scores of rows that were held out."""
+
+    model: LatentGP  # without the trees
     density: float  # mean of its logarithm, in nats
     covered: float | None  # share in intervals of 90 %, where y is f and noise
 
-    noise: float | None  # that has the size of their errors, where it is learned
-
     @classmethod
-    def of(cls, found: Fit, rows: Data, calibrates: bool) -> HeldOut:
-        """Scores by a fit to other rows, its noise variance that of these if it `calibrates`."""
-        posterior, noise, weights = found.posterior, None, rows.weights
+    def of(cls, found: Fit, model: LatentGP, rows: Data, calibrates: bool) -> HeldOut:
+        """Scores by a fit to other rows; if it `calibrates`, its noise is that of these rows."""
+        posterior, weights = found.posterior, rows.weights
         if calibrates:
             mean, variance = posterior.predict_f(rows.X)
             known = variance + rows.side_information.get("noise_variance", 0.0)
             squares = np.average((rows.y - mean) ** 2, weights=weights)
             noise = float(max(squares - np.average(known, weights=weights), 0.01 * squares))
             posterior = posterior.with_likelihood(Gaussian(noise))
+            model = replace(model, {_NOISE: noise})
         law = posterior.predict(rows.X, **rows.side_information)
         density = float(np.average(law.log_prob(rows.y), weights=weights))
         if not found.model.likelihood.is_location:
-            return cls(density, None, None)
+            return cls(model, density, None)
         lower, upper = law.interval(0.9)
         inside = (lower < rows.y) & (rows.y < upper)
-        return cls(density, float(np.average(inside, weights=weights)), noise)
+        return cls(model, density, float(np.average(inside, weights=weights)))
 
 
 def _learns_noise(model: LatentGP, asked: dict[str, Any]) -> bool:
@@ -333,9 +352,9 @@ def _learns_noise(model: LatentGP, asked: dict[str, Any]) -> bool:
     )
 
 
-def _best(scores: list[HeldOut]) -> int:
-    """Number of the scores whose density is highest."""
-    return int(np.argmax([own.density for own in scores]))
+def _best(stages: dict[int, HeldOut]) -> int:
+    """Number of trees of the stage whose density is highest."""
+    return max(stages, key=lambda trees: stages[trees].density)
 
 
 def _without_column(inner: Any) -> LatentGP:
@@ -351,6 +370,7 @@ class RowSlopes(NamedTuple):
     size: int
 
     @classmethod
+    @in_x64
     def of(cls, method: SiteMethod, model: LatentGP, rows: Data, key: Key[Array, ""]) -> RowSlopes:
         """The algorithm of a method, made ready for rows."""
         algorithm = method.settled(model, rows.size).algorithm(model)
@@ -359,7 +379,7 @@ class RowSlopes(NamedTuple):
             form = site_form(algorithm.rule, model.likelihood)
             own = own.for_sites(dataclasses.replace(form, means_alone=True))
         algorithm = dataclasses.replace(algorithm.until_converged(), representation=own)
-        return cls(algorithm, rows.padded(), rows.size)
+        return cls(algorithm, rows.padded().to_device(), rows.size)
 
     def slopes(
         self, model: LatentGP, offset: PerRow, sites: Sites | None = None
