@@ -629,7 +629,8 @@ def _memberships():
         method = lgp.CollapsedVI(features)
         fit = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
         found.append(fit.posterior)
-    return [several, lgp.kernels.ZeroAverage(lgp.RBF(0.75), [[0.5], [1.5]]), *found]
+    offset = lgp.means.OffsetMean(lgp.ConstantMean(4.0), (1,))
+    return [several, lgp.kernels.ZeroAverage(lgp.RBF(0.75), [[0.5], [1.5]]), offset, *found]
 
 
 def _per_part(number):
