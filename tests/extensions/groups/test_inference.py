@@ -10,7 +10,6 @@ A search for variances ends up to 1e-6 nats a row before the optimum. Tolerances
 changes: variances by sqrt(2e-6 N) of their standard errors, which are a third of them or more here.
 """
 
-
 import jax
 import numpy as np
 import pandas as pd
