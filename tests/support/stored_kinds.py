@@ -315,6 +315,9 @@ TABLES = {
     "table_formula": lambda: _tabled(
         formula="y ~ gp(x, by=kind) + kind + (1 + waited | kind)", drop=["ill", "n"]
     ),
+    "table_maximised": lambda: _tabled(
+        formula="y ~ waited + (1 | kind)", drop=["ill", "n"], fixed_effects="maximise"
+    ),
 }
 
 
