@@ -138,7 +138,7 @@ def test_derivatives_in_kernel_and_points():
     step = 1e-4
 
     def difference(move):
-        return (slopes(*move(step))[0] - slopes(*move(-step))[0]) / (2 * step)
+        return float(slopes(*move(step))[0] - slopes(*move(-step))[0]) / (2 * step)
 
     at = KERNEL.kernel.lengthscale
 
@@ -151,8 +151,8 @@ def test_derivatives_in_kernel_and_points():
         points[3, 1] += by
         return eqx.tree_at(lambda own: own.inducing.points, own, points), KERNEL
 
-    assert in_kernel.kernel.lengthscale[0] == pytest.approx(difference(along_lengthscale), rel=1e-5)
-    assert in_points[3, 1] == pytest.approx(difference(along_point), rel=1e-5)
+    found = float(in_kernel.kernel.lengthscale[0]), float(in_points[3, 1])
+    assert found == pytest.approx((difference(along_lengthscale), difference(along_point)), 1e-5)
 
 
 @pytest.mark.slow
@@ -187,13 +187,14 @@ def test_estimates_are_within_their_errors():
     assert np.all(np.abs(found.variance / whole.at_new.variance - 1) < 4 * np.sqrt(2 / 512))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "likelihood", "y"),
     [
         (lgp.Laplace, lgp.Poisson(), COUNTS),
-        pytest.param(lgp.Laplace, lgp.Bernoulli(), CLASSES, marks=pytest.mark.slow),
-        pytest.param(lgp.VariationalInference, lgp.Bernoulli(), CLASSES, marks=pytest.mark.slow),
-        pytest.param(lgp.ExpectationPropagation, lgp.Bernoulli(), CLASSES, marks=pytest.mark.slow),
+        (lgp.Laplace, lgp.Bernoulli(), CLASSES),
+        (lgp.VariationalInference, lgp.Bernoulli(), CLASSES),
+        (lgp.ExpectationPropagation, lgp.Bernoulli(), CLASSES),
     ],
 )
 def test_every_rule_agrees_with_dense_where_all_rows_are_neighbours(method, likelihood, y):
@@ -213,9 +214,9 @@ def test_every_rule_agrees_with_dense_where_all_rows_are_neighbours(method, like
 
 @pytest.mark.slow
 def test_a_search_by_estimates_and_its_file(tmp_path):
-    model = lgp.LatentGP(KERNEL, lgp.Poisson())
+    model = lgp.LatentGP(KERNEL, lgp.Bernoulli())
     fit, dense = (
-        lgp.fit(model, lgp.Data(X, COUNTS), method=lgp.Laplace(own), key=KEY)
+        lgp.fit(model, lgp.Data(X, CLASSES), method=lgp.Laplace(own), key=KEY)
         for own in (LatentNeighbours(10, inducing=POINTS, exact_up_to=0), lgp.Dense())
     )
     assert fit.diagnostics.converged
@@ -271,12 +272,14 @@ def test_latents_that_are_coupled_agree_with_dense():
     assert_close(run(near), run(lgp.Dense().for_sites(form)), 1e-5)
 
 
+@pytest.mark.slow
 def test_a_long_and_a_short_range_need_both():
     generator = np.random.default_rng(1)
     inputs = generator.uniform(0, 10, (300, 2))
-    kernel = 4.0 * lgp.RBF(3.0) + 0.5 * lgp.RBF(0.4)
+    kernel = 4.0 * lgp.RBF(3.0) + 2.0 * lgp.RBF(0.4)
     gram = np.asarray(kernel.gram(inputs, inputs)) + 1e-6 * np.eye(300)
-    counts = generator.poisson(np.exp(np.linalg.cholesky(gram) @ generator.normal(size=300)))
+    f = 1 + np.linalg.cholesky(gram) @ generator.normal(size=300)
+    counts = np.random.default_rng(2).poisson(np.exp(f))
     exact, near, low, both = (
         lgp.fit(
             lgp.LatentGP(kernel, lgp.Poisson()),
@@ -296,7 +299,5 @@ def test_a_long_and_a_short_range_need_both():
 
 
 def test_chains_are_refused():
-    own = lgp.LatentNeighbours(5, inducing=5)
-    model, data = lgp.LatentGP(KERNEL, lgp.Poisson()), lgp.Data(X, COUNTS)
     with pytest.raises(lgp.InputError, match="no white coefficients with inducing points"):
-        lgp.fit(model, data, method=lgp.NUTS(representation=own, warmup=2, draws=2), key=KEY)
+        ready(number=5).whitening(KERNEL, X)

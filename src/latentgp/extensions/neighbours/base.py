@@ -163,8 +163,9 @@ class NearestRows(Representation):
 
     def _in_points(self, slope: Points) -> "NearestRows":
         """Derivatives in the representation, from those in inducing points."""
-        points = dataclasses.replace(self.inducing, points=slope)
-        return dataclasses.replace(self, inducing=points, found=None)
+        points: Any = self.inducing
+        moved = dataclasses.replace(points, points=slope)
+        return dataclasses.replace(self, inducing=moved, found=None)
 
     def renewed(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel

@@ -299,6 +299,7 @@ def _slopes_given(
 ) -> tuple[LatentKernel, Points | None]:
     """Derivatives in kernel and inducing points of what has these in `_slopes_in_prior`."""
     low_rank, (in_law, direct) = posterior.low_rank, slopes
+    in_features: Any
     own = posterior.kernel, posterior.X, posterior.neighbours, _features(low_rank)
     in_kernel, in_features = slope_of_regression(*own, posterior.prior, in_law)
     if low_rank is None:

@@ -24,12 +24,14 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.extensions.neighbours.latent_posterior import (
+    Controls,
     PosteriorPrecision,
     WhitenedOperator,
     row_times,
 )
 from latentgp.modules import stored
-from latentgp.numerics.cholesky import Factor, jittered_cholesky
+from latentgp.numerics.cholesky import Factor, cholesky
+from latentgp.numerics.eigen import eigenvectors
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array, RowLatents, Scalar
 
@@ -54,8 +56,10 @@ class FullScaleOperator(PosteriorPrecision):
         gains = jax.lax.stop_gradient(jnp.moveaxis(gains, 1, 0))
 
         def factor(scaled: Array, features: Array, gains: Array) -> Factor:
+            # At least I, but for what T T' is off.
             inner = jnp.eye(features.shape[1], dtype=features.dtype)
-            return jittered_cholesky(inner + scaled.T @ (features - gains)).factor
+            values, vectors = eigenvectors(inner + scaled.T @ (features - gains))
+            return cholesky((vectors * jnp.maximum(values, 1.0)) @ vectors.T)
 
         return cls(residual, features, gains, vmap_latents(factor, scaled, known, gains))
 
@@ -102,11 +106,23 @@ class FullScaleOperator(PosteriorPrecision):
         return jnp.concatenate([r, v])
 
     def noise_of(self, solutions: Float[Array, "C Q S"]) -> Float[Array, "N Q S"]:
+        return self.residual.noise_of(self._given_weights(solutions))
+
+    def control(self, solutions: Float[Array, "C Q S"]) -> Controls:
+        """Residuals given the weights: beside them the weights move the rows by H v."""
+        root = vmap_latents(lambda H, own: H @ own.T, self.gains, self.factor.inverse)
+        return Controls(self._given_weights(solutions), jnp.moveaxis(root, 0, 1))
+
+    def _given_weights(self, solutions: Float[Array, "C Q S"]) -> Float[Array, "N Q S"]:
         r, v = self._parts(solutions)
-        return self.residual.noise_of(r + _each(jnp.matmul, self.gains, v))
+        return r + _each(jnp.matmul, self.gains, v)
 
     def in_features(
-        self, slope: RowLatents, mean: RowLatents, x: Array, p: Array
+        self,
+        slope: RowLatents,
+        mean: Float[Array, "C Q"],
+        x: Float[Array, "C Q S"],
+        p: Float[Array, "C Q S"],
     ) -> Float[Array, "Q N M"]:
         """Derivatives of the log evidence in features: the mean of (l - W g) v'.
 
@@ -139,8 +155,8 @@ class FullScaleOperator(PosteriorPrecision):
         return coefficients[:rows], coefficients[rows:]
 
     def _white_parts(
-        self, white: Float[Array, "M S"]
-    ) -> tuple[Float[Array, "R S"], Float[Array, "M Q S"]]:
+        self, white: Float[Array, "size S"]
+    ) -> tuple[Float[Array, "rows S"], Float[Array, "M Q S"]]:
         """The same of white ones, the residuals' as the sparse part takes them."""
         cut = self.residual.size
         weights = white[cut:].reshape(self.gains.shape[2], self.gains.shape[0], -1)
@@ -149,13 +165,13 @@ class FullScaleOperator(PosteriorPrecision):
 
 def _each(
     function: Callable[[Array, Array], Array],
-    matrices: Float[Array, "#Q A B"],
-    columns: Float[Array, "B Q S"],
-) -> Float[Array, "A Q S"]:
+    matrices: Float[Array, "#Q I J"],
+    columns: Float[Array, "K Q S"],
+) -> Float[Array, "L Q S"]:
     """A function of each latent's matrix and columns."""
     found = vmap_latents(function, matrices, jnp.moveaxis(columns, 1, 0))
     return jnp.moveaxis(found, 0, 1)
 
 
-def _transposed(matrix: Float[Array, "A B"], columns: Float[Array, "A S"]) -> Float[Array, "B S"]:
+def _transposed(matrix: Float[Array, "I J"], columns: Float[Array, "I S"]) -> Float[Array, "J S"]:
     return matrix.T @ columns

@@ -60,6 +60,13 @@ _PROBE_TOLERANCE = 1e-5  # errors of estimates are of its square
 _MOST_RECORDED = 200  # steps that quadrature reads
 
 
+class Controls(NamedTuple):
+    """Columns t and K such that at the rows the mean of p p' - t t' is K K', p = L'^-1 noise."""
+
+    solutions: Float[Array, "N Q S"]  # t
+    root: Float[Array, "N Q M"]  # K
+
+
 class PosteriorPrecision(LinearOperator):
     """M = L^-1 A L'^-1, for the precision A of C coefficients and its preconditioner P = L L'."""
 
@@ -100,6 +107,10 @@ class PosteriorPrecision(LinearOperator):
     @abstractmethod
     def noise_of(self, solutions: Float[Array, "C Q S"]) -> Float[Array, "N Q S"]:
         """The noise of each row in p = L'^-1 noise, over its standard deviation R given others."""
+
+    def control(self, solutions: Float[Array, "C Q S"]) -> Controls | None:
+        """A part of p = L'^-1 noise whose complement has a known mean; none unless overridden."""
+        return None
 
     def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
         return self.to_white(self.coefficient_times(self.from_white(right)))
@@ -551,12 +562,13 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
     """Derivatives of the log evidence in each row's weights and variance, the sites held.
 
     With R = m m' + A^-1 and b = (1, -A_i) they are (R b)_c / D and (b' R b / D - 1) / (2 D). The
-    mean of p p' C' R^-2, which is zero at the neighbours, makes the first less noisy.
+    mean of p p' C' R^-2, which is zero at the neighbours, makes the first less noisy. So does, of
+    both, what the operator knows of the mean of p p'.
     """
     solved, prior = posterior.solved, posterior.prior
     latents = solved.mean.shape[1]
     neighbours, M = jnp.asarray(posterior.neighbours), posterior.operator
-    noise = M.noise_of(solved.right)
+    noise, known = M.noise_of(solved.right), M.control(solved.right)
 
     def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
         rows, neighbours, weights, variance, noise = chunk
@@ -576,6 +588,10 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         )
         cross = jnp.mean(x * b_p[:, :, None] + p * b_x[:, :, None], axis=3)
         moment = mean[..., 0] * b_mean + 0.5 * cross
+        if known is not None:
+            (t, b_t), (k, b_k) = map(along, known)
+            change = jnp.mean(t * b_t[:, :, None] - p * b_p[:, :, None], axis=3)
+            moment = moment + change + jnp.sum(k * b_k[:, :, None], axis=3)
         form = jnp.sum(b * moment, axis=2)
         control = jnp.mean(p * noise[:, :, None], axis=3)
         in_weights = (moment / variance[..., None] - control)[..., :-1]
@@ -587,6 +603,7 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         )
 
     rows = jnp.arange(len(posterior.X)), neighbours, *turned(prior), noise
-    columns = (neighbours.shape[2] + 1) * (solved.left.shape[2] * 2 + 2) * latents
+    each = solved.left.shape[2] * 2 + 2 + posterior.rank
+    columns = (neighbours.shape[2] + 1) * each * latents
     _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
     return jax.tree.map(over_sharing, turned(found), prior)

@@ -181,8 +181,10 @@ def _forward(kernel: Any, X: Any, neighbours: Any, features: Any) -> Any:
 
 @usual_settings()
 def _backward(kept: Any, slope: Any) -> Any:
-    in_kernel, in_features = slope_of_regression(*kept, slope)
-    return in_kernel, jnp.zeros_like(kept[1]), None, in_features
+    kernel, X, neighbours, features, found = kept
+    own = kernel, X, neighbours, features, found, slope
+    in_kernel, in_features = slope_of_regression(*own)
+    return in_kernel, jnp.zeros_like(X), None, in_features
 
 
 regression.defvjp(_forward, _backward)
