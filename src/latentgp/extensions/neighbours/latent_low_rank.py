@@ -6,13 +6,14 @@ D^-1 B (Gyger, Furrer & Sigrist 2025). Given sites W the coefficients (r, v) hav
     J = | Q + W    W Phi          |
         | Phi' W   I + Phi' W Phi |.
 
-With T T' near Q + W, H = (T T')^-1 W Phi and S = I + Phi' W (Phi - H) its preconditioner is L L',
+With T T' near Q + W and H = (T T')^-1 W Phi its preconditioner is L L',
 
-    L = | T      0       |
+    L = | T      0       |    S = I + (Phi - H)' W (Phi - H) + H' Q H,
         | H' T   S^(1/2) |,
 
-which is J where T T' is Q + W. Neither J nor S has large terms that cancel, as the precision of g
-alone has, Q - Q Phi (I + Phi' Q Phi)^-1 Phi' Q, where the low rank leaves little.
+which is J where T T' is Q + W. S is the precision of v for r + H v held, so that an error of T T'
+counts by its square. Nothing cancels, as in the precision of g, Q - Q Phi (I + Phi' Q Phi)^-1 Phi'
+Q, where the low rank leaves little.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from latentgp.extensions.neighbours.latent_posterior import (
 )
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
-from latentgp.numerics.eigen import eigenvectors
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array, RowLatents, Scalar
 
@@ -50,18 +50,18 @@ class FullScaleOperator(PosteriorPrecision):
         cls, residual: WhitenedOperator, features: Float[Array, "#Q N M"], precision: RowLatents
     ) -> FullScaleOperator:
         """With the preconditioner, in which negative precisions of sites count as zero."""
-        known, precision = jax.lax.stop_gradient((features, jnp.maximum(precision, 0.0)))
-        scaled = precision.T[..., None] * known
-        gains = residual.from_white(residual.to_white(jnp.moveaxis(scaled, 0, 1)))
-        gains = jax.lax.stop_gradient(jnp.moveaxis(gains, 1, 0))
+        held = features, jnp.maximum(precision, 0.0).T[..., None], residual
+        known, precision, own = jax.lax.stop_gradient(held)
+        solved = own.from_white(own.to_white(jnp.moveaxis(precision * known, 0, 1)))
+        errors = own.factor.times(solved) / jnp.sqrt(own.variance)[..., None]
+        gains, errors = (jnp.moveaxis(each, 1, 0) for each in (solved, errors))
 
-        def factor(scaled: Array, features: Array, gains: Array) -> Factor:
-            # At least I, but for what T T' is off.
-            inner = jnp.eye(features.shape[1], dtype=features.dtype)
-            values, vectors = eigenvectors(inner + scaled.T @ (features - gains))
-            return cholesky((vectors * jnp.maximum(values, 1.0)) @ vectors.T)
+        def factor(left: Array, errors: Array) -> Factor:
+            inner = jnp.eye(left.shape[1], dtype=left.dtype)
+            return cholesky(inner + left.T @ left + errors.T @ errors)
 
-        return cls(residual, features, gains, vmap_latents(factor, scaled, known, gains))
+        left = jnp.sqrt(precision) * (known - gains)
+        return cls(residual, features, gains, vmap_latents(factor, left, errors))
 
     @property
     def sparse(self) -> WhitenedOperator:
