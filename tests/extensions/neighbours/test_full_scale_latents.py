@@ -213,6 +213,18 @@ def test_every_rule_agrees_with_dense_where_all_rows_are_neighbours(method, like
 
 
 @pytest.mark.slow
+def test_the_derivative_through_the_mode_is_that_of_dense():
+    model, data = lgp.LatentGP(KERNEL, lgp.Poisson()), lgp.Data(X, COUNTS)
+    own = lgp.Neighbours(ROWS - 1, inducing=POINTS).for_sites(SiteForm(moved=True))
+    own = own.initialise(X, None, KERNEL, KEY).for_rows(X, None, KERNEL)
+
+    def slope(own):
+        return jax.value_and_grad(lambda m: lgp.log_evidence(m, data, lgp.Laplace(own)))(model)
+
+    assert_close(slope(own), slope(lgp.Dense()), 1e-4)
+
+
+@pytest.mark.slow
 def test_a_search_by_estimates_and_its_file(tmp_path):
     model = lgp.LatentGP(KERNEL, lgp.Bernoulli())
     fit, dense = (

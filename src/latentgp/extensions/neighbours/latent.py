@@ -194,14 +194,16 @@ class LatentNeighbours(NearestRows):
     def linearised(
         self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
-        """By one more solve: along s the mean moves by A^-1 s, and nothing else does."""
+        """By one more solve: along s the mean moves by A^-1 s, and no other solve does."""
+        start = posterior.solved.mean, posterior.sites.linear
 
-        def in_prior(mean: Array) -> Any:
-            return _slopes_in_prior(eqx.tree_at(lambda p: p.solved.mean, posterior, mean))
+        def in_prior(*start: Array) -> Any:
+            places = lambda p: (p.solved.mean, p.sites.linear)  # noqa: E731
+            return _slopes_in_prior(eqx.tree_at(places, posterior, start))
 
         def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             shift = mean_given(posterior.operator, along)
-            slope = jax.jvp(in_prior, (posterior.solved.mean,), (shift,))[1]
+            slope = jax.jvp(in_prior, start, (shift, along))[1]
             at_rows = posterior.operator.at_rows(shift[..., None])[..., 0]
             return _slopes_given(posterior, slope)[0], at_rows
 
