@@ -174,6 +174,9 @@ FITS = {
         classification(likelihood=lgp.LogNoiseGaussian(6.0)),
         SMOOTH,
     ),
+    "latent_neighbours_of_residuals": lambda: labelled(
+        lgp.Laplace(lgp.LatentNeighbours(3, draws=4, inducing=3))
+    ),
     "latent_neighbours": lambda: labelled(lgp.Laplace(lgp.LatentNeighbours(3, draws=4))),
     "latent_neighbours_by_levels": lambda: labelled(lgp.Laplace(lgp.LatentNeighbours(4, draws=4))),
     "matrix_free": lambda: fitted(lgp.ExactGP(lgp.MatrixFree(exact_up_to=0))),

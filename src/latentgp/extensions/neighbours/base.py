@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError, check_choices, check_ranges
+from latentgp.extensions.neighbours.full_scale import features_of
 from latentgp.extensions.neighbours.near import sees_all_round
 from latentgp.extensions.neighbours.search import (
     NOBODY,
@@ -28,10 +29,11 @@ from latentgp.extensions.neighbours.search import (
 )
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Representation
+from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.latent_axis import distinct_kernels
-from latentgp.representations.needs import Needs
+from latentgp.representations.needs import Needs, chosen
 from latentgp.representations.traits import Traits
-from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, RandomKey
+from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, Points, RandomKey
 
 _FEW_CHANGED = 0.05
 
@@ -45,6 +47,10 @@ class NeighbourSets(NamedTuple):
     terms: Int[Array, "terms"] | None = None
     # of rows near each other, among which a new input looks; None where inputs are many
     blocks: Int[Array, "K S"] | None = None
+
+
+def _as_inducing(value: int | Inducing | None) -> Inducing | None:
+    return Inducing(value) if isinstance(value, int) else value
 
 
 class NearestRows(Representation):
@@ -61,16 +67,29 @@ class NearestRows(Representation):
     # length-scales are of different columns
     search: SearchBy | None = eqx.field(static=True, default=None)
     found: NeighbourSets | None = None  # neighbours of the rows; `for_rows` finds them
+    # points whose low rank neighbours are not asked about
+    inducing: Inducing | None = eqx.field(converter=_as_inducing, default=None)
 
     def __check_init__(self) -> None:
         check_ranges(self, number="at least 1", number_predicted="at least 1")
         check_choices(self, ordering=get_args(Ordering), search=(None, *get_args(SearchBy)))
+        own = self.inducing
+        if own is None:
+            return
+        if own.approximation or own.covariance != "full" or own.remembered is not None:
+            raise InputError(
+                f"{type(self).__name__}.inducing takes points, or a number and a selection, got "
+                f"{own!r}; leave the rest out."
+            )
 
     def initialise(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
     ) -> "NearestRows":
         Needs(any_inputs=True, distances=True).check(type(self).__name__, kernel=kernel)
-        return self
+        if self.inducing is None:
+            return self
+        points = self.inducing.initialise(X, weights, kernel, key)
+        return dataclasses.replace(self, inducing=points)
 
     def for_rows(self, X: Inputs, weights: PerRow | None, kernel: LatentKernel) -> "NearestRows":
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((X, weights, kernel))):
@@ -131,8 +150,22 @@ class NearestRows(Representation):
         return self.number_predicted or self.seen_times * self.number
 
     def features(self, kernel: LatentKernel, X: Inputs) -> Sequence[Float[Array, "N M"] | None]:
-        """Features of the low rank that neighbours are not asked about; none unless overridden."""
-        return (None,) * len(distinct_kernels(kernel))
+        """Features of the low rank that neighbours are not asked about, of each kernel."""
+        if self.inducing is None:
+            return (None,) * len(distinct_kernels(kernel))
+        return list(features_of(kernel, self._points, jnp.asarray(X)))
+
+    @property
+    def _points(self) -> Points:
+        """Inducing points."""
+        points = None if self.inducing is None else self.inducing.points
+        return jnp.asarray(chosen(points, "Inducing points"))
+
+    def _in_points(self, slope: Points) -> "NearestRows":
+        """Derivatives in the representation, from those in inducing points."""
+        points: Any = self.inducing
+        moved = dataclasses.replace(points, points=slope)
+        return dataclasses.replace(self, inducing=moved, found=None)
 
     def renewed(
         self, X: Inputs, weights: PerRow | None, kernel: LatentKernel
@@ -154,8 +187,10 @@ class NearestRows(Representation):
 
     @property
     def traits(self) -> Traits:
+        points = self.inducing
         return Traits(
             evidence="approximation",
+            needs_rows=points is not None and points.traits.needs_rows,
             one_coefficient_a_row=True,
             dense_factors=False,
             predicts_by_all_centres=False,

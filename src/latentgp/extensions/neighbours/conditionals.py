@@ -74,9 +74,13 @@ def turned(each: Any) -> Any:
     return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), each)
 
 
-def scan_blocks(step: Any, start: Any, rows: Any) -> tuple[Any, Any]:
-    """`scan_rows` over rows and, second, their neighbours, with small matrices of each."""
-    columns = (rows[1].shape[2] + 1) ** 2
+def scan_blocks(step: Any, start: Any, rows: Any, rank: int = 0) -> tuple[Any, Any]:
+    """`scan_rows` over rows and, second, their neighbours, with small matrices of each.
+
+    Of a low rank there are so many features of each row of a block.
+    """
+    size = rows[1].shape[2] + 1
+    columns = size * (size + rank)
     return scan_rows(step, start, rows, columns=columns, in_cache=True)
 
 

@@ -24,6 +24,7 @@ from latentgp.extensions.neighbours.conditionals import (
     Slopes,
     given,
     grams_at,
+    scan_blocks,
     turned,
     whitening_rows,
 )
@@ -37,19 +38,24 @@ from latentgp.typing import Array, Coefs, Inputs, NeighbourRows, Points, Scalar
 
 
 @stored
-class LowRank(NamedTuple):
-    """Features of the rows, and the posterior of their weights v."""
+class LowRankPrior(NamedTuple):
+    """Features of the rows."""
 
     points: Points  # inducing points Z
     inverse: Float[Array, "#Q M M"]  # L^-1, of K_zz + jitter
     features: Float[Array, "#Q N M"]  # Phi
+
+
+@stored
+class LowRank(NamedTuple):
+    """The same, and the posterior of the weights v."""
+
+    points: Points
+    inverse: Float[Array, "#Q M M"]
+    features: Float[Array, "#Q N M"]
     mean: Coefs  # of v
     factor: Factor  # of the precision I + E'E
     left: Float[Array, "Q N"]  # pseudo-targets less F times the mean of v
-
-    def features_at(self, kernel: LatentKernel, X: Float[Array, "B D"]) -> Float[Array, "#Q B M"]:
-        """Phi at other inputs."""
-        return features_given(kernel, self.points, self.inverse, X)
 
 
 @stored
@@ -99,6 +105,31 @@ def features_near(
     return vmap_latents(lambda own, rows: own[rows], features, turned(rows))
 
 
+def features_seen(
+    low_rank: LowRankPrior | LowRank, kernel: LatentKernel, near: Block, X: Float[Array, "B D"]
+) -> Float[Array, "#Q B V M"]:
+    """Features of the rows that new inputs see and, last, of these."""
+    rows = features_near(low_rank.features, near.rows[:, :, :-1])
+    own = features_given(kernel, low_rank.points, low_rank.inverse, X)
+    return jnp.concatenate([rows, own[:, :, None]], axis=2)
+
+
+def loadings_of(
+    in_g: Float[Array, "#Q B V"], features: Float[Array, "#Q B V M"]
+) -> Float[Array, "#Q B M"]:
+    """Loadings of weighted sums of latents on the white inducing variables."""
+    return vmap_latents(lambda *own: jnp.einsum("bk,bkm->bm", *own), in_g, features)
+
+
+def add_near(
+    sums: Float[Array, "#Q N M"], block: Block, values: Float[Array, "#Q B V M"]
+) -> Float[Array, "#Q N M"]:
+    """Sums over the rows, with values of the rows of blocks added where they belong."""
+    return vmap_latents(
+        lambda sums, rows, values: sums.at[rows].add(values), sums, turned(block.rows), values
+    )
+
+
 def residual_grams(
     grams: Float[Array, "B V V"], features: Float[Array, "B V M"]
 ) -> Float[Array, "B V V"]:
@@ -139,8 +170,7 @@ def law_of(
     shapes = (), (laws, size, size), (len(sites.target), size)
     start = tuple(jnp.zeros(shape, X.dtype) for shape in shapes)
     rows = jnp.arange(len(X)), neighbours
-    columns = _columns(neighbours, points)
-    (nats, products, linear), u = scan_rows(step, start, rows, columns=columns, in_cache=True)
+    (nats, products, linear), u = scan_blocks(step, start, rows, size)
     factor = vmap_latents(lambda P: cholesky(P + jnp.eye(size, dtype=P.dtype)), products)
 
     def solve(factor: Factor, linear: Array) -> tuple[Array, Array]:
@@ -208,18 +238,12 @@ def slopes(
         in_gram, in_near, in_root, in_target = vmap_latents(of_latent, *own)
         (in_kernel,) = pull(over_sharing(in_gram, grams))
         sums, in_features = sums
-        in_features = vmap_latents(
-            lambda sums, rows, values: sums.at[rows].add(values),
-            in_features,
-            turned(block.rows),
-            over_sharing(in_near, near),
-        )
+        in_features = add_near(in_features, block, over_sharing(in_near, near))
         return (sums.plus(block, in_kernel, in_root, in_target), in_features), None
 
     start = Slopes.start(kernel, sites), jnp.zeros_like(features)
     rows = jnp.arange(len(X)), neighbours, whitener.rows
-    columns = _columns(neighbours, low_rank.points)
-    (found, in_features), _ = scan_rows(step, start, rows, columns=columns, in_cache=True)
+    (found, in_features), _ = scan_blocks(step, start, rows, len(low_rank.points))
     through, in_points = pull_features(kernel, low_rank.points, X, in_features)
     in_kernel = jax.tree.map(jnp.add, found.kernel, through)
     return found._replace(kernel=in_kernel, points=in_points)
@@ -241,9 +265,3 @@ def pull_features(
     rows = X, turned(slope)
     (*direct, in_inverse), _ = scan_rows(step, start, rows, columns=len(points))
     return jax.tree.map(jnp.add, tuple(direct), pull_inverse(in_inverse))
-
-
-def _columns(neighbours: NeighbourRows, points: Points) -> int:
-    """Numbers needed a row: a block and its features."""
-    size = neighbours.shape[2] + 1
-    return size * (size + len(points))

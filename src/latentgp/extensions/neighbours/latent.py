@@ -10,9 +10,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int, PyTree, UInt32
+from jaxtyping import Bool, Float, Int, PyTree, UInt32
 
+from latentgp.errors import lacks
 from latentgp.extensions.neighbours.base import NearestRows
+from latentgp.extensions.neighbours.full_scale import (
+    LowRankPrior,
+    features_given,
+    inverse_root,
+    pull_features,
+)
+from latentgp.extensions.neighbours.latent_low_rank import FullScaleOperator
 from latentgp.extensions.neighbours.latent_posterior import (
     CoupledNeighboursPosterior,
     LatentNeighboursPosterior,
@@ -42,6 +50,7 @@ from latentgp.extensions.neighbours.root import (
 from latentgp.kernels import LatentKernel
 from latentgp.posteriors.draws_at_rows import at_rows
 from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.representations.latent_axis import over_sharing
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
 from latentgp.rows.arrays import evenly
@@ -49,7 +58,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents
+from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey, RowLatents, Scalar
 
 
 class RowPrior(NamedTuple):
@@ -58,6 +67,8 @@ class RowPrior(NamedTuple):
     X: Inputs
     prior: Regression
     factor: TriangularFactors
+    low_rank: LowRankPrior | None
+    jitter: Scalar
 
 
 class LatentNeighbours(NearestRows):
@@ -76,6 +87,8 @@ class LatentNeighbours(NearestRows):
             S of them the part of a variance that the rows leave has a relative error of
             sqrt(2 / S).
         exact_up_to: number of latents up to which there is nothing stochastic, by a dense factor.
+        inducing: number of inducing points, or `Inducing(...)`, as `Neighbours` takes them: the
+            latents are their low rank and what it leaves, given its neighbours.
     """
 
     seen_times: ClassVar[int] = 2
@@ -109,16 +122,26 @@ class LatentNeighbours(NearestRows):
         return dataclasses.replace(ready, levels=levels, real=real, later=later)
 
     def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> RowPrior:
-        prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
-        return RowPrior(X, prior, TriangularFactors.of(prior.weights, self._levels))
+        low_rank, jitter = None, jnp.max(nugget_of(kernel, X))
+        if self.inducing is not None:
+            inverse, of_points = inverse_root(kernel, self._points)
+            features = features_given(kernel, self._points, inverse, X)
+            low_rank = LowRankPrior(self._points, inverse, features)
+            jitter = jnp.maximum(jitter, jnp.max(of_points))
+        prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))), _features(low_rank))
+        factor = TriangularFactors.of(prior.weights, self._levels)
+        return RowPrior(X, prior, factor, low_rank, jitter)
 
     def condition(self, kernel: LatentKernel, X: Any, sites: Sites) -> LatentNeighboursPosterior:
         kept = X if isinstance(X, RowPrior) else self.kept(kernel, X, sites.linear.shape[1])
         neighbours = jnp.asarray(self.rows_found(len(kept.X)))
         later, precision = jnp.asarray(self.later), sites.precision
-        own = posterior_regression(kernel, kept.X, neighbours, later, sites.precisions)
+        features = _features(kept.low_rank)
+        own = posterior_regression(kernel, kept.X, neighbours, later, sites.precisions, features)
         prior = SparseRoot(kept.prior, neighbours, kept.factor)
-        M = preconditioned(prior, self._levels, own, precision)
+        M: Any = preconditioned(prior, self._levels, own, precision)
+        if features is not None:
+            M = FullScaleOperator.of(M, features, sites.precisions)
         exact = sites.linear.size <= self.exact_up_to
         diagonal = diagonal_of(kept.prior, neighbours, precision)
         found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
@@ -133,10 +156,11 @@ class LatentNeighbours(NearestRows):
             real=jnp.asarray(self.real),
             sites=sites,
             solved=found,
-            jitter=jnp.max(nugget_of(kernel, kept.X)),
+            jitter=kept.jitter,
             number=self.seen,
             blocks=self._blocks,
             order=None if self.found is None else self.found.order,
+            low_rank=kept.low_rank,
         )
 
     @property
@@ -157,32 +181,43 @@ class LatentNeighbours(NearestRows):
         offset: RowLatents,
         update: SiteUpdate,
     ) -> tuple[Sites, LatentNeighboursPosterior, PyTree]:
-        kept = RowPrior(posterior.X, posterior.prior, posterior.operator.factor)
+        own = posterior.prior, posterior.operator.sparse.factor
+        kept = RowPrior(posterior.X, *own, posterior.low_rank, posterior.jitter)
         sites, other = update(rows, posterior.at_rows, sites, offset)
         return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
 
     def pull_back(self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites) -> Pullback:
-        slope = _slope_in_kernel(posterior, slope_in_prior(posterior))
-        return Pullback(slope, None, posterior.at_rows)
+        slope, in_points = _slopes_given(posterior, _slopes_in_prior(posterior))
+        places = None if in_points is None else self._in_points(in_points)
+        return Pullback(slope, places, posterior.at_rows)
 
     def linearised(
         self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
-        """By one more solve: along s the mean moves by A^-1 s, and nothing else does."""
+        """By one more solve: along s the mean moves by A^-1 s, and no other solve does."""
+        start = posterior.solved.mean, posterior.sites.linear
 
-        def in_prior(mean: RowLatents) -> Regression:
-            return slope_in_prior(eqx.tree_at(lambda p: p.solved.mean, posterior, mean))
+        def in_prior(*start: Array) -> Any:
+            places = lambda p: (p.solved.mean, p.sites.linear)  # noqa: E731
+            return _slopes_in_prior(eqx.tree_at(places, posterior, start))
 
         def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             shift = mean_given(posterior.operator, along)
-            slope = jax.jvp(in_prior, (posterior.solved.mean,), (shift,))[1]
-            return _slope_in_kernel(posterior, slope), shift
+            slope = jax.jvp(in_prior, start, (shift, along))[1]
+            at_rows = posterior.operator.at_rows(shift[..., None])[..., 0]
+            return _slopes_given(posterior, slope)[0], at_rows
 
         return move
 
     def whitening(self, kernel: LatentKernel, X: Inputs) -> SparseWhitening:
         """One coefficient a row: g = B^-1 D^(1/2) v, in O(N m) given B and D."""
-        _, prior, factor = self.kept(kernel, X, 1)
+        if self.inducing is not None:
+            lacks(
+                self,
+                "no white coefficients with inducing points, which chains move; leave inducing "
+                "out, or use a method by sites, such as VariationalInference",
+            )
+        _, prior, factor, *_ = self.kept(kernel, X, 1)
         return SparseWhitening(
             centres=jnp.asarray(X),
             residual=jnp.zeros_like(prior.variance),
@@ -216,7 +251,7 @@ class LatentNeighbours(NearestRows):
     def finished(
         self, posterior: LatentNeighboursPosterior, rows: Data | None = None
     ) -> LatentNeighboursPosterior:
-        if posterior.solved.mean.size <= self.exact_up_to:
+        if posterior.sites.linear.size <= self.exact_up_to:
             return posterior
         return _with_draws(posterior, jax.random.fold_in(self._key, 1), self.draws)
 
@@ -241,7 +276,36 @@ class LatentNeighbours(NearestRows):
 _with_draws = Program(with_draws, static_argnums=(2,))
 
 
-def _slope_in_kernel(posterior: LatentNeighboursPosterior, slope: Regression) -> LatentKernel:
-    """Derivative in the kernel of what has the given one in each row's weights and variance."""
-    own = posterior.kernel, posterior.X, posterior.neighbours, posterior.prior
-    return slope_of_regression(*own, slope)
+def _features(low_rank: LowRankPrior | None) -> Float[Array, "#Q N M"] | None:
+    return None if low_rank is None else low_rank.features
+
+
+def _slopes_in_prior(
+    posterior: LatentNeighboursPosterior,
+) -> tuple[Regression, Float[Array, "#Q N M"] | None]:
+    """Derivatives of the log evidence in each row's weights and variance, and in features.
+
+    Of features in what sites see, not through the law of what they leave.
+    """
+    slope, low_rank = slope_in_prior(posterior), posterior.low_rank
+    if low_rank is None:
+        return slope, None
+    of_sites = posterior.sites.slope(posterior.mean_at_rows)
+    solves = posterior.solved.mean, posterior.solved.left, posterior.solved.right
+    M: Any = posterior.operator
+    return slope, over_sharing(M.in_features(of_sites, *solves), low_rank.features)
+
+
+def _slopes_given(
+    posterior: LatentNeighboursPosterior, slopes: tuple[Regression, Float[Array, "#Q N M"] | None]
+) -> tuple[LatentKernel, Points | None]:
+    """Derivatives in kernel and inducing points of what has these in `_slopes_in_prior`."""
+    low_rank, (in_law, direct) = posterior.low_rank, slopes
+    in_features: Any
+    own = posterior.kernel, posterior.X, posterior.neighbours, _features(low_rank)
+    in_kernel, in_features = slope_of_regression(*own, posterior.prior, in_law)
+    if low_rank is None:
+        return in_kernel, None
+    in_features = in_features + direct
+    through, in_points = pull_features(posterior.kernel, low_rank.points, posterior.X, in_features)
+    return jax.tree.map(jnp.add, in_kernel, through), in_points

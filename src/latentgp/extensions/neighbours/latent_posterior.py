@@ -8,6 +8,7 @@ which does not, the precision of each latent given the others.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.solution import BREAKDOWN
 from latentgp.extensions.neighbours.conditionals import Block, errors_by, turned
 from latentgp.extensions.neighbours.divergence import Roots
+from latentgp.extensions.neighbours.full_scale import LowRankPrior, features_seen, loadings_of
 from latentgp.extensions.neighbours.near import NearPosterior, Sight, weighted_rows
 from latentgp.extensions.neighbours.posterior import with_diagonals
 from latentgp.extensions.neighbours.prior import Regression, TriangularFactors, nugget_of
@@ -37,7 +39,7 @@ from latentgp.modules import stored, stored_as
 from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.small_matrices import small_eigh, small_inverse
 from latentgp.representations.coupled import CoupledPosterior
-from latentgp.representations.latent_axis import latent_diagonals, over_sharing
+from latentgp.representations.latent_axis import latent_diagonals, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import Sites
 from latentgp.typing import (
@@ -58,9 +60,68 @@ _PROBE_TOLERANCE = 1e-5  # errors of estimates are of its square
 _MOST_RECORDED = 200  # steps that quadrature reads
 
 
+class Controls(NamedTuple):
+    """Columns t and K such that at the rows the mean of p p' - t t' is K K', p = L'^-1 noise."""
+
+    solutions: Float[Array, "N Q S"]  # t
+    root: Float[Array, "N Q M"]  # K
+
+
+class PosteriorPrecision(LinearOperator):
+    """M = L^-1 A L'^-1, for the precision A of C coefficients and its preconditioner P = L L'."""
+
+    @property
+    @abstractmethod
+    def sparse(self) -> WhitenedOperator:
+        """The precision of what neighbours are asked about, given all else."""
+
+    @property
+    @abstractmethod
+    def log_determinant(self) -> Scalar:
+        """Of the preconditioner P."""
+
+    @abstractmethod
+    def at_rows(self, coefficients: Float[Array, "C Q S"]) -> Float[Array, "N Q S"]:
+        """Latents at the rows."""
+
+    @abstractmethod
+    def from_rows(self, right: Float[Array, "N Q S"]) -> Float[Array, "C Q S"]:
+        """The transpose of that."""
+
+    @abstractmethod
+    def coefficient_times(self, right: Float[Array, "C Q S"]) -> Float[Array, "C Q S"]:
+        """A right."""
+
+    @abstractmethod
+    def from_white(self, white: Float[Array, "M S"]) -> Float[Array, "C Q S"]:
+        """L'^-1 white: a solution of A x = L b from one of M u = b."""
+
+    @abstractmethod
+    def to_white(self, right: Float[Array, "C Q S"]) -> Float[Array, "M S"]:
+        """L^-1 right."""
+
+    @abstractmethod
+    def from_preconditioner(self, white: Float[Array, "M S"]) -> Float[Array, "C Q S"]:
+        """L white: of noise, a draw with covariance P."""
+
+    @abstractmethod
+    def noise_of(self, solutions: Float[Array, "C Q S"]) -> Float[Array, "N Q S"]:
+        """The noise of each row in p = L'^-1 noise, over its standard deviation R given others."""
+
+    def control(self, solutions: Float[Array, "C Q S"]) -> Controls | None:
+        """A part of p = L'^-1 noise whose complement has a known mean; none unless overridden."""
+        return None
+
+    def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
+        return self.to_white(self.coefficient_times(self.from_white(right)))
+
+
 @stored_as("Whitened")
-class WhitenedOperator(LinearOperator):
-    """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C."""
+class WhitenedOperator(PosteriorPrecision):
+    """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C.
+
+    Coefficients are the latents at the rows.
+    """
 
     factor: TriangularFactors  # B
     variance: RowLatents  # D
@@ -72,28 +133,42 @@ class WhitenedOperator(LinearOperator):
     def size(self) -> int:
         return self.variance.size
 
-    def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
-        return self.to_white(self.sparse_times(self.from_white(right)))
+    @property
+    def sparse(self) -> WhitenedOperator:
+        return self
 
-    def sparse_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
-        """A right."""
+    @property
+    def log_determinant(self) -> Scalar:
+        return -2 * jnp.sum(jnp.log(self.root))  # the determinants of B and C are one
+
+    def at_rows(self, coefficients: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        return coefficients
+
+    def from_rows(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        return right
+
+    def coefficient_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        return self.prior_times(right) + row_times(self.precision, right)
+
+    def prior_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        """B' D^-1 B right."""
         through = self.factor.times(right) / self.variance[..., None]
-        return self.factor.transposed_times(through) + row_times(self.precision, right)
+        return self.factor.transposed_times(through)
 
     def from_white(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
-        """T'^-1 white: a solution of A x = T b from one of M u = b."""
         cut = white.reshape(*self.variance.shape, -1)
         return self.own.solve(self.root[..., None] * cut)
 
     def to_white(self, right: Float[Array, "N Q S"]) -> Float[Array, "M S"]:
-        """T^-1 right."""
         turned = self.own.transposed_solve(right)
         return (self.root[..., None] * turned).reshape(self.size, -1)
 
     def from_preconditioner(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
-        """T white: of noise, a draw with covariance P."""
         cut = white.reshape(*self.variance.shape, -1)
         return self.own.transposed_times(cut / self.root[..., None])
+
+    def noise_of(self, solutions: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        return self.own.times(solutions) / self.root[..., None] ** 2
 
 
 def row_times(
@@ -133,9 +208,9 @@ def _positive(blocks: Float[Array, "N Q *R"]) -> Float[Array, "N Q *R"]:
 class PrecisionSolves(NamedTuple):
     """Solves with the posterior precision A."""
 
-    mean: RowLatents  # A^-1 l
-    left: Float[Array, "N Q S"]  # A^-1 z of probe vectors z with covariance P
-    right: Float[Array, "N Q S"]  # P^-1 z: the mean of left right' is A^-1
+    mean: Float[Array, "C Q"]  # A^-1 l
+    left: Float[Array, "C Q S"]  # A^-1 z of probe vectors z with covariance P
+    right: Float[Array, "C Q S"]  # P^-1 z: the mean of left right' is A^-1
     # variances of the posterior at the rows; covariances of a row's latents where sites couple them
     variance: Float[Array, "N Q *R"]
     log_determinant: Scalar  # of A
@@ -146,7 +221,7 @@ class PrecisionSolves(NamedTuple):
 
 
 def solved(
-    M: WhitenedOperator,
+    M: PosteriorPrecision,
     diagonal: Float[Array, "N Q *R"],
     linear: RowLatents,
     key: RandomKey,
@@ -163,10 +238,10 @@ def solved(
     """
     coupled = diagonal.ndim == 3
     given_others = small_inverse(diagonal) if coupled else 1 / diagonal
-    right = M.to_white(linear[..., None])
+    right = M.to_white(M.from_rows(linear[..., None]))
     if not probes:
-        none, nan = jnp.zeros((*linear.shape, 0), linear.dtype), jnp.asarray(jnp.nan)
-        mean = M.from_white(_solve(M, right))[..., 0]
+        mean, nan = M.from_white(_solve(M, right))[..., 0], jnp.asarray(jnp.nan)
+        none = jnp.zeros((*mean.shape, 0), linear.dtype)
         return PrecisionSolves(mean, none, none, jnp.zeros_like(diagonal), nan, nan, nan, nan)
     if exact:
         units = jnp.eye(M.size, dtype=right.dtype)
@@ -188,50 +263,58 @@ def solved(
         white = jnp.where(recorded.broken[0], jnp.nan, white)
         log_det, error = mean_of(quadrature(recorded, own))
         of_probes = jnp.max(recorded.solution.relative_residual[1:])
-        moved = M.from_white(drawn) - row_times(given_others, z)
+        moved = M.at_rows(M.from_white(drawn)) - row_times(given_others, z[: len(diagonal)])
         by_draws = _row_products(moved, moved, coupled=coupled)
     x, p = M.from_white(left), M.from_white(noise)
-    spread = _row_products(
-        x - row_times(given_others, M.from_preconditioner(noise)), p, coupled=coupled
-    )
+    by_others = row_times(given_others, M.from_preconditioner(noise)[: len(diagonal)])
+    spread = _row_products(M.at_rows(x) - by_others, M.at_rows(p), coupled=coupled)
     if by_draws is not None:
-        values = small_eigh(M.precision)[0] if coupled else M.precision
+        precision = M.sparse.precision
+        values = small_eigh(precision)[0] if coupled else precision
         spread = jnp.where(jnp.any(values < 0), _positive(spread), by_draws)
-    log_det -= 2 * jnp.sum(jnp.log(M.root))  # of P; the determinants of B and C are one
+    log_det += M.log_determinant
     mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
     return PrecisionSolves(mean, x, p, given_others + spread, log_det, error, unknown, of_probes)
 
 
-def draws_of(M: WhitenedOperator, key: RandomKey, number: int) -> Float[Array, "N Q S"]:
-    """Draws A^-1 z, z ~ N(0, A), of latents less their mean.
+def draws_of(M: PosteriorPrecision, key: RandomKey, number: int) -> Float[Array, "C Q S"]:
+    """Draws A^-1 z, z ~ N(0, A), of coefficients less their mean.
 
     Where a precision is negative there is no such z: it counts as zero.
     """
-    held = eqx.tree_at(lambda M: M.precision, M, _positive(M.precision))
+    held = _held(M)
     return solve_to(held, perturbed(held, key, number), _PROBE_TOLERANCE)
 
 
-def perturbed(M: WhitenedOperator, key: RandomKey, number: int) -> Float[Array, "N Q S"]:
+def _held(M: PosteriorPrecision) -> PosteriorPrecision:
+    """The same without negative precisions."""
+    return eqx.tree_at(lambda M: M.sparse.precision, M, _positive(M.sparse.precision))
+
+
+def perturbed(M: PosteriorPrecision, key: RandomKey, number: int) -> Float[Array, "C Q S"]:
     """Draws z ~ N(0, A); negative precisions count as zero."""
-    noise = jax.random.normal(key, (2, *M.variance.shape, number), M.variance.dtype)
-    z = M.factor.transposed_times(noise[0] / jnp.sqrt(M.variance)[..., None])
-    return z + row_times(_root(M.precision), noise[1])
+    own = M.sparse
+    noise = jax.random.normal(key, (2, *own.variance.shape, number), own.variance.dtype)
+    z = M.from_rows(row_times(_root(own.precision), noise[1]))
+    of_prior = own.factor.transposed_times(noise[0] / jnp.sqrt(own.variance)[..., None])
+    of_weights = jax.random.normal(jax.random.fold_in(key, 1), z[len(of_prior) :].shape, z.dtype)
+    return z + jnp.concatenate([of_prior, of_weights])
 
 
 def solve_to(
-    M: WhitenedOperator, right: Float[Array, "N Q S"], tolerance: float
-) -> Float[Array, "N Q S"]:
+    M: PosteriorPrecision, right: Float[Array, "C Q S"], tolerance: float
+) -> Float[Array, "C Q S"]:
     """A^-1 right, to a relative residual after the preconditioner; a warning if it is missed."""
     what = "Draws and means of latent functions by neighbours"
     return M.from_white(_iterated(M, M.to_white(right), tolerance, what))
 
 
-def mean_given(M: WhitenedOperator, linear: RowLatents) -> RowLatents:
+def mean_given(M: PosteriorPrecision, linear: RowLatents) -> Float[Array, "C Q"]:
     """The posterior mean A^-1 l alone."""
-    return M.from_white(_solve(M, M.to_white(linear[..., None])))[..., 0]
+    return M.from_white(_solve(M, M.to_white(M.from_rows(linear[..., None]))))[..., 0]
 
 
-def _solve(M: WhitenedOperator, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
+def _solve(M: PosteriorPrecision, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
     """By conjugate gradients; its derivative is another solve."""
 
     def solve(times: Any, right: Array) -> Array:
@@ -241,7 +324,7 @@ def _solve(M: WhitenedOperator, right: Float[Array, "M 1"]) -> Float[Array, "M 1
 
 
 def _iterated(
-    M: WhitenedOperator, right: Float[Array, "M S"], tolerance: float, what: str | None = None
+    M: PosteriorPrecision, right: Float[Array, "M S"], tolerance: float, what: str | None = None
 ) -> Float[Array, "M S"]:
     """M^-1 right by conjugate gradients; not numbers where M is not positive definite."""
     found = conjugate_gradients(M, right, tolerance=tolerance, max_steps=_MOST_STEPS)
@@ -275,7 +358,7 @@ class LatentNeighboursPosterior(NearPosterior):
     X: Inputs
     neighbours: NeighbourRows  # numbers of each row's neighbours, shape (N, #Q, V)
     prior: Regression  # each row given its neighbours
-    operator: WhitenedOperator  # the posterior precision with its preconditioner
+    operator: PosteriorPrecision  # the posterior precision with its preconditioner
     real: Bool[Array, "N"]  # rows that are not padding
     sites: Sites  # as functions of g
     solved: PrecisionSolves  # mean, and solves with probe vectors
@@ -283,16 +366,27 @@ class LatentNeighboursPosterior(NearPosterior):
     number: int = eqx.field(static=True)  # of the rows that a new input sees
     blocks: Int[Array, "K S"] | None = None
     order: Int[Array, "M"] | None = None
+    low_rank: LowRankPrior | None = None  # what neighbours are not asked about
 
     @property
     def observed(self) -> tuple[Roots, Any]:
         of_others = 1 / jnp.sqrt(nugget_of(self.kernel, self.X))[:, None]
         of_others = jnp.broadcast_to(of_others, (len(of_others), len(self.X)))
-        return Roots(of_others, jnp.sqrt(jnp.maximum(self.sites.precisions, 0.0)).T), None
+        features = None if self.low_rank is None else self.low_rank.features
+        return Roots(of_others, jnp.sqrt(jnp.maximum(self.sites.precisions, 0.0)).T), features
+
+    @property
+    def rank(self) -> int:
+        return 0 if self.low_rank is None else len(self.low_rank.points)
+
+    @property
+    def mean_at_rows(self) -> RowLatents:
+        """Means of latents at the rows."""
+        return self.operator.at_rows(self.solved.mean[..., None])[..., 0]
 
     @property
     def log_evidence(self) -> Scalar:
-        pull = 0.5 * jnp.sum(self.sites.linear * self.solved.mean)
+        pull = 0.5 * jnp.sum(self.sites.linear * self.mean_at_rows)
         return pull - 0.5 * self._log_determinants
 
     @property
@@ -328,7 +422,7 @@ class LatentNeighboursPosterior(NearPosterior):
 
     @property
     def kl(self) -> Scalar:
-        mean, variance = self.solved.mean, self.solved.variance
+        mean, variance = self.mean_at_rows, self.solved.variance
         quadratic = jnp.sum(mean * self.sites.slope(mean))
         quadratic = quadratic - jnp.sum(self.sites.precision * variance)
         return 0.5 * (quadratic + self._log_determinants)
@@ -343,7 +437,7 @@ class LatentNeighboursPosterior(NearPosterior):
     @property
     def at_rows(self) -> AnyMarginals:
         """Marginals at the rows themselves."""
-        return Marginals(self.solved.mean, self.solved.variance)
+        return Marginals(self.mean_at_rows, self.solved.variance)
 
     @property
     def absent(self) -> Bool[Array, "N"]:
@@ -360,10 +454,19 @@ class LatentNeighboursPosterior(NearPosterior):
         Shrunk where a variance by them is above the prior's, as are covariances by them then.
         """
         near = self.rows.near(self.kernel, X)
-        weights, left = self.rows.latents_given(self.kernel, near, X)
-        mean = weighted_rows(weights, near, self.solved.mean[..., None])[..., 0]
+        features = self._features_seen(near, X)
+        weights, left = self.rows.latents_given(self.kernel, near, X, features)
+
+        def at_new(coefficients: Float[Array, "C Q S"]) -> Float[Array, "Q B S"]:
+            found = weighted_rows(weights, near, coefficients)
+            if features is None:
+                return found
+            of_low_rank = jnp.moveaxis(coefficients[len(self.X) :], 1, 0)
+            return found + vmap_latents(jnp.matmul, features[:, :, -1], of_low_rank)
+
+        mean = at_new(self.solved.mean[..., None])[..., 0]
         left = jnp.broadcast_to(left, mean.shape)
-        x, p = (weighted_rows(weights, near, a) for a in (self.solved.left, self.solved.right))
+        x, p = map(at_new, (self.solved.left, self.solved.right))
         prior = jnp.broadcast_to(latent_diagonals(self.kernel, X), mean.shape)
         through = jnp.mean(x * p, axis=2)
         allowed = jnp.clip(through, 0.0, jnp.maximum(prior - left, 0.0))
@@ -380,15 +483,31 @@ class LatentNeighboursPosterior(NearPosterior):
         through = jnp.einsum("qis,qjs->qij", x, p) / x.shape[2]
         through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
         errors = self.rows.errors_together(self.kernel, sight.near, sight.in_g, X)
+        features = self._features_seen(sight.near, X)
+        if features is not None:
+            open_ = loadings_of(sight.in_g, features)
+            errors = errors - open_ @ jnp.swapaxes(open_, 1, 2)
         return with_diagonals(errors + through, sight.variance)
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Points], Array]) -> Coefs:
-        """Weights B' D^-1 B (draw - prior path) at the rows: K^-1 as the neighbours say it."""
-        M = self.operator
-        drawn = self.solved.mean + draws_of(M, key, 1)[..., 0]
-        moved = (drawn - prior_path(self.X))[..., None]
-        through = M.factor.times(moved) / M.variance[..., None]
-        return M.factor.transposed_times(through)[..., 0].T
+        """Weights W^1/2 n + l - W g at the rows, which the path's latents g there solve for.
+
+        With a prior path g_0 and white noise n these are g_0 + A^-1 (l + W^1/2 n - W g_0).
+        """
+        M = _held(self.operator)
+        precision, before = M.sparse.precision, prior_path(self.X)
+        noise = jax.random.normal(key, before.shape, before.dtype)[..., None]
+        right = self.sites.linear[..., None] + row_times(_root(precision), noise)
+        right = right - row_times(precision, before[..., None])
+        moved = M.at_rows(solve_to(M, M.from_rows(right), _PROBE_TOLERANCE))
+        return (right - row_times(precision, moved))[..., 0].T
+
+    def _features_seen(
+        self, near: Block, X: Float[Array, "B D"]
+    ) -> Float[Array, "#Q B M points"] | None:
+        """Features of the nearest rows and, last, of new inputs; None without a low rank."""
+        low_rank = self.low_rank
+        return None if low_rank is None else features_seen(low_rank, self.kernel, near, X)
 
 
 @stored
@@ -397,7 +516,7 @@ class CoupledNeighboursPosterior(LatentNeighboursPosterior, CoupledPosterior):
 
     @property
     def at_rows(self) -> JointMarginals:
-        return JointMarginals(self.solved.mean, self.solved.variance)
+        return JointMarginals(self.mean_at_rows, self.solved.variance)
 
     def marginals(self, X: Inputs) -> JointMarginals:
         def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, JointMarginals]:
@@ -431,8 +550,9 @@ def with_draws(
         lambda key: draws_of(posterior.operator, key, _COLUMNS), jax.random.split(key, parts)
     )
     drawn = jnp.moveaxis(drawn, 0, -1).reshape(*drawn.shape[1:3], -1)
-    linear = posterior.sites.linear
-    left = linear - posterior.operator.sparse_times(posterior.solved.mean[..., None])[..., 0]
+    M = posterior.operator
+    linear = M.from_rows(posterior.sites.linear[..., None])
+    left = linear - M.coefficient_times(posterior.solved.mean[..., None])
     residual = jnp.sqrt(jnp.sum(left**2) / jnp.maximum(jnp.sum(linear**2), 1e-300))
     finished = posterior.solved._replace(left=drawn, right=drawn, residual=residual)
     return eqx.tree_at(lambda p: p.solved, posterior, finished)
@@ -442,12 +562,13 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
     """Derivatives of the log evidence in each row's weights and variance, the sites held.
 
     With R = m m' + A^-1 and b = (1, -A_i) they are (R b)_c / D and (b' R b / D - 1) / (2 D). The
-    mean of p p' C' R^-2, which is zero at the neighbours, makes the first less noisy.
+    mean of p p' C' R^-2, which is zero at the neighbours, makes the first less noisy. So does, of
+    both, what the operator knows of the mean of p p'.
     """
     solved, prior = posterior.solved, posterior.prior
     latents = solved.mean.shape[1]
     neighbours, M = jnp.asarray(posterior.neighbours), posterior.operator
-    noise = M.own.times(solved.right) / M.root[..., None] ** 2
+    noise, known = M.noise_of(solved.right), M.control(solved.right)
 
     def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
         rows, neighbours, weights, variance, noise = chunk
@@ -467,6 +588,10 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         )
         cross = jnp.mean(x * b_p[:, :, None] + p * b_x[:, :, None], axis=3)
         moment = mean[..., 0] * b_mean + 0.5 * cross
+        if known is not None:
+            (t, b_t), (k, b_k) = map(along, known)
+            change = jnp.mean(t * b_t[:, :, None] - p * b_p[:, :, None], axis=3)
+            moment = moment + change + jnp.sum(k * b_k[:, :, None], axis=3)
         form = jnp.sum(b * moment, axis=2)
         control = jnp.mean(p * noise[:, :, None], axis=3)
         in_weights = (moment / variance[..., None] - control)[..., :-1]
@@ -478,6 +603,7 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         )
 
     rows = jnp.arange(len(posterior.X)), neighbours, *turned(prior), noise
-    columns = (neighbours.shape[2] + 1) * (solved.left.shape[2] * 2 + 2) * latents
+    each = solved.left.shape[2] * 2 + 2 + posterior.rank
+    columns = (neighbours.shape[2] + 1) * each * latents
     _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
     return jax.tree.map(over_sharing, turned(found), prior)

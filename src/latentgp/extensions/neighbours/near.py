@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, turned
 from latentgp.extensions.neighbours.divergence import Divergence, Roots, divergence_of
+from latentgp.extensions.neighbours.full_scale import residual_grams
 from latentgp.extensions.neighbours.prior import nugget_of
 from latentgp.extensions.neighbours.search import NOBODY, coordinates, parts_apart
 from latentgp.kernels import LatentKernel
@@ -125,9 +126,19 @@ class NearRows(eqx.Module):
         return grams_at(kernel, near.points(self.X).at[:, :, -1].set(X))
 
     def latents_given(
-        self, kernel: LatentKernel, near: Block, X: Float[Array, "B D"]
+        self,
+        kernel: LatentKernel,
+        near: Block,
+        X: Float[Array, "B D"],
+        features: Float[Array, "#Q B M points"] | None = None,
     ) -> tuple[Float[Array, "#Q B V"], Float[Array, "#Q B"]]:
-        """Weights of latents at the nearest rows in means at new inputs, and what these leave."""
+        """Weights of latents at the nearest rows in means at new inputs, and what these leave.
+
+        With features of the rows and, last, the inputs it is of what their low rank leaves.
+        """
+        grams = self.grams(kernel, near, X)
+        if features is not None:
+            grams = vmap_latents(residual_grams, grams, features)
         roots = 1 / jnp.sqrt(nugget_of(kernel, self.X))
 
         def of_latent(grams: Array, there: Array, root: Array) -> tuple[Array, Array]:
@@ -136,7 +147,7 @@ class NearRows(eqx.Module):
             prior = grams[:, -1, -1]
             return weights, jnp.clip(prior - less / root**2, 0.0, prior)
 
-        return vmap_latents(of_latent, self.grams(kernel, near, X), turned(near.there), roots)
+        return vmap_latents(of_latent, grams, turned(near.there), roots)
 
     def _nearest(self, kernel: Any, X: Float[Array, "B D"]) -> Int[Array, "B V"]:
         """Numbers of the rows nearest to new inputs; rows of weight zero are nobody.

@@ -23,7 +23,9 @@ from latentgp.extensions.neighbours.divergence import Roots
 from latentgp.extensions.neighbours.full_scale import (
     LowRank,
     Whitener,
-    features_near,
+    features_given,
+    features_seen,
+    loadings_of,
     residual_grams,
 )
 from latentgp.extensions.neighbours.near import NearPosterior, Sight
@@ -141,7 +143,7 @@ class NeighboursPosterior(NearPosterior):
         root = near.take(self.sites.root).at[..., -1].set(1.0)
         low_rank, left = self.low_rank, self.sites.target
         if low_rank is not None:
-            features = self._features_near(near, X)
+            features = features_seen(low_rank, self.kernel, near, X)
             grams, left = vmap_latents(residual_grams, grams, features), low_rank.left
         target = near.take(left)[..., :-1]
 
@@ -157,7 +159,7 @@ class NeighboursPosterior(NearPosterior):
 
     def _with_low_rank(self, sight: Sight, X: Float[Array, "B D"]) -> Sight:
         low_rank: Any = self.low_rank
-        own = low_rank.features_at(self.kernel, X)
+        own = features_given(self.kernel, low_rank.points, low_rank.inverse, X)
         mean = vmap_latents(lambda own, mean: own @ mean, own, low_rank.mean)
         added = vmap_latents(
             lambda factor, left: jnp.sum((left @ factor.inverse.T) ** 2, axis=1),
@@ -167,20 +169,10 @@ class NeighboursPosterior(NearPosterior):
         variance = jnp.minimum(sight.variance + added, latent_diagonals(self.kernel, X))
         return sight._replace(mean=sight.mean + mean, variance=variance)
 
-    def _features_near(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M points"]:
-        """Features of the nearest rows and, last, of the new input."""
-        low_rank: Any = self.low_rank
-        rows = features_near(low_rank.features, near.rows[:, :, :-1])
-        own = low_rank.features_at(self.kernel, X)[:, :, None]
-        return jnp.concatenate([rows, own], axis=2)
-
     def _open(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B points"]:
         """Loadings of the conditional errors on the white inducing variables."""
-        return vmap_latents(
-            lambda in_g, features: jnp.einsum("bk,bkm->bm", in_g, features),
-            sight.in_g,
-            self._features_near(sight.near, X),
-        )
+        low_rank: Any = self.low_rank
+        return loadings_of(sight.in_g, features_seen(low_rank, self.kernel, sight.near, X))
 
 
 def _known_of(factor: Factor, weights: Float[Array, "B points"]) -> Float[Array, "B B"]:

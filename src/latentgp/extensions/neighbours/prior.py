@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.neighbours.conditionals import Block, given, grams_at, scan_blocks, turned
+from latentgp.extensions.neighbours.full_scale import add_near, features_near, residual_grams
 from latentgp.extensions.neighbours.levels import Levels, Swept, TriangularFactor
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.warping import slope_of_whole, unwarped
@@ -38,15 +39,23 @@ def nugget_of(kernel: LatentKernel, X: Inputs) -> Float[Array, "#Q"]:
 
 
 @jax.custom_vjp
-def regression(kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows) -> Regression:
-    """Every row's latent given those of its neighbours; differentiable in the kernel."""
+def regression(
+    kernel: LatentKernel,
+    X: Inputs,
+    neighbours: NeighbourRows,
+    features: Float[Array, "#Q N M"] | None = None,
+) -> Regression:
+    """Every row's latent given those of its neighbours; differentiable in kernel and features.
+
+    With features of a low rank it is that of what these leave.
+    """
 
     def of_latent(grams: Array, there: Array, root: Array) -> Regression:
         scales = root * there
         weights, _, less = jax.vmap(given)(grams, scales, jnp.zeros_like(scales[:, :-1]))
         return Regression(weights, (1 + scales[:, -1] ** 2 * grams[:, -1, -1] - less) / root**2)
 
-    return _of_rows(of_latent, *unwarped(kernel, X), neighbours)
+    return _of_rows(of_latent, *unwarped(kernel, X), neighbours, features)
 
 
 def posterior_regression(
@@ -55,15 +64,18 @@ def posterior_regression(
     neighbours: NeighbourRows,
     later: Int[Array, "N #Q later"],
     precision: RowLatents,
+    features: Float[Array, "#Q N M"] | None = None,
 ) -> Regression:
     """Each latent given its neighbours, and sites of its own row and of the nearest later ones.
 
     A preconditioner for the posterior precision: the posterior is a product of laws of each latent
     given all before it and the sites of all that are not. Of sites of later rows "VADU" (Kündig &
     Sigrist 2024) has none; with 20 the largest eigenvalue that is left falls from hundreds to a
-    few. Negative precisions of sites count as zero.
+    few. Negative precisions of sites count as zero. With features of a low rank it is of what these
+    leave, given their weights.
     """
-    kernel, X, precision = jax.lax.stop_gradient((kernel, X, precision))
+    held = jax.lax.stop_gradient((kernel, X, precision, features))
+    kernel, X, precision, features = held
     known = neighbours.shape[2]
     own = jnp.broadcast_to(jnp.arange(len(X))[:, None, None], (*neighbours.shape[:2], 1))
 
@@ -76,33 +88,53 @@ def posterior_regression(
         return Regression(weights[:, :known] * first, variance)
 
     rows = jnp.concatenate([neighbours, later, own], axis=2)
-    return _of_rows(of_latent, kernel, X, rows, jnp.sqrt(jnp.maximum(precision, 0.0)).T)
+    roots = jnp.sqrt(jnp.maximum(precision, 0.0)).T
+    return _of_rows(of_latent, kernel, X, rows, features, roots)
 
 
 def _of_rows(
-    of_latent: Any, kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows, *values: Any
+    of_latent: Any,
+    kernel: LatentKernel,
+    X: Inputs,
+    neighbours: NeighbourRows,
+    features: Float[Array, "#Q N M"] | None,
+    *values: Any,
 ) -> Regression:
     """Laws of rows, by Gram matrices of blocks, what is there, 1 / root(nugget) and values."""
     roots = 1 / jnp.sqrt(nugget_of(kernel, X))
 
     def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
         block = Block.of(*chunk)
-        own = grams_at(kernel, block.points(X)), turned(block.there), roots
+        grams = grams_at(kernel, block.points(X))
+        if features is not None:
+            grams = vmap_latents(residual_grams, grams, features_near(features, block.rows))
+        own = grams, turned(block.there), roots
         return carry, turned(vmap_latents(of_latent, *own, *map(block.take, values)))
 
-    return turned(scan_blocks(step, None, (jnp.arange(len(X)), jnp.asarray(neighbours)))[1])
+    rows = jnp.arange(len(X)), jnp.asarray(neighbours)
+    return turned(scan_blocks(step, None, rows, _rank(features))[1])
+
+
+def _rank(features: Float[Array, "#Q N M"] | None) -> int:
+    return 0 if features is None else features.shape[2]
 
 
 def slope_of_regression(
-    kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows, known: Regression, slope: Regression
-) -> LatentKernel:
-    """Derivative in the kernel of what has the given derivatives in weights and variances.
+    kernel: LatentKernel,
+    X: Inputs,
+    neighbours: NeighbourRows,
+    features: Float[Array, "#Q N M"] | None,
+    known: Regression,
+    slope: Regression,
+) -> tuple[LatentKernel, Float[Array, "#Q N M"] | None]:
+    """Derivatives in kernel and features of what has the given ones in weights and variances.
 
     With u = (-A, 1) a row's variance is u' K u, at its least in A, and d A = K_cc^-1 (d k - d K_cc
     A): in the block K of its neighbours and itself the derivative is D' u u' + (q u' + u q') / 2,
-    q = (K_cc^-1 A', 0), where A' and D' are those in weights and variance.
+    q = (K_cc^-1 A', 0), where A' and D' are those in weights and variance. Of features the block
+    has -Phi Phi'.
     """
-    whole = kernel
+    given_kernel = kernel
     kernel, X = unwarped(kernel, X)
     roots = 1 / jnp.sqrt(nugget_of(kernel, X))
 
@@ -111,6 +143,8 @@ def slope_of_regression(
         block = Block.of(rows, neighbours)
         points = block.points(X)
         grams, pull = jax.vjp(lambda kernel: grams_at(kernel, points), kernel)
+        near = None if features is None else features_near(features, block.rows)
+        left = grams if near is None else vmap_latents(residual_grams, grams, near)
 
         def of_latent(root: Array, *each: Array) -> Array:
             def of_row(gram: Array, there: Array, weights: Array, slope: Array, by: Array) -> Array:
@@ -126,25 +160,31 @@ def slope_of_regression(
             return jnp.where(real[:, None, None], jax.vmap(of_row)(*each), 0.0)
 
         own = map(turned, (block.there, weights, in_weights, in_variance))
-        in_gram = vmap_latents(of_latent, roots, grams, *own)
-        (in_kernel,) = pull(over_sharing(in_gram, grams))
-        return jax.tree.map(jnp.add, total, in_kernel), None
+        in_gram = over_sharing(vmap_latents(of_latent, roots, left, *own), grams)
+        in_kernel, in_features = total
+        if near is not None:
+            in_near = vmap_latents(lambda slope, near: -2 * slope @ near, in_gram, near)
+            in_features = add_near(in_features, block, in_near)
+        return (jax.tree.map(jnp.add, in_kernel, *pull(in_gram)), in_features), None
 
     each = map(turned, (known.weights, slope.weights, slope.variance))
     rows = jnp.arange(len(X)), jnp.asarray(neighbours), *each
-    start = jax.tree.map(jnp.zeros_like, kernel)
-    return slope_of_whole(whole, scan_blocks(step, start, rows)[0])
+    start = jax.tree.map(jnp.zeros_like, (kernel, features))
+    in_kernel, in_features = scan_blocks(step, start, rows, _rank(features))[0]
+    return slope_of_whole(given_kernel, in_kernel), in_features
 
 
-def _forward(kernel: Any, X: Any, neighbours: Any) -> Any:
-    found = regression(kernel, X, neighbours)
-    return found, (kernel, X, neighbours, found)
+def _forward(kernel: Any, X: Any, neighbours: Any, features: Any) -> Any:
+    found = regression(kernel, X, neighbours, features)
+    return found, (kernel, X, neighbours, features, found)
 
 
 @usual_settings()
 def _backward(kept: Any, slope: Any) -> Any:
-    kernel, X, neighbours, found = kept
-    return slope_of_regression(kernel, X, neighbours, found, slope), jnp.zeros_like(X), None
+    kernel, X, neighbours, features, found = kept
+    own = kernel, X, neighbours, features, found, slope
+    in_kernel, in_features = slope_of_regression(*own)
+    return in_kernel, jnp.zeros_like(X), None, in_features
 
 
 regression.defvjp(_forward, _backward)

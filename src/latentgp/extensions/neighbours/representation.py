@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from latentgp.errors import InputError
 from latentgp.extensions.neighbours import full_scale
 from latentgp.extensions.neighbours.base import NearestRows
 from latentgp.extensions.neighbours.conditionals import ScaledSites, Terms, conditionals, slopes
-from latentgp.extensions.neighbours.full_scale import features_of, law_of
+from latentgp.extensions.neighbours.full_scale import law_of
 from latentgp.extensions.neighbours.latent import LatentNeighbours
 from latentgp.extensions.neighbours.posterior import NeighboursPosterior
 from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback
-from latentgp.representations.inducing.representation import Inducing
-from latentgp.representations.needs import chosen
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Products, Traits
 from latentgp.rows.arrays import evenly
 from latentgp.sites.gaussian import GaussianSites
-from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey
+from latentgp.typing import Inputs
 
 _A_PAIR, _ITS_COLUMN = 1_000, 15  # of neighbours of a row, in products: measured
-
-
-def _as_inducing(value: int | Inducing | None) -> Inducing | None:
-    return Inducing(value) if isinstance(value, int) else value
 
 
 class Neighbours(NearestRows):
@@ -82,42 +74,14 @@ class Neighbours(NearestRows):
 
     seen_times: ClassVar[int] = 5
 
-    inducing: Inducing | None = eqx.field(converter=_as_inducing, default=None)
     shared: bool = eqx.field(static=True, default=False)
     terms: int | None = eqx.field(static=True, default=None)
 
-    def __check_init__(self) -> None:
-        own = self.inducing
-        if own is None:
-            return
-        if own.approximation or own.covariance != "full" or own.remembered is not None:
-            raise InputError(
-                f"Neighbours.inducing takes points, or a number and a selection, got {own!r}; "
-                "leave the rest out."
-            )
-
-    def initialise(
-        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, key: RandomKey
-    ) -> "Neighbours":
-        ready: Any = super().initialise(X, weights, kernel, key)
-        if self.inducing is None:
-            return ready
-        points = self.inducing.initialise(X, weights, kernel, key)
-        return dataclasses.replace(ready, inducing=points)
-
-    def features(self, kernel: LatentKernel, X: Inputs) -> Sequence[Float[Array, "N M"] | None]:
-        if self.inducing is None:
-            return super().features(kernel, X)
-        return list(features_of(kernel, self._points(), jnp.asarray(X)))
-
     @property
     def traits(self) -> Traits:
-        points = self.inducing
         return dataclasses.replace(
             super().traits,
             one_gaussian=False,
-            needs_rows=points is not None and points.traits.needs_rows,
-            only_fixed="" if points is None else "inducing",
             products=Products(_A_PAIR * self.number**2, _ITS_COLUMN * self.number**2),
         )
 
@@ -125,7 +89,7 @@ class Neighbours(NearestRows):
         if not form.moved:
             return dataclasses.replace(self, shared=form.shared)
         settings = self.number, self.number_predicted, self.ordering, self.search, self.found
-        return LatentNeighbours(*settings).for_sites(form)
+        return LatentNeighbours(*settings, self.inducing).for_sites(form)
 
     def condition(
         self, kernel: LatentKernel, X: Inputs, sites: GaussianSites
@@ -137,8 +101,8 @@ class Neighbours(NearestRows):
             known, log_evidence = conditionals(kernel, X, neighbours, scaled, self._terms)
             low_rank, jitter = None, nothing
         else:
-            points = self._points()
-            known, low_rank, log_evidence, jitter = law_of(kernel, X, neighbours, scaled, points)
+            laws = law_of(kernel, X, neighbours, scaled, self._points)
+            known, low_rank, log_evidence, jitter = laws
         found: Any = self.found
         make: Any = NeighboursPosterior  # whose KL is found when it is asked for
         return make(
@@ -167,8 +131,7 @@ class Neighbours(NearestRows):
             slope = slopes(*own, self._terms)
         else:
             slope = full_scale.slopes(*own, posterior.low_rank)
-            points = dataclasses.replace(self.inducing, points=slope.points)
-            places = dataclasses.replace(self, inducing=points, found=None)
+            places = self._in_points(slope.points)
         root = jnp.broadcast_to(scaled.root, scaled.target.shape)
         there = root > 0
         root = jnp.where(there, root, 1.0)
@@ -196,10 +159,6 @@ class Neighbours(NearestRows):
         if found.terms is None:
             return Terms(jnp.arange(len(found.rows)), 1.0)
         return Terms(jnp.asarray(found.terms), len(found.order) / len(found.terms))
-
-    def _points(self) -> Points:
-        points = None if self.inducing is None else self.inducing.points
-        return jnp.asarray(chosen(points, "Inducing points"))
 
     def _scaled(self, kernel: LatentKernel, sites: GaussianSites) -> ScaledSites:
         once = self.shared and not isinstance(kernel, OwnKernels)
