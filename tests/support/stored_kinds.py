@@ -315,6 +315,9 @@ TABLES = {
     "table_formula": lambda: _tabled(
         formula="y ~ gp(x, by=kind) + kind + (1 + waited | kind)", drop=["ill", "n"]
     ),
+    "table_maximised": lambda: _tabled(
+        formula="y ~ waited + (1 | kind)", drop=["ill", "n"], fixed_effects="maximise"
+    ),
 }
 
 
@@ -629,7 +632,8 @@ def _memberships():
         method = lgp.CollapsedVI(features)
         fit = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
         found.append(fit.posterior)
-    return [several, lgp.kernels.ZeroAverage(lgp.RBF(0.75), [[0.5], [1.5]]), *found]
+    offset = lgp.means.OffsetMean(lgp.ConstantMean(4.0), (1,))
+    return [several, lgp.kernels.ZeroAverage(lgp.RBF(0.75), [[0.5], [1.5]]), offset, *found]
 
 
 def _per_part(number):

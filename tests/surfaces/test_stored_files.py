@@ -21,6 +21,7 @@ KINDS, RUNS = EXPECTED["kinds"], EXPECTED["runs"]
 IN_NO_FILE = {
     "Copies": "of sites, while they are updated",
     "RegressorMean": "needs pickle",
+    "RotatedMean": "of fixed effects, while their likelihood is maximised",
     "_OffsetColumn": "of trees, while they are made",
     "_OffsetRows": "of trees, while they are made",
     "Rows": "of sites, while they are updated",

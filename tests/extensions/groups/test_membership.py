@@ -145,6 +145,12 @@ def test_a_formula_finds_the_effects_of_schools():
     np.testing.assert_array_equal(found.estimate, model.group_effects("b")["intercept"].estimate)
     variance = float(model.estimator.model_.kernel.parts[1].parts[0].variance)
     assert 0.3 < variance / np.var(effect) < 3  # chi-squared of 19 degrees of freedom, twice
+    summary = model.mixed_summary()
+    (component,) = summary.components
+    assert (component.group, component.members) == ("mm(a, b)", 2)
+    np.testing.assert_allclose(component.variance, variance, rtol=1e-6)
+    with pytest.raises(lgp.InputError, match="one group a row"):
+        summary.intraclass()
     new = table.iloc[:3].assign(a=["x", "x", "school 1"], b=["y", "x", "y"], v=1, w=1)
     with pytest.warns(UserWarning, match="groups that training never saw"):
         X = model.encoder.encode(new)

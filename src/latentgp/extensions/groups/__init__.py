@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from latentgp.extensions.groups.inference.kenward_roger import KenwardRoger as KenwardRoger
     from latentgp.extensions.groups.inference.kenward_roger import kenward_roger as kenward_roger
     from latentgp.extensions.groups.inference.marginal_means import MarginalMeans as MarginalMeans
+    from latentgp.extensions.groups.inference.maximum_likelihood import (
+        GreatestLikelihood as GreatestLikelihood,
+    )
     from latentgp.extensions.groups.inference.maximum_likelihood import maximised as maximised
     from latentgp.extensions.groups.inference.r_squared import RSquared as RSquared
     from latentgp.extensions.groups.inference.r_squared import r_squared as r_squared
@@ -31,7 +34,7 @@ EXTENSION = Extension(
         "boosted.trees": "Trees",
         "inference.contrasts": "Contrasts",
         "inference.kenward_roger": "KenwardRoger kenward_roger",
-        "inference.maximum_likelihood": "maximised",
+        "inference.maximum_likelihood": "GreatestLikelihood maximised",
         "inference.marginal_means": "MarginalMeans",
         "inference.r_squared": "RSquared r_squared",
         "inference.satterthwaite": "Satterthwaite satterthwaite",
@@ -55,7 +58,7 @@ EXTENSION = Extension(
     apart=(
         "Boosting CrossFit RegressorMean SparseEffects Trees "
         "MixedSummary VarianceComponent mixed_summary "
-        "Contrasts KenwardRoger MarginalMeans RSquared Satterthwaite "
+        "Contrasts GreatestLikelihood KenwardRoger MarginalMeans RSquared Satterthwaite "
         "kenward_roger maximised r_squared satterthwaite"
     ),
 )

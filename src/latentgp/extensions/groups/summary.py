@@ -11,8 +11,15 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.extensions.groups.inference.contrasts import Contrasts
 from latentgp.extensions.groups.inference.r_squared import RSquared
-from latentgp.kernels import CorrelatedLinear, FixedEffects, Kernel, Linear, SameGroup
-from latentgp.kernels.terms import terms_of
+from latentgp.kernels import (
+    CorrelatedLinear,
+    FixedEffects,
+    Kernel,
+    Linear,
+    MultipleMembership,
+    SameGroup,
+)
+from latentgp.kernels.terms import Part, terms_of
 from latentgp.likelihoods import Gaussian
 from latentgp.posteriors.posterior import Posterior
 from latentgp.runtime.x64 import double_precision
@@ -27,12 +34,14 @@ class VarianceComponent(NamedTuple):
         variance: of each, shape (E,); units of the latent function squared, over those of the
             column squared.
         correlation: of the effects, shape (E, E).
+        members: number of groups that a row has.
     """
 
     group: str
     effects: tuple[str, ...]
     variance: Float[np.ndarray, "E"]
     correlation: Float[np.ndarray, "E E"]
+    members: int = 1
 
 
 class MixedSummary(NamedTuple):
@@ -73,11 +82,12 @@ class MixedSummary(NamedTuple):
         """Correlation of two targets of one level, of each grouping with an intercept.
 
         The intercept's variance over that of all intercepts and the noise; InputError where the
-        noise is not Gaussian, as the share depends on the scale then.
+        noise is not Gaussian, as the share depends on the scale then, or rows have several groups.
         """
-        if self.residual is None:
+        if self.residual is None or any(part.members > 1 for part in self.components):
             raise InputError(
-                "Intraclass correlations need Gaussian noise; compare the variances of groups."
+                "Intraclass correlations need Gaussian noise and one group a row; compare the "
+                "variances of groups."
             )
         own: dict[str, float] = {}
         for part in self.components:
@@ -108,6 +118,7 @@ class MixedSummary(NamedTuple):
 
 
 _ONE = "(Intercept)"
+_OF_GROUPS = SameGroup, MultipleMembership
 
 
 @double_precision
@@ -169,7 +180,7 @@ def variance_components(kernel: Kernel, names: Sequence[str]) -> tuple[VarianceC
     """
     found = []
     for term in terms_of(kernel, tuple(range(len(names)))):
-        groups = [part for part in term.parts if isinstance(part.kernel, SameGroup)]
+        groups = [part for part in term.parts if isinstance(part.kernel, _OF_GROUPS)]
         others = [part for part in term.parts if part not in groups]
         if not groups or len(others) > 1:
             continue
@@ -187,11 +198,20 @@ def variance_components(kernel: Kernel, names: Sequence[str]) -> tuple[VarianceC
                 continue
         variance = np.diagonal(covariance)
         deviation = np.sqrt(variance)
-        name = ":".join(names[column] for part in groups for column in part.columns)
+        name = ":".join(_name(part, names) for part in groups)
+        members = max(getattr(part.kernel, "members", 1) for part in groups)
         divisor = np.where(deviation > 0, deviation, 1.0)
         correlation = covariance / divisor / divisor[:, None]
-        found.append(VarianceComponent(name, tuple(effects), variance, correlation))
+        found.append(VarianceComponent(name, tuple(effects), variance, correlation, members))
     return tuple(found)
+
+
+def _name(part: Part, names: Sequence[str]) -> str:
+    """Names of the columns of groups, as a formula has them."""
+    kernel: Any = part.kernel
+    if isinstance(kernel, SameGroup):
+        return ":".join(names[column] for column in part.columns)
+    return f"mm({', '.join(names[column] for column in part.columns[: kernel.members])})"
 
 
 def _row(group: str, name: str, variance: float, along: str = "") -> str:

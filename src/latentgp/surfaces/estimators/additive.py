@@ -69,7 +69,7 @@ class Smooth:
     times: tuple[int, ...] = dataclasses.field(default=(), repr=False)
     # "te" of a product of kernels of the columns, "ti" of those of zero average; "s" of one that
     # has a zero average itself
-    function: str = "gp"
+    function: str = dataclasses.field(default="gp", repr=False)
     # one of `SMOOTH`, of the distance through the globe
     on_globe: str = dataclasses.field(default="matern32", repr=False)
 
@@ -86,9 +86,12 @@ class Groups:
     slopes: tuple[int, ...] = ()  # columns that have a slope in every group
     intercept: bool = True  # whether every group has one
     correlated: bool = True  # whether slopes and intercepts are correlated across groups
-    others: tuple[int, ...] = ()  # columns of a row's further groups
-    weights: tuple[int, ...] = ()  # columns of their weights; of none, equal ones
-    standardised: bool = True  # whether weights are divided by their sum
+    # columns of a row's further groups
+    others: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+    # columns of their weights; of none, equal ones
+    weights: tuple[int, ...] = dataclasses.field(default=(), repr=False)
+    # whether weights are divided by their sum
+    standardised: bool = dataclasses.field(default=True, repr=False)
 
 
 @stored
@@ -114,7 +117,7 @@ class AdditiveTerms:
     kernel: Kernel | None = None
     centred: bool = True
     ones: tuple[int, ...] = ()
-    offsets: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = dataclasses.field(default=(), repr=False)
 
     def less_offsets(self, data: Data) -> Data:
         """The rows with the offsets taken off their targets."""

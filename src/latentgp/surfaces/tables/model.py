@@ -587,6 +587,9 @@ class TableModel:
         """
         names = self.encoder.feature_names
         found = self.estimator.posterior_.coefficients(names)
+        greatest = self.estimator.diagnostics_.finding("greatest likelihood")
+        if greatest is not None:
+            found = found._replace(estimate=greatest.estimates(names, found))
         ones = list(getattr(self.encoder, "ones", ()))
         level = np.asarray(self.estimator.posterior_.model.mean(np.zeros((1, len(names)))))[0]
         moved = found.estimate.copy()
@@ -598,7 +601,7 @@ class TableModel:
         frame: pd.DataFrame | None = None,
         *,
         weights: str | None = None,
-        degrees: Degrees = "satterthwaite",
+        degrees: Degrees | None = None,
     ) -> MixedSummary:
         """Variance components and fixed effects of a formula with groups.
 
@@ -606,7 +609,8 @@ class TableModel:
             frame: as in `effect_tests`; without it and where the rows are not known, tests of fixed
                 effects are by the normal law, and there is no R^2.
             weights: as in `effect_tests`.
-            degrees: as in `effect_tests`.
+            degrees: as in `effect_tests`; None for Satterthwaite's where there are at most 30
+                hyper-parameters, and otherwise the normal law.
 
         Raises:
             InputError: the model has no groups, or several latent functions of different kernels.
@@ -618,8 +622,13 @@ class TableModel:
         if frame is None and self.training is None:
             return found
         if found.names and found.estimate.ndim == 1:
-            law = self.effect_tests(frame, weights=weights, degrees=degrees)
-            own = law.coefficients()
+            given: Any = {"frame": frame, "weights": weights}
+            try:
+                own = self.effect_tests(**given, degrees=degrees or "satterthwaite").coefficients()
+            except InputError:
+                if degrees is not None:
+                    raise
+                own = self.effect_tests(**given, degrees="normal").coefficients()
             found = found._replace(standard_error=own.standard_error, degrees=own.degrees)
         data = self._fitted(frame, weights)[1]
         with contextlib.suppress(InputError):  # of other likelihoods there is none

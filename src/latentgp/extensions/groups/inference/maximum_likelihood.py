@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.diagnostics import Finding
 from latentgp.errors import refuse
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.hyperparameters.base import parameter, parameters
@@ -26,6 +27,9 @@ from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.x64 import double_precision
 from latentgp.setup.priors import scales
 from latentgp.typing import Array, RandomKey
+
+if TYPE_CHECKING:
+    from latentgp.surfaces.coefficients import Coefficients
 
 _RANK = 1e-10  # relative, of singular values
 
@@ -45,6 +49,40 @@ class RotatedMean(Mean):
         return self.base(X) + (columns @ (self.rotation @ self.weights))[:, None]
 
 
+@stored
+@dataclass(frozen=True)
+class GreatestLikelihood(Finding):
+    """Maximum-likelihood estimates of fixed effects, at those of the variances.
+
+    Attributes:
+        value: greatest log likelihood, in nats.
+        inputs: numbers of the columns of fixed effects.
+        effects: estimates of these, shape (effects,).
+    """
+
+    name: ClassVar[str] = "greatest likelihood"
+
+    value: float
+    inputs: tuple[int, ...]
+    effects: Float[np.ndarray, "effects"]
+
+    @property
+    def verdict(self) -> str:
+        return (
+            f"Variances are those of the greatest log likelihood, {self.value:.2f} nats, over "
+            "fixed effects too."
+        )
+
+    def estimates(
+        self, names: Sequence[str], found: Coefficients
+    ) -> Float[np.ndarray, "coefficients"]:
+        """Coefficients of inputs of these names, in place of their posterior means."""
+        estimate = found.estimate.copy()
+        places = [found.names.index(names[column]) for column in self.inputs]
+        estimate[places] = self.effects
+        return estimate
+
+
 @double_precision
 def maximised(
     model: LatentGP,
@@ -59,7 +97,8 @@ def maximised(
 
     The likelihood is maximised in the fixed effects and all other hyper-parameters together. Then
     the posterior is that of the model itself at these variances, fixed effects with their vague
-    prior: with Gaussian noise its means are the maximum-likelihood estimates.
+    prior; the estimates are in `diagnostics.finding("greatest likelihood")`. With Gaussian noise
+    they are its means.
 
     Args:
         model: with `FixedEffects` in its kernel.
@@ -80,7 +119,7 @@ def maximised(
         >>> data = Data(np.column_stack([np.ones(40), group]), np.sin(group))
         >>> model, key = LatentGP(kernel, lgp.Gaussian(0.1)), jax.random.key(0)
         >>> found = lgp.groups.maximised(model, data, key=key, method=lgp.ExactGP(), priors=None)
-        >>> print(found.diagnostics.notes[0][:51])
+        >>> print(found.diagnostics.finding("greatest likelihood").verdict[:51])
         Variances are those of the greatest log likelihood,
     """
     kernel, merged = model.kernel, data.merged if isinstance(data, MergedRows) else data
@@ -110,9 +149,10 @@ def maximised(
     known = parameters(own)
     priors = {path: law for path, law in (first.priors or {}).items() if path in known}
     found = replace(first, model=own, posterior=last.posterior, sites=last.sites, priors=priors)
-    value = first.posterior.log_evidence.value
-    greatest = f"Variances are those of the greatest log likelihood, {value:.2f} nats"
-    return found.noted([f"{greatest}, over fixed effects too."])
+    effects = np.asarray(rotation @ first.model.mean.weights)
+    value = float(first.posterior.log_evidence.value)
+    own_finding = GreatestLikelihood(value, design.inputs, effects)
+    return replace(found, diagnostics=found.diagnostics.with_finding(own_finding))
 
 
 def maximising(asked: str, by_trees: bool) -> Callable[..., Fit]:

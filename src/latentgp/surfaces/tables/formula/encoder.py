@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -67,7 +67,8 @@ class FormulaEncoder:
     groups: tuple[SeriesColumn, ...]  # of columns, or of combinations of columns
     fixed: tuple[FixedColumn, ...]  # products that have fixed effects
     has_thresholds: bool = False  # of ordered classes, which take the place of an intercept
-    offsets: tuple[TermFactor, ...] = ()  # what is added to f as it is; the exposure is not
+    # what is added to f as it is; the exposure is not
+    offsets: tuple[TermFactor, ...] = field(default=(), repr=False)
 
     @classmethod
     def fit(
