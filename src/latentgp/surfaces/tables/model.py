@@ -609,8 +609,8 @@ class TableModel:
             frame: as in `effect_tests`; without it and where the rows are not known, tests of fixed
                 effects are by the normal law, and there is no R^2.
             weights: as in `effect_tests`.
-            degrees: as in `effect_tests`; None for Satterthwaite's where there are at most 30
-                hyper-parameters, and otherwise the normal law.
+            degrees: as in `effect_tests`; None for Satterthwaite's, or where rows in memory
+                have none, as of more than 30 hyper-parameters, the normal law.
 
         Raises:
             InputError: the model has no groups, or several latent functions of different kernels.
@@ -626,7 +626,7 @@ class TableModel:
             try:
                 own = self.effect_tests(**given, degrees=degrees or "satterthwaite").coefficients()
             except InputError:
-                if degrees is not None:
+                if degrees is not None or frame is not None:  # which may be of other rows
                     raise
                 own = self.effect_tests(**given, degrees="normal").coefficients()
             found = found._replace(standard_error=own.standard_error, degrees=own.degrees)
