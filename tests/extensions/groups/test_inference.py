@@ -335,8 +335,9 @@ def test_a_file_needs_the_rows_for_degrees_of_freedom(trial, tmp_path):
     assert str(read.mixed_summary(table)) == str(trial.mixed_summary())
     without = pd.concat([table, table[:1].assign(y=np.nan)])
     assert str(read.term_tests(without)) == str(trial.term_tests())
-    with pytest.raises(lgp.InputError, match="give the rows that were fitted"):
-        read.term_tests(table[:60])
+    for ask in (read.term_tests, read.mixed_summary):
+        with pytest.raises(lgp.InputError, match="give the rows that were fitted"):
+            ask(table[:60])
     table.assign(w=1.0).to_csv(tmp_path / "table.csv", index=False)
     asked = ["marginal-means", f"{path}", f"{tmp_path}/table.csv", "arm", "--by", "sex", "--pairs"]
     asked += ["--weights", "w"]
@@ -371,8 +372,7 @@ def test_a_variance_of_zero_is_held():
 
 def test_terms_that_follow_from_others_are_refused():
     """F would be halved by a sum of which the rows say nothing."""
-    table = trial_table()
-    table = table[(table["arm"] != "c") | (table["sex"] != "m")]
+    table = trial_table().query("arm != 'c' or sex != 'm'")
     model = lgp.TableModel.fit(table, formula=TRIAL, random_state=0, learn_hyperparameters=False)
     with pytest.raises(lgp.InputError, match=r"nothing of 'arm\[T.c\]:sex\[T.m\]'"):
         model.term_tests()
@@ -392,7 +392,7 @@ def test_rows_in_memory_stay_as_they_were():
 
 
 def test_a_summary_of_three_classes_has_tests_of_each():
-    table = trial_table().assign(y=lambda t: pd.cut(t["y"], 3, labels=list("uvw")).astype(str))
+    table = trial_table().assign(y=lambda t: np.array(list("uvw"))[np.digitize(t["y"], [1, 2])])
     settings = {"random_state": 0, "learn_hyperparameters": False}
     model = lgp.TableModel.fit(table, formula="y ~ sex + (1 | clinic)", **settings)
     found = model.mixed_summary()
@@ -404,3 +404,32 @@ def test_a_summary_of_three_classes_has_tests_of_each():
     )
     assert found.tests.statistic[4] == found.estimate[1, 1] / found.standard_error[1, 1]
     assert "sex[T.m] [2]" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"learn_hyperparameters": False}, "most probable hyper-parameters"),
+        ({"likelihood": "softmax"}, "one latent function"),
+    ],
+)
+def test_refusals_of_greatest_likelihood(settings, said):
+    table = trial_table().assign(c=lambda t: t["arm"])
+    target = "c" if "likelihood" in settings else "y"
+    with pytest.raises(lgp.InputError, match=said):
+        lgp.TableModel.fit(
+            table, formula=f"{target} ~ sex + (1 | clinic)", fixed_effects="maximise", **settings
+        )
+
+
+def test_coefficients_that_vary_stay_where_fixed_effects_are_maximised():
+    age = np.linspace(0.0, 6.0, 80)
+    table = pd.DataFrame({"age": age, "dose": np.cos(5 * age), "clinic": np.arange(80) % 5})
+    table["y"] = 2 * np.sin(age) * table["dose"] + 0.1 * np.random.default_rng(0).normal(size=80)
+    formula = "y ~ dose + dose:gp(age) + (1 | clinic)"
+    model = lgp.TableModel.fit(table, formula=formula, fixed_effects="maximise", random_state=0)
+    found = model.mixed_summary().residual  # of a noise variance of 0.01, and 1 without gp
+    assert found is not None
+    assert found < 0.05
+    with pytest.raises(lgp.InputError, match="Batches integrate over fixed effects"):
+        model.estimator.continue_with(None)

@@ -74,7 +74,8 @@ class MarginalMeans(NamedTuple):
     def response(self, level: float = 0.95) -> pd.DataFrame:
         """Expectations of y at the means of f, in one unit of exposure, of one trial.
 
-        Classes are numbered from zero. Ends of intervals are carried over by the link; standard errors are by its slope.
+        Classes are numbered from zero. Ends of intervals are carried over by the link; standard
+        errors are by its slope.
         """
         import pandas as pd
 
