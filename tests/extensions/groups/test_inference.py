@@ -318,6 +318,11 @@ def test_terms_are_deviations_that_sum_to_zero():
     far = FormulaEncoder.fit(table.assign(x=table["x"] + 100), "y ~ a * log(x - 50)")
     slope = [[0, 0, 0, 1, 1 / 3, 1 / 3]]
     np.testing.assert_allclose(term_weights(far)["log(x - 50)"], slope, atol=1e-9)
+    # means of numbers count a row of weight w as w rows
+    plain = FormulaEncoder.fit(table, "y ~ a + x")
+    twice = table.loc[np.repeat(np.arange(12), np.arange(12))]
+    weighted = level_weights(plain, table, "a", (), np.arange(12.0)).weights
+    np.testing.assert_allclose(weighted, level_weights(plain, twice, "a", ()).weights)
     with pytest.raises(lgp.InputError, match="name a factor twice"):
         level_weights(encoder, table, "a", ("a",))
     with pytest.raises(lgp.InputError, match="'x' is no factor"):
@@ -431,5 +436,6 @@ def test_coefficients_that_vary_stay_where_fixed_effects_are_maximised():
     found = model.mixed_summary().residual  # of a noise variance of 0.01, and 1 without gp
     assert found is not None
     assert found < 0.05
+    rows: Any = None
     with pytest.raises(lgp.InputError, match="Batches integrate over fixed effects"):
-        model.estimator.continue_with(None)
+        model.estimator.continue_with(rows)

@@ -756,9 +756,10 @@ class TableModel:
             InputError: as `effect_tests` does; a column that is no factor of the formula.
         """
         law = self.effect_tests(frame, weights=weights, degrees=degrees)
-        table, _ = self._fitted(frame, weights)
+        table, data = self._fitted(frame, weights)
         assert isinstance(self.encoder, FormulaEncoder)
-        at = level_weights(self.encoder, table, column, [by] if isinstance(by, str) else by)
+        names = [by] if isinstance(by, str) else by
+        at = level_weights(self.encoder, table, column, names, data.weights)
         return verb("marginal_means")(*at, law, self.estimator.model_.likelihood)
 
     def group_effects(self, column: str) -> dict[str, GroupEffects]:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from latentgp.kernels import FixedEffects
 from latentgp.kernels.parts import parts_of
-from latentgp.kernels.terms import Part, terms_of
+from latentgp.kernels.terms import terms_of
 from latentgp.posteriors.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FixedDesign(NamedTuple):
         own, others = [cls((), np.zeros(0), np.zeros(0), ())], list[int]()
         for place, part in enumerate(parts_of(kernel)):
             terms = terms_of(part, tuple(range(inputs)))
-            factors: tuple[Part, ...] = terms[0].parts if len(terms) == 1 else ()
+            factors: Any = terms[0].parts if len(terms) == 1 else ()
             fixed: Any = factors[0].kernel if len(factors) == 1 else None
             if isinstance(fixed, FixedEffects):
                 columns = factors[0].columns

@@ -73,11 +73,16 @@ class LevelWeights(NamedTuple):
 
 
 def level_weights(
-    encoder: FormulaEncoder, frame: pd.DataFrame, column: str, by: Sequence[str]
+    encoder: FormulaEncoder,
+    frame: pd.DataFrame,
+    column: str,
+    by: Sequence[str],
+    weights: Float[np.ndarray, "N"] | None = None,
 ) -> LevelWeights:
     """Weights of means over a grid of all factors, every cell counting alike.
 
-    Numbers are at their means in a table, the training's (Searle, Speed & Milliken 1980).
+    Numbers are at their means in a table, the training's, rows weighted (Searle, Speed & Milliken
+    1980).
 
     Raises:
         InputError: no such factor in the formula.
@@ -101,7 +106,9 @@ def level_weights(
     levels = {name: cells[:, place] for place, name in enumerate(known)}
     size = len(cells)
     numbers = {
-        own.name: np.full(size, np.mean(own.encode(column_of(frame, own.name))[:, 0]))
+        own.name: np.full(
+            size, np.average(own.encode(column_of(frame, own.name))[:, 0], weights=weights)
+        )
         for own in encoder.numbers
     }
     design = encoder.fixed_columns(numbers, levels, size)
@@ -110,5 +117,5 @@ def level_weights(
         here = np.all([levels[n] == k for n, k in zip((*by, column), cell, strict=True)], axis=0)
         apart = (f"{n} = {known[n][k]}" for n, k in zip(by, cell, strict=False))
         found.append((known[column][cell[-1]], ", ".join(apart), design[here].mean(axis=0)))
-    names, within, weights = zip(*found, strict=True)
-    return LevelWeights(names, within, np.stack(weights))
+    names, within, rows = zip(*found, strict=True)
+    return LevelWeights(names, within, np.stack(rows))
