@@ -20,6 +20,9 @@ from typer.testing import CliRunner
 import latentgp as lgp
 from latentgp.extensions.groups.inference.contrasts import Contrasts
 from latentgp.extensions.groups.inference.design import FixedDesign
+from latentgp.extensions.groups.inference.marginal_means import MarginalMeans
+from latentgp.extensions.groups.inference.satterthwaite import Satterthwaite, normal_tests
+from latentgp.hyperparameters.base import parameters
 from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.tables.formula.contrasts import level_weights, term_weights
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
@@ -232,14 +235,15 @@ def test_p_values_of_several_tests():
     np.testing.assert_allclose(holm, [plain[0], 2 * plain[1], 3 * plain[2]])
     two = found.adjusted("tukey", 2).p_value  # of two means the range is the difference
     np.testing.assert_allclose(two, plain, rtol=1e-6)
+    far = Contrasts.of("abc", np.array([9.0, 30.0, 99.0]), np.ones(3), np.full(3, 80.0))
+    several = far.adjusted("tukey", 3).p_value  # beyond what quadrature resolves too
+    assert np.all((several >= far.p_value) & (several <= 3 * far.p_value))
     lower, upper = found.interval(0.9)
     np.testing.assert_allclose(upper - lower, 2 * stats.t.ppf(0.95, [5, 5, 1e12]))
 
 
 @pytest.mark.quick
 def test_normal_tests_of_a_term_are_chi_squared():
-    from latentgp.extensions.groups.inference.satterthwaite import normal_tests
-
     covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
     law = normal_tests(["a", "b"], np.array([1.0, -2.0]), covariance)
     found = law.term_test([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # of rank two
@@ -249,6 +253,19 @@ def test_normal_tests_of_a_term_are_chi_squared():
     assert found.p_value == pytest.approx(stats.chi2.sf(wald, 2))
     with pytest.raises(lgp.InputError, match="a column for each"):
         law.contrasts([[1.0]])
+    means = MarginalMeans(("only",), ("",), np.ones((1, 2)), law, lgp.Gaussian())
+    with pytest.raises(lgp.InputError, match="need two levels"):
+        means.pairs()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_known_variance_beside_an_estimated_one(which):
+    """E = 10 / 8 + 1 is the mean of the sum of t^2 of 10 and of infinitely many degrees."""
+    slopes = np.zeros((1, 2, 2))
+    slopes[0, which, which] = np.sqrt(2 / 10)
+    law = Satterthwaite(("a", "b"), np.ones(2), np.eye(2), slopes, np.eye(1))
+    assert law.term_test(np.eye(2)).denominator == pytest.approx(2 * 2.25 / (2.25 - 2))
 
 
 @pytest.mark.quick
@@ -259,6 +276,26 @@ def test_a_vague_prior_is_taken_off_a_covariance():
     fit = lgp.fit(model, lgp.Data(X, X[:, 0]), key=jax.random.key(0), learn_hyperparameters=False)
     found = FixedDesign.of(kernel, 3).effects(fit.posterior, None)
     np.testing.assert_allclose(found.covariance, 0.5 * np.linalg.inv(X.T @ X), rtol=1e-6)
+    scaled = FixedDesign.of(4.0 * lgp.kernels.FixedEffects(prior / 4).on(0, 1, 2), 3)
+    np.testing.assert_allclose(scaled.prior_variance, prior)
+
+
+@pytest.mark.quick
+def test_a_row_of_weight_two_is_two_rows():
+    """Kenward and Roger's tests and R^2; rows of weight zero are none."""
+    rng, weights = np.random.default_rng(2), np.arange(24.0) % 3
+    X = np.column_stack([np.ones(24), rng.normal(size=24), np.arange(24) // 4])
+    kernel = lgp.kernels.FixedEffects(1e4).on(0, 1) + 2.0 * lgp.kernels.SameGroup().on(2)
+    model, y = lgp.LatentGP(kernel, lgp.Gaussian(0.5)), X[:, 1] + rng.normal(size=24)
+    twice = np.repeat(np.arange(24), weights.astype(int))
+    found = []
+    for data in (lgp.Data(X, y, weights=weights), lgp.Data(X[twice], y[twice])):
+        fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
+        law = lgp.groups.kenward_roger(fit.posterior, data, parameters(model))
+        own = law.coefficients()
+        shares = lgp.groups.r_squared(fit.posterior, data)
+        found.append([*own.standard_error, *own.degrees, *law.f_test(np.eye(2))[:3], *shares])
+    np.testing.assert_allclose(*found, rtol=1e-6)
 
 
 @pytest.mark.quick
@@ -277,6 +314,17 @@ def test_terms_are_deviations_that_sum_to_zero():
     # without an intercept all levels of the first factor have a mean of zero
     alone = FormulaEncoder.fit(table, "y ~ 0 + a")
     np.testing.assert_allclose(term_weights(alone)["a"], np.eye(3), atol=1e-9)
+    # whatever is taken of a number, here where it is not defined near zero
+    far = FormulaEncoder.fit(table.assign(x=table["x"] + 100), "y ~ a * log(x - 50)")
+    slope = [[0, 0, 0, 1, 1 / 3, 1 / 3]]
+    np.testing.assert_allclose(term_weights(far)["log(x - 50)"], slope, atol=1e-9)
+    # means of numbers count a row of weight w as w rows
+    plain = FormulaEncoder.fit(table, "y ~ a + x")
+    twice = table.loc[np.repeat(np.arange(12), np.arange(12))]
+    weighted = level_weights(plain, table, "a", (), np.arange(12.0)).weights
+    np.testing.assert_allclose(weighted, level_weights(plain, twice, "a", ()).weights)
+    with pytest.raises(lgp.InputError, match="name a factor twice"):
+        level_weights(encoder, table, "a", ("a",))
     with pytest.raises(lgp.InputError, match="'x' is no factor"):
         level_weights(encoder, table, "x", ())
 
@@ -290,10 +338,14 @@ def test_a_file_needs_the_rows_for_degrees_of_freedom(trial, tmp_path):
     with pytest.raises(lgp.InputError, match="give them as frame"):
         read.term_tests()
     assert str(read.mixed_summary(table)) == str(trial.mixed_summary())
-    with pytest.raises(lgp.InputError, match="give the rows that were fitted"):
-        read.term_tests(table[:60])
-    table.to_csv(tmp_path / "table.csv", index=False)
+    without = pd.concat([table, table[:1].assign(y=np.nan)])
+    assert str(read.term_tests(without)) == str(trial.term_tests())
+    for ask in (read.term_tests, read.mixed_summary):
+        with pytest.raises(lgp.InputError, match="give the rows that were fitted"):
+            ask(table[:60])
+    table.assign(w=1.0).to_csv(tmp_path / "table.csv", index=False)
     asked = ["marginal-means", f"{path}", f"{tmp_path}/table.csv", "arm", "--by", "sex", "--pairs"]
+    asked += ["--weights", "w"]
     said = CliRunner().invoke(app, asked)
     assert said.exit_code == 0, said.output
     assert "a - b | sex = f" in said.output
@@ -321,3 +373,69 @@ def test_a_variance_of_zero_is_held():
     found = model.mixed_summary()
     assert found.components[0].variance[0] < 1e-3
     np.testing.assert_allclose(found.degrees, 94, rtol=0.02)
+
+
+def test_terms_that_follow_from_others_are_refused():
+    """F would be halved by a sum of which the rows say nothing."""
+    table = trial_table().query("arm != 'c' or sex != 'm'")
+    model = lgp.TableModel.fit(table, formula=TRIAL, random_state=0, learn_hyperparameters=False)
+    with pytest.raises(lgp.InputError, match=r"nothing of 'arm\[T.c\]:sex\[T.m\]'"):
+        model.term_tests()
+
+
+def test_rows_in_memory_stay_as_they_were():
+    table = trial_table()
+    model = lgp.TableModel.fit(table, formula=TRIAL, random_state=0, learn_hyperparameters=False)
+    before = str(model.marginal_means("arm"))
+    table["age"] = 0.0
+    assert str(model.marginal_means("arm")) == before
+    plain = lgp.TableModel.fit(
+        table[["age", "y"]].assign(age=np.arange(108.0)), "y", random_state=0
+    )
+    with pytest.raises(lgp.InputError):
+        plain.marginal_means("arm", frame=table)
+
+
+def test_a_summary_of_three_classes_has_tests_of_each():
+    table = trial_table().assign(y=lambda t: np.array(list("uvw"))[np.digitize(t["y"], [1, 2])])
+    settings = {"random_state": 0, "learn_hyperparameters": False}
+    model = lgp.TableModel.fit(table, formula="y ~ sex + (1 | clinic)", **settings)
+    found = model.mixed_summary()
+    assert found.tests.names[:4] == (
+        "Intercept [0]",
+        "Intercept [1]",
+        "Intercept [2]",
+        "sex[T.m] [0]",
+    )
+    assert found.tests.statistic[4] == found.estimate[1, 1] / found.standard_error[1, 1]
+    assert "sex[T.m] [2]" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"learn_hyperparameters": False}, "most probable hyper-parameters"),
+        ({"likelihood": "softmax"}, "one latent function"),
+    ],
+)
+def test_refusals_of_greatest_likelihood(settings, said):
+    table = trial_table().assign(c=lambda t: t["arm"])
+    target = "c" if "likelihood" in settings else "y"
+    with pytest.raises(lgp.InputError, match=said):
+        lgp.TableModel.fit(
+            table, formula=f"{target} ~ sex + (1 | clinic)", fixed_effects="maximise", **settings
+        )
+
+
+def test_coefficients_that_vary_stay_where_fixed_effects_are_maximised():
+    age = np.linspace(0.0, 6.0, 80)
+    table = pd.DataFrame({"age": age, "dose": np.cos(5 * age), "clinic": np.arange(80) % 5})
+    table["y"] = 2 * np.sin(age) * table["dose"] + 0.1 * np.random.default_rng(0).normal(size=80)
+    formula = "y ~ dose + dose:gp(age) + (1 | clinic)"
+    model = lgp.TableModel.fit(table, formula=formula, fixed_effects="maximise", random_state=0)
+    found = model.mixed_summary().residual  # of a noise variance of 0.01, and 1 without gp
+    assert found is not None
+    assert found < 0.05
+    rows: Any = None
+    with pytest.raises(lgp.InputError, match="Batches integrate over fixed effects"):
+        model.estimator.continue_with(rows)

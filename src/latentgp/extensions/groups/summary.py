@@ -70,8 +70,13 @@ class MixedSummary(NamedTuple):
 
     @property
     def tests(self) -> Contrasts:
-        """T tests of the fixed effects."""
-        return Contrasts.of(self.names, self.estimate, self.standard_error, self.degrees)
+        """T tests of the fixed effects, of several latent functions one after another."""
+        names, degrees = self.names, self.degrees
+        if self.estimate.ndim > 1:
+            latents = range(self.estimate.shape[1])
+            names = tuple(f"{name} [{q}]" for name in names for q in latents)
+            degrees = np.repeat(degrees, len(latents))
+        return Contrasts.of(names, self.estimate.ravel(), self.standard_error.ravel(), degrees)
 
     def intraclass(self) -> dict[str, float]:
         """Correlation of two targets of one level, of each grouping with an intercept.

@@ -385,6 +385,7 @@ def marginal_means(
     ] = None,
     pairs: Annotated[bool, Option("--pairs", help="Differences of the levels instead.")] = False,
     adjust: Annotated[str, Option(help="P values of differences: tukey, holm or none.")] = "tukey",
+    weights: Annotated[str | None, Option(help="The column of row weights of the fit.")] = None,
     degrees: Annotated[
         Literal["satterthwaite", "kenward-roger", "normal"], Option(help="Degrees of freedom.")
     ] = "satterthwaite",
@@ -395,7 +396,8 @@ def marginal_means(
     from latentgp.surfaces.tables import write_table
 
     table_model, frame = _with_rows(model, data)
-    found = table_model.marginal_means(column, by or (), frame=frame, degrees=degrees)
+    given = {"frame": frame, "weights": weights, "degrees": degrees}
+    found = table_model.marginal_means(column, by or (), **given)
     table = found.pairs(adjust).table(level) if pairs else found.table(level)
     typer.echo(table.to_string(float_format=lambda value: f"{value:.4g}"))
     if out is not None:

@@ -32,7 +32,7 @@ from latentgp.choosing.choice import (
 )
 from latentgp.choosing.kernels import leaves_time, usual_kernel
 from latentgp.choosing.registry import method_from_name, names_in_words
-from latentgp.errors import InputError, warn_user
+from latentgp.errors import InputError, refuse, warn_user
 from latentgp.extension import verb
 from latentgp.extensions import answer
 from latentgp.hyperparameters.summary import lengthscales
@@ -343,11 +343,15 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         """
         check_is_fitted(self)
         self._need_inputs("continue_with")
-        if self.hyperparameters != "optimise":
-            raise InputError(
-                f"Batches cannot {self.hyperparameters} hyper-parameters; take "
-                'hyperparameters="optimise".'
-            )
+        asked = self.hyperparameters
+        refuse(
+            {
+                f'Batches cannot {asked} hyper-parameters; take hyperparameters="optimise".': asked
+                != "optimise",
+                "Batches integrate over fixed effects; take "
+                'fixed_effects="integrate".': self.fixed_effects != "integrate",
+            }
+        )
         method = self._that_goes_on()
         own = getattr(method, "representation", None)
         if method.reads_batches:  # by itself

@@ -127,8 +127,8 @@ class TableModel:
         spreads: standard deviation of each encoded column in training, (D,).
         made_by: the call or command that fitted it; empty if nobody knows.
         places: columns that say where a row is, on the globe or a plane; None if none are known to.
-        training: the table that was fitted and its column of weights, of a formula with groups;
-            they stay in memory: `save` leaves them out.
+        training: a copy of the rows that were fitted and their column of weights, of a formula
+            with groups; they stay in memory: `save` leaves them out.
 
     Example:
         >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -226,8 +226,10 @@ class TableModel:
         started = started._replace(notes=(*left, *started.notes))
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
-        kept = (table, weights) if getattr(started.encoder, "groups", ()) else None
-        return dataclasses.replace(cls._made(started, target, sides), training=kept)
+        model = cls._made(started, target, sides)
+        if not getattr(started.encoder, "groups", ()):
+            return model
+        return dataclasses.replace(model, training=(model._without_gaps(table), weights))
 
     @classmethod
     @interruptible
@@ -607,8 +609,8 @@ class TableModel:
             frame: as in `effect_tests`; without it and where the rows are not known, tests of fixed
                 effects are by the normal law, and there is no R^2.
             weights: as in `effect_tests`.
-            degrees: as in `effect_tests`; None for Satterthwaite's where there are at most 30
-                hyper-parameters, and otherwise the normal law.
+            degrees: as in `effect_tests`; None for Satterthwaite's, or where rows in memory
+                have none, as of more than 30 hyper-parameters, the normal law.
 
         Raises:
             InputError: the model has no groups, or several latent functions of different kernels.
@@ -624,7 +626,7 @@ class TableModel:
             try:
                 own = self.effect_tests(**given, degrees=degrees or "satterthwaite").coefficients()
             except InputError:
-                if degrees is not None:
+                if degrees is not None or frame is not None:  # which may be of other rows
                     raise
                 own = self.effect_tests(**given, degrees="normal").coefficients()
             found = found._replace(standard_error=own.standard_error, degrees=own.degrees)
@@ -648,8 +650,7 @@ class TableModel:
                     "file: give them as frame"
                 )
             frame, weights = self.training
-        assert isinstance(self.encoder, FormulaEncoder)
-        kept = rows_without_gaps(self._read(frame), self.encoder.formula)[0]
+        kept = self._without_gaps(frame)
         X, y, own, side = self._rows(kept, once(), weights)
         if isinstance(self.estimator, LabelEstimator):
             y = self.estimator.numbered(y)
@@ -719,10 +720,16 @@ class TableModel:
             degrees: as in `effect_tests`.
 
         Raises:
-            InputError: as `effect_tests` does.
+            InputError: as `effect_tests` does; columns of fixed effects that follow from others.
         """
         law = self.effect_tests(frame, weights=weights, degrees=degrees)
         assert isinstance(self.encoder, FormulaEncoder)
+        empty, following = self.encoder.unknown(self._fitted(frame, weights)[1].X)
+        if unknown := [*empty, *following]:
+            raise InputError(
+                f"the rows say nothing of {listed(unknown)}, so that its terms have no test: leave "
+                "out terms or levels, or test sums that are known by effect_tests()"
+            )
         return law.term_tests(term_weights(self.encoder))
 
     def marginal_means(
@@ -748,10 +755,11 @@ class TableModel:
         Raises:
             InputError: as `effect_tests` does; a column that is no factor of the formula.
         """
-        table, _ = self._fitted(frame, weights)
-        assert isinstance(self.encoder, FormulaEncoder)
-        at = level_weights(self.encoder, table, column, [by] if isinstance(by, str) else by)
         law = self.effect_tests(frame, weights=weights, degrees=degrees)
+        table, data = self._fitted(frame, weights)
+        assert isinstance(self.encoder, FormulaEncoder)
+        names = [by] if isinstance(by, str) else by
+        at = level_weights(self.encoder, table, column, names, data.weights)
         return verb("marginal_means")(*at, law, self.estimator.model_.likelihood)
 
     def group_effects(self, column: str) -> dict[str, GroupEffects]:

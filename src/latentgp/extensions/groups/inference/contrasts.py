@@ -90,7 +90,8 @@ class Contrasts(NamedTuple):
         elif adjustment == "tukey":
             from scipy.stats import studentized_range
 
-            p = studentized_range.sf(np.sqrt(2) * np.abs(self.statistic), means, self.degrees)
+            found = studentized_range.sf(np.sqrt(2) * np.abs(self.statistic), means, self.degrees)
+            p = np.clip(found, p, means * (means - 1) / 2 * p)  # quadrature ends at 1e-9 or so
         return self._replace(p_value=np.asarray(p), adjustment=adjustment)
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
@@ -110,7 +111,7 @@ class Contrasts(NamedTuple):
         return pd.DataFrame(columns, index=list(self.names))
 
     def __str__(self) -> str:
-        width, with_t = max(24, *map(len, self.names)) + 1, np.isfinite(self.degrees).any()
+        width, with_t = max([24, *map(len, self.names)]) + 1, np.isfinite(self.degrees).any()
         law, shown = ("t", f"{'df':>9}") if with_t else ("z", "")
         head = f"{'Estimate':>12}{'Std. Error':>12}{shown}{f'{law} value':>10}"
         lines = [f"{'':<{width}}{head}{f'Pr(>|{law}|)':>12}"]

@@ -40,13 +40,14 @@ class FixedDesign(NamedTuple):
         """
         own, others = [cls((), np.zeros(0), np.zeros(0), ())], list[int]()
         for place, part in enumerate(parts_of(kernel)):
-            (term, *_) = terms_of(part, tuple(range(inputs)))
-            fixed: Any = term.parts[0].kernel if len(term.parts) == 1 else None
+            terms = terms_of(part, tuple(range(inputs)))
+            factors: Any = terms[0].parts if len(terms) == 1 else ()
+            fixed: Any = factors[0].kernel if len(factors) == 1 else None
             if isinstance(fixed, FixedEffects):
-                columns = term.parts[0].columns
+                columns = factors[0].columns
                 centre, variance = (
                     np.broadcast_to(np.asarray(a), len(columns))
-                    for a in (fixed.centre, fixed.variance)
+                    for a in (fixed.centre, terms[0].scale * fixed.variance)
                 )
                 own.append(cls(columns, centre, variance, ()))
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -121,6 +122,8 @@ def kenward_roger(
         )
     design = FixedDesign.of(model.kernel, data.X.shape[1])
     own = design.effects(posterior, names)
+    weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+    data, weights = data.select(weights > 0), weights[weights > 0]
     columns = design.columns(data.X)
     if np.linalg.matrix_rank(columns) < len(own.names):
         raise InputError(
@@ -129,7 +132,6 @@ def kenward_roger(
         )
     held = tuple(path for path in parameters(model) if path not in learned)
     space = ParameterSpace(model, frozen=held)
-    weights = np.ones(data.size) if data.weights is None else data.weights
     vector = jnp.asarray(space.to_vector())
     given = jnp.asarray(data.X), jnp.asarray(weights), data.side_information
     found = _information(space, vector, jnp.asarray(columns), *given, design.others)
@@ -152,14 +154,17 @@ def _information(
 ) -> tuple[Array, Array, Array, Array]:
     """C, slopes P of its inverse, second moments Q of these, and twice the information (1997, 2).
 
-    Expected information of the restricted likelihood; signs of P cancel wherever it is used.
+    Expected information of the restricted likelihood; signs of P cancel wherever it is used. A row
+    of weight w is w rows: their mean has the noise over w, the w - 1 differences the whole of it.
     """
 
+    def noise(vector: HyperVector) -> PerRow:
+        likelihood: Any = space.to_model(vector).likelihood
+        return likelihood.total_noise_variance(side) + jnp.zeros_like(weights)
+
     def covariance(vector: HyperVector) -> Float[Array, "N N"]:
-        model = space.to_model(vector)
-        kernels = parts_of(model.kernel)
-        noise = model.likelihood.total_noise_variance(side) / weights
-        return sum((kernels[j].gram(X, X) for j in others), start=jnp.diag(noise))
+        kernels, start = parts_of(space.to_model(vector).kernel), jnp.diag(noise(vector) / weights)
+        return sum((kernels[j].gram(X, X) for j in others), start=start)
 
     factor = cho_factor(covariance(vector), lower=True)
     moved = jnp.moveaxis(jax.jacfwd(covariance)(vector), 2, 0)
@@ -172,6 +177,8 @@ def _information(
     whole = jax.lax.map(lambda own: cho_solve(factor, own), moved)
     information = jnp.einsum("hnm,gmn->hg", whole, whole)
     information -= 2 * jnp.einsum("pq,hgqp->hg", plain, twice)
+    relative = jax.jacfwd(noise)(vector) / noise(vector)[:, None]
+    information += jnp.einsum("n,nh,ng->hg", weights - 1, relative, relative)
     half = jnp.einsum("pq,hqr->hpr", plain, slopes)
     return plain, slopes, twice, information + jnp.einsum("hpq,gqp->hg", half, half)
 

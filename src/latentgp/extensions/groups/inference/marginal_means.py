@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.errors import InputError
 from latentgp.extensions.groups.inference.contrasts import Contrasts
 from latentgp.extensions.groups.inference.law import EffectsLaw
 from latentgp.likelihoods import Likelihood
@@ -51,8 +52,10 @@ class MarginalMeans(NamedTuple):
                 other factors at a time.
 
         Raises:
-            InputError: another adjustment.
+            InputError: another adjustment; a factor of one level.
         """
+        if len(set(self.levels)) < 2:
+            raise InputError(f"Differences need two levels, got {self.levels[0]!r} alone.")
         parts = []
         for block in dict.fromkeys(self.within):
             own = [place for place, name in enumerate(self.within) if name == block]
@@ -71,7 +74,8 @@ class MarginalMeans(NamedTuple):
     def response(self, level: float = 0.95) -> pd.DataFrame:
         """Expectations of y at the means of f, in one unit of exposure, of one trial.
 
-        Ends of intervals are carried over by the link; standard errors are by its slope.
+        Classes are numbered from zero. Ends of intervals are carried over by the link; standard
+        errors are by its slope.
         """
         import pandas as pd
 

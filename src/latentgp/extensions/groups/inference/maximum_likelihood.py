@@ -17,7 +17,7 @@ from latentgp.errors import refuse
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.hyperparameters.base import parameter, parameters
 from latentgp.inference import fit
-from latentgp.kernels import FixedEffects, Kernel
+from latentgp.kernels import FixedEffects, Kernel, Product
 from latentgp.means import Mean
 from latentgp.methods.base import Method
 from latentgp.methods.result import Fit
@@ -109,7 +109,8 @@ def maximised(
         options: of `latentgp.fit`.
 
     Raises:
-        InputError: no fixed effects, several kernels, or a method that averages.
+        InputError: no fixed effects, several latent functions, hyper-parameters that are held or
+            averaged over.
 
     Example:
         >>> import latentgp as lgp
@@ -129,7 +130,10 @@ def maximised(
             'fixed_effects="maximise" takes one kernel with fixed effects; name columns by mean=, '
             "or in a formula.": design is None or not design.inputs,
             'fixed_effects="maximise" takes the most probable hyper-parameters of a method by '
-            "sites; leave hyperparameters and the method out.": not method.makes_sites,
+            "sites; leave hyperparameters and the method out.": not method.makes_sites
+            or not options.get("learn_hyperparameters", True),
+            'fixed_effects="maximise" takes one latent function; leave it out of several classes '
+            "and of noise that varies.": model.likelihood.latent_size > 1,
         }
     )
     assert design is not None
@@ -167,10 +171,6 @@ def maximising(asked: str, by_trees: bool) -> Callable[..., Fit]:
 
 
 def _fixed_variances(kernel: Any) -> list[Any]:
-    """Prior variances of the fixed effects of a kernel."""
-
-    def is_fixed(node: Any) -> bool:
-        return isinstance(node, FixedEffects)
-
-    nodes = jax.tree.leaves(kernel, is_leaf=is_fixed)
-    return [node.variance for node in nodes if is_fixed(node)]
+    """Prior variances of the fixed effects of a kernel, not of what multiplies a smooth part."""
+    nodes = jax.tree.leaves(kernel, is_leaf=lambda node: isinstance(node, FixedEffects | Product))
+    return [node.variance for node in nodes if isinstance(node, FixedEffects)]

@@ -59,6 +59,7 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
         0.75
     """
     model, rest = posterior.model, 0.0
+    weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     kernel: Any = model.kernel
     if not isinstance(model.likelihood, _KNOWN):
         raise InputError(
@@ -72,11 +73,12 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
     kernels = parts_of(kernel)
     variances = (np.asarray(kernels[j].diagonal(data.X)) for j in design.others)
     each = sum(variances, start=np.zeros(data.size))
-    fixed, random = float(np.var(line, ddof=1)), float(np.mean(each))
+    centred = line - np.average(line, weights=weights)
+    fixed, random = weights @ centred**2 / (weights.sum() - 1), np.average(each, weights=weights)
     match model.likelihood:
         case Gaussian():
             noise = model.likelihood.total_noise_variance(data.side_information)
-            rest = float(np.mean(np.asarray(noise)))
+            rest = np.average(np.broadcast_to(noise, data.size), weights=weights)
         case Bernoulli() | Binomial():
             rest = np.pi**2 / 3
         case BernoulliProbit():
@@ -84,6 +86,7 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
         case Poisson():
             exposure = data.side_information.get("exposure", 1.0)
             level = np.asarray(model.mean(data.X))[:, 0] + line
-            rest = float(polygamma(1, np.mean(exposure * np.exp(level + 0.5 * each))))
+            mean = np.average(exposure * np.exp(level + 0.5 * each), weights=weights)
+            rest = polygamma(1, mean)
     total = fixed + random + rest
-    return RSquared(fixed / total, (fixed + random) / total)
+    return RSquared(float(fixed / total), float((fixed + random) / total))

@@ -85,7 +85,7 @@ def normal_tests(
 
 def _denominator(degrees: Float[np.ndarray, "rank"]) -> float:
     """Degrees of freedom of F, whose mean is that of the sum of squared t variables."""
-    if np.all(np.isinf(degrees)) or np.ptp(degrees) <= _EQUAL * degrees[0]:
+    if np.all(np.isinf(degrees)) or np.ptp(degrees) <= _EQUAL * min(degrees):
         return float(degrees[0])
     if np.any(degrees <= 2):
         return 2.0

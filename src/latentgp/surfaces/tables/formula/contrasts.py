@@ -31,22 +31,28 @@ def term_weights(encoder: FormulaEncoder) -> dict[str, Float[np.ndarray, "rank e
         [1.0, 0.5]
     """
     generator, size = np.random.default_rng(0), _ROWS * len(encoder.fixed)
-    numbers = {own.name: generator.uniform(1, 2, size) for own in encoder.numbers}
-    levels = {own.name: generator.integers(0, len(own.levels), size) for own in encoder.levels}
-    plain = encoder.fixed_columns(numbers, levels, size)
+    known = {own.name: own.levels for own in encoder.levels}
+    levels = {name: generator.integers(0, len(own), size) for name, own in known.items()}
+    every = (pair for column in encoder.fixed for pair in column.factors)
+    # Any numbers do: the weights are those of the coding alone.
+    numbers = {own: generator.uniform(1, 2, size) for own, level in every if level is None}
     terms: dict[tuple[TermFactor, ...], list[int]] = {}
     for place, column in enumerate(encoder.fixed):
         terms.setdefault(tuple(factor for factor, _ in column.factors), []).append(place)
-    deviations = np.ones_like(plain)
+    plain, deviations = np.ones((2, size, len(encoder.fixed)))
     for factors, places in terms.items():
         for number, factor in enumerate(factors):
-            every = [encoder.fixed[place].factors[number][1] for place in places]
-            base = next((c.levels[0] for c in encoder.levels if c.name == factor.columns[0]), None)
-            for place, level in zip(places, every, strict=True):
-                own = encoder.factor_values(place, numbers, levels)[number]
-                if level is not None and base not in every:
-                    own = own - (levels[factor.columns[0]] == 0)
-                deviations[:, place] *= own
+            name = factor.columns[0]
+            coded = [encoder.fixed[place].factors[number][1] for place in places]
+            for place, level in zip(places, coded, strict=True):
+                if level is None:
+                    own = less = numbers[factor]
+                else:
+                    own = less = (levels[name] == known[name].index(level)).astype(np.float64)
+                    if known[name][0] not in coded:
+                        less = own - (levels[name] == 0)
+                plain[:, place] *= own
+                deviations[:, place] *= less
     between = np.linalg.lstsq(deviations, plain, rcond=None)[0]
     names = {factors: ":".join(factor.text for factor in factors) for factors in terms}
     return {names[own]: between[places] for own, places in terms.items() if own}
@@ -67,11 +73,16 @@ class LevelWeights(NamedTuple):
 
 
 def level_weights(
-    encoder: FormulaEncoder, frame: pd.DataFrame, column: str, by: Sequence[str]
+    encoder: FormulaEncoder,
+    frame: pd.DataFrame,
+    column: str,
+    by: Sequence[str],
+    weights: Float[np.ndarray, "N"] | None = None,
 ) -> LevelWeights:
     """Weights of means over a grid of all factors, every cell counting alike.
 
-    Numbers are at their means in a table, the training's (Searle, Speed & Milliken 1980).
+    Numbers are at their means in a table, the training's, rows weighted (Searle, Speed & Milliken
+    1980).
 
     Raises:
         InputError: no such factor in the formula.
@@ -83,6 +94,8 @@ def level_weights(
         [[1.0, 0.0, 3.0], [1.0, 1.0, 3.0]]
     """
     known = {own.name: own.levels for own in encoder.levels}
+    if len({column, *by}) <= len(by):
+        raise InputError(f"{column!r} and by={[*by]} name a factor twice: name it once")
     for name in (column, *by):
         if name not in known:
             raise InputError(
@@ -93,7 +106,9 @@ def level_weights(
     levels = {name: cells[:, place] for place, name in enumerate(known)}
     size = len(cells)
     numbers = {
-        own.name: np.full(size, np.mean(own.encode(column_of(frame, own.name))[:, 0]))
+        own.name: np.full(
+            size, np.average(own.encode(column_of(frame, own.name))[:, 0], weights=weights)
+        )
         for own in encoder.numbers
     }
     design = encoder.fixed_columns(numbers, levels, size)
@@ -102,5 +117,5 @@ def level_weights(
         here = np.all([levels[n] == k for n, k in zip((*by, column), cell, strict=True)], axis=0)
         apart = (f"{n} = {known[n][k]}" for n, k in zip(by, cell, strict=False))
         found.append((known[column][cell[-1]], ", ".join(apart), design[here].mean(axis=0)))
-    names, within, weights = zip(*found, strict=True)
-    return LevelWeights(names, within, np.stack(weights))
+    names, within, rows = zip(*found, strict=True)
+    return LevelWeights(names, within, np.stack(rows))

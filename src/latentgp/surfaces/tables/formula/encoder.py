@@ -176,13 +176,8 @@ class FormulaEncoder:
 
     def doubts(self, X: NDArray[np.float64]) -> list[str]:
         """Doubts about the training rows, given encoded, (N, D), a sentence each."""
-        said, fixed = [], X[:, : len(self.fixed)]
-        length = np.linalg.norm(fixed, axis=0)
-        left = np.zeros(len(self.fixed))
-        pivots = np.diagonal(np.linalg.qr(fixed / np.where(length > 0, length, 1.0), mode="r"))
-        left[: len(pivots)] = np.abs(pivots)
-        empty = [self.fixed[i].name for i in np.flatnonzero(length == 0)]
-        names = [self.fixed[i].name for i in np.flatnonzero((left < _DEPENDENT) & (length > 0))]
+        said = []
+        empty, names = self.unknown(X)
         if empty:
             said.append(
                 f"{listed(empty)} of the formula is zero in every row, so that nothing but the "
@@ -212,6 +207,19 @@ class FormulaEncoder:
                     f"I({factor.text} - {centre:.15g}) to have it about these"
                 )
         return said
+
+    def unknown(self, X: NDArray[np.float64]) -> tuple[list[str], list[str]]:
+        """Fixed effects that training rows leave open: columns of zeros; what follows from others.
+
+        The rows are given encoded, (N, D).
+        """
+        fixed = X[:, : len(self.fixed)]
+        length, left = np.linalg.norm(fixed, axis=0), np.zeros(len(self.fixed))
+        pivots = np.diagonal(np.linalg.qr(fixed / np.where(length > 0, length, 1.0), mode="r"))
+        left[: len(pivots)] = np.abs(pivots)
+        empty, following = length == 0, (left < _DEPENDENT) & (length > 0)
+        names = ([self.fixed[i].name for i in np.flatnonzero(own)] for own in (empty, following))
+        return next(names), next(names)
 
     @property
     def varying(self) -> dict[str, tuple[int, tuple[int, ...]]]:
@@ -250,17 +258,11 @@ class FormulaEncoder:
             columns.append(np.split(found, len(together))[together.index(names)])
         return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
 
-    def factor_values(
-        self, column: int, numbers: _Values, levels: _Values
-    ) -> list[NDArray[np.float64]]:
-        """Factors of a column of fixed effects, of numbers and numbers of levels by column."""
-        read = _reader(numbers, levels)
-        return [value_of(steps, read) for _, steps in self.products[column]]
-
     def fixed_columns(self, numbers: _Values, levels: _Values, size: int) -> NDArray[np.float64]:
-        """Columns of the fixed effects, (N, p), likewise of N rows."""
-        ones, places = np.ones(size), range(len(self.fixed))
-        each = ([ones, *self.factor_values(place, numbers, levels)] for place in places)
+        """Columns of the fixed effects, (N, p), of numbers and numbers of levels by column."""
+        read, ones = _reader(numbers, levels), np.ones(size)
+        own = self.products[: len(self.fixed)]
+        each = ([ones, *(value_of(steps, read) for _, steps in product)] for product in own)
         return np.stack([np.prod(factors, axis=0) for factors in each], axis=1)
 
     @cached_property
