@@ -17,6 +17,7 @@ from latentgp.surfaces.tables.formula.arithmetic import FUNCTIONS, columns_in, s
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
 from latentgp.surfaces.tables.formula.parser import parse
 from latentgp.surfaces.tables.formula.terms import GroupTerm, SmoothTerm, TermFactor
+from latentgp.surfaces.tables.start import takes_exposure
 from slow import slow_parameters
 
 FORMULA = "y ~ `my dose` * sex + log(age) + gp(east, kernel=matern52) + (1 + `my dose` | clinic)"
@@ -555,6 +556,35 @@ class TestOffset:
         assert model.encoder.feature_names == ["Intercept", "x", "z"]
         assert real.side_columns == {}
         assert real.encoder.feature_names == ["Intercept", "x", "log(e)", "z"]
+
+    @pytest.mark.parametrize(
+        "case",
+        [
+            ([0, 1, 2, 0, 5], {}, True),
+            ([3, 1, 2, 4, 5], {}, True),
+            ([0, 1, 1, 0, 1], {"task": "count"}, True),
+            ([0, 1, 1, 0, 1], {"likelihood": "poisson"}, True),
+            ([0, 1, 1, 0, 1], {}, False),
+            ([True, False, True, True, False], {}, False),
+            (pd.Categorical([0, 1, 2, 0, 5]), {}, False),
+            (list("abcab"), {}, False),
+            ([0, 1, 2, 0, 5], {"task": "regression"}, False),
+            ([0, 1, 2, 0, 2], {"order": ["0", "1", "2"]}, False),
+            ([0, 1, 2, 0, 5], {"side_columns": {"trials": "n"}}, False),
+        ],
+    )
+    def test_only_counts_have_an_exposure(self, case):
+        target, given, expected = case
+        usual = {"task": "auto", "likelihood": "auto", "order": None, "side_columns": {}}
+        assert takes_exposure(pd.DataFrame({"y": target}), "y", **usual | given) is expected
+
+    def test_of_two_classes_an_offset_is_added_to_the_latent_function(self):
+        table = self.TABLE.assign(y=(self.TABLE["y"] > 5).astype(int))
+        settings = {"random_state": 0, "max_evaluations": 3}
+        model = lgp.TableModel.fit(table, formula="y ~ x + offset(log(e))", **settings)
+        assert model.task == "classification"
+        assert model.side_columns == {}
+        assert model.encoder.feature_names == ["Intercept", "x", "log(e)"]
 
     def test_an_offset_has_no_place_among_classes(self):
         table = self.TABLE.assign(y=np.tile(list("abcde"), 10))
