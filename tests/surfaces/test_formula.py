@@ -596,3 +596,8 @@ class TestOffset:
             lgp.TableModel.fit(
                 self.TABLE, formula="y ~ offset(log(e))", side_columns={"exposure": "x"}
             )
+
+
+def test_pairs_of_columns_and_members_of_them_are_different_groups():
+    read = parse("y ~ x + (1 | a:b) + (1 | mm(a, b))")
+    assert [term.name for term in read.groups] == ["a:b", "mm(a, b)"]

@@ -179,7 +179,9 @@ def test_members_have_one_numbering():
         ("mm(a, b, weights=w)", "weights must be one for each of 2"),
         ("mm(a, b, size=3)", "the settings weights and scale, each once"),
         ("mm(a, b, scale=2)", "scale of mm(...) must be True or False"),
-        ("mm(a, b)) + (1 | a", "a is in mm(...) too"),
+        ("mm(a, b)) + (1 | mm(a, c)", "mm(a, b) shares a column with mm(...)"),
+        ("mm(a, b)) + (1 | mm(b, a)", "has an intercept twice"),
+        ("mm(a, b)) + (1 | a", "a shares a column with mm(...)"),
     ],
 )
 def test_what_is_no_membership_is_refused_in_a_sentence(groups, sentence):
