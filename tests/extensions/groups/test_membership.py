@@ -95,6 +95,13 @@ def test_sparse_effects_are_those_of_dense_algebra(name):
     np.testing.assert_allclose(slopes(own), slopes(Dense()), atol=1e-8)
 
 
+def test_members_of_two_groupings_at_once():
+    X, kernel = rows_of(40), AS_THEY_ARE * TWO.on(ITEM, FIRST)
+    own = lgp.groups.SparseEffects().initialise(X, None, kernel, KEY)
+    found, dense = (r.condition(kernel, X, sites_of(40)) for r in (own, Dense()))
+    np.testing.assert_allclose(found.log_evidence, dense.log_evidence, atol=1e-8)
+
+
 @pytest.mark.parametrize("name", ["weights", *slow_parameters("within groups", "alone")])
 def test_conjugate_gradients_are_within_their_error(name):
     kernel, X = KERNELS[name], rows_of()
