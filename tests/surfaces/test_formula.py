@@ -601,3 +601,14 @@ class TestOffset:
 def test_pairs_of_columns_and_members_of_them_are_different_groups():
     read = parse("y ~ x + (1 | a:b) + (1 | mm(a, b))")
     assert [term.name for term in read.groups] == ["a:b", "mm(a, b)"]
+
+
+def test_functions_of_numbers_in_place_of_groups_are_doubted():
+    table = pd.DataFrame({"x": np.arange(9.0), "z": np.arange(9.0) ** 2, "g": list("aab") * 3})
+    table["y"] = table["x"]
+    doubted = FormulaEncoder.fit(table, "y ~ x + s(x, by=z)")
+    (said,) = doubted.doubts(doubted.encode(table))
+    assert said.startswith("s(x, by=z) has a function for each value of z, and few rows")
+    assert said.endswith("write z:s(...) to multiply by its numbers")
+    groups = FormulaEncoder.fit(table, "y ~ x + s(x, by=g)")
+    assert groups.doubts(groups.encode(table)) == []
