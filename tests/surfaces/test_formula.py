@@ -586,6 +586,19 @@ class TestOffset:
         assert model.side_columns == {}
         assert model.encoder.feature_names == ["Intercept", "x", "log(e)"]
 
+    def test_thresholds_do_not_depend_on_the_level_of_an_offset(self):
+        table = self.TABLE.assign(z=GENERATOR.normal(size=50))
+        table["y"] = np.digitize(table["x"] + table["z"] + GENERATOR.logistic(size=50), [-1, 1])
+        settings = {"task": "ordinal", "random_state": 0, "max_evaluations": 5}
+        one, other = (
+            lgp.TableModel.fit(table, formula=f"y ~ x + offset(I(z + {level}))", **settings)
+            for level in (0, 100)
+        )
+        pd.testing.assert_frame_equal(one.predict(table), other.predict(table), rtol=1e-6)
+        np.testing.assert_allclose(
+            one.coefficients().estimate, other.coefficients().estimate, rtol=1e-6
+        )
+
     def test_an_offset_has_no_place_among_classes(self):
         table = self.TABLE.assign(y=np.tile(list("abcde"), 10))
         with pytest.raises(InputError, match="has one a class: leave it out"):

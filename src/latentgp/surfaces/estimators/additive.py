@@ -125,6 +125,8 @@ class AdditiveTerms:
     def with_offsets(self, mean: Mean, data: Data, likelihood: Likelihood) -> Mean:
         """A prior mean plus the offsets, which its level is less by; of the first latent function.
 
+        Where thresholds have the level, the offsets are about their average.
+
         Raises:
             InputError: latent functions that are one a class.
         """
@@ -136,13 +138,16 @@ class AdditiveTerms:
                 "one a class: leave it out."
             )
         first, *others = mean.parts if isinstance(mean, PerLatentMean) else (mean,)
-        level = np.average(OffsetMean(first, self.offsets).offset(data.X), weights=data.weights)
+        offset = OffsetMean(first, self.offsets).offset(data.X)
+        level, centre = np.average(offset, weights=data.weights), 0.0
         if likelihood.is_location and self.has_level:
             y = self.less_offsets(data).y
             first = ConstantMean(np.average(y, weights=data.weights))
         elif isinstance(first, ConstantMean):
             first = ConstantMean(first.value - level)
-        first = OffsetMean(first, self.offsets)
+        elif self.centred:
+            centre = float(level)
+        first = OffsetMean(first, self.offsets, centre)
         if likelihood.latent_size == 1:
             return first
         others = others or [ZeroMean()] * (likelihood.latent_size - 1)
