@@ -75,6 +75,7 @@ class OffsetMean(Mean):
     Args:
         mean: what else the prior mean has.
         columns: numbers of the offsets' columns, in units of the latent function.
+        centre: what is taken off their sum.
 
     Example:
         >>> OffsetMean(ConstantMean(3.0), (1,))(np.array([[5.0, 0.5]])).tolist()
@@ -83,13 +84,14 @@ class OffsetMean(Mean):
 
     mean: Mean
     columns: tuple[int, ...] = eqx.field(static=True)
+    centre: float = eqx.field(static=True, default=0.0)
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
         return self.mean(X) + self.offset(X)[:, None]
 
     def offset(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        """The sum of the offsets."""
-        return X[:, np.array(self.columns)].sum(axis=1)
+        """The sum of the offsets, less the centre."""
+        return X[:, np.array(self.columns)].sum(axis=1) - self.centre
 
     def taken_off(self, data: Data) -> Data:
         """The rows with the offsets taken off the targets."""

@@ -17,6 +17,7 @@ from latentgp.surfaces.tables.formula.arithmetic import FUNCTIONS, columns_in, s
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
 from latentgp.surfaces.tables.formula.parser import parse
 from latentgp.surfaces.tables.formula.terms import GroupTerm, SmoothTerm, TermFactor
+from latentgp.surfaces.tables.start import takes_exposure
 from slow import slow_parameters
 
 FORMULA = "y ~ `my dose` * sex + log(age) + gp(east, kernel=matern52) + (1 + `my dose` | clinic)"
@@ -556,6 +557,48 @@ class TestOffset:
         assert real.side_columns == {}
         assert real.encoder.feature_names == ["Intercept", "x", "log(e)", "z"]
 
+    @pytest.mark.parametrize(
+        "case",
+        [
+            ([0, 1, 2, 0, 5], {}, True),
+            ([3, 1, 2, 4, 5], {}, True),
+            ([0, 1, 1, 0, 1], {"task": "count"}, True),
+            ([0, 1, 1, 0, 1], {"likelihood": "poisson"}, True),
+            ([0, 1, 1, 0, 1], {}, False),
+            ([True, False, True, True, False], {}, False),
+            (pd.Categorical([0, 1, 2, 0, 5]), {}, False),
+            (list("abcab"), {}, False),
+            ([0, 1, 2, 0, 5], {"task": "regression"}, False),
+            ([0, 1, 2, 0, 2], {"order": ["0", "1", "2"]}, False),
+            ([0, 1, 2, 0, 5], {"side_columns": {"trials": "n"}}, False),
+        ],
+    )
+    def test_only_counts_have_an_exposure(self, case):
+        target, given, expected = case
+        usual = {"task": "auto", "likelihood": "auto", "order": None, "side_columns": {}}
+        assert takes_exposure(pd.DataFrame({"y": target}), "y", **usual | given) is expected
+
+    def test_of_two_classes_an_offset_is_added_to_the_latent_function(self):
+        table = self.TABLE.assign(y=(self.TABLE["y"] > 5).astype(int))
+        settings = {"random_state": 0, "max_evaluations": 3}
+        model = lgp.TableModel.fit(table, formula="y ~ x + offset(log(e))", **settings)
+        assert model.task == "classification"
+        assert model.side_columns == {}
+        assert model.encoder.feature_names == ["Intercept", "x", "log(e)"]
+
+    def test_thresholds_do_not_depend_on_the_level_of_an_offset(self):
+        table = self.TABLE.assign(z=GENERATOR.normal(size=50))
+        table["y"] = np.digitize(table["x"] + table["z"] + GENERATOR.logistic(size=50), [-1, 1])
+        settings = {"task": "ordinal", "random_state": 0, "max_evaluations": 5}
+        one, other = (
+            lgp.TableModel.fit(table, formula=f"y ~ x + offset(I(z + {level}))", **settings)
+            for level in (0, 100)
+        )
+        pd.testing.assert_frame_equal(one.predict(table), other.predict(table), rtol=1e-6)
+        np.testing.assert_allclose(
+            one.coefficients().estimate, other.coefficients().estimate, rtol=1e-6
+        )
+
     def test_an_offset_has_no_place_among_classes(self):
         table = self.TABLE.assign(y=np.tile(list("abcde"), 10))
         with pytest.raises(InputError, match="has one a class: leave it out"):
@@ -566,3 +609,19 @@ class TestOffset:
             lgp.TableModel.fit(
                 self.TABLE, formula="y ~ offset(log(e))", side_columns={"exposure": "x"}
             )
+
+
+def test_pairs_of_columns_and_members_of_them_are_different_groups():
+    read = parse("y ~ x + (1 | a:b) + (1 | mm(a, b))")
+    assert [term.name for term in read.groups] == ["a:b", "mm(a, b)"]
+
+
+def test_functions_of_numbers_in_place_of_groups_are_doubted():
+    table = pd.DataFrame({"x": np.arange(9.0), "z": np.arange(9.0) ** 2, "g": list("aab") * 3})
+    table["y"] = table["x"]
+    doubted = FormulaEncoder.fit(table, "y ~ x + s(x, by=z)")
+    (said,) = doubted.doubts(doubted.encode(table))
+    assert said.startswith("s(x, by=z) has a function for each value of z, and few rows")
+    assert said.endswith("write z:s(...) to multiply by its numbers")
+    groups = FormulaEncoder.fit(table, "y ~ x + s(x, by=g)")
+    assert groups.doubts(groups.encode(table)) == []

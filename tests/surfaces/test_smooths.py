@@ -6,6 +6,8 @@ import pytest
 
 import latentgp as lgp
 from latentgp.kernels.parts import names_of_parts
+from latentgp.setup.priors import scales
+from latentgp.surfaces.estimators.additive import AdditiveTerms, Smooth
 from latentgp.surfaces.tables.formula.parser import parse
 from slow import slow_parameters
 
@@ -99,3 +101,15 @@ def test_smooths_of_noise_are_shrunk(likelihood):
     without = spreads(priors=None)
     assert without.min() < 0.01
     assert np.mean(without**2) < 4
+
+
+@pytest.mark.parametrize("columns", [(0,), (0, 1)])
+def test_averages_are_those_of_the_rows_that_merged_ones_stand_for(columns):
+    """Each of 50 points stands for two per cent of the rows."""
+    rows = np.array([[0.0, 1.0], [1.0, 3.0], [5.0, 2.0]])
+    data = lgp.Data(rows, np.arange(3.0), weights=np.array([900.0, 90.0, 10.0]))
+    scale = scales(lgp.LatentGP(lgp.RBF(), lgp.Gaussian()), data)
+    terms = AdditiveTerms(smooth=(Smooth(columns, function="s"),))
+    points = terms.started(data, scale, 1.0).kernel.points
+    expected = np.average(rows, axis=0, weights=data.weights)[list(columns)]
+    np.testing.assert_allclose(np.mean(points, axis=0), expected, atol=0.02 * 5)

@@ -95,6 +95,13 @@ def test_sparse_effects_are_those_of_dense_algebra(name):
     np.testing.assert_allclose(slopes(own), slopes(Dense()), atol=1e-8)
 
 
+def test_members_of_two_groupings_at_once():
+    X, kernel = rows_of(40), AS_THEY_ARE * TWO.on(ITEM, FIRST)
+    own = lgp.groups.SparseEffects().initialise(X, None, kernel, KEY)
+    found, dense = (r.condition(kernel, X, sites_of(40)) for r in (own, Dense()))
+    np.testing.assert_allclose(found.log_evidence, dense.log_evidence, atol=1e-8)
+
+
 @pytest.mark.parametrize("name", ["weights", *slow_parameters("within groups", "alone")])
 def test_conjugate_gradients_are_within_their_error(name):
     kernel, X = KERNELS[name], rows_of()
@@ -185,7 +192,9 @@ def test_members_have_one_numbering():
         ("mm(a, b, weights=w)", "weights must be one for each of 2"),
         ("mm(a, b, size=3)", "the settings weights and scale, each once"),
         ("mm(a, b, scale=2)", "scale of mm(...) must be True or False"),
-        ("mm(a, b)) + (1 | a", "a is in mm(...) too"),
+        ("mm(a, b)) + (1 | mm(a, c)", "mm(a, b) shares a column with mm(...)"),
+        ("mm(a, b)) + (1 | mm(b, a)", "has an intercept twice"),
+        ("mm(a, b)) + (1 | a", "a shares a column with mm(...)"),
     ],
 )
 def test_what_is_no_membership_is_refused_in_a_sentence(groups, sentence):

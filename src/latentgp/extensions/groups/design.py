@@ -125,7 +125,7 @@ class EffectTerm(eqx.Module):
         bases = iter(self.bases)
         for part in term.parts:
             kernel: Any = part.kernel
-            if self.members and isinstance(kernel, MultipleMembership):
+            if shares is None and self.members and isinstance(kernel, MultipleMembership):
                 shares = kernel.shares(X[:, np.array(part.columns)])[1]
             elif not isinstance(kernel, GROUPS):
                 own.append(next(bases).values(kernel, X[:, np.array(part.columns)]))

@@ -10,6 +10,7 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Float
 
 from latentgp.choosing.kernels import KernelChoice, usual_kernel
 from latentgp.errors import InputError
@@ -37,6 +38,7 @@ from latentgp.modules import stored
 from latentgp.rows.data import Data
 from latentgp.rows.spread import median_distance
 from latentgp.setup.priors import Scales
+from latentgp.typing import PerRow
 
 # Kernels that a smooth term can name.
 SMOOTH: dict[str, Callable[..., Kernel]] = {
@@ -126,6 +128,8 @@ class AdditiveTerms:
     def with_offsets(self, mean: Mean, data: Data, likelihood: Likelihood) -> Mean:
         """A prior mean plus the offsets, which its level is less by; of the first latent function.
 
+        Where thresholds have the level, the offsets are about their average.
+
         Raises:
             InputError: latent functions that are one a class.
         """
@@ -137,13 +141,16 @@ class AdditiveTerms:
                 "one a class: leave it out."
             )
         first, *others = mean.parts if isinstance(mean, PerLatentMean) else (mean,)
-        level = np.average(OffsetMean(first, self.offsets).offset(data.X), weights=data.weights)
+        offset = OffsetMean(first, self.offsets).offset(data.X)
+        level, centre = np.average(offset, weights=data.weights), 0.0
         if likelihood.is_location and self.has_level:
             y = self.less_offsets(data).y
             first = ConstantMean(np.average(y, weights=data.weights))
         elif isinstance(first, ConstantMean):
             first = ConstantMean(first.value - level)
-        first = OffsetMean(first, self.offsets)
+        elif self.centred:
+            centre = float(level)
+        first = OffsetMean(first, self.offsets, centre)
         if likelihood.latent_size == 1:
             return first
         others = others or [ZeroMean()] * (likelihood.latent_size - 1)
@@ -251,14 +258,21 @@ def _tensor(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
         own = Smooth(columns, term.kernel, term.period)
         kernel: Any = _smooth(own, data, scale, 1.0 if kernels else latent)
         if term.function != "te":
-            X = data.X[:, list(columns)]
-            if len(columns) == 1:
-                points = np.quantile(X, (np.arange(_POINTS) + 0.5) / _POINTS, axis=0)
-            else:
-                points = X[np.linspace(0, len(X) - 1, min(_POINTS, len(X))).astype(int)]
+            points = _points(data.X[:, list(columns)], data.weights)
             kernel = ZeroAverage(kernel.kernel, points).on(*columns)
         kernels.append(kernel)
     return _beside(term, reduce(operator.mul, kernels))
+
+
+def _points(X: Float[np.ndarray, "N D"], weights: PerRow | None) -> Float[np.ndarray, "P D"]:
+    """Points whose averages are about those of the rows, which may stand for several."""
+    shares = (np.arange(_POINTS) + 0.5) / _POINTS
+    if X.shape[1] == 1:
+        how: Any = {} if weights is None else {"weights": weights, "method": "inverted_cdf"}
+        return np.quantile(X, shares, axis=0, **how)
+    if weights is None:
+        return X[np.linspace(0, len(X) - 1, min(_POINTS, len(X))).astype(int)]
+    return X[np.searchsorted(np.cumsum(weights), shares * np.sum(weights))]
 
 
 def _of_groups(term: Groups, scale: Scales, latent: float) -> list[Kernel]:

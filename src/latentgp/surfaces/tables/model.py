@@ -219,7 +219,8 @@ class TableModel:
         table, target, left = rows_with_target(frame, None if target is None else name_of(target))
         target = target_of(target, formula)
         sides = with_offset(formula, named := side_columns or {})
-        if sides != named and not takes_exposure(table, target, task, likelihood):
+        asked = task, likelihood, order, named
+        if sides != named and not takes_exposure(table, target, *asked):
             sides = named
         given = task, likelihood, weights, sides, order, leave_out, settings
         started = start(table, target, *given, time=time, by=by, formula=formula, globe=globe)

@@ -151,17 +151,22 @@ def takes_exposure(
     target: str,
     task: Task | Literal["auto"],
     likelihood: str | Likelihood,
+    order: Sequence[str] | None,
+    side_columns: Mapping[str, str],
 ) -> bool:
     """Whether the logarithm of a column beside f is an exposure: the target is of such counts."""
-    if _is_auto(likelihood):
-        if task != "auto":
-            return task == "count"
-        frame = checked_frame(frame)
-        values = column_of(frame, known_column(frame, target)).dropna()
-        known = np.asarray(pd.to_numeric(values, errors="coerce"), np.float64)
-        return bool(len(known) and np.all((known % 1 == 0) & (known >= 0)))
-    own = COUNTS.get(likelihood) if isinstance(likelihood, str) else likelihood
-    return "exposure" in getattr(own, "side_information", ())
+    if not _is_auto(likelihood):
+        own = COUNTS.get(likelihood) if isinstance(likelihood, str) else likelihood
+        return "exposure" in getattr(own, "side_information", ())
+    if order is not None or side_columns or task != "auto":
+        return task == "count" and not side_columns
+    frame = checked_frame(frame)
+    values = column_of(frame, known_column(frame, target)).dropna()
+    guessed = guess_task(values).task
+    if guessed != "regression":
+        return guessed == "count"
+    known = np.asarray(pd.to_numeric(values, errors="coerce"), np.float64)
+    return bool(len(known) and np.all((known % 1 == 0) & (known >= 0)))
 
 
 def start(

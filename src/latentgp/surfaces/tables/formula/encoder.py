@@ -188,6 +188,13 @@ class FormulaEncoder:
                 f"{listed(names)} of the formula follow(s) from the terms before: nothing but "
                 "the prior tells their coefficients apart; leave out one of them"
             )
+        labels = dict(zip(self._read.grouped, self.groups, strict=True))
+        for term in self._read.smooth:
+            if term.by is not None and 2 * len(labels[term.by].labels) > len(X):
+                said.append(
+                    f"{term.text} has a function for each value of {term.by[0]}, and few rows have "
+                    f"the same: write {term.by[0]}:{term.function}(...) to multiply by its numbers"
+                )
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
         times = {factor: term.name for term in self._read.smooth for factor in term.times}
         for place, factor in enumerate(self._inputs):

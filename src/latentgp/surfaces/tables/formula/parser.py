@@ -194,20 +194,24 @@ class _Reader:
 
     def _check_once(self, groups: list[GroupTerm]) -> None:
         """No group has two intercepts, or a slope twice, which nothing could tell apart."""
-        several = {name for term in groups if term.others for (name,) in term.grouped}
+        several = [{*term.grouped} for term in groups if term.others]
         for term in groups:
-            shared = several.intersection(*term.grouped[:1]) if len(term.columns) == 1 else ()
-            if shared and not term.others:
-                raise self._wrong(f"{term.name} is in mm(...) too: take a copy of it for one")
+            own = {*term.grouped}
+            if any(own & other and own != other for other in several):
+                raise self._wrong(
+                    f"{term.name} shares a column with mm(...): take a copy of it for one"
+                )
+        each = [(frozenset(map(frozenset, term.grouped)), term) for term in groups]
+        named = {own: term.name for own, term in each}
         effects = Counter(
-            ((*sorted(term.columns), *term.others), effect)
-            for term in groups
+            (own, effect)
+            for own, term in each
             for effect in [*(["an intercept"] if term.intercept else []), *term.slopes]
         )
-        for (columns, effect), times in effects.items():
+        for (own, effect), times in effects.items():
             if times > 1:
                 what = effect if isinstance(effect, str) else f"a slope of {effect.text}"
-                name = ":".join(columns)
+                name = named[own]
                 raise self._wrong(f"{name} has {what} twice; write (1 | {name}) + (0 + x | {name})")
 
     def _terms(self, formula: str) -> tuple[list[list[_Piece]], list[list[_Piece]]]:
