@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtrc, fdtrc, ndtr, ndtri, stdtr, stdtrit
 
-from latentgp.errors import InputError
+from latentgp.errors import refuse
 from latentgp.validation import interval_levels
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Contrasts(NamedTuple):
         Raises:
             InputError: another adjustment.
         """
-        if adjustment not in ("none", "holm", "tukey"):
-            raise InputError(f"adjust must be tukey, holm or none, got {adjustment!r}.")
+        known = adjustment in ("none", "holm", "tukey")
+        refuse({f"adjust must be tukey, holm or none, got {adjustment!r}.": not known})
         p = self.p_value
         if adjustment == "holm":
             order, count = np.argsort(p), len(p)

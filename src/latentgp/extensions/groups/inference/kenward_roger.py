@@ -13,7 +13,7 @@ import numpy as np
 from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import refuse
 from latentgp.extensions.groups.inference.contrasts import TermTest
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.extensions.groups.inference.law import EffectsLaw
@@ -114,22 +114,25 @@ def kenward_roger(
         array([ 9., 29.])
     """
     model = posterior.model
-    if not isinstance(model.likelihood, Gaussian) or data.size > _MOST_ROWS:
-        raise InputError(
+    is_small = isinstance(model.likelihood, Gaussian) and data.size <= _MOST_ROWS
+    refuse(
+        {
             f"Kenward and Roger's degrees of freedom take Gaussian noise and at most {_MOST_ROWS} "
             f"rows, got {type(model.likelihood).__name__} and {data.size}; take "
-            'degrees="satterthwaite".'
-        )
+            'degrees="satterthwaite".': not is_small
+        }
+    )
     design = FixedDesign.of(model.kernel, data.X.shape[1])
     own = design.effects(posterior, names)
     weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     data, weights = data.select(weights > 0), weights[weights > 0]
     columns = design.columns(data.X)
-    if np.linalg.matrix_rank(columns) < len(own.names):
-        raise InputError(
+    refuse(
+        {
             "Columns of the fixed effects follow from others, which Kenward and Roger's covariance "
-            "does not take; leave these out."
-        )
+            "does not take; leave these out.": np.linalg.matrix_rank(columns) < len(own.names)
+        }
+    )
     held = tuple(path for path in parameters(model) if path not in learned)
     space = ParameterSpace(model, frozen=held)
     vector = jnp.asarray(space.to_vector())

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import refuse
 from latentgp.extensions.groups.inference.contrasts import Contrasts
 from latentgp.extensions.groups.inference.law import EffectsLaw
 from latentgp.likelihoods import Likelihood
@@ -54,8 +54,8 @@ class MarginalMeans(NamedTuple):
         Raises:
             InputError: another adjustment; a factor of one level.
         """
-        if len(set(self.levels)) < 2:
-            raise InputError(f"Differences need two levels, got {self.levels[0]!r} alone.")
+        one = f"Differences need two levels, got {self.levels[0]!r} alone."
+        refuse({one: len(set(self.levels)) < 2})
         parts = []
         for block in dict.fromkeys(self.within):
             own = [place for place, name in enumerate(self.within) if name == block]

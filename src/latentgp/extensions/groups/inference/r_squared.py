@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import polygamma
 
-from latentgp.errors import InputError
+from latentgp.errors import refuse
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.kernels.parts import parts_of
 from latentgp.likelihoods import Bernoulli, BernoulliProbit, Binomial, Gaussian, Poisson
@@ -61,11 +61,14 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
     model, rest = posterior.model, 0.0
     weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     kernel: Any = model.kernel
-    if not isinstance(model.likelihood, _KNOWN):
-        raise InputError(
-            f"R2 takes Gaussian noise, classes with a logit or probit link and Poisson's counts, "
-            f"got {type(model.likelihood).__name__}; compare the variances of groups."
-        )
+    refuse(
+        {
+            "R2 takes Gaussian noise, classes with a logit or probit link and Poisson's counts, "
+            f"got {type(model.likelihood).__name__}; compare the variances of groups.": not (
+                isinstance(model.likelihood, _KNOWN)
+            )
+        }
+    )
     design = FixedDesign.of(kernel, data.X.shape[1])
     line = np.zeros(data.size)
     if design.inputs:

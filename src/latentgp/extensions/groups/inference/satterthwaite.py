@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import Distribution
 
-from latentgp.errors import InputError
+from latentgp.errors import refuse
 from latentgp.extensions.groups.inference.contrasts import TermTest
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.extensions.groups.inference.law import EffectsLaw
@@ -133,11 +133,13 @@ def satterthwaite(
         >>> lgp.groups.satterthwaite(*own).coefficients().degrees.round()
         array([ 9., 29.])
     """
-    if not isinstance(posterior.model.likelihood, Gaussian):
-        raise InputError(
+    is_gaussian = isinstance(posterior.model.likelihood, Gaussian)
+    refuse(
+        {
             "Degrees of freedom are those of Gaussian noise; tests of other likelihoods are by the "
-            "normal law, as in mixed_summary()."
-        )
+            "normal law, as in mixed_summary().": not is_gaussian
+        }
+    )
     design = FixedDesign.of(posterior.model.kernel, rows.merged.X.shape[1])
     own = design.effects(posterior, names)
     space, found = at_optimum(posterior, method, rows, priors)
