@@ -198,7 +198,7 @@ def places() -> str:
         )
         + f"{table(heads, rows)}\n"
         + prose(
-            "The default is last on BCEF, where tree cover is one more input of its kernel, and "
+            "On BCEF tree cover is one more input of the default's kernel. The default is "
             "behind GPBoost on argo2016, where the kernel on the globe is a Matérn 3/2 and the "
             "plane's, chosen by evidence, of order 1/2."
         )

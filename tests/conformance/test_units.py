@@ -35,6 +35,7 @@ SMALL = {
     "laplace": lgp.Laplace,
     "laplace-neighbours": lambda: lgp.Laplace(lgp.LatentNeighbours(5)),
     "ep": lgp.ExpectationPropagation,
+    "fourier": lambda: lgp.fields.FourierGP(lgp.fields.EquispacedFourier(margin=0.5)),
     "particle-flow": lgp.DensityApproximation,
 }
 # Powers of two, so that rounding is the same.

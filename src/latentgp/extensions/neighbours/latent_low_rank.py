@@ -165,7 +165,7 @@ class FullScaleOperator(PosteriorPrecision):
 
 def _each(
     function: Callable[[Array, Array], Array],
-    matrices: Float[Array, "#Q I J"],
+    matrices: Float[Array, "#Q _ _"],
     columns: Float[Array, "K Q S"],
 ) -> Float[Array, "L Q S"]:
     """A function of each latent's matrix and columns."""
@@ -173,5 +173,5 @@ def _each(
     return jnp.moveaxis(found, 0, 1)
 
 
-def _transposed(matrix: Float[Array, "I J"], columns: Float[Array, "I S"]) -> Float[Array, "J S"]:
+def _transposed(matrix: Float[Array, "_ _"], columns: Float[Array, "_ S"]) -> Float[Array, "_ S"]:
     return matrix.T @ columns
