@@ -12,6 +12,8 @@ from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
 from latentgp.representations import Representation
 
+Degrees: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]  # of freedom
+
 # A column of groups, several, or the columns that have a slope in each group by its column.
 GroupColumns: TypeAlias = int | str | Sequence[int | str] | Mapping[int | str, Sequence[int | str]]
 # Options that the command line has too.

@@ -26,7 +26,7 @@ from latentgp.runtime.interrupts import Interrupted
 from latentgp.runtime.processes import is_first_process, join_processes, leave
 from latentgp.runtime.run_log import log_runs
 from latentgp.runtime.writing import check_writable, writing
-from latentgp.surfaces.options import FLAGS, EstimatorOptions
+from latentgp.surfaces.options import FLAGS, Degrees, EstimatorOptions
 
 # Where Slurm, Open MPI and other launchers say how many processes they have started together.
 _STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
@@ -355,9 +355,6 @@ def coefficients(
     """Say the fixed effects of a formula, or effects of groups, with standard errors."""
     import pandas as pd
 
-    from latentgp.surfaces.evaluation import plots
-    from latentgp.surfaces.tables import write_table
-
     if plot is not None and groups is None:
         raise InputError("--plot draws effects of groups: name their column by --groups")
     table_model = _table_model(model)
@@ -367,8 +364,17 @@ def coefficients(
         each = table_model.group_effects(groups)
         table = pd.concat({name: own.table(level) for name, own in each.items()}, names=["of"])
         if plot is not None:
+            from latentgp.surfaces.evaluation import plots
+
             drawn = plots.caterpillar(each, group=groups, level=level)
             typer.echo(f"Picture written to {plots.save_figure(drawn, plot)}.")
+    _say_table(table, out)
+
+
+def _say_table(table: Any, out: Path | None) -> None:
+    """Print a table, and write it where a file is named."""
+    from latentgp.surfaces.tables import write_table
+
     typer.echo(table.to_string(float_format=lambda value: f"{value:.4g}"))
     if out is not None:
         write_table(table.reset_index(names=None), out)
@@ -386,23 +392,16 @@ def marginal_means(
     pairs: Annotated[bool, Option("--pairs", help="Differences of the levels instead.")] = False,
     adjust: Annotated[str, Option(help="P values of differences: tukey, holm or none.")] = "tukey",
     weights: Annotated[str | None, Option(help="The column of row weights of the fit.")] = None,
-    degrees: Annotated[
-        Literal["satterthwaite", "kenward-roger", "normal"], Option(help="Degrees of freedom.")
-    ] = "satterthwaite",
+    degrees: Annotated[Degrees, Option(help="Degrees of freedom.")] = "satterthwaite",
     level: Annotated[float, Option(help="Probability that an interval holds.")] = 0.95,
     out: Annotated[Path | None, Option(help="Write them here (.csv or .parquet).")] = None,
 ) -> None:
     """Say means at the levels of a factor of a formula, other factors averaged over."""
-    from latentgp.surfaces.tables import write_table
-
     table_model, frame = _with_rows(model, data)
     given = {"frame": frame, "weights": weights, "degrees": degrees}
     found = table_model.marginal_means(column, by or (), **given)
     table = found.pairs(adjust).table(level) if pairs else found.table(level)
-    typer.echo(table.to_string(float_format=lambda value: f"{value:.4g}"))
-    if out is not None:
-        write_table(table.reset_index(names=None), out)
-        typer.echo(f"Written to {out}.")
+    _say_table(table, out)
 
 
 @app.command()

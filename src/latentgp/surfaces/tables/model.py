@@ -37,6 +37,7 @@ from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.estimators.places import PlaceColumns, in_areas
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
+from latentgp.surfaces.options import Degrees
 from latentgp.surfaces.tables import TableEncoder, once, split_target
 from latentgp.surfaces.tables.formula.contrasts import level_weights, term_weights
 from latentgp.surfaces.tables.formula.encoder import (
@@ -87,8 +88,6 @@ if TYPE_CHECKING:
 
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
-Degrees = Literal["satterthwaite", "kenward-roger", "normal"]
-DEGREES = get_args(Degrees)
 _Given = ParamSpec("_Given")
 _Model = TypeVar("_Model", bound="TableModel")
 
@@ -684,8 +683,8 @@ class TableModel:
         found = self.coefficients()
         refuse(
             {
-                f"degrees must be one of {listed(DEGREES)}, got {degrees!r}": degrees
-                not in DEGREES,
+                f"degrees must be one of {listed(get_args(Degrees))}, got {degrees!r}": degrees
+                not in get_args(Degrees),
                 "tests of fixed effects are of one latent function": found.estimate.ndim > 1,
             }
         )
