@@ -44,6 +44,7 @@ def f(x: Float[Array, "*N #Q L1 atoms"]) -> dict[str, Int[Array, "1+J"]]:
     assert letters_in(source) == {"N", "Q", "L1", "J", "Z", "D"}
 
 
+@pytest.mark.always
 def test_every_letter_of_a_shape_is_in_the_glossary():
     used = {path: letters_in(path.read_text()) for path in ROOT.rglob("*.py")}
     known = letters_of_the_glossary()

@@ -106,6 +106,7 @@ def test_predictive_densities_where_the_likelihood_is_narrow(
         np.testing.assert_allclose(value[0], truth, rtol=1e-9, atol=tolerance)
 
 
+@pytest.mark.always
 def test_every_likelihood_is_checked():
     # A function has no moments; the limit of robust-max.
     apart = {"CustomLikelihood", "ExternalLikelihood", "HeavisideMulticlass"}
@@ -199,6 +200,7 @@ def test_moments_of_a_pseudo_likelihood_are_refused():
         lgp.ExpectationPropagation().algorithm(lgp.LatentGP(lgp.RBF(), lgp.BayesianSVM()))
 
 
+@pytest.mark.always
 def test_every_likelihood_is_given_to_every_rule():
     given = {type(case[0]) for case in OF_RULES}
     assert {type(case[0]) for case in [*COMPLETE, *OF_OUTPUTS]} == given
@@ -215,6 +217,7 @@ def test_the_augmentation_rule_conforms(likelihood, targets, side, augmentation)
     check_rule(rule, likelihood, targets, side_information=side)
 
 
+@pytest.mark.always
 def test_every_augmentation_is_checked():
     checked = {
         type(augmentation or augmentation_of(likelihood)).__name__
@@ -223,6 +226,7 @@ def test_every_augmentation_is_checked():
     assert checked == concrete_classes(Augmentation)
 
 
+@pytest.mark.always
 def test_every_likelihood_with_an_augmentation_is_checked():
     complete = [case[0] for case in COMPLETE]
     augmented = {type(case).__name__ for case in complete if augmentation_of(case) is not None}
@@ -287,13 +291,11 @@ def test_concave_likelihoods_are_concave(likelihood, targets, side):
             assert np.max(np.linalg.eigvalsh(curvature)) < 1e-3
 
 
+@pytest.mark.always
 def test_every_rule_is_checked():
-    assert {
-        "AugmentationRule",
-        "LaplaceRule",
-        "MomentRule",
-        "VariationalRule",
-    } == concrete_classes(SiteRule)
+    checked = {"AugmentationRule", "LaplaceRule", "MomentRule", "VariationalRule"}
+    means_alone = {"MeanRule"}  # a part of Laplace's approximation about the mean
+    assert checked | means_alone == concrete_classes(SiteRule)
 
 
 class Unnormalised(lgp.Gaussian):

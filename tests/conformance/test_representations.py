@@ -7,6 +7,7 @@ import pytest
 
 import latentgp as lgp
 from classes import concrete_classes
+from latentgp.kernels import FixedEffects, SameGroup
 from latentgp.representations import Representation
 from latentgp.testing import check_representation
 from problems import BINARY, KERNEL, X, classification
@@ -29,6 +30,10 @@ REPRESENTATIONS = available(
         "neighbours of residuals, few": lambda: (lgp.Neighbours(3, inducing=3), False),
         "neighbours of latents, every row": lambda: (lgp.LatentNeighbours(len(X) - 1), True),
         "neighbours of latents, few": lambda: (lgp.LatentNeighbours(3), False),
+        "neighbours of latents' residuals, few": lambda: (
+            lgp.LatentNeighbours(3, inducing=3),
+            False,
+        ),
         "random features": lambda: (lgp.RandomFeatures(20), None),
     }
 )
@@ -110,10 +115,23 @@ def test_space_time_conforms(kernel):
     check_representation(lgp.SpaceTime(4), kernels[kernel], X, exact=False)
 
 
+GROUPS = np.column_stack([np.arange(len(X)), np.arange(len(X)) % 3, X[:, 0]])
+EFFECTS = 0.7 * SameGroup().on(0) + 0.4 * SameGroup().on(1) + FixedEffects([2.0]).on(2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["shared", "own, different"])
+def test_effects_of_groups_conform(kernel):
+    kernels = {"shared": EFFECTS, "own, different": lgp.PerLatent(EFFECTS, SameGroup().on(0))}
+    check_representation(lgp.groups.SparseEffects(), kernels[kernel], GROUPS, exact=True)
+
+
+@pytest.mark.always
 def test_every_representation_is_checked():
     checked = {type(representation).__name__ for representation, _ in REPRESENTATIONS.values()}
-    checked |= {"Markov", "SpaceTime"}
-    assert checked == concrete_classes(Representation)
+    checked |= {"Markov", "SpaceTime", "SparseEffects"}
+    one_latent = {"EquispacedFourier"}  # as a part of `FourierGP`, see `test_methods.py`
+    assert checked | one_latent == concrete_classes(Representation)
 
 
 class WrongGradient(lgp.Inducing):

@@ -31,6 +31,7 @@ LIKELIHOODS = {
 }
 
 
+@pytest.mark.always
 def test_every_likelihood_meets_the_battery():
     # Those of several outputs have targets of another shape: see test_multi_output.py. What an
     # external function does is its own affair: see test_external.py.

@@ -157,6 +157,7 @@ def test_starts_far_from_the_units_of_rows_are_said():
     assert not any("the search started" in note for note in near.diagnostics.notes)
 
 
+@pytest.mark.always
 def test_every_method_has_a_case():
     assert set(METHODS) == set(SMALL)
 

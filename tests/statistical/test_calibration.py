@@ -152,6 +152,7 @@ def test_coverage_and_ranks():
     np.testing.assert_allclose(error, [0.5, 0.5])
 
 
+@pytest.mark.always
 def test_every_likelihood_and_method_is_calibrated():
     # A function cannot be sampled from; collapsed inference is exact but for its inducing points,
     # batches lead to what all rows do, hyper-parameters are not integrated over where they are

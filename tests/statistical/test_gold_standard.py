@@ -129,6 +129,7 @@ def test_a_wrong_posterior_is_outside():
     assert off.max() > Bounds().mean or ratio.min() < Bounds().smallest
 
 
+@pytest.mark.always
 def test_every_log_concave_likelihood_is_in_the_file():
     assert set(GOLD) == set(LOG_CONCAVE)
 

@@ -43,6 +43,7 @@ def choices_of_parts(script):
     return []
 
 
+@pytest.mark.always
 def test_every_script_has_a_part_and_every_name_once():
     scripts = {path.stem for path in EXPERIMENTS.glob("*.py")} - NOT_ITS_PARTS
     assert {part.script for part in PARTS} == scripts

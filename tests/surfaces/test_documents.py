@@ -135,6 +135,7 @@ def test_every_figure_of_the_summary_is_in_its_section_of_the_benchmarks():
         assert row["machine"].lower() in section.lower(), row
 
 
+@pytest.mark.always
 def test_every_script_that_measures_is_among_the_benchmarks():
     named = set(re.findall(r"benchmarks/(\w+)\.py", (ROOT / "docs/benchmarks.md").read_text()))
     scripts = {path.stem: path.read_text() for path in ROOT.glob("benchmarks/*.py")}

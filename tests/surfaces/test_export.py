@@ -351,6 +351,7 @@ def test_special_functions_are_those_of_scipy():
         np.testing.assert_allclose(own, other, rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.always
 def test_every_choice_of_side_information_is_traced():
     assert trace.side_choices(lgp.Gaussian()) == [(), ("noise_variance",)]
     assert trace.program_for("moments", ("b", "a")) == "moments_given_a_b"

@@ -105,6 +105,7 @@ def test_docstring_examples_hold():
     assert doctest.testmod(plots).failed == 0
 
 
+@pytest.mark.always
 def test_every_public_plot_is_in_the_list_above():
     others = {"parts", "save_figure", "check_picture_path", "maps", "field_maps", "field_draws"}
     others |= {"caterpillar"}  # of tests/surfaces/test_rankings.py

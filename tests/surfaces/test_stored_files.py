@@ -75,6 +75,7 @@ def test_a_stored_value_is_saved_again_under_public_names(values, name, tmp_path
     assert not [n for n in names if n.startswith("latentgp") and ":" in n]
 
 
+@pytest.mark.always
 def test_every_kind_is_stored():
     assert (KINDS.keys(), RUNS.keys()) == (stored_kinds.KINDS.keys(), stored_kinds.RUNS.keys())
 
@@ -94,6 +95,7 @@ def can_be_named():
             yield found.__name__
 
 
+@pytest.mark.always
 def test_every_class_that_a_file_can_name_is_in_one(files):
     names = {name for path in files.values() for name in names_in(path)}
     held = {persistence._resolve(name).__name__ for name in names}

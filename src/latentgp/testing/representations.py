@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
@@ -84,7 +85,7 @@ def check_representation(
     _check_update(case)
     _check_sharing(case, spans)
     _check_kept(case)
-    if isinstance(ready, SamplesCoefficients):
+    if isinstance(ready, SamplesCoefficients) and not _refuses_white(case):
         _check_white(case)
     if ready.traits.paths and (exact or (whole and ready.traits.predicts_by_all_centres)):
         _check_paths(case)
@@ -354,6 +355,15 @@ def _check_kept(case: _RepresentationCase) -> None:
         again = representation.kept(kernel, X, 1)
     what = f"{name}.kept: what is made in chunks of {_CHUNK} rows differs"
     require_alike(again, kept, what, rtol=1e-12, atol=1e-12)
+
+
+def _refuses_white(case: _RepresentationCase) -> bool:
+    """Whether these settings have no white coefficients, as a sentence says."""
+    try:
+        cast(SamplesCoefficients, case.representation).whitening(case.kernel, case.X)
+    except InputError:
+        return True
+    return False
 
 
 def _check_white(case: _RepresentationCase) -> None:

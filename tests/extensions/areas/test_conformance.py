@@ -22,5 +22,6 @@ def test_kernel_conforms(kernel, inputs):
     check_kernel(kernel, inputs)
 
 
+@pytest.mark.always
 def test_every_kernel_of_areas_is_checked():
     assert {type(kernel).__name__ for kernel, _ in CASES} == concrete_classes(lgp.kernels.Areal)

@@ -243,12 +243,14 @@ class TestJointDistribution:
     def test_a_wrong_sampler_is_caught(self, sampler):
         assert np.abs(geweke(sampler, "short")).max() > LIMIT
 
+    @pytest.mark.always
     def test_every_augmentation_is_checked_at_every_change(self):
         short = {type(case.chosen).__name__ for case in REDRAWN if case.name in SHORT}
         # This one differs from its parent in expectations alone, which no sweep uses.
         assert short == concrete_classes(Augmentation) - {"GammaPoissonPolyaGamma"}
         assert set(SHORT) <= {case.name for case in REDRAWN}
 
+    @pytest.mark.always
     def test_every_likelihood_is_checked(self):
         redrawn = {type(case.likelihood) for case in REDRAWN}
         assert {type(case[0]) for case in AUGMENTED} - redrawn == {
