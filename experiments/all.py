@@ -39,6 +39,8 @@ calibration/kernels ~40 --kernels; deep_models/toy ~30; deep_models/sampling ~60
 deep_models/frequencies ~30; deep_models/shallow ~35 --parts shallow --seconds 75
 deep_models/depth ~20 --parts depth --seconds 330 --hidden 0 1 9; multi_kernel/digits ~30
 multi_kernel/recovery ~30; multi_kernel/schemes ~30 --parts schemes --schemes (a) (b) (c) (e) ours
+deep_models/depth-30 21 --parts depth --seconds 900 --hidden 29
+multi_kernel/scheme-d 10 --parts schemes --schemes (d) --share 0.1
 multi_kernel/scheme-f 3.5 --parts schemes --schemes (f) --share 0.4
 neighbour_chains/moves ~20 --parts moves --draws 200
 particle_flows/network 13 --parts network --rows 60000 --steps 400
