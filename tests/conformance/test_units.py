@@ -157,6 +157,18 @@ def test_starts_far_from_the_units_of_rows_are_said():
     assert not any("the search started" in note for note in near.diagnostics.notes)
 
 
+def test_a_vague_fixed_effect_hides_no_variance_that_is_far_off(x64):
+    """1e14 of it, beside which a variance of one is less than rounding is."""
+    ones = np.column_stack([X, np.ones(len(X))])
+    data, moved = lgp.Data(ones, 1e4 * (Y - np.mean(Y))), []
+    for vague in (1e8, 1e14, 1e17):
+        kernel = lgp.RBF().on(0) + lgp.FixedEffects(vague).on(1)
+        found = lgp.fit(lgp.LatentGP(kernel, lgp.Gaussian()), data, key=KEY, method=lgp.ExactGP())
+        notes = found.diagnostics.notes
+        moved.append([note for note in notes if note.startswith("kernel.parts[0].kernel.variance")])
+    assert moved[0] and moved[0] == moved[1] == moved[2]
+
+
 @pytest.mark.always
 def test_every_method_has_a_case():
     assert set(METHODS) == set(SMALL)

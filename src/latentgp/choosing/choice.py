@@ -43,7 +43,6 @@ class Offer(NamedTuple):
     representation: Representation
     why: str  # what it is of, in words
     exactness: str = ""  # what Gaussian noise makes of it, in words
-    for_gaussian_noise_alone: bool = False  # whether other likelihoods take the usual one
 
 
 class Choice(NamedTuple):
@@ -179,12 +178,11 @@ def choose_method(
     exact = usual == "ExactGP"
     own = _of_core(model, rows, n_inducing)
     asked = (offer(model, rows, inputs, n_inducing) for offer in offers("rows"))
-    known = (o for o in asked if o is not None and (exact or not o.for_gaussian_noise_alone))
-    chosen = min([*own, *known], key=lambda offer: offer.rank)
+    chosen = min([*own, *filter(None, asked)], key=lambda offer: offer.rank)
     representation, why = chosen.representation, chosen.why
     exactly = f"{why}{chosen.exactness}"
     # What chains and black boxes take.
-    _, points, of_points, exactness, _ = own[-1]
+    _, points, of_points, exactness = own[-1]
     moves = isinstance(representation, SamplesCoefficients)
     if exact and isinstance(model.likelihood, LeastSquares) and isinstance(representation, Dense):
         return Choice(

@@ -15,14 +15,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.choosing.evidence import (
-    FAMILIES,
-    NOISE,
-    KernelShape,
-    Optimum,
-    RowBlock,
-    optimum,
-)
+from latentgp.choosing.evidence import FAMILIES, NOISE, KernelShape, Optimum, RowBlock, optimum
 from latentgp.choosing.laplace import LAWS, Law, law_of
 from latentgp.kernels import RBF, InputWarping, Kernel
 from latentgp.likelihoods import Binomial, Gaussian, Likelihood

@@ -7,12 +7,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import ClassVar
 
-from latentgp.runtime.progress import (
-    Resumable,
-    Run,
-    RunControl,
-    StateT,
-)
+from latentgp.runtime.progress import Resumable, Run, RunControl, StateT
 from latentgp.runtime.switch import RunProgress
 
 Steps = Generator[tuple[StateT, RunProgress], None, None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +21,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.setup.periods import CLEARLY, EvidenceOfSomeRows, in_words
 from latentgp.setup.priors import FAR_OFF, Scales, typical_start, without_offsets
+from latentgp.typing import Array, Inputs
 
 _ROWS = 64  # of the mean prior variance, in all data as many
 _NOISE = 0.1  # in variances of the targets
@@ -68,10 +70,9 @@ def _of_targets(
     spread, mean = float(scale.latent[0]), float(np.average(y, weights=data.weights))
     some = np.linspace(0, data.size - 1, _ROWS).astype(int)
     learned = (p for p in space.paths if space.known[p].role == "variance")
-    nothing = {path: np.zeros_like(space.known[path].value) for path in learned}
-    kernels = model.kernel, replace_unchecked(model, nothing).kernel  # fixed effects remain
-    whole, held = (float(np.mean(_diagonals(k, jnp.asarray(data.X[some]))[0])) for k in kernels)
-    factor = spread**2 / (whole - held) if whole > held else 1.0
+    variances = {path: space.known[path].value for path in learned}
+    own_part = float(np.mean(_learned_part(model, variances, jnp.asarray(data.X[some]))[0]))
+    factor = spread**2 / own_part if own_part > 0 else 1.0
     values = {}
     for path in space.paths:
         info = space.known[path]
@@ -94,4 +95,14 @@ def _is_far(factor: float) -> bool:
     return not 1 / FAR_OFF**2 < factor < FAR_OFF**2
 
 
-_diagonals = Program(latent_diagonals)
+@Program
+def _learned_part(model: LatentGP, variances: dict[str, Array], X: Inputs) -> Float[Array, "#Q N"]:
+    """Prior variances less those of fixed effects, from which nothing is taken away.
+
+    By Euler's theorem: a sum over kernels is homogeneous in their variances, of degree one.
+    """
+
+    def prior(values: dict[str, Array]) -> Float[Array, "#Q N"]:
+        return latent_diagonals(replace_unchecked(model, values).kernel, X)
+
+    return jax.jvp(prior, (variances,), (variances,))[1]

@@ -30,11 +30,7 @@ from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.coupled import AnyInducingPosterior
 from latentgp.representations.inducing.natural_parameters import WhiteSites
-from latentgp.representations.inducing.posterior import (
-    kernel_blocks,
-    no_rows,
-    posterior_given,
-)
+from latentgp.representations.inducing.posterior import kernel_blocks, no_rows, posterior_given
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean

@@ -27,11 +27,7 @@ from latentgp.numerics.finite import all_finite
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.coupled import AnyInducingPosterior
 from latentgp.representations.inducing.natural_parameters import WhiteSites
-from latentgp.representations.inducing.posterior import (
-    Prior,
-    kernel_blocks,
-    residuals,
-)
+from latentgp.representations.inducing.posterior import Prior, kernel_blocks, residuals
 from latentgp.representations.variables import Centres, covariance_between
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import sum_over_rows

@@ -49,7 +49,7 @@ def nearest_rows(
 
     near = Neighbours()
     why = f"{rows} rows, each given its {near.number} nearest, which say more than points"
-    return Offer(2, near, why, for_gaussian_noise_alone=True)
+    return Offer(2, near, why)
 
 
 def candidates() -> dict[str, tuple[Representation, int | None, bool]]:

@@ -21,12 +21,7 @@ from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.site_inference.rules.laplace import LaplaceRule
-from latentgp.site_inference.search.algorithm import (
-    SiteInference,
-    prior_mean,
-    rows_of,
-    site_form,
-)
+from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of, site_form
 from latentgp.site_inference.search.fixed_point import SETTLED, FixedPoint, ascend
 from latentgp.site_inference.search.profiled_bound import (
     ConvergedPosterior,

@@ -138,8 +138,7 @@ def fit(
     weights: Annotated[str | None, Option(help="A column of row weights.")] = None,
     leave_out: LeaveOut = None,
     mean: Annotated[
-        str | None,
-        Option(help="trees: boosted trees of the formula's fixed effects, by LightGBM."),
+        str | None, Option(help="trees: boosted trees of the formula's fixed effects, by LightGBM.")
     ] = None,
     time: Annotated[
         str | None, Option(help="The one input, a column of numbers or dates: a time series.")

@@ -13,10 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from latentgp.choosing.choice import DENSE_CLASSES, DENSE_OTHERWISE
 from latentgp.choosing.registry import of_name
 from latentgp.errors import InputError
-from latentgp.likelihoods import (
-    ClassLikelihood,
-    Likelihood,
-)
+from latentgp.likelihoods import ClassLikelihood, Likelihood
 from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data

@@ -8,9 +8,7 @@ import numpy as np
 from sklearn.metrics import r2_score
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import (
-    Likelihood,
-)
+from latentgp.likelihoods import Likelihood
 from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
@@ -130,13 +128,7 @@ class GPCountRegressor(NumberEstimator):
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
 
     def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        exposure: Any = None,
-        trials: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None, trials: Any = None
     ) -> float:
         """R^2 of the predicted mean, the share of the variance of y that it explains.
 

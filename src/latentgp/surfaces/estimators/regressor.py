@@ -10,12 +10,7 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import (
-    Gaussian,
-    GPRegressionNetwork,
-    Likelihood,
-    LinearCoregionalisation,
-)
+from latentgp.likelihoods import Gaussian, GPRegressionNetwork, Likelihood, LinearCoregionalisation
 from latentgp.modules import stored
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.base import LatentPosterior

@@ -76,7 +76,6 @@ class LeaveOneOut(RowPredictions):
         spread_seen: posterior variance of log p(y_n | f), whose sum is WAIC's number of
             parameters, shape (N,).
         how: what the predictions rest on, in a few words.
-        warnings: sentences on what is not reliable, and what to do.
         cavity_error: what holding the other rows' sites would have made of the log density, less
             what it is after they have converged anew, shape (N,); NaN of rows where they are held;
             None where nothing is held, or the error is not known.
@@ -86,7 +85,6 @@ class LeaveOneOut(RowPredictions):
     log_density_seen: Float[np.ndarray, "N"]
     spread_seen: Float[np.ndarray, "N"]
     how: str = eqx.field(static=True)
-    warnings: tuple[str, ...] = eqx.field(static=True)
     cavity_error: Float[np.ndarray, "N"] | None = None
 
     @property

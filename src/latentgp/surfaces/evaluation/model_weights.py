@@ -157,8 +157,6 @@ def compare_models(predictions: Mapping[str, RowPredictions]) -> ModelComparison
         weights=stacking_weights(table, sample_weight=weights),
         rows=float(weights.sum()),
         warnings=tuple(
-            f"{name}: {sentence}"
-            for name, own in predictions.items()
-            for sentence in getattr(own, "warnings", ())
+            f"{name}: {sentence}" for name, own in predictions.items() for sentence in own.warnings
         ),
     )

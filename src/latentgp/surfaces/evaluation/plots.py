@@ -38,13 +38,7 @@ from latentgp.surfaces.evaluation.drawing import (
     tidy,
 )
 from latentgp.surfaces.evaluation.effects import Dependence, VarianceShares, in_words
-from latentgp.surfaces.evaluation.maps import (
-    field_draws,
-    field_maps,
-    maps,
-    residual_map,
-    variogram,
-)
+from latentgp.surfaces.evaluation.maps import field_draws, field_maps, maps, residual_map, variogram
 from latentgp.surfaces.evaluation.metrics import (
     RejectCurve,
     equally_long,

@@ -56,6 +56,7 @@ class RowPredictions(eqx.Module):
         std: standard deviation of the prediction, noise included; likewise.
         weights: how often each row counts in the sums, shape (N,).
         probabilities: of the classes given other rows, shape (N, K); None of what is no class.
+        warnings: sentences on what is not reliable, and what to do.
     """
 
     log_density: Float[np.ndarray, "N"]
@@ -65,6 +66,7 @@ class RowPredictions(eqx.Module):
     std: Float[np.ndarray, "N *P"] | None
     weights: Float[np.ndarray, "N"]
     probabilities: Float[np.ndarray, "N K"] | None = eqx.field(default=None, kw_only=True)
+    warnings: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
 
     @property
     def pit(self) -> Float[np.ndarray, "N *P"] | None:

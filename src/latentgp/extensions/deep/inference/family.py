@@ -22,13 +22,7 @@ from latentgp.extensions.deep.inference.weights import (
     standard_noise,
     total,
 )
-from latentgp.extensions.deep.models import (
-    DeepGP,
-    LayerDraw,
-    Layout,
-    features_at,
-    through_layers,
-)
+from latentgp.extensions.deep.models import DeepGP, LayerDraw, Layout, features_at, through_layers
 from latentgp.extensions.deep.random_features import FeatureWeights, RandomFeatures
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.directions import DirectionKind

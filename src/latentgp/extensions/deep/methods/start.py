@@ -48,10 +48,7 @@ _HIDDEN = "layers["
 
 
 def from_shallow(
-    problem: Problem,
-    model: DeepGP,
-    sample: Data,
-    architecture: Architecture,
+    problem: Problem, model: DeepGP, sample: Data, architecture: Architecture
 ) -> list[DeepGP]:
     """The model with what a short search of the last layer alone, on a few rows, has learned.
 
@@ -94,10 +91,7 @@ def from_shallow(
 
 
 def last_layer_at_modes(
-    model: DeepGP,
-    sample: Data,
-    architecture: Architecture,
-    total: float,
+    model: DeepGP, sample: Data, architecture: Architecture, total: float
 ) -> WhiteSites | None:
     """Natural parameters of the last layer, where log p(y | f) has modes off the prior mean.
 
