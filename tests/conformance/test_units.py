@@ -166,7 +166,8 @@ def test_a_vague_fixed_effect_hides_no_variance_that_is_far_off(x64):
         found = lgp.fit(lgp.LatentGP(kernel, lgp.Gaussian()), data, key=KEY, method=lgp.ExactGP())
         notes = found.diagnostics.notes
         moved.append([note for note in notes if note.startswith("kernel.parts[0].kernel.variance")])
-    assert moved[0] and moved[0] == moved[1] == moved[2]
+    assert moved[0]
+    assert moved[0] == moved[1] == moved[2]
 
 
 @pytest.mark.always

@@ -50,31 +50,14 @@ def solve_factor(
     lower: Float[Array, "band M"], right: Float[Array, "M *S"]
 ) -> Float[Array, "M *S"]:
     """L^-1 times columns."""
-
-    def step(before: Any, at: Any) -> tuple[Any, Any]:
-        column, value, rows = at
-        # rows[r - 1]: entry (j, j - r) of L
-        for r, earlier in enumerate(before, 1):
-            value = value - rows[r - 1] * earlier
-        value = value / column[0]
-        return [value, *before][: len(before)], value
-
-    return _along(step, lower, right, _rows(lower), reverse=False)
+    return _substituted(lower[0], _rows(lower), right, reverse=False)
 
 
 def solve_transposed(
     lower: Float[Array, "band M"], right: Float[Array, "M *S"]
 ) -> Float[Array, "M *S"]:
     """L^-T times columns."""
-
-    def step(after: Any, at: Any) -> tuple[Any, Any]:
-        column, value, _ = at
-        for r, later in enumerate(after, 1):
-            value = value - column[r] * later
-        value = value / column[0]
-        return [value, *after][: len(after)], value
-
-    return _along(step, lower, right, lower[1:], reverse=True)
+    return _substituted(lower[0], lower[1:], right, reverse=True)
 
 
 def inverse_within(lower: Float[Array, "band M"]) -> Float[Array, "band M"]:
@@ -179,20 +162,31 @@ def _half_worth_backward(residuals: Any, cotangent: Any) -> tuple[Any, Any]:
 half_worth.defvjp(_half_worth_forward, _half_worth_backward)
 
 
-def _along(step: Any, lower: Any, right: Any, rows: Any, reverse: bool) -> Any:
-    zero = jnp.zeros(right.shape[1:], right.dtype)
-    start = [zero] * (len(lower) - 1)
-    at = (lower.T, right, rows.T)
+def _substituted(
+    pivots: Float[Array, "M"],
+    others: Float[Array, "width M"],
+    right: Float[Array, "M *S"],
+    reverse: bool,
+) -> Float[Array, "M *S"]:
+    """Forward or backward substitution; others[r - 1] are the factors of what r rows ago gave."""
+
+    def step(known: Any, at: Any) -> tuple[Any, Any]:
+        pivot, own, value = at
+        for r, earlier in enumerate(known):
+            value = value - own[r] * earlier
+        value = value / pivot
+        return [value, *known][: len(known)], value
+
+    start = [jnp.zeros(right.shape[1:], right.dtype)] * len(others)
+    at = pivots, others.T, right
     return jax.lax.scan(step, start, at, reverse=reverse, unroll=_UNROLLED)[1]
 
 
-def _rows(lower: Any) -> Any:
-    """Entries (j, j - r) of a row j, r from 1, shape (band - 1, M)."""
+def _rows(lower: Float[Array, "band M"]) -> Float[Array, "width M"]:
+    """Entries (j, j - r) of every row j, r from 1."""
     size = lower.shape[1]
-    return jnp.stack(
-        [jnp.pad(lower[r], (r, 0))[:size] for r in range(1, len(lower))]
-        or [jnp.zeros((size,), lower.dtype)]
-    )
+    below = [jnp.pad(lower[r], (r, 0))[:size] for r in range(1, len(lower))]
+    return jnp.stack(below) if below else lower[1:]
 
 
 def _outer_within(x: Any, width: int) -> Any:
