@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Bool, Float, Key
 from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
 
@@ -24,6 +24,7 @@ from latentgp.hyperparameters.base import (
     parameters,
     replace_unchecked,
 )
+from latentgp.hyperparameters.blocks import block_axes, blocks_given
 from latentgp.hyperparameters.supports import (
     check_prior,
     moved_inside,
@@ -178,6 +179,36 @@ class ParameterSpace(eqx.Module):
             columns.append(np.reshape(values, (number, -1)))
         return np.concatenate(columns, axis=1)
 
+    def blocks(self) -> Bool[np.ndarray, "B H"]:
+        """Entries of the vector that each block has, of the priors that can be drawn from.
+
+        A block is what a prior draws at once: an entry, or an event of a joint law.
+        """
+        rows, start, prior_of = [np.zeros((0, self.size), bool)], 0, self.prior_of
+        for path, transform, shape in self._layout():
+            stop, prior = start + math.prod(shape), prior_of[path]
+            if prior is not None and _can_be_drawn(prior, self.known[path].value):
+                axes = max(block_axes(prior), transform.domain.event_dim)
+                number = math.prod(shape[: len(shape) - axes])
+                held = np.zeros((number, self.size), bool)
+                held[:, start:stop] = np.repeat(np.eye(number), (stop - start) // number, axis=1)
+                rows.append(held)
+            start = stop
+        return np.concatenate(rows)
+
+    def drawn_anew(self, vector: HyperVector, key: Key[Array, ""]) -> HyperVector:
+        """The unconstrained vector with every block drawn from its prior given the other blocks.
+
+        Any one of the new blocks beside the old others has the prior as its law, if the old had.
+        """
+        prior_of, columns = self.prior_of, [vector[:0]]
+        for number, (path, value, raw, transform) in enumerate(self._constrained(vector)):
+            prior = prior_of[path]
+            if prior is not None and _can_be_drawn(prior, value):
+                raw = transform.inv(blocks_given(prior, value, jax.random.fold_in(key, number)))
+            columns.append(jnp.ravel(raw).astype(vector.dtype))
+        return jnp.concatenate(columns)
+
     def entries(self) -> list[tuple[str, ParameterInfo]]:
         """Label and parameter of every entry of the vector."""
         return [
@@ -234,6 +265,14 @@ class _InOrder:
         values = tuple(parts[name] for name in kind.gather_pytree_data_fields())
         settings = tuple(fixed[name] for name in kind.gather_pytree_aux_fields())
         return cls(kind.tree_unflatten(settings, values))
+
+
+def _can_be_drawn(prior: Distribution, value: Any) -> bool:
+    try:
+        jax.eval_shape(lambda key: blocks_given(prior, value, key), jax.random.key(0))
+    except NotImplementedError:
+        return False
+    return True
 
 
 @partial(jax.jit, static_argnames="number")

@@ -110,8 +110,19 @@ def diagnose_chains(
         seconds=problem.seconds,
         warnings=(*warnings, *said),
         operations=_counted(chains),
-        notes=(*chains.notes, *notes),
+        notes=(*chains.notes, *notes, *_proposals_from_prior(chains)),
     )
+
+
+def _proposals_from_prior(chains: Chains) -> list[str]:
+    """A sentence about proposals of hyper-parameters from their prior, where there could be any."""
+    made = chains.statistics.get("prior_proposed")
+    if made is None:
+        return []
+    if not made.any():
+        return ["Proposals of hyper-parameters from their prior were dropped in the warm-up."]
+    rate = np.sum(chains.statistics["prior_accepted"]) / np.sum(made)
+    return [f"{rate:.0%} of {np.sum(made):,.0f} proposals from the prior were accepted."]
 
 
 def _counted(chains: Chains) -> int | None:

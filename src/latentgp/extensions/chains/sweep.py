@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,6 +27,7 @@ from latentgp.extensions.chains.hyperparameters.base import (
 )
 from latentgp.extensions.chains.hyperparameters.conjugate import ConjugateVariances
 from latentgp.extensions.chains.hyperparameters.emulated import Emulator
+from latentgp.extensions.chains.hyperparameters.prior_blocks import PriorBlocks, PriorLaw, Tally
 from latentgp.extensions.chains.hyperparameters.straightened import SinhArcsinh
 from latentgp.extensions.chains.information import Information, with_prior
 from latentgp.extensions.chains.latents.base import Info, LatentMove, Residual
@@ -53,6 +56,7 @@ class Adaptation(NamedTuple):
     vectors: Float[Array, "T H"]  # that were proposed last; T = 0 without an emulator
     values: Float[Array, "T"]  # their log density by the approximate evidence
     count: Int[Array, ""]  # sweeps so far
+    tally: Tally | None = None  # of proposals from the prior; None without them
 
 
 class SweepState(NamedTuple):
@@ -75,6 +79,7 @@ class SweepSampler(Sampler):
     chains: int = eqx.field(static=True)  # side by side, tuned by what all have seen
     fixed: Coordinates | None  # those of all chains where hyper-parameters are held
     variances: ConjugateVariances | None = None  # that are drawn exactly, if any are
+    prior_blocks: PriorBlocks | None = None  # that are proposed from the prior, if any are
     straightened: SinhArcsinh | None = None  # what hyper-parameters move in; None for themselves
 
     @classmethod
@@ -111,6 +116,7 @@ class SweepSampler(Sampler):
             jnp.zeros((kept, size), dtype),
             jnp.full(kept, -jnp.inf, dtype),
             jnp.zeros((), jnp.int32),
+            None if self.prior_blocks is None else Tally.none(len(self.prior_blocks.blocks)),
         )
         fixed = self.fixed
         coordinates = self._coordinates(start.vector) if fixed is None else fixed
@@ -122,17 +128,26 @@ class SweepSampler(Sampler):
         at, own = self._place(state), state.adaptation
         scales, dtype = jnp.exp(own.log_scale), at.eps.dtype
         hyper_acceptance, factorisations = jnp.ones((), dtype), jnp.zeros((), dtype)
-        failed = jnp.zeros((), bool)
+        failed, steps, told = jnp.zeros((), bool), jnp.zeros((), dtype), {}
         if self.target.space.size:
             for number, coupling in enumerate(self.couplings):
                 key_vector = jax.random.fold_in(key, number)
-                at, moved = self._move_vector(coupling, at, own, scales[1], key_vector)
+                move = partial(self.hyperparameters.step, scale=scales[1])
+                at, moved = self._move_vector(coupling, at, own, key_vector, move)
                 share = 1 / len(self.couplings)
                 hyper_acceptance = hyper_acceptance * moved.acceptance**share
                 each = moved.proposed.worked_out.coordinates.factorisations
                 factorisations = factorisations + moved.evaluations * each
                 failed = failed | moved.failed
                 own = self._noted(own, moved.proposed)
+            if own.tally is not None:
+                key_blocks = jax.random.fold_in(key, len(self.couplings) + 2)
+                at, tally, made, moves = self._propose_blocks(at, own, own.tally, key_blocks)
+                factorisations, steps = factorisations + made, steps + moves
+                for name in ("proposed", "accepted"):
+                    new = getattr(tally, name) - getattr(own.tally, name)
+                    told[f"prior_{name}"] = jnp.sum(new)
+                own = own._replace(tally=tally)
             if self.variances is not None:
                 key_variances = jax.random.fold_in(key, len(self.couplings) + 1)
                 at = self.variances.moved(at, self._coordinates, key_variances)
@@ -144,10 +159,11 @@ class SweepSampler(Sampler):
             "acceptance_rate": info.acceptance,
             "hyperparameter_acceptance_rate": hyper_acceptance,
             "diverging": failed | info.failed,
-            "n_steps": info.evaluations,
+            "n_steps": steps + info.evaluations,
             "factorisations": factorisations,
             "decrement": at.coordinates.decrement,
             "lp": self._log_joint(at, carried) - 0.5 * jnp.sum(at.eps**2),
+            **told,
         }
         if len(at.others) or at.log_weights is not None:
             statistics["evidence_error"] = self._evidence_error(at)
@@ -239,7 +255,12 @@ class SweepSampler(Sampler):
         return at if self.fixed is None else at._replace(coordinates=None)
 
     def _move_vector(
-        self, coupling: Coupling, at: Place, own: Adaptation, scale: Scalar, key: RandomKey
+        self,
+        coupling: Coupling,
+        at: Place,
+        own: Adaptation,
+        key: RandomKey,
+        move: Callable[..., HyperMoved],
     ) -> tuple[Place, HyperMoved]:
         """Hyper-parameters by one coupling; the place in the coordinates of the last."""
         key_held, key_move, key_select = jax.random.split(key, 3)
@@ -258,7 +279,7 @@ class SweepSampler(Sampler):
         value, worked_out = coupling.here(self.target, at, held, differentiates)
         here = Theta(self._straight(at.vector), value - self._log_slope(at.vector), worked_out)
         law = HyperLaw(density, information, own.seen)
-        moved = self.hyperparameters.step(law, here, scale, key_move)
+        moved = move(law, here, key=key_move)
         place, last = self._attached(moved.at.worked_out), self.couplings[-1]
         if coupling.kind != last.kind:
             white = place.coordinates.white(place.eps)
@@ -266,6 +287,36 @@ class SweepSampler(Sampler):
             place = Place(place.vector, coordinates.of_white(white), coordinates, place.others)
         place = coupling.selected(self.target, place, key_select)
         return place, moved
+
+    def _propose_blocks(
+        self, at: Place, own: Adaptation, tally: Tally, key: RandomKey
+    ) -> tuple[Place, Tally, Scalar, Scalar]:
+        """Proposals from the prior, f moved after each; their factorisations and evaluations."""
+        blocks, coupling = self.prior_blocks, self.couplings[-1]
+        assert blocks is not None
+
+        def log_density(straight: HyperVector) -> Scalar:
+            vector = self._bent(straight)
+            return self.target.space.log_prior(vector) - self._log_slope(vector)
+
+        def anew(straight: HyperVector, key: RandomKey) -> HyperVector:
+            return self._straight(self.target.space.drawn_anew(self._bent(straight), key))
+
+        prior = PriorLaw(log_density, anew)
+
+        def propose(number: Array, carry: Any) -> Any:
+            at, tally, made, steps = carry
+            key_block, key_move, key_f = jax.random.split(jax.random.fold_in(key, number), 3)
+            block = tally.drawn(key_block)
+            move = partial(blocks.step, prior=prior, block=block)
+            at, moved = self._move_vector(coupling, at, own, key_move, move)
+            at, _, info = self._move_latents(at, None, jnp.exp(own.log_scale[0]), key_f)
+            tally = tally.with_proposal(block, moved.acceptance)
+            each = moved.proposed.worked_out.coordinates.factorisations
+            return at, tally, made + each, steps + info.evaluations
+
+        zero = jnp.zeros((), at.eps.dtype)
+        return jax.lax.fori_loop(0, tally.number, propose, (at, tally, zero, zero))
 
     def _noted(self, own: Adaptation, there: Theta) -> Adaptation:
         """With a proposal among those that an emulator will be fitted to."""
@@ -358,6 +409,8 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
     pooled = jnp.mean(own.log_scale, axis=0), mean, covariance, seen
     shared = jax.tree.map(lambda one: jnp.broadcast_to(one, (chains, *one.shape)), pooled)
     tuned = own._replace(**dict(zip(own._fields, shared, strict=False)))
+    if own.tally is not None and sampler.prior_blocks is not None:
+        tuned = tuned._replace(tally=own.tally.pooled(sampler.prior_blocks.most))
     return jax.tree.map(lambda new, old: jnp.where(begun, new, old), tuned, own)
 
 

@@ -13,6 +13,7 @@ from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
 
 from latentgp.errors import InputError
+from latentgp.hyperparameters.blocks import block_axes, blocks_given
 from latentgp.modules import stored
 from latentgp.typing import Array
 
@@ -154,3 +155,20 @@ class HierarchicalDirichlet(Distribution):
         normaliser = latents * (gammaln(parts * alpha) - parts * gammaln(alpha))
         prior = jnp.log(self.rate) - self.rate * alpha + jnp.log(alpha)
         return prior + normaliser + (alpha - 1) * logarithms
+
+
+@blocks_given.register
+def _(prior: HierarchicalDirichlet, value: Any, key: Key[Array, ""]) -> Array:
+    """Weights of each latent function given a concentration, which is drawn given all weights."""
+    key_node, key_weights = jax.random.split(key)
+    node = jax.random.categorical(key_node, prior._joint(value), axis=-1)
+    alpha = jnp.exp(jnp.asarray(_LOG_NODES))[node]
+    alpha = alpha.reshape(*alpha.shape, *(1 for _ in prior.event_shape))
+    return jax.nn.softmax(
+        jax.random.loggamma(key_weights, jnp.broadcast_to(alpha, jnp.shape(value))), axis=-1
+    )
+
+
+@block_axes.register
+def _(prior: HierarchicalDirichlet) -> int:
+    return 1

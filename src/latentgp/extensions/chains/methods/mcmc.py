@@ -20,6 +20,7 @@ from latentgp.extensions.chains.hyperparameters.crank_nicolson import HyperCrank
 from latentgp.extensions.chains.hyperparameters.emulated import HyperEmulated
 from latentgp.extensions.chains.hyperparameters.hamiltonian import HyperHamiltonian
 from latentgp.extensions.chains.hyperparameters.manifold import HyperManifoldMALA
+from latentgp.extensions.chains.hyperparameters.prior_blocks import PriorBlocks
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.extensions.chains.hyperparameters.riemannian import HyperRiemannian
 from latentgp.extensions.chains.hyperparameters.slice_sampling import HyperSlice
@@ -78,6 +79,7 @@ _BY_MATRICES = {  # settings that work with dense factors alone
 }
 _CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
 _OVERHEAD = 20.0  # gradients that a move's share of the factorisations of hyper-parameters costs
+_PRIOR_PROPOSALS = 3
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
 
 
@@ -124,6 +126,11 @@ class MCMC(SamplingMethod):
         conjugate_variance: a sweep also draws variances that scale a kernel and have an
             InverseGamma prior from their law given f (Filippone et al. 2013, A.1), which is far
             quicker than other moves with coupling="centred". Not through `Inducing`.
+        prior_proposals: proposals a sweep, at most, of one block of hyper-parameters from its prior
+            given the others (independence sampler, Tierney 1994, 2.3.3). A block is an entry, or
+            what a joint prior draws at once. Blocks that hardly ever accept are dropped in the
+            warm-up; notes of the diagnostics have the rate. Each costs as much as another move of
+            hyper-parameters. None for 3 with hyperparameters="emulated", else for 0.
 
     Raises:
         InputError: settings outside their range.
@@ -151,13 +158,14 @@ class MCMC(SamplingMethod):
     correlation: float = eqx.field(static=True, default=0.0)
     temperatures: int = eqx.field(static=True, default=1)
     conjugate_variance: bool = eqx.field(static=True, default=False)
+    prior_proposals: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         known = (*HYPERPARAMETERS, None)
         check_choices(self, latents=LATENTS, coupling=(*COUPLINGS, None), hyperparameters=known)
         self._check_matrices()
         least = dict.fromkeys(("repeats", "samples", "temperatures"), "at least 1")
-        check_ranges(self, **least, correlation="[0, 1)")
+        check_ranges(self, **least, correlation="[0, 1)", prior_proposals="at least 0")
         move, name, coupling = self._hyper_move(), self.hyperparameters, self._coupling
         anneals, marginal = self.temperatures > 1, coupling == "pseudo-marginal"
         sentences = {
@@ -228,6 +236,8 @@ class MCMC(SamplingMethod):
         return Needs(positive=True, concave=self.latents in _CURVED, continuous=needs_gradient)
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
+        proposals = _PRIOR_PROPOSALS if self._hyper_move().emulates else 0
+        proposals = proposals if self.prior_proposals is None else self.prior_proposals
         couplings, dense = COUPLINGS[self._coupling], self.representation.traits.dense_factors
         one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
         if self._coupling == "sites":
@@ -242,6 +252,7 @@ class MCMC(SamplingMethod):
             latents = dataclasses.replace(latents, overhead=_OVERHEAD)
         return SweepSampler.of(
             target,
+            prior_blocks=PriorBlocks.of(target.space, proposals),
             variances=ConjugateVariances.of(target) if draws_variances else None,
             couplings=couplings,
             latents=latents,
