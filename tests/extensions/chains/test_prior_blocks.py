@@ -101,17 +101,20 @@ def test_a_known_density_stays():
             assert abs(found - expected) < 4.5 * spread / np.sqrt(CHAINS)
 
 
-def test_blocks_that_hardly_accept_are_dropped():
+def test_blocks_that_accept_less_than_usual_moves_are_dropped():
     proposed = jnp.array([[30.0, 30.0, 30.0], [40.0, 40.0, 40.0]])
-    accepted = proposed * jnp.array([0.6, 0.01, 0.4])
+    accepted = proposed * jnp.array([0.6, 0.1, 0.4])
     tally = jax.vmap(lambda _: Tally.none(3))(jnp.arange(2))
-    tried = tally._replace(proposed=proposed, accepted=accepted).pooled(3)
-    np.testing.assert_array_equal(tried.kept, [[True, False, True]] * 2)
-    np.testing.assert_array_equal(tried.number, [2, 2])
-    none = tally._replace(proposed=proposed).pooled(3)
+    np.testing.assert_array_equal(jax.vmap(Tally.due)(tally, jnp.array([4, 5])), [1, 0])
+    tally = tally._replace(proposed=proposed, accepted=accepted, usual=jnp.array([0.2, 0.4]))
+    decided = tally.decided(3)
+    np.testing.assert_array_equal(decided.kept, [[True, False, True]] * 2)
+    np.testing.assert_array_equal(jax.vmap(Tally.due)(decided, jnp.array([4, 5])), [2, 2])
+    np.testing.assert_array_equal(tally.decided(1).number, [1, 1])
+    none = tally._replace(usual=jnp.array([0.7, 0.8])).decided(3)
     np.testing.assert_array_equal(none.number, [0, 0])
-    few = tally._replace(proposed=proposed.at[:, 0].set(1.0), accepted=accepted).pooled(3)
-    np.testing.assert_array_equal(few.number, [1, 1])  # until all were tried often enough
+    never = tally._replace(usual=jnp.zeros(2), accepted=0 * accepted).decided(3)
+    np.testing.assert_array_equal(never.number, [0, 0])
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ _FIRST_SPREAD = 0.2  # of hyper-parameters, until their covariance is seen
 _PRIOR_SWEEPS = 20  # that this counts as
 _DECAY = 0.6  # of the steps of the adaptation
 _EVALUATIONS = 512  # that an emulator is fitted to
+_DECIDES = 0.8  # share of the warm-up, after which it is decided what is proposed from the prior
 _FORGETS = 0.1  # the first share of the warm-up, which only leads to the posterior
 
 
@@ -142,7 +143,8 @@ class SweepSampler(Sampler):
                 own = self._noted(own, moved.proposed)
             if own.tally is not None:
                 key_blocks = jax.random.fold_in(key, len(self.couplings) + 2)
-                at, tally, made, moves = self._propose_blocks(at, own, own.tally, key_blocks)
+                tally = own.tally.with_usual(hyper_acceptance)
+                at, tally, made, moves = self._propose_blocks(at, own, tally, key_blocks)
                 factorisations, steps = factorisations + made, steps + moves
                 for name in ("proposed", "accepted"):
                     new = getattr(tally, name) - getattr(own.tally, name)
@@ -316,7 +318,7 @@ class SweepSampler(Sampler):
             return at, tally, made + each, steps + info.evaluations
 
         zero = jnp.zeros((), at.eps.dtype)
-        return jax.lax.fori_loop(0, tally.number, propose, (at, tally, zero, zero))
+        return jax.lax.fori_loop(0, tally.due(own.count), propose, (at, tally, zero, zero))
 
     def _noted(self, own: Adaptation, there: Theta) -> Adaptation:
         """With a proposal among those that an emulator will be fitted to."""
@@ -409,9 +411,13 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
     pooled = jnp.mean(own.log_scale, axis=0), mean, covariance, seen
     shared = jax.tree.map(lambda one: jnp.broadcast_to(one, (chains, *one.shape)), pooled)
     tuned = own._replace(**dict(zip(own._fields, shared, strict=False)))
-    if own.tally is not None and sampler.prior_blocks is not None:
-        tuned = tuned._replace(tally=own.tally.pooled(sampler.prior_blocks.most))
-    return jax.tree.map(lambda new, old: jnp.where(begun, new, old), tuned, own)
+    tuned = jax.tree.map(lambda new, old: jnp.where(begun, new, old), tuned, own)
+    if own.tally is None or sampler.prior_blocks is None:
+        return tuned
+    decided = own.tally.decided(sampler.prior_blocks.most)
+    last = own.count[0] >= _DECIDES * sampler.warmup
+    tally = jax.tree.map(lambda new, old: jnp.where(last, new, old), decided, own.tally)
+    return tuned._replace(tally=tally)
 
 
 @Program

@@ -16,27 +16,38 @@ from latentgp.extensions.chains.hyperparameters.random_walk import metropolis
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
-_LEAST = 0.1  # rate of acceptance of a block that is proposed after the warm-up
-_TRIALS = 30  # of a block by all chains, before it can be dropped
+_EVERY = 4  # sweeps of the warm-up have one proposal
+_MEMORY = 50  # sweeps that the acceptance of the usual moves is averaged over
+_LEAST = 0.02  # rate of acceptance of a block that is kept, however seldom usual moves are accepted
 
 
 class Tally(NamedTuple):
-    """Proposals of each block."""
+    """Proposals of each block, beside the usual moves of all hyper-parameters."""
 
     proposed: Float[Array, "B"]  # numbers
     accepted: Float[Array, "B"]  # sums of probabilities
     kept: Bool[Array, "B"]  # blocks that are still proposed
-    number: Int[Array, ""]  # proposals in a sweep
+    number: Int[Array, ""]  # proposals in a sweep; negative until that is decided
+    usual: Scalar  # acceptance of the usual moves lately
 
     @classmethod
     def none(cls, blocks: int) -> Tally:
         """Before the first proposal."""
         zeros = jnp.zeros(blocks)
-        return cls(zeros, zeros, jnp.ones(blocks, bool), jnp.ones((), jnp.int32))
+        undecided = jnp.full((), -1, jnp.int32)
+        return cls(zeros, zeros, jnp.ones(blocks, bool), undecided, jnp.ones(()))
+
+    def due(self, sweep: Array) -> Array:
+        """Proposals in a sweep of some number."""
+        return jnp.where(self.number < 0, (sweep % _EVERY == 0).astype(jnp.int32), self.number)
 
     def drawn(self, key: RandomKey) -> Array:
         """One of the blocks that are kept."""
         return jax.random.categorical(key, jnp.where(self.kept, 0.0, -jnp.inf))
+
+    def with_usual(self, acceptance: Scalar) -> Tally:
+        """With one more usual move."""
+        return self._replace(usual=self.usual + (acceptance - self.usual) / _MEMORY)
 
     def with_proposal(self, block: Array, acceptance: Scalar) -> Tally:
         """With one more proposal of a block."""
@@ -44,13 +55,13 @@ class Tally(NamedTuple):
         accepted = self.accepted.at[block].add(acceptance)
         return self._replace(proposed=proposed, accepted=accepted)
 
-    def pooled(self, most: int) -> Tally:
-        """Those of all chains, with what is kept by what all have seen."""
+    def decided(self, most: int) -> Tally:
+        """Those of all chains, with the blocks that are accepted more often than usual moves."""
         proposed, accepted = jnp.sum(self.proposed, axis=0), jnp.sum(self.accepted, axis=0)
-        tried = proposed >= _TRIALS
-        kept = self.kept & (~tried | (accepted >= _LEAST * proposed))
-        number = jnp.sum(kept, axis=1, dtype=jnp.int32)
-        return self._replace(kept=kept, number=jnp.minimum(number, jnp.where(tried.all(), most, 1)))
+        wanted = jnp.maximum(jnp.mean(self.usual), _LEAST)
+        kept = jnp.broadcast_to(accepted >= wanted * proposed, self.kept.shape)
+        number = jnp.minimum(most, jnp.sum(kept, axis=1, dtype=jnp.int32))
+        return self._replace(kept=kept, number=number)
 
 
 class PriorLaw(NamedTuple):
@@ -65,8 +76,9 @@ class PriorBlocks(eqx.Module):
 
     A proposal is accepted by the ratio of the likelihoods, as the prior cancels (independence
     sampler, Tierney 1994, 2.3.3). Where data say little of a block it is nearly always accepted,
-    and no tail holds a chain. Blocks that are hardly accepted in the warm-up are dropped. Then
-    there are fewer proposals, down to none, which cost nothing.
+    and no tail holds a chain. The warm-up makes one proposal in some sweeps. Blocks that it accepts
+    less often than the usual moves are dropped, for which these do. Proposals that are not made
+    cost nothing.
     """
 
     blocks: Bool[np.ndarray, "B H"]  # entries of each

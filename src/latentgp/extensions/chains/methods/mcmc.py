@@ -128,9 +128,10 @@ class MCMC(SamplingMethod):
             quicker than other moves with coupling="centred". Not through `Inducing`.
         prior_proposals: proposals a sweep, at most, of one block of hyper-parameters from its prior
             given the others (independence sampler, Tierney 1994, 2.3.3). A block is an entry, or
-            what a joint prior draws at once. Blocks that hardly ever accept are dropped in the
-            warm-up; notes of the diagnostics have the rate. Each costs as much as another move of
-            hyper-parameters. None for 3 with hyperparameters="emulated", else for 0.
+            what a joint prior draws at once. Blocks that accept less often than the usual moves
+            are dropped in the warm-up; notes of the diagnostics have the rate. Each costs as much
+            as another move of hyper-parameters. None for 3 with hyperparameters="emulated",
+            else for 0.
 
     Raises:
         InputError: settings outside their range.
