@@ -188,7 +188,8 @@ class ParameterSpace(eqx.Module):
         for path, transform, shape in self._layout():
             stop, prior = start + math.prod(shape), prior_of[path]
             if prior is not None and _can_be_drawn(prior, self.known[path].value):
-                axes = max(block_axes(prior), transform.domain.event_dim)
+                axes, joint = block_axes(prior), transform.domain.event_dim
+                axes = axes if joint <= len(prior.event_shape) else joint
                 number = math.prod(shape[: len(shape) - axes])
                 held = np.zeros((number, self.size), bool)
                 held[:, start:stop] = np.repeat(np.eye(number), (stop - start) // number, axis=1)

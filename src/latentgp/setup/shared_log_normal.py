@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 from numpyro.distributions import Distribution, constraints
 
+from latentgp.hyperparameters.blocks import block_axes, blocks_given
 from latentgp.modules import stored
 from latentgp.typing import Array
 
@@ -66,3 +67,21 @@ class SharedLogNormal(Distribution):
         squared = jnp.sum(residual**2, axis=-1) - self.shared_scale**2 / of_sum * total**2
         normaliser = size * jnp.log(2 * jnp.pi) + (size - 1) * jnp.log(own) + jnp.log(of_sum)
         return -0.5 * (squared / own + normaliser) - jnp.sum(logarithm, axis=-1)
+
+
+@blocks_given.register
+def _(prior: SharedLogNormal, value: Any, key: Any) -> Float[Array, "*S D"]:
+    """Each number given m, which is drawn given all numbers."""
+    key_shared, key_own = jax.random.split(key)
+    residual = jnp.log(value) - prior.loc
+    precision = 1 + prior.event_shape[0] * (prior.shared_scale / prior.own_scale) ** 2
+    mean = prior.shared_scale / prior.own_scale**2 * jnp.sum(residual, -1, keepdims=True)
+    noise = jax.random.normal(key_shared, mean.shape)
+    shared = mean / precision + noise / jnp.sqrt(precision)
+    own = jax.random.normal(key_own, residual.shape)
+    return jnp.exp(prior.loc + prior.shared_scale * shared + prior.own_scale * own)
+
+
+@block_axes.register
+def _(prior: SharedLogNormal) -> int:
+    return 0

@@ -13,6 +13,7 @@ from latentgp.extensions.chains.hyperparameters.prior_blocks import PriorBlocks,
 from latentgp.extensions.chains.posterior import SampledPosterior
 from latentgp.hyperparameters.blocks import blocks_given
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.setup.shared_log_normal import SharedLogNormal
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -29,6 +30,9 @@ def test_blocks_are_what_a_prior_draws_at_once():
     np.testing.assert_array_equal(space.blocks(), [[1, 1, 0, 0], [0, 0, 1, 1]])
     alone = ParameterSpace(model, frozen=("kernel.parts",), priors={"kernel.weights": Gamma(2, 2)})
     np.testing.assert_array_equal(alone.blocks(), np.eye(6))
+    alike = {"kernel.lengthscale": SharedLogNormal(np.zeros(2), 1.5, 0.5)}
+    space = ParameterSpace(lgp.LatentGP(lgp.RBF([1.0, 2.0]), lgp.Bernoulli()), priors=alike)
+    np.testing.assert_array_equal(space.blocks(), np.eye(3)[:2])
 
 
 def test_what_cannot_be_drawn_is_no_block():
@@ -40,20 +44,24 @@ def test_what_cannot_be_drawn_is_no_block():
     assert PriorBlocks.of(space, 3) is None
 
 
-def test_weights_of_a_class_given_the_others_leave_their_law():
-    """Rows of weights are alike by their concentration, which a draw of a row alone must keep."""
-    law = lgp.HierarchicalDirichlet(3, latents=2, rate=0.7)
-    weights = old = law.sample(jax.random.key(0), (20_000,))
+@pytest.mark.parametrize(
+    "law",
+    [lgp.HierarchicalDirichlet(3, latents=2, rate=0.7), SharedLogNormal([0.2, -0.3], 0.8, 0.6)],
+)
+def test_blocks_of_a_joint_law_leave_it(law):
+    """Blocks are alike, which a draw of one alone must keep."""
+    values = old = law.sample(jax.random.key(0), (5000,))
     for number in range(4):
-        keys = jax.random.split(jax.random.key(number + 1), len(weights))
-        anew = jax.vmap(lambda value, key: blocks_given(law, value, key))(weights, keys)
-        weights = weights.at[:, number % 2].set(anew[:, number % 2])
+        keys = jax.random.split(jax.random.key(number + 1), len(values))
+        anew = jax.vmap(lambda value, key: blocks_given(law, value, key))(values, keys)
+        values = values.at[:, number % 2].set(anew[:, number % 2])
 
-    def figures(weights):
-        squares = np.sum(np.asarray(weights) ** 2, axis=2)
-        return np.column_stack([squares, squares[:, 0] * squares[:, 1], squares**2])
+    def figures(values):
+        one, two = np.sum(np.asarray(values).reshape(5000, 2, -1) ** 2, axis=2).T
+        one, two = np.log(one), np.log(two)
+        return np.column_stack([one, two, one * two, one**2, two**2])
 
-    before, after = figures(old), figures(weights)
+    before, after = figures(old), figures(values)
     assert np.corrcoef(before[:, 0], before[:, 1])[0, 1] > 0.3
     spread = np.sqrt((before.var(axis=0) + after.var(axis=0)) / len(before))
     assert np.all(np.abs(before.mean(axis=0) - after.mean(axis=0)) < 4.5 * spread)
