@@ -24,6 +24,7 @@ KEY = jax.random.key(0)
         ({"hyperparameters": "riemannian-hmc"}, 'use coupling="centred", not "sites"'),
         ({"repeats": 0}, "MCMC.repeats must be at least 1"),
         ({"samples": 0}, "samples must be at least 1"),
+        ({"prior_proposals": -1}, "prior_proposals must be at least 0"),
         ({"correlation": 1.0}, "correlation must be in"),
         ({"temperatures": 0}, "MCMC.temperatures must be at least 1"),
         ({"temperatures": 4}, "use it with coupling"),
