@@ -4,11 +4,11 @@ Prior white coefficients v ~ N(0, I) give u = L v at the centres and f = m + A'v
 exp(b'g - g'Wg / 2) of g = f - m make of v a Gaussian of precision P = I + A W A' = C C', and
 coordinates eps:
 
-    v = v_hat + L^-1 R eps,  v_hat = P^-1 A b,   f = f_hat + F eps,  F = A' L^-1 R,
+    v = v_hat + C^-T eps,  v_hat = P^-1 A b,   f = f_hat + F eps,  F = A' C^-T,
 
-with R the lower factor of L P^-1 L', the covariance of u. (C^-T in place of L^-1 R has the same
-covariance but turns with the hyper-parameters where the data tell much; R does not.) With
-alpha = b - W (f_hat - m), so that v_hat = A alpha, and d = F eps,
+with C upper triangular, so that R = L C^-T is the lower factor of the covariance of u. (With a
+lower C the covariance is the same, but C^-T turns with the hyper-parameters where the data tell
+much.) With alpha = b - W (f_hat - m), so that v_hat = A alpha, and d = F eps,
 
     log p(y, v) |dv / deps| = E - |eps|^2 / 2 + r(eps),
     E = log p(y | f_hat) - alpha'(f_hat - m) / 2 - log |C|,
@@ -45,7 +45,8 @@ from latentgp.extensions.chains.target import Position, WhiteTarget, from_prior
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import lower_cholesky
-from latentgp.numerics.triangular import solve_lower
+from latentgp.numerics.sums import sum_over_first
+from latentgp.numerics.triangular import inverse_of_lower, solve_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.protocols import coefficients_of
 from latentgp.representations.samplers import BlockUpdate
@@ -207,11 +208,11 @@ def coordinates_of_sites(
     slope = linear - precision * g
 
     def factors(lower, features, precision_root):
-        half = solve_lower(precision_root, lower.T)
-        root = lower_cholesky(half.T @ half)
+        inverse = _inverse(precision_root)
+        root = lower @ inverse.T
         if at.target.representation.traits.one_coefficient_a_row:  # A' = L
             return root, root
-        return root, features.T @ solve_lower(lower, root)
+        return root, (inverse @ features).T
 
     root, factor = vmap_latents(factors, whitening.lower, whitening.features, precision_root)
     zero, centre = jnp.zeros((), g.dtype), at.offset + g
@@ -240,16 +241,21 @@ def _sparse_coordinates(
 def _condition(
     whitening: DenseWhitening, linear: RowLatents, precision: RowLatents
 ) -> tuple[RowLatents, Float[Array, "Q M M"]]:
-    """Mean of g given sites, and C."""
+    """Mean of g given sites, and C with its rows and columns in reverse order."""
 
     def condition(features, linear, precision):
         P = jnp.eye(len(features), dtype=features.dtype) + (features * precision) @ features.T
-        root = lower_cholesky(P)
-        half = solve_lower(root, features @ linear)
-        return solve_lower(root, half, transposed=True) @ features, root
+        root = lower_cholesky(P[::-1, ::-1])
+        half = solve_lower(root, (features @ linear)[::-1])
+        return solve_lower(root, half, transposed=True)[::-1] @ features, root
 
     g, root = vmap_latents(condition, whitening.features, linear.T, precision.T)
     return g.T, root
+
+
+def _inverse(precision_root: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """C^-1 of what `_condition` gives, upper triangular."""
+    return inverse_of_lower(precision_root)[::-1, ::-1]
 
 
 def _conditioning(at: ModelAtRows) -> Callable[[Array, Array], tuple[Array, Array]]:
@@ -310,7 +316,7 @@ def _posterior(
     g, root = _condition(at.whitening, linear, precision)
 
     def variance(features, root):
-        return jnp.sum(solve_lower(root, features) ** 2, axis=0)
+        return sum_over_first((_inverse(root) @ features) ** 2)
 
     variances = vmap_latents(variance, at.whitening.features, root).T + at.whitening.residual.T
     return g, _shrunk(at.model, variances)
