@@ -18,7 +18,10 @@ ResultT = TypeVar("ResultT")
 
 def cores() -> int:
     """Calls that are best made at once: one a core, and one on a GPU."""
-    return (os.cpu_count() or 1) if on_processor() else 1
+    if not on_processor():
+        return 1
+    own = getattr(os, "sched_getaffinity", None)  # Linux alone tells those of a process
+    return len(own(0)) if own else os.cpu_count() or 1
 
 
 def on_all_cores(

@@ -271,7 +271,7 @@ def run_chains(
 
         members = divide_chains(states, jax.random.fold_in(key_run, index), groups)
         results = list(on_all_cores(run, members, alone=int(next(calls) == 0)))
-        after, kept, told = join_chains(results)
+        after, kept, told = join_chains(results) if groups > 1 else results[0]
         return (sampler.tuned(after), None, told) if index < cold else (after, kept, told)
 
     start = partial(_start, sampler, keys)
