@@ -2,11 +2,14 @@
 
 The posterior precision P = I + Z' W Z is preconditioned by symmetric Gauss-Seidel steps over the
 terms, (D + L) D^-1 (D + L)' with D the blocks of levels and L what is below them, which needs the
-fewest steps for crossed effects (Kuendig & Sigrist 2025, 3.2).
+fewest steps for crossed effects (Kuendig & Sigrist 2025, 3.2). Effects that all rows share, such as
+coefficients and values at points, are eliminated first: a step then takes no product with their
+functions at the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,12 +20,17 @@ from jaxtyping import Float
 
 from latentgp.extensions.groups.design import EffectDesign, RowEffects, at_levels, effects_at
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.log_determinant import probed_solution
+from latentgp.extensions.iterative.solvers.log_determinant import (
+    Estimate,
+    ProbedSolution,
+    probed_solution,
+)
 from latentgp.extensions.iterative.solvers.operators import LinearOperator
 from latentgp.extensions.iterative.solvers.preconditioners.base import Preconditioner
 from latentgp.kernels import Kernel
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky
+from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array, Inputs, PerRow, RandomKey, Scalar, Vectors
 
 _TOLERANCE = 1e-6  # relative residual of the mean
@@ -67,15 +75,18 @@ class EffectPrecision(LinearOperator):
             return u @ effects[0]
         return jnp.einsum("ne,nes->ns", u, effects_at(effects, self.rows.levels[term]))
 
-    def sums(self, term: int, values: Vectors) -> Float[Array, "L E S"]:
-        """Z_t' values: sums over the rows of each level."""
+    def sums(
+        self, term: int, values: Vectors, onto: Float[Array, "L E S"] | None = None
+    ) -> Float[Array, "L E S"]:
+        """Z_t' values: sums over the rows of each level, added to others where there are any."""
         own, u = self.design.terms[term], jnp.asarray(self.rows.values[term])
         if own.levels == 1 and not own.members:
             return (u.T @ values)[None]
         levels = jnp.asarray(self.rows.levels[term])
         each = (u[:, :, None] * values[:, None]).reshape(*levels.shape, own.width, -1)
-        nothing = jnp.zeros((own.levels, own.width, values.shape[1]), values.dtype)
-        return nothing.at[levels].add(each, mode="drop")
+        if onto is None:
+            onto = jnp.zeros((own.levels, own.width, values.shape[1]), values.dtype)
+        return onto.at[levels].add(each, mode="drop")
 
     def blocks(self, term: int) -> Float[Array, "L E E"]:
         """The block of each level of a term."""
@@ -88,6 +99,51 @@ class EffectPrecision(LinearOperator):
         each = w[:, None, None, None] * u[..., None] * u[:, :, None]
         total = jnp.tile(unit, (own.levels, 1, 1))
         return total.at[jnp.asarray(self.rows.levels[term])].add(each, mode="drop")
+
+    def of_terms(self, terms: Sequence[int]) -> EffectPrecision:
+        """The block of some terms."""
+        design = EffectDesign(tuple(self.design.terms[t] for t in terms), (), ())
+        levels, values = (tuple(part[t] for t in terms) for part in self.rows)
+        return EffectPrecision(design, RowEffects(levels, values), self.precision)
+
+    def with_shared(self) -> tuple[Float[Array, "G m"], Float[Array, "m m"]]:
+        """Blocks of the effects that all rows share: with those of groups, and of their own."""
+        own = [t for t in range(len(self.design.terms)) if t not in self.design.shared]
+        size = sum(self.design.terms[t].size for t in self.design.shared)
+        dtype = self.dtype
+
+        def step(total: Any, chunk: Any, real: Array) -> tuple[Any, None]:
+            rows, w = RowEffects(*chunk[:2]), jnp.where(real, chunk[2], 0.0)
+            A = EffectPrecision(self.design, rows, w)
+            u = jnp.concatenate([rows.values[t] for t in self.design.shared], axis=1)
+            heavy = w[:, None] * u
+            between = [A.sums(t, heavy, onto) for onto, t in zip(total[0], own, strict=True)]
+            return (between, total[1] + u.T @ heavy), None
+
+        terms = [self.design.terms[t] for t in own]
+        start = [jnp.zeros((t.levels, t.width, size), dtype) for t in terms], jnp.eye(size, dtype=dtype)
+        columns = 3 * size * max(t.row_width for t in terms)
+        each = (*self.rows, self.precision)
+        (between, shared), _ = scan_rows(step, start, each, columns=columns)
+        return joined(between), shared
+
+
+class SchurComplement(LinearOperator):
+    """A - B B' of the effects of groups, A their precision, once all others are eliminated."""
+
+    groups: EffectPrecision
+    through: Float[Array, "G m"]  # B
+
+    @property
+    def size(self) -> int:
+        return self.groups.size
+
+    @property
+    def dtype(self) -> Any:
+        return self.groups.dtype
+
+    def times(self, right: Vectors) -> Vectors:
+        return self.groups.times(right) - self.through @ (self.through.T @ right)
 
 
 class GaussSeidel(Preconditioner):
@@ -220,19 +276,17 @@ def crossed(
         settings: of the solves.
         means_only: whether covariances, the evidence and the KL are left out.
     """
-    rows = design.of(kernel, X)
-    A = EffectPrecision(design, rows, precision)
-    near = GaussSeidel.of(A)
+    A = EffectPrecision(design, design.of(kernel, X), precision)
     right = joined([A.sums(t, linear[:, None]) for t in range(len(design.terms))])
     probes = 0 if means_only else settings.probes
-    found = probed_solution(
-        A, near, right, settings.key, probes, tolerance=_TOLERANCE, max_steps=settings.max_steps
-    )
+    found = _solved(A, right, settings, probes)
     mean, (log_determinant, error) = found.value, found.log_determinant
     kl = jnp.zeros((), right.dtype)
     first = design.first
-    own = jnp.zeros((0, 0, 0), right.dtype) if first is None else near.factors[first].inverse
-    own = jnp.einsum("lji,ljk->lik", own, own)
+    own = jnp.zeros((0, 0, 0), right.dtype)
+    if first is not None:
+        own = jax.vmap(cholesky)(A.blocks(first)).inverse
+        own = jnp.einsum("lji,ljk->lik", own, own)
     one, other = split(design, found.solved), split(design, found.preconditioned)
     if not means_only:
         if first is not None:
@@ -252,6 +306,47 @@ def crossed(
         relative_residual=found.solution.relative_residual,
         code=found.solution.code,
         steps=found.solution.steps,
+    )
+
+
+def _solved(
+    A: EffectPrecision, right: Vectors, settings: CrossedSettings, probes: int
+) -> ProbedSolution:
+    """P^-1 b, and pairs of columns whose products are P^-1 in the mean.
+
+    With C C' the block of the shared effects and A_gs that with the others, B = A_gs C^-T, they are
+    C^-T (C^-1 b_s - B' x_g) given those of groups, x_g, which the Schur complement is solved for.
+    """
+    design, how = A.design, {"tolerance": _TOLERANCE, "max_steps": settings.max_steps}
+    if not design.shared:
+        return probed_solution(A, GaussSeidel.of(A), right, settings.key, probes, **how)
+    others = [t for t in range(len(design.terms)) if t not in design.shared]
+    between, block = A.with_shared()
+    C, groups, pieces = cholesky(block), A.of_terms(others), split(design, right)
+    through = between @ C.inverse.T
+    known = C.inverse @ joined([pieces[t] for t in design.shared])
+    left = joined([pieces[t] for t in others]) - through @ known
+    S, near = SchurComplement(groups, through), GaussSeidel.of(groups)
+    found = probed_solution(S, near, left, settings.key, probes, **how)
+
+    def whole(of_groups: Vectors, known: Vectors) -> Vectors:
+        shared = C.inverse.T @ (known - through.T @ of_groups)
+        sizes = np.cumsum([design.terms[t].size for t in design.shared])[:-1]
+        each = dict(zip(design.shared, jnp.split(shared, sizes.tolist()), strict=True))
+        own = split(groups.design, of_groups)
+        each |= {t: joined([b]) for t, b in zip(others, own, strict=True)}
+        return jnp.concatenate([each[t] for t in range(len(design.terms))])
+
+    key = jax.random.fold_in(settings.key, 1)
+    signs = jax.random.rademacher(key, (len(block), probes), right.dtype)
+    value, error = found.log_determinant
+    more = 2 * jnp.sum(jnp.log(jnp.diagonal(C.lower)))
+    return found._replace(
+        value=whole(found.value, known),
+        gain=found.gain + 0.5 * jnp.sum(known**2),
+        log_determinant=Estimate(value + more, error),
+        solved=whole(found.solved, signs),
+        preconditioned=whole(found.preconditioned, signs),
     )
 
 

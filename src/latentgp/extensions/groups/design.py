@@ -200,6 +200,14 @@ class EffectDesign(eqx.Module):
         return max(own, key=lambda t: self.terms[t].size, default=None)
 
     @property
+    def shared(self) -> tuple[int, ...]:
+        """Numbers of the terms that all rows share; of none where their blocks are too large."""
+        terms = enumerate(self.terms)
+        own = tuple(t for t, term in terms if term.levels == 1 and not term.members)
+        size = sum(self.terms[t].size for t in own)
+        return own if 0 < size < self.number and size * self.number <= _MOST_KEPT else ()
+
+    @property
     def is_small(self) -> bool:
         """Whether what elimination takes and keeps is little."""
         kept = self.left * self.number
