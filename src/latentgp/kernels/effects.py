@@ -8,7 +8,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpyro.distributions import constraints
+from numpyro.distributions import Beta, Distribution, TransformedDistribution, constraints
+from numpyro.distributions.transforms import AffineTransform
 
 from latentgp.errors import InputError, check_whole
 from latentgp.hyperparameters.base import parameter
@@ -205,6 +206,32 @@ class CorrelatedLinear(Kernel):
         """S, of the intercept and the slopes."""
         root = self.root()
         return root @ root.T
+
+    def prior_of_correlation(self, concentration: float = 2.0) -> Distribution:
+        """LKJ prior of the correlations, |R|^(concentration - 1), as a law of the partial ones.
+
+        Those given k others are independent Beta(b, b) on (-1, 1), b = concentration +
+        (D - 1 - k) / 2 of D slopes (Lewandowski, Kurowicka & Joe 2009, 2.4). One of 1 is uniform.
+
+        Raises:
+            InputError: a concentration that is not positive.
+
+        Example:
+            >>> kernel = CorrelatedLinear([1.0, 1.0, 1.0])
+            >>> kernel.prior_of_correlation(2.0).base_dist.concentration1.tolist()
+            [2.5, 2.5, 2.0]
+        """
+        if not concentration > 0:
+            raise InputError(f"An LKJ prior's concentration must be positive, got {concentration}.")
+        slopes = len(np.asarray(self.variance)) - 1
+        given = np.array([k for place in range(slopes + 1) for k in range(place)])
+        shape = concentration + (slopes - 1 - given) / 2
+        between = AffineTransform(-1.0, 2.0, domain=constraints.unit_interval)
+        return TransformedDistribution(Beta(shape, shape), between)
+
+    def weak_prior(self, name: str, latent: float) -> Distribution | None:
+        has_pairs = name == "partial_correlation" and np.size(self.partial_correlation)
+        return self.prior_of_correlation() if has_pairs else None
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return self.gram(x[None], z[None])[0, 0]

@@ -152,7 +152,7 @@ def weak_priors(
     first), noise variances around a tenth of it, what multiplies another kernel's variance
     around one, and degrees of freedom around 8. Constant means are around the level of typical
     targets, if it is known, within a latent scale. Loadings are normal around zero, deviation
-    one; (1 + r) / 2 of correlations r has the law Beta(2, 2);
+    one; (1 + r) / 2 of correlations r has the law Beta(2, 2), and several have the LKJ law of 2;
     shares are uniform. A module may have a prior of its own (`Parametrised.weak_prior`).
     """
     priors: dict[str, dist.Distribution] = {}

@@ -363,6 +363,54 @@ def test_refusals(trial, ask, said):
         ask(trial)
 
 
+def test_means_over_too_many_cells_are_refused(trial, monkeypatch):
+    monkeypatch.setattr("latentgp.surfaces.tables.formula.contrasts._MOST_CELLS", 5)
+    with pytest.raises(lgp.InputError, match=r"6 combinations of levels .* leave factors out"):
+        trial.marginal_means("arm")
+
+
+def test_an_evidence_that_is_estimated_has_no_degrees_of_freedom():
+    """Its curvature is that of probe vectors; summaries go by the normal law."""
+    model = lgp.TableModel.fit(
+        trial_table(),
+        formula=TRIAL,
+        random_state=0,
+        method=lgp.CollapsedVI(lgp.groups.SparseEffects(exact=False, probes=4)),
+        max_evaluations=2,
+    )
+    with pytest.raises(lgp.InputError, match="derivatives of an exact log evidence"):
+        model.effect_tests()
+    assert np.isinf(model.mixed_summary().degrees).all()
+
+
+def test_tests_of_greatest_likelihood_are_by_the_normal_law():
+    model = lgp.TableModel.fit(
+        trial_table(), formula=TRIAL, random_state=0, fixed_effects="maximise", max_evaluations=3
+    )
+    assert np.isinf(model.effect_tests().coefficients().degrees).all()
+    with pytest.raises(lgp.InputError, match="tests are of restricted likelihood"):
+        model.effect_tests(degrees="kenward-roger")
+    more: Any = model.encoder.encode(trial_table()), trial_table()["y"]
+    with pytest.raises(lgp.InputError, match="Further rows integrate over fixed effects"):
+        model.estimator.partial_fit(*more)
+
+
+def test_models_compare_by_rows_where_labels_repeat():
+    """Rows with a gap are others though all have the same labels."""
+    table = trial_table().set_axis(np.zeros(len(trial_table())))
+    table.loc[:, "age"] = np.where(np.arange(len(table)) == 0, np.nan, table["age"])
+    table.loc[:, "dose"] = np.where(np.arange(len(table)) == 1, np.nan, 1.0 * np.arange(len(table)))
+    settings = {"random_state": 0, "learn_hyperparameters": False}
+    models = {
+        name: lgp.TableModel.fit(table, formula=f"y ~ {name} + (1 | clinic)", **settings)
+        for name in ("age", "dose")
+    }
+    with pytest.raises(lgp.InputError, match="gaps leave other rows to each model"):
+        lgp.TableModel.compare(models, table)
+    same = {"age": models["age"], "again": models["age"]}
+    assert lgp.TableModel.compare(same, table).difference[1] == 0
+
+
 def test_a_variance_of_zero_is_held():
     """lmer drops it too: tests are then those of the model without it."""
     table = growth_table()

@@ -121,7 +121,10 @@ class EffectPrecision(LinearOperator):
             return (between, total[1] + u.T @ heavy), None
 
         terms = [self.design.terms[t] for t in own]
-        start = [jnp.zeros((t.levels, t.width, size), dtype) for t in terms], jnp.eye(size, dtype=dtype)
+        start = (
+            [jnp.zeros((t.levels, t.width, size), dtype) for t in terms],
+            jnp.eye(size, dtype=dtype),
+        )
         columns = 3 * size * max(t.row_width for t in terms)
         each = (*self.rows, self.precision)
         (between, shared), _ = scan_rows(step, start, each, columns=columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from latentgp.choosing.choice import Offer, usual_number_of_points, usual_representation
 from latentgp.extensions.groups.representation import SparseEffects
 from latentgp.extensions.inter_domain.per_part import OF_FINITE_RANK
@@ -11,6 +13,9 @@ from latentgp.models import LatentGP
 from latentgp.representations import Inducing
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations.needs import sites_are_known
+
+# Points of each smooth part, and products of numbers in a pass over rows that may take more.
+_POINTS, _PRODUCTS = 100, 2e8
 
 
 def effects(model: LatentGP, rows: int, inputs: int | None, n_inducing: int | None) -> Offer | None:
@@ -34,4 +39,6 @@ def effects(model: LatentGP, rows: int, inputs: int | None, n_inducing: int | No
         whole &= all(isinstance(part, OF_FINITE_RANK) for part in parts)
     why = f"{rows} rows of groups, whose effects are the coefficients"
     exactly = ": the posterior is exact" if whole else ": Gaussian noise needs no iterations"
-    return Offer(0 if whole else 2, SparseEffects(usual_number_of_points(model)), why, exactly)
+    number = max(_POINTS, int(np.sqrt(_PRODUCTS / rows)))
+    points = min(usual_number_of_points(model), number)
+    return Offer(0 if whole else 2, SparseEffects(points), why, exactly)

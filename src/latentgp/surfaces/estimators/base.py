@@ -286,6 +286,13 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         As in a first fit, what is known to be a constant is taken off the targets meanwhile.
         """
         self._need_inputs("partial_fit")
+        refuse(
+            {
+                'Further rows integrate over fixed effects; take fixed_effects="integrate".': (
+                    self.fixed_effects != "integrate"
+                )
+            }
+        )
         posterior = self.posterior_
         number = self._number_of_points()
         usual = usual_number_of_points(self.model_)

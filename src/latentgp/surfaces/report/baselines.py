@@ -16,7 +16,7 @@ from latentgp.rows.data import Data
 from latentgp.surfaces.report.judged import Assessment
 
 _FOLDS = 5
-_ROWS = 20_000
+_ROWS, _COLUMNS = 20_000, 2_000
 
 
 class Baseline(NamedTuple):
@@ -43,9 +43,12 @@ def baselines(judged: Assessment) -> Iterator[Baseline]:
     yield of(judged, folds, same, None)
     # Inputs of a linear model: the columns, one for each label of numbered ones.
     numbered = list(judged.model.encoder.numbered)
-    of_labels = [column[:, None] == np.unique(column) for column in judged.X[:, numbered].T]
-    X = np.concatenate([np.delete(judged.X, numbered, axis=1), *of_labels], axis=1).astype(float)
-    if 2 * _FOLDS <= rows <= _ROWS and X.shape[1] <= 2_000:
+    labels = [np.unique(column) for column in judged.X[:, numbered].T]
+    if 2 * _FOLDS <= rows <= _ROWS and judged.X.shape[1] + sum(map(len, labels)) <= _COLUMNS:
+        each = zip(judged.X[:, numbered].T, labels, strict=True)
+        of_labels = [column[:, None] == own for column, own in each]
+        others = np.delete(judged.X, numbered, axis=1)
+        X = np.concatenate([others, *of_labels], axis=1).astype(float)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its scores say what became of it
             pipeline = make_pipeline(StandardScaler(), linear)

@@ -25,6 +25,7 @@ from latentgp.surfaces.tables.values import (
     listed,
     numbers_in,
     rows_listed,
+    source_of,
     texts_in,
     warn,
 )
@@ -127,6 +128,12 @@ class NumberColumn:
         return ((dates - pd.Timestamp(self.origin)) / one).to_numpy(dtype=np.float64)
 
 
+def has_many_levels(values: pd.Series) -> bool:
+    """Whether a column is of more categories than have 0/1 columns each."""
+    known = values.dropna()
+    return source_of(known) == "category" and texts_in(known).nunique() > MOST_CATEGORIES
+
+
 def as_read(frame: pd.DataFrame, columns: Iterable[Any]) -> pd.DataFrame:
     """The table with those columns of numbers that it has as they are read."""
     frame = checked_frame(frame)
@@ -200,11 +207,16 @@ class CategoryColumn:
 @stored
 @dataclass(frozen=True)
 class SeriesColumn:
-    """Encoding of a column that tells series apart as their numbers."""
+    """Encoding of a column that tells series, groups or levels apart as their numbers."""
 
     name: str  # the column
     labels: tuple[str, ...]  # in order; those that training never saw have further numbers
     noun: str = "series"  # what they are called
+
+    @classmethod
+    def of_levels(cls, values: pd.Series) -> SeriesColumn:
+        """Learn the levels of a category, of which a missing value is one more."""
+        return cls(str(values.name), tuple(in_order(set(map(str, texts_in(values))))), "levels")
 
     @classmethod
     def fit(cls, values: pd.Series) -> SeriesColumn:
@@ -224,18 +236,21 @@ class SeriesColumn:
 
     def describe(self) -> str:
         """Describe the encoding of the column in words."""
-        return f"{self.name}: {len(self.labels)} independent {self.noun} ({listed(self.labels)})"
+        names = listed(label for label in self.labels if label != "None")
+        if self.noun == "levels":
+            gaps = ", missing is one of them" if "None" in self.labels else ""
+            return f"{self.name}: an effect for each of {len(self.labels):,} levels ({names}){gaps}"
+        return f"{self.name}: {len(self.labels)} independent {self.noun} ({names})"
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, 1) numbers of series."""
         number_of = {label: number for number, label in enumerate(self.labels)}
-        texts = texts_in(values)
-        unseen = sorted({str(text) for text in texts if text not in number_of})
+        texts = list(map(str, texts_in(values)))  # a gap is None, which no category is called
+        unseen = sorted(set(texts) - set(number_of))
         if unseen:
             tell(
                 f"column {self.name!r} holds {self.noun} that training never saw",
                 f": {listed(unseen)}; what is said of them is the prior",
             )
         number_of |= {label: len(self.labels) + i for i, label in enumerate(unseen)}
-        numbers = [number_of[text if text in number_of else str(text)] for text in texts]
-        return np.array(numbers, dtype=np.float64)[:, None]
+        return np.array([number_of[text] for text in texts], dtype=np.float64)[:, None]

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.modules import stored
-from latentgp.surfaces.tables.columns import CategoryColumn, NumberColumn, SeriesColumn, as_read
+from latentgp.surfaces.tables.columns import (
+    CategoryColumn,
+    NumberColumn,
+    SeriesColumn,
+    as_read,
+    has_many_levels,
+)
 from latentgp.surfaces.tables.notation import stays_text
 from latentgp.surfaces.tables.values import (
     Tell,
@@ -48,17 +54,23 @@ class TableEncoder:
         array([37.,  1.,  1.,  0.])
     """
 
-    # the columns used, in the order of the training table
+    # the columns used, in the order of the training table, those of levels last
     columns: tuple[NumberColumn | CategoryColumn | SeriesColumn, ...]
     left_out: tuple[tuple[str, str], ...]  # (name, reason) of each column not used
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame, leave_out: Iterable[str] = ()) -> TableEncoder:
+    def fit(
+        cls,
+        frame: pd.DataFrame,
+        leave_out: Iterable[str] = (),
+        levels: Iterable[str] | None = (),
+    ) -> TableEncoder:
         """Learn the encoding of a table.
 
         Args:
             frame: (N, D) training inputs, without the target.
             leave_out: columns that are not to be used.
+            levels: columns taken as numbers of their levels; None for categories of many levels.
 
         Raises:
             InputError: if the table has no rows or columns, two columns of one name, an infinite
@@ -66,9 +78,10 @@ class TableEncoder:
         """
         frame = checked_frame(frame)
         asked = [known_column(frame, name) for name in leave_out]
+        of_levels = [known_column(frame, name) for name in levels or ()]
         if len(frame) == 0:
             raise InputError("the table has no rows: pass at least one")
-        columns: list[NumberColumn | CategoryColumn] = []
+        columns: list[NumberColumn | CategoryColumn | SeriesColumn] = []
         left_out: list[tuple[str, str]] = []
         for name in frame.columns:
             if name in asked:
@@ -77,6 +90,8 @@ class TableEncoder:
             values, recognised = read_column(column_of(frame, name))
             if (reason := reason_to_leave_out(values)) is not None:
                 left_out.append((name, reason))
+            elif name in of_levels or (levels is None and has_many_levels(values)):
+                columns.append(SeriesColumn.of_levels(column_of(frame, name)))
             elif (source := source_of(values.dropna())) == "category":
                 columns.append(CategoryColumn.fit(values))
             else:
@@ -84,6 +99,7 @@ class TableEncoder:
         if not columns:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out[:5])
             raise InputError(f"there is no usable input column ({reasons}): add one that varies")
+        columns.sort(key=lambda column: isinstance(column, SeriesColumn))
         return cls(tuple(columns), tuple(left_out))
 
     @classmethod
@@ -135,6 +151,16 @@ class TableEncoder:
         """Places of encoded columns that are numbers of series, whose order means nothing."""
         kinds = [type(column) for column in self.columns for _ in column.feature_names]
         return tuple(place for place, kind in enumerate(kinds) if kind is SeriesColumn)
+
+    @property
+    def groups(self) -> tuple[SeriesColumn, ...]:
+        """Columns of levels that have an effect each, the last ones."""
+        return tuple(c for c in self.columns if isinstance(c, SeriesColumn) and c.noun == "levels")
+
+    @property
+    def grouped(self) -> dict[str, int]:
+        """Columns of levels by name: their number among these."""
+        return {column.name: number for number, column in enumerate(self.groups)}
 
     @property
     def feature_names(self) -> list[str]:

@@ -227,7 +227,7 @@ class TableModel:
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
         model = cls._made(started, target, sides)
-        if not getattr(started.encoder, "groups", ()):
+        if not isinstance(started.encoder, FormulaEncoder) or not started.encoder.groups:
             return model
         return dataclasses.replace(model, training=(model._without_gaps(table), weights))
 
@@ -301,7 +301,7 @@ class TableModel:
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
         given = task, likelihood, weights, sides, order, leave_out, settings
-        started = start(frame, target, *given, globe=globe)
+        started = start(frame, target, *given, globe=globe, in_batches=True)
         model, estimator = cls._made(started, target, sides), started.estimator
         deep = estimator.depth != 1 or (own is not None and own.reads_batches)
         if deep and not (own is None or own.takes_layers):
@@ -556,6 +556,8 @@ class TableModel:
                 f"the likelihood of {listed(smooth)} has densities, that of the others "
                 "probabilities, which do not compare: take one kind for all"
             )
+        if not (is_grid(frame) or frame.index.is_unique):
+            frame = frame.reset_index(drop=True)  # so that a label tells one row
         tables = {name: own._without_gaps(frame) for name, own in models.items()}
         columns = {name for own in models.values() for name in own.encoder.column_names}
         if len({tuple(own.index) for own in tables.values()}) > 1:
@@ -686,6 +688,9 @@ class TableModel:
                 f"degrees must be one of {listed(get_args(Degrees))}, got {degrees!r}": degrees
                 not in get_args(Degrees),
                 "tests of fixed effects are of one latent function": found.estimate.ndim > 1,
+                "Kenward and Roger's tests are of restricted likelihood: take "
+                'fixed_effects="integrate", or degrees="normal"': degrees == "kenward-roger"
+                and estimator.fixed_effects != "integrate",
             }
         )
         is_restricted = (

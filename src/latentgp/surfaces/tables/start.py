@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,10 +21,11 @@ from latentgp.surfaces.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
-from latentgp.surfaces.estimators.additive import AdditiveTerms
+from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
 from latentgp.surfaces.estimators.places import PlaceColumns, guessed, has_geometry, placed
-from latentgp.surfaces.estimators.terms import with_terms
+from latentgp.surfaces.estimators.terms import number_of, with_terms
 from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
+from latentgp.surfaces.tables.columns import MOST_CATEGORIES
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
 from latentgp.surfaces.tables.notation import Notation, RecognisedNotation, plain
 from latentgp.surfaces.tables.targets import Task
@@ -42,6 +43,7 @@ from latentgp.surfaces.tables.values import (
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
 
 _OF_TERMS = "mean", "groups"  # settings that are among the terms
+_SMOOTH = 20  # columns, all of which a smooth function beside effects is of
 
 ESTIMATORS: dict[Task, type[Estimator]] = {
     "regression": GPRegressor,
@@ -184,10 +186,11 @@ def start(
     by: str | None = None,
     formula: str | None = None,
     globe: bool | None = None,
+    in_batches: bool = False,
 ) -> TableStart:
-    """Prepare a table by the rules of `TableModel.fit`; InputError as there."""
+    """Prepare a table by the rules of `TableModel.fit`, or of `fit_files`; InputError as there."""
     notes: list[str] = []
-    places = None
+    places, by_default = None, False
     if has_geometry(frame):
         frame, places, notes, doubts = placed(frame, globe)
         here: Any = frame[list(places.columns)].notna().all(axis=1)
@@ -224,7 +227,10 @@ def start(
     elif time is not None:
         encoder = TableEncoder.of_series(inputs, time, by)
     else:
-        encoder = TableEncoder.fit(inputs, leave_out)
+        levels = () if in_batches else _levels(likelihood, settings)
+        by_default = levels is None and settings.get("mean") is None
+        encoder = TableEncoder.fit(inputs, leave_out, levels)
+        settings = settings | _effects_of(encoder, settings)
     notes += encoder.describe()
     if task == "ordinal":
         order = order or _order_of(known)
@@ -237,6 +243,9 @@ def start(
     if time is None:
         places, terms, why = _on_globe(places, encoder, X, globe, settings)
         notes += why
+        if isinstance(encoder, TableEncoder) and encoder.groups and terms is None and by_default:
+            terms, why = _beside_levels(encoder, X)
+            notes.append(why)
         trees = {n: v for n, v in settings.items() if (n, v) == ("mean", "trees")}
         settings = {n: v for n, v in settings.items() if n not in _OF_TERMS} if terms else settings
         settings |= trees
@@ -251,6 +260,57 @@ def start(
         notes += reasons
     estimator = ESTIMATORS[task](**settings)
     return TableStart(estimator, encoder, X, y, row_weights, side, tuple(notes), notation, places)
+
+
+def _levels(likelihood: str | Likelihood, settings: Mapping[str, Any]) -> Iterable[str] | None:
+    """Columns with an effect for each level: those of `groups` by name.
+
+    None for all of many levels, where nothing is asked for that effects do not go with.
+    """
+    asked = settings.get("groups")
+    if asked is not None:
+        names = [asked] if isinstance(asked, str | int) else list(asked)
+        return [name for name in names if isinstance(name, str)]
+    usual = {"kernel": None, "representation": None, "n_inducing": None, "depth": 1}
+    plain = all(settings.get(name, value) == value for name, value in usual.items())
+    return (
+        None if plain and _is_auto(likelihood) and settings.get("method", "auto") == "auto" else ()
+    )
+
+
+def _effects_of(encoder: TableEncoder, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The estimator's settings of groups, by number, and of a mean.
+
+    Where nobody asked for groups, coefficients of the other columns come beside.
+    """
+    asked = settings.get("groups")
+    if not encoder.groups:
+        return {"groups": None if asked == () else asked}
+    names, slopes = encoder.feature_names, asked if isinstance(asked, Mapping) else {}
+    first = len(names) - len(encoder.groups)
+    own = {
+        first + place: [number_of(slope, len(names), names) for slope in slopes.get(name, ())]
+        for name, place in encoder.grouped.items()
+    }
+    usual = "linear" if asked is None else None
+    return {"groups": own, "mean": settings.get("mean") or usual}
+
+
+def _beside_levels(encoder: TableEncoder, X: np.ndarray) -> tuple[AdditiveTerms, str]:
+    """Effects of levels beside coefficients and a smooth function, and a note on it.
+
+    The function is of all other columns; where there are more than 20, of those of many values.
+    """
+    number = X.shape[1] - len(encoder.groups)
+    linear, groups = tuple(range(number)), tuple(map(Groups, range(number, X.shape[1])))
+    own = [c for c in linear if number <= _SMOOTH or len(np.unique(X[:, c])) > MOST_CATEGORIES]
+    smooth = (Smooth(tuple(own), "matern32"),) if own else ()
+    what = (
+        f" and a smooth function of {listed(encoder.feature_names[c] for c in own)}" if own else ""
+    )
+    note = f"beside the effects coefficients of the other columns{what}"
+    note += " (groups=(): the most frequent levels as 0/1 columns instead)"
+    return AdditiveTerms(linear, smooth, groups), note
 
 
 def _on_globe(

@@ -118,7 +118,8 @@ def satterthwaite(
         names: of all columns of the inputs; their numbers unless given.
 
     Raises:
-        InputError: another likelihood, no fixed effects, nothing that was learned, other rows.
+        InputError: another likelihood, no fixed effects, nothing that was learned, other rows; an
+            evidence that is estimated.
 
     Example:
         >>> import jax, latentgp as lgp
@@ -143,6 +144,13 @@ def satterthwaite(
     design = FixedDesign.of(posterior.model.kernel, rows.merged.X.shape[1])
     own = design.effects(posterior, names)
     space, found = at_optimum(posterior, method, rows, priors)
+    refuse(
+        {
+            "Degrees of freedom are derivatives of an exact log evidence, and that by conjugate "
+            "gradients is an estimate; take SparseEffects(exact=True), or tests by the normal "
+            "law.": found.algorithm.representation.traits.estimates_evidence
+        }
+    )
     vector, sites = space.to_vector(), found.converged.sites
 
     def at(place: HyperVector) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
 from latentgp.surfaces.tables.formula.terms import TermFactor
 from latentgp.surfaces.tables.values import column_of, listed
 
+_MOST_CELLS = 1_000_000  # of all factors' levels, which means are averaged over
 _ROWS = 20  # a column, on which codings are compared
 
 
@@ -85,7 +87,7 @@ def level_weights(
     1980).
 
     Raises:
-        InputError: no such factor in the formula.
+        InputError: no such factor in the formula, or more than a million cells.
 
     Example:
         >>> table = pd.DataFrame({"y": [1.0, 2, 3], "arm": ["a", "b", "b"], "x": [1.0, 2, 6]})
@@ -102,9 +104,14 @@ def level_weights(
                 f"{name!r} is no factor of the formula: "
                 + (f"take one of {listed(known)}" if known else "write C(column) for its levels")
             )
+    size = math.prod(map(len, known.values()))
+    if size > _MOST_CELLS:
+        raise InputError(
+            f"the factors of the formula have {size:,} combinations of levels to average over, "
+            f"above {_MOST_CELLS:,}: leave factors out, or take one as groups, (1 | factor)"
+        )
     cells = np.array(list(product(*(range(len(own)) for own in known.values()))))
     levels = {name: cells[:, place] for place, name in enumerate(known)}
-    size = len(cells)
     numbers = {
         own.name: np.full(
             size, np.average(own.encode(column_of(frame, own.name))[:, 0], weights=weights)
