@@ -209,7 +209,9 @@ class TableModel:
                 goes by the geometry's coordinate system, or by names such as lon and lat and their
                 values, which the notes say; False is a plane. Of a formula `gp(lon, lat)` alone.
             settings: for the estimator, such as `method`, `representation`, `n_inducing` and
-                `random_state`.
+                `random_state`. Columns that `groups` names have an effect for each level, such as
+                {"person": ["year"]} with slopes; without it text of more than 30 levels has, unless
+                likelihood, method, kernel or the like are given; groups=() has none.
 
         Raises:
             InputError: no such column, or a target, side column or order that the task has none of;

@@ -43,6 +43,11 @@ from latentgp.surfaces.tables.values import (
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
 
 _OF_TERMS = "mean", "groups"  # settings that are among the terms
+# settings that effects of levels go with
+_PLAIN: dict[str, Any] = {
+    **dict.fromkeys(("kernel", "representation", "n_inducing", "certify")),
+    **{"method": "auto", "hyperparameters": "optimise", "depth": 1},
+}
 _SMOOTH = 20  # columns, all of which a smooth function beside effects is of
 
 ESTIMATORS: dict[Task, type[Estimator]] = {
@@ -270,12 +275,12 @@ def _levels(likelihood: str | Likelihood, settings: Mapping[str, Any]) -> Iterab
     asked = settings.get("groups")
     if asked is not None:
         names = [asked] if isinstance(asked, str | int) else list(asked)
-        return [name for name in names if isinstance(name, str)]
-    usual = {"kernel": None, "representation": None, "n_inducing": None, "depth": 1}
-    plain = all(settings.get(name, value) == value for name, value in usual.items())
-    return (
-        None if plain and _is_auto(likelihood) and settings.get("method", "auto") == "auto" else ()
-    )
+        texts = [name for name in names if isinstance(name, str)]
+        if texts and len(texts) < len(names):
+            raise InputError(f"groups={asked!r} has names and numbers: name every column")
+        return texts
+    plain = all(settings.get(name, value) == value for name, value in _PLAIN.items())
+    return None if plain and _is_auto(likelihood) else ()
 
 
 def _effects_of(encoder: TableEncoder, settings: Mapping[str, Any]) -> dict[str, Any]:
