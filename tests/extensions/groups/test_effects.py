@@ -222,7 +222,7 @@ def test_the_slope_by_probes_is_near_that_of_dense_algebra():
         return jax.grad(lambda v: log_evidence(representation, space.to_model(v), X, sites))(vector)
 
     np.testing.assert_allclose(
-        slope(crossed(X, kernel, probes=400)), slope(Dense()), rtol=0.05, atol=0.05
+        slope(crossed(X, kernel, probes=4000)), slope(Dense()), rtol=0.05, atol=0.05
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -143,14 +144,15 @@ def satterthwaite(
     )
     design = FixedDesign.of(posterior.model.kernel, rows.merged.X.shape[1])
     own = design.effects(posterior, names)
-    space, found = at_optimum(posterior, method, rows, priors)
+    settings: Any = method
     refuse(
         {
             "Degrees of freedom are derivatives of an exact log evidence, and that by conjugate "
             "gradients is an estimate; take SparseEffects(exact=True), or tests by the normal "
-            "law.": found.algorithm.representation.traits.estimates_evidence
+            "law.": settings.representation.traits.estimates_evidence
         }
     )
+    space, found = at_optimum(posterior, method, rows, priors)
     vector, sites = space.to_vector(), found.converged.sites
 
     def at(place: HyperVector) -> tuple[np.ndarray, np.ndarray]:
