@@ -1,9 +1,8 @@
 """Tables with a category of thousands of levels (Sigrist 2023): mean squared error of five folds.
 
-By default settings; with an effect for each level, as the guide to mixed models has it; and with an
-effect for each level beside coefficients and a smooth function of columns of many values, or beside
-boosted trees.
-GPBoost, in the same run, has linear effects, or trees of all columns, as many as held-out rows say.
+By default settings, where the most frequent levels of a category are columns; with an effect for
+each level, as the guide to mixed models has it; and with an effect for each level beside
+coefficients, of wages a smooth function of columns of many values too, or beside boosted trees.
 Each person of wages has a slope in time, too. Effects, and which columns trees split, were chosen
 by rows held out of those of fold 0 that are learned from.
 """
@@ -12,9 +11,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -24,10 +20,6 @@ from scipy.stats import norm, rankdata
 
 import latentgp as lgp
 from common import Results, of_intervals, parser
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from harness import Worker, start
 
 
 class Table(NamedTuple):
@@ -42,17 +34,16 @@ class Table(NamedTuple):
 
 TABLES = {
     "wages": Table("ln_wage", ("idcode",), "t", smooth=4),
-    "imdb": Table("score", ("director_id", "type_id"), smooth=3, trees_of_categories=True),
+    "imdb": Table("score", ("director_id", "type_id"), trees_of_categories=True),
 }
 BY = "latentgp", "latentgp, formula", "latentgp, smooth", "latentgp, trees"
-PEER = "gpboost, linear", "gpboost, trees"
 _MANY_VALUES = 30  # of a column of a smooth function
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--rows", type=int, help="learn from so many rows of a fold alone")
-    arguments.add_argument("--by", nargs="+", choices=[*BY, *PEER], default=BY)
+    arguments.add_argument("--by", nargs="+", choices=BY, default=BY)
     options = arguments.parse_args()
     frames, folds = {}, {}
     for name in options.sets or TABLES:
@@ -67,8 +58,6 @@ def main() -> None:
         train, test = frame[learned], frame[~learned]
         if options.rows is not None:
             train = train.sample(options.rows, random_state=seed)
-        if by in PEER:
-            return of_peer(train, test, own, by == PEER[1])
         if by in BY[2:]:
             return of_effects(train, test, own, by == BY[3])
         levels = {c: "level " + frame[c].astype(str) for c in categories}
@@ -138,25 +127,6 @@ def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool)
         **of_intervals(y, lower + level, upper + level),
         "method": "CollapsedVI",
     }
-
-
-def of_peer(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool) -> dict:
-    """Scores of GPBoost, gaps as zeros."""
-    first = [*own.categories, *(c for c in train if c not in (own.target, *own.categories))]
-    slope = None if own.slope is None else first.index(own.slope)
-    options = {"groups": len(own.categories), "slope": slope, "trees": trees}
-    with tempfile.TemporaryDirectory(prefix="arena-") as name:
-        folder = Path(name)
-        for part, rows in (("", train), ("_test", test)):
-            np.save(folder / f"X{part}.npy", rows[first].fillna(0).to_numpy(float))
-            np.save(folder / f"y{part}.npy", rows[own.target].to_numpy(float))
-        worker = Worker("gpboost", folder / "log")
-        job = {"task": "categories", "folder": name, "options": options}
-        reply = worker.run(job | start(2, ard=False))
-        worker.close()
-    if "failure" in reply:
-        raise RuntimeError(reply["failure"])
-    return {"rows": len(train), "inputs": len(first), "mse": reply["mse"], "method": "gpboost"}
 
 
 def shapes(numbers: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:

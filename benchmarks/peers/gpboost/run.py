@@ -87,56 +87,6 @@ def places(problem: Problem) -> Result:
     return {"fit_seconds": fitted - started, "predict_seconds": done - fitted, "model": model_of}
 
 
-def categories(problem: Problem) -> Result:
-    """Effects of the levels of the first columns beside coefficients of the others, or trees.
-
-    Of trees there are as many as predict a fifth of the rows best, held out; its other settings are
-    its defaults. A column of slopes has one for each level of the first.
-    """
-    groups, slope = problem.options["groups"], problem.options["slope"]
-
-    def of(X: np.ndarray, known: str = "") -> dict[str, np.ndarray]:
-        found = {f"group_data{known}": X[:, :groups]}
-        return found | ({f"group_rand_coef_data{known}": X[:, slope]} if slope is not None else {})
-
-    def model(X: np.ndarray) -> gpb.GPModel:
-        more = {} if slope is None else {"ind_effect_group_rand_coef": [1]}
-        return gpb.GPModel(**of(X), **more, likelihood="gaussian")
-
-    started, (X, X_test, y) = perf_counter(), (problem.X, problem.X_test, problem.y)
-    if not problem.options["trees"]:
-        own = model(X)
-        own.fit(y=y, X=np.column_stack([np.ones(len(X)), X[:, groups:]]))
-        at = np.column_stack([np.ones(len(X_test)), X_test[:, groups:]])
-        mean = own.predict(**of(X_test, "_pred"), X_pred=at, predict_var=False)["mu"]
-    else:
-        out = np.random.default_rng(0).random(len(y)) < 0.2
-        settings = {"objective": "regression", "metric": "mse", "verbose": 0}
-        own = model(X[~out])
-        own.set_prediction_data(**of(X[out], "_pred"))
-        rows = gpb.Dataset(X[~out], y[~out])
-        chosen = gpb.train(
-            params=settings,
-            train_set=rows,
-            gp_model=own,
-            num_boost_round=1000,
-            valid_sets=[gpb.Dataset(X[out], y[out], reference=rows)],
-            early_stopping_rounds=50,
-            use_gp_model_for_validation=True,
-            verbose_eval=False,
-        )
-        whole = {"train_set": gpb.Dataset(X, y), "gp_model": model(X), "params": settings}
-        booster = gpb.train(**whole, num_boost_round=max(1, chosen.best_iteration))
-        found = booster.predict(
-            data=X_test, **of(X_test, "_pred"), predict_var=False, pred_latent=False
-        )
-        mean = found["response_mean"]
-    return {
-        "fit_seconds": perf_counter() - started,
-        "mse": float(np.mean((np.ravel(mean) - problem.y_test) ** 2)),
-    }
-
-
 def scores(likelihood: str, y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Result:
     """Of targets or probabilities, of counts of the latents."""
     if likelihood == "bernoulli":
@@ -147,5 +97,4 @@ def scores(likelihood: str, y: np.ndarray, mean: np.ndarray, variance: np.ndarra
 
 
 if __name__ == "__main__":
-    tasks = {"neighbours": neighbours, "places": places, "categories": categories}
-    serve(tasks, packages=("gpboost", "numpy"))
+    serve({"neighbours": neighbours, "places": places}, packages=("gpboost", "numpy"))
