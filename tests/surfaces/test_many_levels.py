@@ -1,12 +1,16 @@
 """Categories of many levels in a table: an effect for each level by default."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import latentgp as lgp
+from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.evaluation.comparison import compare
 from latentgp.surfaces.report import write_report
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -26,9 +30,10 @@ def shops_table(rows: int = 200) -> pd.DataFrame:
     return table
 
 
-TABLE = shops_table()
-TRAIN, NEW = TABLE[:160], TABLE[160:]
-GIVEN = {"leave_out": ["truth"], "random_state": 0}
+TABLE: Any = shops_table()
+TRAIN: Any = TABLE[:160]
+NEW: Any = TABLE[160:]
+GIVEN: dict[str, Any] = {"leave_out": ["truth"], "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +81,10 @@ def test_a_missing_level_of_training_is_one_of_the_levels():
 def test_noise_of_a_level_a_row_is_harmless():
     """Nothing is learned from it, and predictions are as good as without it."""
     rng = np.random.default_rng(1)
-    table = shops_table().assign(shop=[f"k{k}" for k in rng.permutation(200) // 2 * 2])
+    table: Any = shops_table().assign(shop=[f"k{k}" for k in rng.permutation(200) // 2 * 2])
     table["sold"] = np.sin(table["day"]) + 0.1 * rng.normal(size=200)
     models = [lgp.TableModel.fit(table[:160], "sold", **GIVEN)]
-    given = GIVEN | {"leave_out": ["truth", "shop"]}
+    given: dict[str, Any] = GIVEN | {"leave_out": ["truth", "shop"]}
     models.append(lgp.TableModel.fit(table[:160], "sold", **given))
     with pytest.warns(UserWarning, match="never saw"):
         one, other = (own.evaluate(table[160:]) for own in models)
@@ -96,6 +101,23 @@ def test_integers_are_levels_where_they_are_named():
     assert set(model.group_effects("shop")) == {"intercept", "day"}
     with pytest.raises(lgp.InputError, match="there is no column 'shops'"):
         lgp.TableModel.fit(table, "sold", groups=["shops"], **GIVEN)
+
+
+def test_the_command_line_names_groups(tmp_path):
+    TRAIN.assign(shop=TRAIN["shop"].str[1:].astype(int)).to_csv(tmp_path / "t.csv", index=False)
+    asked = f"fit {tmp_path}/t.csv --target sold --leave-out truth --out {tmp_path}/m".split()
+    said = CliRunner().invoke(app, [*asked, "--groups", "shop"])
+    assert "shop: an effect for each of 40 levels" in said.output
+    refused = CliRunner().invoke(app, [*asked, "--groups", "shop", "--batch-size", "50"])
+    assert "effects of groups are fitted in memory" in str(refused.exception)
+
+
+def test_a_comparison_says_who_has_effects():
+    own = TRAIN.drop(columns="truth")
+    found = compare(own, "sold", likelihoods=["auto", "gaussian"], methods=["auto"])
+    notes = {row.name: row.note for row in found.rows}
+    assert "Every level of 'shop' has an effect." in notes["auto"]
+    assert "effect" not in notes["gaussian"]
 
 
 def test_what_effects_do_not_go_with_has_columns_of_levels():
@@ -119,7 +141,7 @@ def test_it_is_saved_reported_and_exported(model, tmp_path):
 @pytest.mark.parametrize("target", ["count", "two", "three"])
 def test_other_targets(target):
     rng = np.random.default_rng(3)
-    table = shops_table(600)
+    table: Any = shops_table(600)
     truth = table.pop("truth")
     label = np.digitize(truth + 0.5 * rng.normal(size=600), [-0.5, 0.5][: 1 + (target == "three")])
     table["sold"] = (

@@ -1,6 +1,7 @@
 """Effects of groups against dense algebra, and where they are odd."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -254,8 +255,8 @@ def test_odd_groups_are_fitted(name):
     model = lgp.LatentGP(kernel, lgp.Gaussian(0.5))
     method = lgp.CollapsedVI(lgp.groups.SparseEffects())
     data = lgp.Data(X, rng.normal(size=40))
-    ours = lgp.fit(model, data, key=KEY, method=method)
-    theirs = lgp.fit(model, data, key=KEY, method=lgp.ExactGP())
+    ours: Any = lgp.fit(model, data, key=KEY, method=method)
+    theirs: Any = lgp.fit(model, data, key=KEY, method=lgp.ExactGP())
     np.testing.assert_allclose(
         ours.posterior.evidence.value, theirs.posterior.evidence.value, atol=1e-3
     )
@@ -278,7 +279,7 @@ def test_many_rows_of_groups_take_effects_by_default():
     X = np.column_stack([group, rng.normal(size=3000), np.ones(3000)]).astype(float)
     y = X[:, 1] + rng.normal(size=500)[group] + 0.5 * rng.normal(size=3000)
     kernel = FixedEffects([100.0, 100.0]).on(1, 2) + 1.0 * same(0)
-    found = lgp.fit(lgp.LatentGP(kernel, lgp.Gaussian()), lgp.Data(X, y), key=KEY)
+    found: Any = lgp.fit(lgp.LatentGP(kernel, lgp.Gaussian()), lgp.Data(X, y), key=KEY)
     assert isinstance(found.diagnostics.method.representation, lgp.groups.SparseEffects)
     assert "the posterior is exact" in found.diagnostics.reason
     slope = found.posterior.coefficients().estimate[0]
@@ -288,9 +289,9 @@ def test_many_rows_of_groups_take_effects_by_default():
 @pytest.mark.parametrize("likelihood", [lgp.Gaussian(), lgp.Bernoulli()])
 def test_chains_take_points_of_each_part(likelihood):
     model = lgp.LatentGP(FIXED + INTERCEPTS, likelihood)
-    chosen = choose_method(model, 3000, inputs=5)
+    chosen: Any = choose_method(model, 3000, inputs=5)
     assert isinstance(chosen.method.representation, lgp.groups.SparseEffects)
-    sampled = treating("sample", chosen, model)
+    sampled: Any = treating("sample", chosen, model)
     assert isinstance(sampled.method.representation, lgp.Inducing)
 
 
@@ -301,7 +302,7 @@ def test_groups_of_any_likelihood_are_fitted_by_default(likelihood):
     X = np.column_stack([group, np.ones(420), rng.normal(size=420)])  # no row twice
     data = lgp.Data(X, rng.poisson(2.0, 420))
     kernel = FixedEffects(10.0).on(1) + 0.5 * same(0)
-    found = lgp.fit(lgp.LatentGP(kernel, likelihood), data, key=KEY, max_evaluations=2)
+    found: Any = lgp.fit(lgp.LatentGP(kernel, likelihood), data, key=KEY, max_evaluations=2)
     own = found.diagnostics.method.representation
     assert isinstance(own, lgp.groups.SparseEffects) == likelihood.is_log_concave
 
@@ -346,7 +347,7 @@ def test_a_search_looks_at_all_of_many_rows(monkeypatch):
     rng = np.random.default_rng(0)
     group = rng.integers(0, 100, 20_100)
     y = rng.normal(size=100)[group] + rng.normal(size=20_100)
-    found = lgp.fit(
+    found: Any = lgp.fit(
         lgp.LatentGP(1.0 * same(0), lgp.Gaussian()),
         lgp.Data(group[:, None], y),
         key=KEY,

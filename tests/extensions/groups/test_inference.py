@@ -369,13 +369,15 @@ def test_means_over_too_many_cells_are_refused(trial, monkeypatch):
         trial.marginal_means("arm")
 
 
-def test_an_evidence_that_is_estimated_has_no_degrees_of_freedom():
+@pytest.mark.parametrize("exact", [False, None])
+def test_an_evidence_that_is_estimated_has_no_degrees_of_freedom(exact, monkeypatch):
     """Its curvature is that of probe vectors; summaries go by the normal law."""
+    monkeypatch.setattr("latentgp.extensions.groups.design.EffectDesign.is_small", False)
     model = lgp.TableModel.fit(
         trial_table(),
         formula=TRIAL,
         random_state=0,
-        method=lgp.CollapsedVI(lgp.groups.SparseEffects(exact=False, probes=4)),
+        method=lgp.CollapsedVI(lgp.groups.SparseEffects(exact=exact, probes=4)),
         max_evaluations=2,
     )
     with pytest.raises(lgp.InputError, match="derivatives of an exact log evidence"):

@@ -1,5 +1,7 @@
 """Priors of what mixed models add up."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,14 +42,14 @@ def test_it_is_the_default_and_another_can_be_taken():
     model = lgp.LatentGP(kernel, lgp.Gaussian(0.1))
     data = lgp.Data(X, X[:, 0] * X[:, 2] + 0.1 * rng.normal(size=60))
     path = "kernel.parts[0].kernel.partial_correlation"
-    usual = weak_priors(model, scales(model, data))[path]
+    usual: Any = weak_priors(model, scales(model, data))[path]
     assert usual.base_dist.concentration1.tolist() == [2.5, 2.5, 2.0]
     law = CorrelatedLinear([1.0, 0.5, 0.5]).prior_of_correlation(50.0)
-    narrow, wide = (
-        lgp.fit(model, data, key=jax.random.key(0), priors=priors, max_evaluations=20).model
+    kernels: list[Any] = [
+        lgp.fit(model, data, key=jax.random.key(0), priors=priors, max_evaluations=20).model.kernel
         for priors in ({path: law}, {path: None})
-    )
-    one, other = (own.kernel.parts[0].kernel.partial_correlation for own in (narrow, wide))
+    ]
+    one, other = (own.parts[0].kernel.partial_correlation for own in kernels)
     assert np.abs(one).max() < 0.5 * np.abs(other).max()
 
 

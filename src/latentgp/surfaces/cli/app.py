@@ -140,6 +140,10 @@ def fit(
     mean: Annotated[
         str | None, Option(help="trees: boosted trees of the formula's fixed effects, by LightGBM.")
     ] = None,
+    groups: Annotated[
+        list[str] | None,
+        Option(help="A column with an effect for each level, as of numbers; again for more."),
+    ] = None,
     time: Annotated[
         str | None, Option(help="The one input, a column of numbers or dates: a time series.")
     ] = None,
@@ -208,6 +212,7 @@ def fit(
         ),
         (formula, "a formula is fitted in memory: leave --batch-size out"),
         (mean, "trees are fitted in memory: leave --batch-size out"),
+        (groups, "effects of groups are fitted in memory: leave --batch-size out"),
         (options["restarts"], "a fit in batches takes no restarts: leave --restarts out"),
     ):
         if in_batches and asked:
@@ -224,6 +229,7 @@ def fit(
     if prior:
         options["priors"] = priors_from(prior)
     more: dict[str, Any] = {"time": time, "by": by, "formula": formula, "mean": mean}
+    more["groups"] = groups or None
     sides = {"exposure": exposure, "trials": trials, "censored": censored, "upper": upper}
     target = target_of(target, formula)
     if in_batches:

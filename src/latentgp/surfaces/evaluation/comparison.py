@@ -277,6 +277,8 @@ def _one(
     seconds = time.perf_counter() - started
     nlpd, scores, censored = _scores(model, test)
     notes = list(model.estimator.diagnostics_.warnings)
+    if groups := getattr(model.encoder, "groups", ()):
+        notes.append(f"Every level of {listed(own.name for own in groups)} has an effect.")
     if censored:
         notes.append(f"Of {censored} censored rows only the density is scored.")
     evidence = model.estimator.posterior_.evidence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -144,12 +143,11 @@ def satterthwaite(
     )
     design = FixedDesign.of(posterior.model.kernel, rows.merged.X.shape[1])
     own = design.effects(posterior, names)
-    settings: Any = method
     refuse(
         {
             "Degrees of freedom are derivatives of an exact log evidence, and that by conjugate "
             "gradients is an estimate; take SparseEffects(exact=True), or tests by the normal "
-            "law.": settings.representation.traits.estimates_evidence
+            "law.": float(posterior.latent.evidence_error) > 0
         }
     )
     space, found = at_optimum(posterior, method, rows, priors)
