@@ -146,8 +146,8 @@ class ForgetsTheOffset(lgp.Dense):
 
 
 class KeepsTooMuch(lgp.Inducing):
-    def kept(self, kernel, X, latents):
-        blocks = super().kept(kernel, X, latents)
+    def kept(self, kernel, X, sites):
+        blocks = super().kept(kernel, X, sites)
         return blocks._replace(variances=1.01 * blocks.variances)
 
 

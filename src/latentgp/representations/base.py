@@ -247,11 +247,11 @@ class Representation(Module):
         """
         return self
 
-    def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> Any:
+    def kept(self, kernel: LatentKernel, X: Inputs, sites: Any) -> Any:
         """Quantities shared by passes over the same rows under the same kernel.
 
-        `condition` and `update_sites` take it in place of X, which it is where nothing is kept. A
-        subclass whose own of these read X must give X here.
+        The passes begin with these sites. `condition` and `update_sites` take it in place of X,
+        which it is where nothing is kept. A subclass whose own of these read X must give X here.
         """
         return X
 
@@ -287,14 +287,17 @@ class Representation(Module):
         """Derivatives of `condition(kernel, X, sites).log_evidence`."""
 
     def linearised(
-        self, posterior: Any, X: Inputs, sites: Any
+        self, posterior: Any, X: Inputs, sites: Any, pullback: Pullback
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
-        """Derivatives of `pull_back`'s kernel part and means along a direction of linear terms.
+        """Kernel part of the pullback and its derivative, and that of means, along a direction.
+
+        The direction is one of linear terms.
 
         Args:
             posterior: what `condition` gave for these X and sites.
             X: inputs of the rows.
             sites: the sites, as functions of g.
+            pullback: what `pull_back` gave for these.
         """
 
         def pulled(linear: RowLatents) -> tuple[LatentKernel, RowLatents]:
@@ -302,4 +305,8 @@ class Representation(Module):
             pullback = self.pull_back(self.condition(posterior.kernel, X, own), X, own)
             return pullback.kernel, pullback.marginals.mean
 
-        return lambda along: jax.jvp(pulled, (sites.linear,), (along,))[1]
+        def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
+            in_kernel, means = jax.jvp(pulled, (sites.linear,), (along,))[1]
+            return jax.tree.map(jnp.add, pullback.kernel, in_kernel), means
+
+        return move

@@ -337,10 +337,10 @@ def _check_kept(case: _RepresentationCase) -> None:
     representation, kernels, X, sites, name = case[:5]
     kernel = _kernel_of_each(kernels)[0]
     representation = representation.for_rows(X, None, kernel)  # of one latent function
-    kept = representation.kept(kernel, X, 1)
+    one = sites._replace(linear=sites.linear[:, :1], precision=sites.precision[:, :1])
+    kept = representation.kept(kernel, X, one)
     if kept is X:
         return
-    one = sites._replace(linear=sites.linear[:, :1], precision=sites.precision[:, :1])
     rows = Rows(jnp.asarray(X[:, 0]), None, {})
 
     @jax.jit
@@ -352,7 +352,7 @@ def _check_kept(case: _RepresentationCase) -> None:
     what = f"{name}: results from what is kept differ from those from inputs"
     require_alike(run(kept), run(X), what, rtol=1e-7, atol=1e-8)
     with chunks_of(_CHUNK):
-        again = representation.kept(kernel, X, 1)
+        again = representation.kept(kernel, X, one)
     what = f"{name}.kept: what is made in chunks of {_CHUNK} rows differs"
     require_alike(again, kept, what, rtol=1e-12, atol=1e-12)
 

@@ -153,6 +153,7 @@ def test_a_sum_of_parts_is_searched_by_its_kernel_and_what_is_left_is_said(laten
     fit = lgp.fit(model, lgp.Data(X, y), method=method, key=KEY, learn_hyperparameters=False)
     said: Any = fit.diagnostics
     assert "Given 10 neighbours each, rows have a law that diverges" in said.verdict
+    assert f"exact one by {'about' if latent else 'at least'} " in said.verdict
     assert "The representation leaves about" in said.verdict
     assert 0.5 * left[0] < said.trace_term < 1.5 * left[0]
 

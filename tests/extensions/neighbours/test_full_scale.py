@@ -206,5 +206,7 @@ def test_a_file(fit, tmp_path):
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(lgp.InputError, match="leave the rest out"):
         lgp.Neighbours(5, inducing=lgp.Inducing(5, approximation="fitc"))
+    with pytest.raises(lgp.InputError, match="points that are held"):
+        lgp.Neighbours(5, inducing=lgp.Inducing(5, learn_points=True))
     with pytest.raises(lgp.InputError, match="have not been chosen yet"):
         lgp.Neighbours(5, inducing=5).for_rows(X, None, MODEL.kernel)

@@ -104,6 +104,16 @@ def test_every_rule_agrees_with_dense_where_all_rows_are_neighbours(method, like
     assert near.log_evidence.kind == "approximation"
 
 
+def test_means_are_the_same_by_the_preconditioner_of_other_sites():
+    own = ready(number=8, exact_up_to=0).for_sites(SiteForm(means_alone=True))
+    before = SITES._replace(precision=0.1 * SITES.precision)
+    kept = own.kept(KERNEL, X, before)
+    found = own.condition(KERNEL, kept, SITES)
+    assert not np.allclose(found.operator.root, conditioned(own).operator.root, rtol=0.01)
+    mean = conditioned(own).mean_at_rows
+    np.testing.assert_allclose(found.mean_at_rows, mean, atol=1e-5 * np.abs(mean).max())
+
+
 @pytest.mark.slow
 def test_the_evidence_comes_near_as_neighbours_are_added():
     exact = log_evidence(lgp.Dense(), KERNEL, X, SITES)

@@ -79,7 +79,8 @@ def test_blocks_that_are_kept_bound_what_updates_need(x64):
 def test_kernels_of_a_kind_of_their_own_keep_no_array_of_rows_by_points_by_inputs(x64):
     rows, points, inputs = 20_000, 100, 60
     representation = lgp.Inducing(points=np.zeros((points, inputs)))
-    make = jax.jit(lambda kernel, X: representation.kept(kernel, X, 1))
+    none = GaussianSites.none(jnp.zeros((rows, 1)))
+    make = jax.jit(lambda kernel, X: representation.kept(kernel, X, none))
     needed = bytes_needed(make, Turned(jnp.eye(inputs)), np.zeros((rows, inputs)))
     assert needed < 0.5 * rows * points * inputs * 8
 

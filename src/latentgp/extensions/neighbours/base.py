@@ -76,10 +76,11 @@ class NearestRows(Representation):
         own = self.inducing
         if own is None:
             return
-        if own.approximation or own.covariance != "full" or own.remembered is not None:
+        others = own.approximation, own.covariance != "full", own.remembered is not None
+        if any(others) or own.learn_points:
             raise InputError(
-                f"{type(self).__name__}.inducing takes points, or a number and a selection, got "
-                f"{own!r}; leave the rest out."
+                f"{type(self).__name__}.inducing takes points that are held, or a number and a "
+                f"selection, got {own!r}; leave the rest out."
             )
 
     def initialise(

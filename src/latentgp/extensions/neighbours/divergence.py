@@ -35,6 +35,7 @@ class Roots(NamedTuple):
 
     others: Float[Array, "#Q N"]  # as neighbours of another row
     own: Float[Array, "#Q N"]  # as the row that is given its neighbours
+    of_latents: bool = False  # whether neighbours are latents, not targets
 
 
 class Divergence(NamedTuple):
@@ -44,14 +45,16 @@ class Divergence(NamedTuple):
     error: float  # standard error by the sample of rows
     rows: int  # of the sample
     neighbours: int
+    of_latents: bool = False  # whether it is not a lower bound but an estimate
 
     @property
     def sentence(self) -> str:
         """For the user."""
         return (
             f"Given {self.neighbours} neighbours each, rows have a law that diverges from the "
-            f"exact one by at least {self.nats:.2g} nats (standard error {self.error:.1g}, from "
-            f"{self.rows} rows), and the log evidence may be off by as much either way."
+            f"exact one by {'about' if self.of_latents else 'at least'} {self.nats:.2g} nats "
+            f"(standard error {self.error:.1g}, from {self.rows} rows), and the log evidence may "
+            "be off by as much either way."
         )
 
 
@@ -72,8 +75,8 @@ def divergence_of(
     places = np.full(len(X), len(X))
     places[order] = np.arange(len(order))
     total = np.zeros(len(rows))
-    for q in range(max(len(own) for own in (each, *roots))):
-        others, own = (root[q % len(root)] for root in roots)
+    for q in range(max(len(own) for own in (each, *roots[:2]))):
+        others, own = (root[q % len(root)] for root in roots[:2])
         near = jnp.asarray(neighbours)[:, q % neighbours.shape[1]]
         known = jnp.zeros((len(X), 0)) if features is None else features[q % len(features)]
         known = jnp.asarray(known)
@@ -82,7 +85,7 @@ def divergence_of(
     spread = np.std(total, ddof=1) if len(rows) > 1 else 0.0
     error = size * spread * np.sqrt((1 - len(rows) / size) / len(rows))
     nats = size * float(np.mean(total))
-    return Divergence(nats, float(error), len(rows), neighbours.shape[2])
+    return Divergence(nats, float(error), len(rows), neighbours.shape[2], roots.of_latents)
 
 
 @eqx.filter_jit
@@ -97,7 +100,7 @@ def _nats(
     features: Float[Array, "N R"],
 ) -> Float[Array, "S"]:
     """log(D / E) / 2 of some rows."""
-    X, (others, own) = jnp.asarray(X), map(jnp.asarray, roots)
+    X, others, own = map(jnp.asarray, (X, *roots[:2]))
     most = min(neighbours.shape[1] + _FURTHER, len(X))
     left = kernel.diagonal(X) - jnp.sum(features**2, axis=1)
     scale = jnp.where(left > 0, 1 / jnp.sqrt(jnp.where(left > 0, left, 1.0)), 0.0)

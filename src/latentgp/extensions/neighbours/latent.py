@@ -24,12 +24,11 @@ from latentgp.extensions.neighbours.latent_low_rank import FullScaleOperator
 from latentgp.extensions.neighbours.latent_posterior import (
     CoupledNeighboursPosterior,
     LatentNeighboursPosterior,
-    diagonal_of,
-    mean_given,
     slope_in_prior,
-    solved,
     with_draws,
 )
+from latentgp.extensions.neighbours.latent_precision import mean_given
+from latentgp.extensions.neighbours.latent_solves import diagonal_of, solved
 from latentgp.extensions.neighbours.levels import Levels, levels_of
 from latentgp.extensions.neighbours.near import NearRows
 from latentgp.extensions.neighbours.near_draws import NearDraws
@@ -69,6 +68,8 @@ class RowPrior(NamedTuple):
     factor: TriangularFactors
     low_rank: LowRankPrior | None
     jitter: Scalar
+    # of each latent given neighbours and sites, for a preconditioner; None is by sites given
+    own: Regression | None = None
 
 
 class LatentNeighbours(NearestRows):
@@ -121,7 +122,12 @@ class LatentNeighbours(NearestRows):
         later = later[:, :, : max(1, later.shape[2] // 2)]
         return dataclasses.replace(ready, levels=levels, real=real, later=later)
 
-    def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> RowPrior:
+    def kept(self, kernel: LatentKernel, X: Inputs, sites: Sites) -> RowPrior:
+        """With the preconditioner of these sites for later ones too, where means are all."""
+        kept = self._prior(kernel, X)
+        return kept if self.probes else kept._replace(own=self._given_sites(kernel, kept, sites))
+
+    def _prior(self, kernel: LatentKernel, X: Inputs) -> RowPrior:
         low_rank, jitter = None, jnp.max(nugget_of(kernel, X))
         if self.inducing is not None:
             inverse, of_points = inverse_root(kernel, self._points)
@@ -132,12 +138,16 @@ class LatentNeighbours(NearestRows):
         factor = TriangularFactors.of(prior.weights, self._levels)
         return RowPrior(X, prior, factor, low_rank, jitter)
 
-    def condition(self, kernel: LatentKernel, X: Any, sites: Sites) -> LatentNeighboursPosterior:
-        kept = X if isinstance(X, RowPrior) else self.kept(kernel, X, sites.linear.shape[1])
-        neighbours = jnp.asarray(self.rows_found(len(kept.X)))
-        later, precision = jnp.asarray(self.later), sites.precision
+    def _given_sites(self, kernel: LatentKernel, kept: RowPrior, sites: Sites) -> Regression:
+        rows = jnp.asarray(self.rows_found(len(kept.X))), jnp.asarray(self.later)
         features = _features(kept.low_rank)
-        own = posterior_regression(kernel, kept.X, neighbours, later, sites.precisions, features)
+        return posterior_regression(kernel, kept.X, *rows, sites.precisions, features)
+
+    def condition(self, kernel: LatentKernel, X: Any, sites: Sites) -> LatentNeighboursPosterior:
+        kept = X if isinstance(X, RowPrior) else self._prior(kernel, X)
+        neighbours = jnp.asarray(self.rows_found(len(kept.X)))
+        precision, features = sites.precision, _features(kept.low_rank)
+        own = self._given_sites(kernel, kept, sites) if kept.own is None else kept.own
         prior = SparseRoot(kept.prior, neighbours, kept.factor)
         M: Any = preconditioned(prior, self._levels, own, precision)
         if features is not None:
@@ -183,6 +193,7 @@ class LatentNeighbours(NearestRows):
     ) -> tuple[Sites, LatentNeighboursPosterior, PyTree]:
         own = posterior.prior, posterior.operator.sparse.factor
         kept = RowPrior(posterior.X, *own, posterior.low_rank, posterior.jitter)
+        kept = X if isinstance(X, RowPrior) else kept
         sites, other = update(rows, posterior.at_rows, sites, offset)
         return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
 
@@ -192,7 +203,7 @@ class LatentNeighbours(NearestRows):
         return Pullback(slope, places, posterior.at_rows)
 
     def linearised(
-        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites
+        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites, pullback: Pullback
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """By one more solve: along s the mean moves by A^-1 s, and no other solve does."""
         start = posterior.solved.mean, posterior.sites.linear
@@ -203,9 +214,10 @@ class LatentNeighbours(NearestRows):
 
         def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
             shift = mean_given(posterior.operator, along)
-            slope = jax.jvp(in_prior, start, (shift, along))[1]
+            slopes = jax.jvp(in_prior, start, (shift, along))
             at_rows = posterior.operator.at_rows(shift[..., None])[..., 0]
-            return _slopes_given(posterior, slope)[0], at_rows
+            # The pullback's kernel part once more, by one pass over the rows for both.
+            return _slopes_given(posterior, jax.tree.map(jnp.add, *slopes))[0], at_rows
 
         return move
 
@@ -217,7 +229,7 @@ class LatentNeighbours(NearestRows):
                 "no white coefficients with inducing points, which chains move; leave inducing "
                 "out, or use a method by sites, such as VariationalInference",
             )
-        _, prior, factor, *_ = self.kept(kernel, X, 1)
+        _, prior, factor, *_ = self._prior(kernel, X)
         return SparseWhitening(
             centres=jnp.asarray(X),
             residual=jnp.zeros_like(prior.variance),

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.extensions.neighbours.latent_posterior import (
+from latentgp.extensions.neighbours.latent_precision import (
     Controls,
     PosteriorPrecision,
     WhitenedOperator,

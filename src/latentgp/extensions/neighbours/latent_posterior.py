@@ -1,16 +1,9 @@
-"""Posterior of latents that are conditioned on their neighbours, by solves with a sparse matrix.
-
-With the prior precision B' D^-1 B and site precisions W the posterior precision is A = B' D^-1 B +
-W. Solves go by M = T^-1 A T'^-1 for the root T of a preconditioner P = T T' of the same sparsity,
-whose determinant is known. Where sites couple the latents of a row W has blocks of Q x Q, and P,
-which does not, the precision of each latent given the others.
-"""
+"""Posterior of latents that are conditioned on their neighbours, by solves with a sparse matrix."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,26 +11,28 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
-from latentgp.extensions.iterative.solvers.log_determinant import (
-    mean_of,
-    quadrature,
-    recorded_conjugate_gradients,
-)
-from latentgp.extensions.iterative.solvers.operators import LinearOperator
-from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
-from latentgp.extensions.iterative.solvers.solution import BREAKDOWN
 from latentgp.extensions.neighbours.conditionals import Block, errors_by, turned
 from latentgp.extensions.neighbours.divergence import Roots
 from latentgp.extensions.neighbours.full_scale import LowRankPrior, features_seen, loadings_of
+from latentgp.extensions.neighbours.latent_precision import (
+    PosteriorPrecision,
+    root_of,
+    row_times,
+    solve_to,
+    without_negative,
+)
+from latentgp.extensions.neighbours.latent_solves import (
+    DRAWS_TOLERANCE,
+    PrecisionSolves,
+    draws_of,
+    row_products,
+)
 from latentgp.extensions.neighbours.near import NearPosterior, Sight, weighted_rows
 from latentgp.extensions.neighbours.posterior import with_diagonals
-from latentgp.extensions.neighbours.prior import Regression, TriangularFactors, nugget_of
+from latentgp.extensions.neighbours.prior import Regression, nugget_of
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
-from latentgp.modules import stored, stored_as
-from latentgp.numerics.cholesky import cholesky
-from latentgp.numerics.small_matrices import small_eigh, small_inverse
+from latentgp.modules import stored
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.representations.latent_axis import latent_diagonals, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
@@ -53,301 +48,8 @@ from latentgp.typing import (
     Scalar,
 )
 
-_TOLERANCE, _MOST_STEPS = 1e-6, 1000  # of the mean
 _POOR = 1e-3  # residual of the mean, or of a probe vector, that is worth a warning
 _COLUMNS = 16  # of draws that are solved for together
-_PROBE_TOLERANCE = 1e-5  # errors of estimates are of its square
-_MOST_RECORDED = 200  # steps that quadrature reads
-
-
-class Controls(NamedTuple):
-    """Columns t and K such that at the rows the mean of p p' - t t' is K K', p = L'^-1 noise."""
-
-    solutions: Float[Array, "N Q S"]  # t
-    root: Float[Array, "N Q M"]  # K
-
-
-class PosteriorPrecision(LinearOperator):
-    """M = L^-1 A L'^-1, for the precision A of C coefficients and its preconditioner P = L L'."""
-
-    @property
-    @abstractmethod
-    def sparse(self) -> WhitenedOperator:
-        """The precision of what neighbours are asked about, given all else."""
-
-    @property
-    @abstractmethod
-    def log_determinant(self) -> Scalar:
-        """Of the preconditioner P."""
-
-    @abstractmethod
-    def at_rows(self, coefficients: Float[Array, "C Q S"]) -> Float[Array, "N Q S"]:
-        """Latents at the rows."""
-
-    @abstractmethod
-    def from_rows(self, right: Float[Array, "N Q S"]) -> Float[Array, "C Q S"]:
-        """The transpose of that."""
-
-    @abstractmethod
-    def coefficient_times(self, right: Float[Array, "C Q S"]) -> Float[Array, "C Q S"]:
-        """A right."""
-
-    @abstractmethod
-    def from_white(self, white: Float[Array, "M S"]) -> Float[Array, "C Q S"]:
-        """L'^-1 white: a solution of A x = L b from one of M u = b."""
-
-    @abstractmethod
-    def to_white(self, right: Float[Array, "C Q S"]) -> Float[Array, "M S"]:
-        """L^-1 right."""
-
-    @abstractmethod
-    def from_preconditioner(self, white: Float[Array, "M S"]) -> Float[Array, "C Q S"]:
-        """L white: of noise, a draw with covariance P."""
-
-    @abstractmethod
-    def noise_of(self, solutions: Float[Array, "C Q S"]) -> Float[Array, "N Q S"]:
-        """The noise of each row in p = L'^-1 noise, over its standard deviation R given others."""
-
-    def control(self, solutions: Float[Array, "C Q S"]) -> Controls | None:
-        """A part of p = L'^-1 noise whose complement has a known mean; none unless overridden."""
-        return None
-
-    def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
-        return self.to_white(self.coefficient_times(self.from_white(right)))
-
-
-@stored_as("Whitened")
-class WhitenedOperator(PosteriorPrecision):
-    """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C.
-
-    Coefficients are the latents at the rows.
-    """
-
-    factor: TriangularFactors  # B
-    variance: RowLatents  # D
-    precision: Float[Array, "N Q *R"]  # W; with blocks of Q x Q where latents are coupled
-    own: TriangularFactors  # C, ones on its diagonal as B has
-    root: RowLatents  # R
-
-    @property
-    def size(self) -> int:
-        return self.variance.size
-
-    @property
-    def sparse(self) -> WhitenedOperator:
-        return self
-
-    @property
-    def log_determinant(self) -> Scalar:
-        return -2 * jnp.sum(jnp.log(self.root))  # the determinants of B and C are one
-
-    def at_rows(self, coefficients: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
-        return coefficients
-
-    def from_rows(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
-        return right
-
-    def coefficient_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
-        return self.prior_times(right) + row_times(self.precision, right)
-
-    def prior_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
-        """B' D^-1 B right."""
-        through = self.factor.times(right) / self.variance[..., None]
-        return self.factor.transposed_times(through)
-
-    def from_white(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
-        cut = white.reshape(*self.variance.shape, -1)
-        return self.own.solve(self.root[..., None] * cut)
-
-    def to_white(self, right: Float[Array, "N Q S"]) -> Float[Array, "M S"]:
-        turned = self.own.transposed_solve(right)
-        return (self.root[..., None] * turned).reshape(self.size, -1)
-
-    def from_preconditioner(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
-        cut = white.reshape(*self.variance.shape, -1)
-        return self.own.transposed_times(cut / self.root[..., None])
-
-    def noise_of(self, solutions: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
-        return self.own.times(solutions) / self.root[..., None] ** 2
-
-
-def row_times(
-    blocks: Float[Array, "N Q *R"], right: Float[Array, "N Q S"]
-) -> Float[Array, "N Q S"]:
-    """What rows' blocks, or diagonals of them, make of what the rows have."""
-    return blocks @ right if blocks.ndim == 3 else blocks[..., None] * right
-
-
-def _row_products(
-    one: Float[Array, "N Q S"], other: Float[Array, "N Q S"], *, coupled: bool
-) -> Float[Array, "N Q *R"]:
-    """Means over draws of products: of latents of a row with each other, or each with itself."""
-    if not coupled:
-        return jnp.mean(one * other, axis=2)
-    products = one @ jnp.swapaxes(other, 1, 2) / one.shape[2]
-    return 0.5 * (products + jnp.swapaxes(products, 1, 2))
-
-
-def _root(blocks: Float[Array, "N Q *R"]) -> Float[Array, "N Q *R"]:
-    """Roots of rows' precisions, whose negative parts count as zero."""
-    if blocks.ndim == 2:
-        return jnp.sqrt(jnp.maximum(blocks, 0.0))
-    values, vectors = small_eigh(blocks)
-    return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None]
-
-
-def _positive(blocks: Float[Array, "N Q *R"]) -> Float[Array, "N Q *R"]:
-    """The same without their negative parts."""
-    if blocks.ndim == 2:
-        return jnp.maximum(blocks, 0.0)
-    root = _root(blocks)
-    return root @ jnp.swapaxes(root, 1, 2)
-
-
-@stored_as("Solved")
-class PrecisionSolves(NamedTuple):
-    """Solves with the posterior precision A."""
-
-    mean: Float[Array, "C Q"]  # A^-1 l
-    left: Float[Array, "C Q S"]  # A^-1 z of probe vectors z with covariance P
-    right: Float[Array, "C Q S"]  # P^-1 z: the mean of left right' is A^-1
-    # variances of the posterior at the rows; covariances of a row's latents where sites couple them
-    variance: Float[Array, "N Q *R"]
-    log_determinant: Scalar  # of A
-    standard_error: Scalar  # of the log-determinant
-    residual: Scalar  # relative one of the mean; zero until a fit is finished
-    # largest relative residual of the probe vectors' solves, which earlier files lack
-    of_probes: Scalar | float = 0.0
-
-
-def solved(
-    M: PosteriorPrecision,
-    diagonal: Float[Array, "N Q *R"],
-    linear: RowLatents,
-    key: RandomKey,
-    probes: int,
-    exact: bool,
-) -> PrecisionSolves:
-    """Mean, and all that probe vectors say; with `exact` there is one for each latent.
-
-    A variance is 1 / A_ii + the mean of (x_i - z_i / A_ii)^2 over draws x = A^-1 z, z ~ N(0, A):
-    of the row given all others, which is known, and of its mean given these (Sidén, Lindgren,
-    Bolin & Villani 2018). Where a precision is negative there are no such draws, and with x = A^-1
-    z and p = P^-1 z of probe vectors the square is (x_i - z_i / A_ii) p_i. Where latents are
-    coupled A_ii is the block of a row, and squares are products with those of its other latents.
-    """
-    coupled = diagonal.ndim == 3
-    given_others = small_inverse(diagonal) if coupled else 1 / diagonal
-    right = M.to_white(M.from_rows(linear[..., None]))
-    if not probes:
-        mean, nan = M.from_white(_solve(M, right))[..., 0], jnp.asarray(jnp.nan)
-        none = jnp.zeros((*mean.shape, 0), linear.dtype)
-        return PrecisionSolves(mean, none, none, jnp.zeros_like(diagonal), nan, nan, nan, nan)
-    if exact:
-        units = jnp.eye(M.size, dtype=right.dtype)
-        whole, noise = cholesky(M.times(units)), jnp.sqrt(M.size) * units
-        white, left = (whole.inverse.T @ (whole.inverse @ own) for own in (right, noise))
-        log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
-        of_probes, by_draws = error, None
-    else:
-        # All at once: a step of several columns costs little more than of one.
-        noise = jax.random.rademacher(key, (M.size, probes), right.dtype)
-        z = perturbed(M, jax.random.fold_in(key, 1), probes)
-        every = jnp.concatenate([right, noise, M.to_white(z)], axis=1)
-        tolerances = jnp.full(every.shape[1], _PROBE_TOLERANCE).at[0].set(_TOLERANCE)
-        recorded = recorded_conjugate_gradients(
-            M, every, Identity(), tolerances, _MOST_STEPS, _MOST_RECORDED
-        )
-        own = slice(1, 1 + probes)
-        white, left, drawn = jnp.split(recorded.solution.value, [own.start, own.stop], axis=1)
-        white = jnp.where(recorded.broken[0], jnp.nan, white)
-        log_det, error = mean_of(quadrature(recorded, own))
-        of_probes = jnp.max(recorded.solution.relative_residual[1:])
-        moved = M.at_rows(M.from_white(drawn)) - row_times(given_others, z[: len(diagonal)])
-        by_draws = _row_products(moved, moved, coupled=coupled)
-    x, p = M.from_white(left), M.from_white(noise)
-    by_others = row_times(given_others, M.from_preconditioner(noise)[: len(diagonal)])
-    spread = _row_products(M.at_rows(x) - by_others, M.at_rows(p), coupled=coupled)
-    if by_draws is not None:
-        precision = M.sparse.precision
-        values = small_eigh(precision)[0] if coupled else precision
-        spread = jnp.where(jnp.any(values < 0), _positive(spread), by_draws)
-    log_det += M.log_determinant
-    mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
-    return PrecisionSolves(mean, x, p, given_others + spread, log_det, error, unknown, of_probes)
-
-
-def draws_of(M: PosteriorPrecision, key: RandomKey, number: int) -> Float[Array, "C Q S"]:
-    """Draws A^-1 z, z ~ N(0, A), of coefficients less their mean.
-
-    Where a precision is negative there is no such z: it counts as zero.
-    """
-    held = _held(M)
-    return solve_to(held, perturbed(held, key, number), _PROBE_TOLERANCE)
-
-
-def _held(M: PosteriorPrecision) -> PosteriorPrecision:
-    """The same without negative precisions."""
-    return eqx.tree_at(lambda M: M.sparse.precision, M, _positive(M.sparse.precision))
-
-
-def perturbed(M: PosteriorPrecision, key: RandomKey, number: int) -> Float[Array, "C Q S"]:
-    """Draws z ~ N(0, A); negative precisions count as zero."""
-    own = M.sparse
-    noise = jax.random.normal(key, (2, *own.variance.shape, number), own.variance.dtype)
-    z = M.from_rows(row_times(_root(own.precision), noise[1]))
-    of_prior = own.factor.transposed_times(noise[0] / jnp.sqrt(own.variance)[..., None])
-    of_weights = jax.random.normal(jax.random.fold_in(key, 1), z[len(of_prior) :].shape, z.dtype)
-    return z + jnp.concatenate([of_prior, of_weights])
-
-
-def solve_to(
-    M: PosteriorPrecision, right: Float[Array, "C Q S"], tolerance: float
-) -> Float[Array, "C Q S"]:
-    """A^-1 right, to a relative residual after the preconditioner; a warning if it is missed."""
-    what = "Draws and means of latent functions by neighbours"
-    return M.from_white(_iterated(M, M.to_white(right), tolerance, what))
-
-
-def mean_given(M: PosteriorPrecision, linear: RowLatents) -> Float[Array, "C Q"]:
-    """The posterior mean A^-1 l alone."""
-    return M.from_white(_solve(M, M.to_white(M.from_rows(linear[..., None]))))[..., 0]
-
-
-def _solve(M: PosteriorPrecision, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
-    """By conjugate gradients; its derivative is another solve."""
-
-    def solve(times: Any, right: Array) -> Array:
-        return _iterated(M, right, _TOLERANCE)
-
-    return jax.lax.custom_linear_solve(M.times, right, solve, symmetric=True)
-
-
-def _iterated(
-    M: PosteriorPrecision, right: Float[Array, "M S"], tolerance: float, what: str | None = None
-) -> Float[Array, "M S"]:
-    """M^-1 right by conjugate gradients; not numbers where M is not positive definite."""
-    found = conjugate_gradients(M, right, tolerance=tolerance, max_steps=_MOST_STEPS)
-    if what is not None:
-        found.tell(what)
-    return jnp.where(found.code == BREAKDOWN, jnp.nan, found.value)
-
-
-def diagonal_of(
-    prior: Regression, neighbours: NeighbourRows, precision: Float[Array, "N Q *R"]
-) -> Float[Array, "N Q *R"]:
-    """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is.
-
-    Where latents are coupled, its blocks of the rows.
-    """
-    scaled = prior.weights**2 / prior.variance[..., None]
-    block = Block.of(jnp.arange(len(precision)), jnp.asarray(neighbours))
-    own = (1 / prior.variance)[..., None]
-    sums = block.add(jnp.zeros_like(prior.variance), jnp.concatenate([scaled, own], axis=2))
-    if precision.ndim == 2:
-        return sums.T + precision
-    identity = jnp.eye(precision.shape[1], dtype=precision.dtype)
-    return sums.T[..., None] * identity + precision
 
 
 @stored
@@ -373,7 +75,8 @@ class LatentNeighboursPosterior(NearPosterior):
         of_others = 1 / jnp.sqrt(nugget_of(self.kernel, self.X))[:, None]
         of_others = jnp.broadcast_to(of_others, (len(of_others), len(self.X)))
         features = None if self.low_rank is None else self.low_rank.features
-        return Roots(of_others, jnp.sqrt(jnp.maximum(self.sites.precisions, 0.0)).T), features
+        of_own = jnp.sqrt(jnp.maximum(self.sites.precisions, 0.0)).T
+        return Roots(of_others, of_own, of_latents=True), features
 
     @property
     def rank(self) -> int:
@@ -494,12 +197,12 @@ class LatentNeighboursPosterior(NearPosterior):
 
         With a prior path g_0 and white noise n these are g_0 + A^-1 (l + W^1/2 n - W g_0).
         """
-        M = _held(self.operator)
+        M = without_negative(self.operator)
         precision, before = M.sparse.precision, prior_path(self.X)
         noise = jax.random.normal(key, before.shape, before.dtype)[..., None]
-        right = self.sites.linear[..., None] + row_times(_root(precision), noise)
+        right = self.sites.linear[..., None] + row_times(root_of(precision), noise)
         right = right - row_times(precision, before[..., None])
-        moved = M.at_rows(solve_to(M, M.from_rows(right), _PROBE_TOLERANCE))
+        moved = M.at_rows(solve_to(M, M.from_rows(right), DRAWS_TOLERANCE))
         return (right - row_times(precision, moved))[..., 0].T
 
     def _features_seen(
@@ -523,7 +226,7 @@ class CoupledNeighboursPosterior(LatentNeighboursPosterior, CoupledPosterior):
             sight, *draws = self._sight_and_draws(x)
             one, other = (jnp.swapaxes(each, 0, 1) for each in draws)
             identity = jnp.eye(one.shape[1], dtype=one.dtype)
-            products = _row_products(one, other, coupled=True)
+            products = row_products(one, other, coupled=True)
             own = sight.variance.T[..., None]
             return carry, JointMarginals(sight.mean.T, jnp.where(identity > 0, own, products))
 

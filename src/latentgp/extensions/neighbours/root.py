@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.extensions.neighbours.latent_posterior import WhitenedOperator, perturbed, solve_to
+from latentgp.extensions.neighbours.latent_precision import WhitenedOperator, perturbed, solve_to
 from latentgp.extensions.neighbours.levels import Levels
 from latentgp.extensions.neighbours.prior import Regression, TriangularFactors, posterior_regression
 from latentgp.kernels import LatentKernel

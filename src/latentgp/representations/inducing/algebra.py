@@ -145,11 +145,11 @@ class ByVariables(Representation):
     def streaming_prior(self) -> StreamingPrior | None:
         return self.remembered
 
-    def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> RowsOrBlocks:
+    def kept(self, kernel: LatentKernel, X: Inputs, sites: Sites) -> RowsOrBlocks:
         centres = self.centres
         # In one chunk, which several latent functions would make too long for a core's cache.
         numbers = max(len(centres), _LEAST_COLUMNS) * len(X)
-        if latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS:
+        if sites.linear.shape[1] > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS:
             return X
         return KeptBlocks(*in_chunks(partial(kernel_blocks, kernel, centres), X, len(centres)))
 

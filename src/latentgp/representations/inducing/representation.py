@@ -215,8 +215,8 @@ class Inducing(ByVariables):
         own = form if self.traits.one_gaussian else dataclasses.replace(form, power=1.0)
         return cast(Inducing, super().for_sites(own))
 
-    def kept(self, kernel: LatentKernel, X: Inputs, latents: int) -> RowsOrBlocks:
-        return X if self.approximation == "pitc" else super().kept(kernel, X, latents)
+    def kept(self, kernel: LatentKernel, X: Inputs, sites: Sites) -> RowsOrBlocks:
+        return X if self.approximation == "pitc" else super().kept(kernel, X, sites)
 
     def condition(
         self, kernel: LatentKernel, X: RowsOrBlocks, sites: Sites

@@ -61,7 +61,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     full, dtype, tolerance = rule.step_size, data.X.dtype, algorithm.tolerance
     if algorithm.representation.traits.estimates_evidence:
         tolerance = jnp.maximum(tolerance, _ESTIMATED)
-    kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
+    kept = algorithm.representation.kept(model.kernel, data.X, sites)
 
     def at(sites: Sites) -> SiteStep:
         return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]

@@ -96,7 +96,7 @@ def slope_at_mode(
     pullback = representation.pull_back(mode.posterior, data.X, own)
     marginals = pullback.marginals.shifted(offset)
     mean, variance = marginals  # covariances, where sites couple latents
-    move = representation.linearised(mode.posterior, data.X, own)
+    move = representation.linearised(mode.posterior, data.X, own, pullback)
 
     def half_weighted_curvature(f: RowLatents) -> Scalar:
         own = exact.new_sites(model, rows, type(marginals)(f, variance), mode.sites)
@@ -106,8 +106,7 @@ def slope_at_mode(
     if mean.shape[1] > 1 and not rule.coupled:
         _, shifted = jax.linearize(lambda s: move(s)[1], along)  # the rest is done once
         along = _with_ties(exact, model, rows, mode.sites, mean, shifted, along)
-    in_kernel, shift = move(along)
-    through_kernel = jax.tree.map(jnp.add, pullback.kernel, in_kernel)
+    through_kernel, shift = move(along)
 
     def pull(linear: RowLatents, mean: RowLatents) -> RowLatents:
         return mode.sites._replace(linear=linear).slope(mean)

@@ -27,7 +27,7 @@ from latentgp.typing import Array, RandomKey, Scalar, Vectors
 
 # The quadrature's band matrix has as many blocks as there were steps, rounded up to one of a few
 # numbers, but at most so many rows.
-_FEWEST_BLOCKS, _MORE = 8, 2
+_FEWEST_BLOCKS, _MORE, _MORE_OF_ONE = 8, 2, 5
 _MOST_ROWS = 2048
 _PROBES_TOLERANCE = 1e-2  # of solves that are averaged
 _RECORDED = 64  # steps of these that quadrature knows
@@ -189,16 +189,16 @@ def quadrature(recorded: SolutionRecord, columns: slice = slice(None)) -> Float[
         own = lengths[:, :steps], momenta[:, :steps], *rest
         return jax.lax.map(lambda one: of_one(*one), own)
 
-    sizes = _sizes(len(recorded.lengths))
+    sizes = _sizes(len(recorded.lengths), _MORE_OF_ONE)
     place = jnp.searchsorted(jnp.asarray(sizes), jnp.minimum(recorded.solution.steps, sizes[-1]))
     return jax.lax.switch(place, [partial(of_steps, steps) for steps in sizes])
 
 
-def _sizes(most: int) -> list[int]:
-    """Numbers of blocks, each twice the one before, up to the most."""
+def _sizes(most: int, times: int) -> list[int]:
+    """Numbers of blocks, each so many times the one before, up to the most."""
     sizes = [min(_FEWEST_BLOCKS, most)]
     while sizes[-1] < most:
-        sizes.append(min(_MORE * sizes[-1], most))
+        sizes.append(min(times * sizes[-1], most))
     return sizes
 
 
@@ -258,7 +258,7 @@ def block_quadrature(recorded: RecordedBlock) -> Float[Array, "S"]:
     """
     most = len(recorded.curvatures)
     most = max(1, min(most, max(most // 2, _MOST_ROWS // recorded.turns.shape[1])))
-    sizes = _sizes(most)
+    sizes = _sizes(most, _MORE)
     place = jnp.searchsorted(jnp.asarray(sizes), jnp.minimum(recorded.steps, most))
     found = jax.lax.switch(place, [partial(_of_blocks, recorded, blocks) for blocks in sizes])
     return jnp.where(recorded.broken, jnp.nan, found)

@@ -1,0 +1,146 @@
+"""Solves with the posterior precision of latents: mean, variances at the rows, log-determinant."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.extensions.iterative.solvers.log_determinant import (
+    mean_of,
+    quadrature,
+    recorded_conjugate_gradients,
+)
+from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
+from latentgp.extensions.neighbours.conditionals import Block
+from latentgp.extensions.neighbours.latent_precision import (
+    MOST_STEPS,
+    TOLERANCE,
+    PosteriorPrecision,
+    mean_solved,
+    perturbed,
+    positive_part,
+    row_times,
+    solve_to,
+    without_negative,
+)
+from latentgp.extensions.neighbours.prior import Regression
+from latentgp.modules import stored_as
+from latentgp.numerics.cholesky import cholesky
+from latentgp.numerics.small_matrices import small_eigh, small_inverse
+from latentgp.typing import Array, NeighbourRows, RandomKey, RowLatents, Scalar
+
+DRAWS_TOLERANCE = 1e-5
+_PROBE_TOLERANCE = 2e-4  # of whose means errors are far below the noise
+_MOST_RECORDED = 200  # steps that quadrature reads
+
+
+def row_products(
+    one: Float[Array, "N Q S"], other: Float[Array, "N Q S"], *, coupled: bool
+) -> Float[Array, "N Q *R"]:
+    """Means over draws of products: of latents of a row with each other, or each with itself."""
+    if not coupled:
+        return jnp.mean(one * other, axis=2)
+    products = one @ jnp.swapaxes(other, 1, 2) / one.shape[2]
+    return 0.5 * (products + jnp.swapaxes(products, 1, 2))
+
+
+@stored_as("Solved")
+class PrecisionSolves(NamedTuple):
+    """Solves with the posterior precision A."""
+
+    mean: Float[Array, "C Q"]  # A^-1 l
+    left: Float[Array, "C Q S"]  # A^-1 z of probe vectors z with covariance P
+    right: Float[Array, "C Q S"]  # P^-1 z: the mean of left right' is A^-1
+    # variances of the posterior at the rows; covariances of a row's latents where sites couple them
+    variance: Float[Array, "N Q *R"]
+    log_determinant: Scalar  # of A
+    standard_error: Scalar  # of the log-determinant
+    residual: Scalar  # relative one of the mean; zero until a fit is finished
+    # largest relative residual of the probe vectors' solves, which earlier files lack
+    of_probes: Scalar | float = 0.0
+
+
+def solved(
+    M: PosteriorPrecision,
+    diagonal: Float[Array, "N Q *R"],
+    linear: RowLatents,
+    key: RandomKey,
+    probes: int,
+    exact: bool,
+) -> PrecisionSolves:
+    """Mean, and all that probe vectors say; with `exact` there is one for each latent.
+
+    A variance is 1 / A_ii + the mean of (x_i - z_i / A_ii)^2 over draws x = A^-1 z, z ~ N(0, A):
+    of the row given all others, which is known, and of its mean given these (Sidén, Lindgren,
+    Bolin & Villani 2018). Where a precision is negative there are no such draws, and with x = A^-1
+    z and p = P^-1 z of probe vectors the square is (x_i - z_i / A_ii) p_i. Where latents are
+    coupled A_ii is the block of a row, and squares are products with those of its other latents.
+    """
+    coupled = diagonal.ndim == 3
+    given_others = small_inverse(diagonal) if coupled else 1 / diagonal
+    right = M.to_white(M.from_rows(linear[..., None]))
+    if not probes:
+        mean, nan = M.from_white(mean_solved(M, right))[..., 0], jnp.asarray(jnp.nan)
+        none = jnp.zeros((*mean.shape, 0), linear.dtype)
+        return PrecisionSolves(mean, none, none, jnp.zeros_like(diagonal), nan, nan, nan, nan)
+    if exact:
+        units = jnp.eye(M.size, dtype=right.dtype)
+        whole, noise = cholesky(M.times(units)), jnp.sqrt(M.size) * units
+        white, left = (whole.inverse.T @ (whole.inverse @ own) for own in (right, noise))
+        log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
+        of_probes, by_draws = error, None
+    else:
+        # All at once: a step of several columns costs little more than of one.
+        noise = jax.random.rademacher(key, (M.size, probes), right.dtype)
+        z = perturbed(M, jax.random.fold_in(key, 1), probes)
+        every = jnp.concatenate([right, noise, M.to_white(z)], axis=1)
+        tolerances = jnp.full(every.shape[1], _PROBE_TOLERANCE).at[0].set(TOLERANCE)
+        recorded = recorded_conjugate_gradients(
+            M, every, Identity(), tolerances, MOST_STEPS, _MOST_RECORDED
+        )
+        own = slice(1, 1 + probes)
+        white, left, drawn = jnp.split(recorded.solution.value, [own.start, own.stop], axis=1)
+        white = jnp.where(recorded.broken[0], jnp.nan, white)
+        log_det, error = mean_of(quadrature(recorded, own))
+        of_probes = jnp.max(recorded.solution.relative_residual[1:])
+        moved = M.at_rows(M.from_white(drawn)) - row_times(given_others, z[: len(diagonal)])
+        by_draws = row_products(moved, moved, coupled=coupled)
+    x, p = M.from_white(left), M.from_white(noise)
+    by_others = row_times(given_others, M.from_preconditioner(noise)[: len(diagonal)])
+    spread = row_products(M.at_rows(x) - by_others, M.at_rows(p), coupled=coupled)
+    if by_draws is not None:
+        precision = M.sparse.precision
+        values = small_eigh(precision)[0] if coupled else precision
+        spread = jnp.where(jnp.any(values < 0), positive_part(spread), by_draws)
+    log_det += M.log_determinant
+    mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
+    return PrecisionSolves(mean, x, p, given_others + spread, log_det, error, unknown, of_probes)
+
+
+def draws_of(M: PosteriorPrecision, key: RandomKey, number: int) -> Float[Array, "C Q S"]:
+    """Draws A^-1 z, z ~ N(0, A), of coefficients less their mean.
+
+    Where a precision is negative there is no such z: it counts as zero.
+    """
+    M = without_negative(M)
+    return solve_to(M, perturbed(M, key, number), DRAWS_TOLERANCE)
+
+
+def diagonal_of(
+    prior: Regression, neighbours: NeighbourRows, precision: Float[Array, "N Q *R"]
+) -> Float[Array, "N Q *R"]:
+    """Diagonal of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is.
+
+    Where latents are coupled, its blocks of the rows.
+    """
+    scaled = prior.weights**2 / prior.variance[..., None]
+    block = Block.of(jnp.arange(len(precision)), jnp.asarray(neighbours))
+    own = (1 / prior.variance)[..., None]
+    sums = block.add(jnp.zeros_like(prior.variance), jnp.concatenate([scaled, own], axis=2))
+    if precision.ndim == 2:
+        return sums.T + precision
+    identity = jnp.eye(precision.shape[1], dtype=precision.dtype)
+    return sums.T[..., None] * identity + precision
