@@ -9,7 +9,11 @@ import pytest
 
 import latentgp as lgp
 from latentgp.site_inference.search import hyperparameters
-from latentgp.site_inference.search.hyperparameters import _ESTIMATED_STEPS, NO_STEP_OF_ESTIMATE
+from latentgp.site_inference.search.hyperparameters import (
+    _ESTIMATED_STEPS,
+    _FEWEST_STEPS,
+    NO_STEP_OF_ESTIMATE,
+)
 from latentgp.site_inference.search.search import Record, Search
 
 ROWS = 1_000.0
@@ -60,7 +64,7 @@ def test_estimates_that_no_step_raises_end_a_run_where_little_is_promised(climb)
     """A gradient of three promises 0.009 nats of 1,000 rows, one of 300 ninety."""
     (converged, reason), after = climb(3.0)
     assert converged
-    assert after == _ESTIMATED_STEPS
+    assert after == _FEWEST_STEPS
     assert reason == f"{NO_STEP_OF_ESTIMATE}, whose gradient promises 0.009 nats"
     (converged, reason), after = climb(300.0)
     assert not converged

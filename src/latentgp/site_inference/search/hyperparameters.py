@@ -44,9 +44,9 @@ _THINNED_EVALUATIONS = 20
 _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 # Neighbours are found again where a run has ended, until few of them change.
-_MOST_RENEWALS = 5
+_MOST_RENEWALS, _ROUGH_ESTIMATE = 5, 1e-3
 # An estimated gradient is not that of the estimate: at the end steps along it help little or not.
-_ESTIMATED_STEPS, _ESTIMATED_RISE = 5, 1e-5  # nats a row
+_ESTIMATED_STEPS, _FEWEST_STEPS, _ESTIMATED_RISE = 5, 3, 1e-5  # nats a row
 # Variance and length-scales of a rough function are known by their ratio: on the way along it
 # some iterations gain next to nothing.
 _PATIENCE = 3
@@ -246,7 +246,9 @@ class _Runs:
         self, start: HyperVector, data: Data, run: int, tolerance: float, first_step: float
     ) -> None:
         """Roughly, as long as what the representation holds of the rows changes, and to the end."""
-        rough, renewals = max(tolerance, _THINNED_TOLERANCE), 0
+        estimated = self._algorithm.representation.traits.estimates_evidence
+        rough = _ROUGH_ESTIMATE if estimated else _THINNED_TOLERANCE
+        rough, renewals = max(tolerance, rough), 0
         while True:
             self._climb(start, data, run, rough, first_step)
             ended, reason = self.endings[run]
@@ -259,7 +261,7 @@ class _Runs:
                 self._algorithm = dataclasses.replace(self._algorithm, representation=again)
                 self._search.began_anew(run)
                 renewals += 1
-            elif not ended or rough <= tolerance:
+            elif not ended or rough <= tolerance or reason.startswith(NO_STEP_OF_ESTIMATE):
                 break
             else:
                 self._known[run][start.tobytes()], rough = best, tolerance
@@ -323,7 +325,7 @@ class _Runs:
 
         def objective(step: HyperVector) -> tuple[float, HyperVector]:
             nonlocal unit, tried
-            if estimated and tried == _ESTIMATED_STEPS and without_step()[0]:
+            if estimated and tried >= _FEWEST_STEPS and without_step()[0]:
                 raise _NoStep
             tried += 1
             vector = origin + step / sizes
@@ -343,7 +345,8 @@ class _Runs:
                 raise StopIteration
 
         def without_step() -> tuple[bool, str]:
-            gain, little = self._likely_gain(run) / data.total_weight, _LITTLE_GAIN * enough
+            gain = self._likely_gain(run) / data.total_weight
+            little = _LITTLE_GAIN * (_ESTIMATED_RISE * counted if estimated else enough)
             reason = NO_STEP
             if estimated:
                 reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
