@@ -104,14 +104,20 @@ def test_every_rule_agrees_with_dense_where_all_rows_are_neighbours(method, like
     assert near.log_evidence.kind == "approximation"
 
 
-def test_means_are_the_same_by_the_preconditioner_of_other_sites():
+@pytest.mark.parametrize(
+    ("factor", "anew"), [(0.5, False), (1e8, True), (-1e3, None), (np.nan, True), (np.inf, True)]
+)
+def test_means_are_the_same_by_the_preconditioner_of_other_sites(factor, anew):
+    """Made anew for these sites where it is of none, or of sites far away."""
     own = ready(number=8, exact_up_to=0).for_sites(SiteForm(means_alone=True))
-    before = SITES._replace(precision=0.1 * SITES.precision)
-    kept = own.kept(KERNEL, X, before)
-    found = own.condition(KERNEL, kept, SITES)
-    assert not np.allclose(found.operator.root, conditioned(own).operator.root, rtol=0.01)
-    mean = conditioned(own).mean_at_rows
+    before = SITES._replace(precision=factor * SITES.precision)
+    found = own.condition(KERNEL, own.kept(KERNEL, X, before), SITES)
+    usual = conditioned(own)
+    mean = usual.mean_at_rows
     np.testing.assert_allclose(found.mean_at_rows, mean, atol=1e-5 * np.abs(mean).max())
+    if anew is not None:
+        roots = found.operator.root, usual.operator.root
+        assert np.allclose(*roots, rtol=1e-6) is anew
 
 
 @pytest.mark.slow

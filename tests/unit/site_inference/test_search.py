@@ -54,7 +54,8 @@ def climb(monkeypatch):
         rows = lgp.Data([0.0], [0.0], weights=[ROWS])
         runs._climb_from(np.array([0.5]), rows, 0, 1e-6, 0.3)
         values = [record.value for record in found.records]
-        return runs.endings[0], len(values) - 1 - int(np.argmax(values))
+        after = len(values) - 1 - int(np.argmax(values))
+        return runs.endings[0], after, runs._promises_nothing(0, rows)
 
     return climbed
 
@@ -62,12 +63,14 @@ def climb(monkeypatch):
 @pytest.mark.quick
 def test_estimates_that_no_step_raises_end_a_run_where_little_is_promised(climb):
     """A gradient of three promises 0.009 nats of 1,000 rows, one of 300 ninety."""
-    (converged, reason), after = climb(3.0)
-    assert converged
+    (converged, reason), after, nothing = climb(3.0)
+    assert (converged, nothing) == (True, True)
     assert after == _FEWEST_STEPS
     assert reason == f"{NO_STEP_OF_ESTIMATE}, whose gradient promises 0.009 nats"
-    (converged, reason), after = climb(300.0)
-    assert not converged
+    (converged, _), _, nothing = climb(8.0)  # 0.064 nats: a climb with a new start is due
+    assert (converged, nothing) == (True, False)
+    (converged, reason), after, nothing = climb(300.0)
+    assert (converged, nothing) == (False, False)
     assert after > _ESTIMATED_STEPS
     assert reason.endswith("promises 90 nats")
 

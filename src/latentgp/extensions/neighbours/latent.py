@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -27,8 +28,8 @@ from latentgp.extensions.neighbours.latent_posterior import (
     slope_in_prior,
     with_draws,
 )
-from latentgp.extensions.neighbours.latent_precision import mean_given
-from latentgp.extensions.neighbours.latent_solves import diagonal_of, solved
+from latentgp.extensions.neighbours.latent_precision import PosteriorPrecision, mean_given
+from latentgp.extensions.neighbours.latent_solves import diagonal_of, mean_by_kept, solved
 from latentgp.extensions.neighbours.levels import Levels, levels_of
 from latentgp.extensions.neighbours.near import NearRows
 from latentgp.extensions.neighbours.near_draws import NearDraws
@@ -143,18 +144,26 @@ class LatentNeighbours(NearestRows):
         features = _features(kept.low_rank)
         return posterior_regression(kernel, kept.X, *rows, sites.precisions, features)
 
+    def _operator(self, kept: RowPrior, sites: Sites, own: Regression) -> PosteriorPrecision:
+        prior = SparseRoot(kept.prior, jnp.asarray(self.rows_found(len(kept.X))), kept.factor)
+        M = preconditioned(prior, self._levels, own, sites.precision)
+        features = _features(kept.low_rank)
+        return M if features is None else FullScaleOperator.of(M, features, sites.precisions)
+
+    def _anew(self, kernel: LatentKernel, kept: RowPrior, sites: Sites) -> PosteriorPrecision:
+        return self._operator(kept, sites, self._given_sites(kernel, kept, sites))
+
     def condition(self, kernel: LatentKernel, X: Any, sites: Sites) -> LatentNeighboursPosterior:
         kept = X if isinstance(X, RowPrior) else self._prior(kernel, X)
         neighbours = jnp.asarray(self.rows_found(len(kept.X)))
-        precision, features = sites.precision, _features(kept.low_rank)
-        own = self._given_sites(kernel, kept, sites) if kept.own is None else kept.own
-        prior = SparseRoot(kept.prior, neighbours, kept.factor)
-        M: Any = preconditioned(prior, self._levels, own, precision)
-        if features is not None:
-            M = FullScaleOperator.of(M, features, sites.precisions)
-        exact = sites.linear.size <= self.exact_up_to
+        precision, fresh = sites.precision, partial(self._anew, kernel, kept, sites)
         diagonal = diagonal_of(kept.prior, neighbours, precision)
-        found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
+        if kept.own is None:
+            M, exact = fresh(), sites.linear.size <= self.exact_up_to
+            found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
+        else:
+            M = self._operator(kept, sites, kept.own)
+            M, found = mean_by_kept(M, fresh, diagonal, sites.linear)
         # Whose evidence and KL are found when asked for.
         kinds: Any = {2: LatentNeighboursPosterior, 3: CoupledNeighboursPosterior}
         return kinds[precision.ndim](

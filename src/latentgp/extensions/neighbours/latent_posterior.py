@@ -22,7 +22,7 @@ from latentgp.extensions.neighbours.latent_precision import (
     without_negative,
 )
 from latentgp.extensions.neighbours.latent_solves import (
-    DRAWS_TOLERANCE,
+    PROBE_TOLERANCE,
     PrecisionSolves,
     draws_of,
     row_products,
@@ -202,7 +202,7 @@ class LatentNeighboursPosterior(NearPosterior):
         noise = jax.random.normal(key, before.shape, before.dtype)[..., None]
         right = self.sites.linear[..., None] + row_times(root_of(precision), noise)
         right = right - row_times(precision, before[..., None])
-        moved = M.at_rows(solve_to(M, M.from_rows(right), DRAWS_TOLERANCE))
+        moved = M.at_rows(solve_to(M, M.from_rows(right), PROBE_TOLERANCE))
         return (right - row_times(precision, moved))[..., 0].T
 
     def _features_seen(

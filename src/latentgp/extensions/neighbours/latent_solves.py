@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
+from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.log_determinant import (
     mean_of,
     quadrature,
     recorded_conjugate_gradients,
 )
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
+from latentgp.extensions.iterative.solvers.solution import BREAKDOWN, CONVERGED
 from latentgp.extensions.neighbours.conditionals import Block
 from latentgp.extensions.neighbours.latent_precision import (
     MOST_STEPS,
@@ -32,9 +35,10 @@ from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.small_matrices import small_eigh, small_inverse
 from latentgp.typing import Array, NeighbourRows, RandomKey, RowLatents, Scalar
 
-DRAWS_TOLERANCE = 1e-5
-_PROBE_TOLERANCE = 2e-4  # of whose means errors are far below the noise
+PROBE_TOLERANCE = 1e-5  # errors of estimates are of its square
 _MOST_RECORDED = 200  # steps that quadrature reads
+# Over twice what one of the same sites takes; one of 20 neighbours costs as much to make as 60.
+_MOST_STEPS_KEPT = 30
 
 
 def row_products(
@@ -83,9 +87,7 @@ def solved(
     given_others = small_inverse(diagonal) if coupled else 1 / diagonal
     right = M.to_white(M.from_rows(linear[..., None]))
     if not probes:
-        mean, nan = M.from_white(mean_solved(M, right))[..., 0], jnp.asarray(jnp.nan)
-        none = jnp.zeros((*mean.shape, 0), linear.dtype)
-        return PrecisionSolves(mean, none, none, jnp.zeros_like(diagonal), nan, nan, nan, nan)
+        return _mean_alone(M.from_white(mean_solved(M, right))[..., 0], diagonal)
     if exact:
         units = jnp.eye(M.size, dtype=right.dtype)
         whole, noise = cholesky(M.times(units)), jnp.sqrt(M.size) * units
@@ -97,7 +99,7 @@ def solved(
         noise = jax.random.rademacher(key, (M.size, probes), right.dtype)
         z = perturbed(M, jax.random.fold_in(key, 1), probes)
         every = jnp.concatenate([right, noise, M.to_white(z)], axis=1)
-        tolerances = jnp.full(every.shape[1], _PROBE_TOLERANCE).at[0].set(TOLERANCE)
+        tolerances = jnp.full(every.shape[1], PROBE_TOLERANCE).at[0].set(TOLERANCE)
         recorded = recorded_conjugate_gradients(
             M, every, Identity(), tolerances, MOST_STEPS, _MOST_RECORDED
         )
@@ -120,13 +122,54 @@ def solved(
     return PrecisionSolves(mean, x, p, given_others + spread, log_det, error, unknown, of_probes)
 
 
+def mean_by_kept(
+    M: PosteriorPrecision,
+    fresh: Callable[[], PosteriorPrecision],
+    diagonal: Float[Array, "N Q *R"],
+    linear: RowLatents,
+) -> tuple[PosteriorPrecision, PrecisionSolves]:
+    """The mean alone, by a preconditioner of other sites, and the precision with what it took.
+
+    That is `fresh`, with one of these sites, where the other takes many steps or breaks down: its
+    sites may be far away, or of no proper posterior.
+    """
+
+    def attempt(state: _Attempt) -> _Attempt:
+        M, _, anew, _ = state
+        right = M.to_white(M.from_rows(linear[..., None]))
+        most = jnp.where(anew, MOST_STEPS, _MOST_STEPS_KEPT)
+        found = conjugate_gradients(M, right, tolerance=TOLERANCE, max_steps=most)
+        missed = ~anew & (found.code[0] != CONVERGED)
+        white = jnp.where(found.code == BREAKDOWN, jnp.nan, found.value)
+        M = jax.lax.cond(missed, fresh, lambda: M)
+        return _Attempt(M, M.from_white(white)[..., 0], missed, ~missed)
+
+    unknown = jax.eval_shape(lambda M: M.from_rows(linear[..., None])[..., 0], M)
+    no = jnp.zeros((), bool)
+    start = _Attempt(M, jnp.zeros(unknown.shape, unknown.dtype), no, no)
+    end = jax.lax.while_loop(lambda state: ~state.ended, attempt, start)
+    return end.operator, _mean_alone(end.mean, diagonal)
+
+
+class _Attempt(NamedTuple):
+    operator: PosteriorPrecision
+    mean: Float[Array, "C Q"]
+    anew: Bool[Array, ""]  # whether the preconditioner is of these sites
+    ended: Bool[Array, ""]
+
+
+def _mean_alone(mean: Float[Array, "C Q"], diagonal: Float[Array, "N Q *R"]) -> PrecisionSolves:
+    none, nan = jnp.zeros((*mean.shape, 0), mean.dtype), jnp.asarray(jnp.nan)
+    return PrecisionSolves(mean, none, none, jnp.zeros_like(diagonal), nan, nan, nan, nan)
+
+
 def draws_of(M: PosteriorPrecision, key: RandomKey, number: int) -> Float[Array, "C Q S"]:
     """Draws A^-1 z, z ~ N(0, A), of coefficients less their mean.
 
     Where a precision is negative there is no such z: it counts as zero.
     """
     M = without_negative(M)
-    return solve_to(M, perturbed(M, key, number), DRAWS_TOLERANCE)
+    return solve_to(M, perturbed(M, key, number), PROBE_TOLERANCE)
 
 
 def diagonal_of(

@@ -261,13 +261,21 @@ class _Runs:
                 self._algorithm = dataclasses.replace(self._algorithm, representation=again)
                 self._search.began_anew(run)
                 renewals += 1
-            elif not ended or rough <= tolerance or reason.startswith(NO_STEP_OF_ESTIMATE):
+            elif not ended or rough <= tolerance or self._promises_nothing(run, data):
                 break
             else:
                 self._known[run][start.tobytes()], rough = best, tolerance
         how_often = f"{renewals + 1} times" if renewals else "once"
         how_often += ", as often as they may be" if renewals == _MOST_RENEWALS else ""
         self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
+
+    def _promises_nothing(self, run: int, data: Data) -> bool:
+        """Whether no step raised an estimate whose gradient promises less than a rise that counts.
+
+        A further climb would begin at the same point, along that gradient.
+        """
+        stuck = self.endings[run][1].startswith(NO_STEP_OF_ESTIMATE)
+        return stuck and self._likely_gain(run) <= _ESTIMATED_RISE * data.total_weight**2
 
     def _kernel(self, vector: HyperVector) -> Any:
         return self._space.to_model(jnp.asarray(vector)).kernel
