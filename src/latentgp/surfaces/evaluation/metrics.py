@@ -406,15 +406,7 @@ def brier_score(
     In [0, 2]. For two classes this is twice the mean of (p - y)^2. Source: Brier (1950),
     "Verification of forecasts expressed in terms of probability", equation 2.
 
-    Args:
-        labels: (N,) classes.
-        probabilities: (N, K), or (N,) probabilities of the second class.
-        bins: number of bins, (k/bins, (k+1)/bins].
-        classes: (K,) the class of each column; None means 0 .. K-1.
-        sample_weight: (N,) non-negative weights.
-
-    Raises:
-        InputError: as `log_loss`, and if `bins` is not a positive whole number.
+    Args and errors are those of `log_loss`.
 
     Example:
         >>> brier_score([1, 0], [0.5, 0.5])
@@ -559,8 +551,15 @@ def expected_calibration_error(
     as one probability. Source: Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern
     neural networks", equation 3.
 
-    Args and errors are those of `log_loss`, and `bins`, a positive number of bins
-    (k/bins, (k+1)/bins].
+    Args:
+        labels: (N,) classes.
+        probabilities: (N, K), or (N,) probabilities of the second class.
+        bins: number of bins, (k/bins, (k+1)/bins].
+        classes: (K,) the class of each column; None means 0 .. K-1.
+        sample_weight: (N,) non-negative weights.
+
+    Raises:
+        InputError: as `log_loss`, and if `bins` is not a positive whole number.
 
     Example:
         >>> round(expected_calibration_error([1, 1, 1, 0], [0.9, 0.9, 0.9, 0.9]), 6)
