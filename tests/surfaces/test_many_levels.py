@@ -112,6 +112,27 @@ def test_the_command_line_names_groups(tmp_path):
     assert "effects of groups are fitted in memory" in str(refused.exception)
 
 
+def test_levels_of_files_in_batches_are_refused_by_name(tmp_path):
+    TRAIN.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(lgp.InputError, match="each level of 'shop' take all rows at once"):
+        lgp.TableModel.fit_files(tmp_path / "t.csv", "sold", batch_size=50, groups=["shop"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["trials", "censored"])
+def test_a_likelihood_that_a_side_column_brings_has_effects(side):
+    """Nobody asked for another likelihood."""
+    rng = np.random.default_rng(0)
+    rate = 1 / (1 + np.exp(-TABLE["truth"]))
+    table = TABLE.drop(columns="truth").assign(trials=8, censored=rng.integers(0, 2, len(TABLE)))
+    table["sold"] = rng.binomial(8, rate) if side == "trials" else rng.exponential(rate)
+    given = {"side_columns": {side: side}, "random_state": 0}
+    unused = {"trials", "censored"} - {side}
+    model = lgp.TableModel.fit(table, "sold", leave_out=unused, max_evaluations=30, **given)
+    assert "an effect for each of 40 levels" in " ".join(model.notes)
+    assert np.isfinite(model.predict(NEW.assign(trials=8))["mean"]).all()
+
+
 def test_a_comparison_says_who_has_effects():
     own = TRAIN.drop(columns="truth")
     found = compare(own, "sold", likelihoods=["auto", "gaussian"], methods=["auto"])

@@ -212,6 +212,7 @@ def start(
     inputs, known, dropped = split_target(frame, target)
     if dropped:
         notes.append(f"left out {dropped} row(s) without {target!r}")
+    levels = _levels(likelihood, settings)
     task, likelihood, why = choose_task(known, task, likelihood, side_columns, order)
     notes += why
     side, row_weights = {}, None
@@ -232,7 +233,12 @@ def start(
     elif time is not None:
         encoder = TableEncoder.of_series(inputs, time, by)
     else:
-        levels = () if in_batches else _levels(likelihood, settings)
+        if in_batches and levels:
+            raise InputError(
+                f"effects of each level of {listed(levels)} take all rows at once: leave groups "
+                "out, or fit the table in memory"
+            )
+        levels = () if in_batches else levels
         by_default = levels is None and settings.get("mean") is None
         encoder = TableEncoder.fit(inputs, leave_out, levels)
         settings = settings | _effects_of(encoder, settings)
