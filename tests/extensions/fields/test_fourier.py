@@ -331,3 +331,16 @@ def test_targets_without_noise_in_line_are_fitted():
     found = lgp.fit(model, lgp.Data(places, np.sin(places[:, 0])), key=KEY, method=few)
     mean = found.posterior.mean_f(places)
     np.testing.assert_allclose(mean, np.sin(places[:, 0]), atol=0.02)
+
+
+def test_few_rows_without_noise_have_the_exact_process():
+    """As many functions as a rough field takes leave solves without an end."""
+    model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian(0.01))
+    data = lgp.Data(X[:120], np.sin(X[:120, 0]) * np.cos(X[:120, 1]))
+    found = lgp.fit(model, data, key=KEY, method=lgp.fields.FourierGP())
+    exact = lgp.fit(model, data, key=KEY, method=lgp.ExactGP())
+    assert found.diagnostics.converged
+    assert "the covariance of the rows was factorised" in found.diagnostics.ending
+    assert found.posterior.log_evidence.value == pytest.approx(exact.posterior.log_evidence.value)
+    f, g = (fit.posterior.predict_f(X[120:140]) for fit in (found, exact))
+    np.testing.assert_allclose(f.mean, g.mean, atol=1e-6)

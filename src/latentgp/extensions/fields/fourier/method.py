@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from latentgp.extensions.fields.fourier.representation import LEAST_OPEN, EquispacedFourier
-from latentgp.extensions.fields.fourier.sums import PlaceSums, sums_of
+from latentgp.extensions.fields.fourier.sums import MOST_OF_NOISE, PlaceSums, sums_of
 from latentgp.extensions.inter_domain.sums import check_summable, ranges_of
 from latentgp.methods.problem import Problem
 from latentgp.models import LatentGP
@@ -36,6 +36,7 @@ from latentgp.typing import Inputs, RandomKey
 _MOST_RENEWALS = 6
 _SOME_ROWS = 900
 _GAIN = 0.002  # nats a row
+_BY_ROWS = "noise is too low for Fourier functions, so the covariance of the rows was factorised"
 
 
 class FourierGP(CollapsedVI):
@@ -43,7 +44,8 @@ class FourierGP(CollapsedVI):
 
     Rows are summed by non-uniform fast Fourier transforms; an evaluation of the evidence costs some
     dozen products of O(M log M). Where the hyper-parameters that a search finds need other
-    frequencies, the sums are made anew and the search goes on from there.
+    frequencies, the sums are made anew and the search goes on from there. Up to 900 rows that are
+    found to have next to no noise keep the exact process, in which their covariance is factorised.
 
     Args:
         representation: how many frequencies, and how systems are solved.
@@ -72,8 +74,10 @@ class FourierGP(CollapsedVI):
         own = asked.initialise(data.X, data.weights, problem.model.kernel, problem.key)
         learning, given = problem.space.size > 0, asked.grid is not None
         if learning and not given:
-            problem = self._on_some_rows(problem)
-            kernel = problem.model.kernel
+            begun = self._on_some_rows(problem)
+            if isinstance(begun, SearchOutcome):
+                return begun
+            problem, kernel = begun, begun.model.kernel
             own = asked.initialise(data.X, data.weights, kernel, problem.key)
         again = None if given else own.renewed(problem.model)
         records, renewals = list[Any](), 0
@@ -111,8 +115,11 @@ class FourierGP(CollapsedVI):
         found = SearchOutcome(algorithm, space, bounds, rows, model, learned, converged, search)
         return found if again is None else found.unsettled()
 
-    def _on_some_rows(self, problem: Problem) -> Problem:
-        """The problem from where a search on some rows has ended."""
+    def _on_some_rows(self, problem: Problem) -> Problem | SearchOutcome:
+        """The problem from where the exact process on some rows has ended.
+
+        Its own end where these are all rows, and have less noise than functions can tell.
+        """
         some = problem.data.select(at_three_scales(problem.data.X, _SOME_ROWS))
         rows = MergedRows(some, some, np.arange(some.size))
         part = dataclasses.replace(problem, rows=rows).with_options(checkpoint=None)
@@ -120,6 +127,10 @@ class FourierGP(CollapsedVI):
         model, own = found.model, self._noise(found.model)
         # Frequencies leave open some of the prior variance: less noise is not told from it.
         least = LEAST_OPEN * float(model.kernel.diagonal(jnp.asarray(some.X[:1]))[0])
+        too_low = MOST_OF_NOISE * own < least
+        if too_low and some.size == problem.data.size and found.learned is not None:
+            reason = f"{found.learned.reason}; {_BY_ROWS}"
+            return found._replace(learned=found.learned._replace(reason=reason))
         if own < least and own != self._noise(problem.model):  # it is learned
             model = eqx.tree_at(self._noise, model, np.asarray(least))
         return dataclasses.replace(problem, model=model).with_options(restarts=0)
