@@ -179,7 +179,7 @@ class ParameterSpace(eqx.Module):
             columns.append(np.reshape(values, (number, -1)))
         return np.concatenate(columns, axis=1)
 
-    def blocks(self) -> Bool[np.ndarray, "B H"]:
+    def blocks(self) -> Bool[np.ndarray, "blocks H"]:
         """Entries of the vector that each block has, of the priors that can be drawn from.
 
         A block is what a prior draws at once: an entry, or an event of a joint law.

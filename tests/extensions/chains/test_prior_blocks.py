@@ -46,7 +46,10 @@ def test_what_cannot_be_drawn_is_no_block():
 
 @pytest.mark.parametrize(
     "law",
-    [lgp.HierarchicalDirichlet(3, latents=2, rate=0.7), SharedLogNormal(np.array([0.2, -0.3]), 0.8, 0.6)],
+    [
+        lgp.HierarchicalDirichlet(3, latents=2, rate=0.7),
+        SharedLogNormal(np.array([0.2, -0.3]), 0.8, 0.6),
+    ],
 )
 def test_blocks_of_a_joint_law_leave_it(law):
     """Blocks are alike, which a draw of one alone must keep."""

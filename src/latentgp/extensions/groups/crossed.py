@@ -106,7 +106,7 @@ class EffectPrecision(LinearOperator):
         levels, values = (tuple(part[t] for t in terms) for part in self.rows)
         return EffectPrecision(design, RowEffects(levels, values), self.precision)
 
-    def with_shared(self) -> tuple[Float[Array, "G m"], Float[Array, "m m"]]:
+    def with_shared(self) -> tuple[Float[Array, "effects shared"], Float[Array, "shared shared"]]:
         """Blocks of the effects that all rows share: with those of groups, and of their own."""
         own = [t for t in range(len(self.design.terms)) if t not in self.design.shared]
         size = sum(self.design.terms[t].size for t in self.design.shared)
@@ -135,7 +135,7 @@ class SchurComplement(LinearOperator):
     """A - B B' of the effects of groups, A their precision, once all others are eliminated."""
 
     groups: EffectPrecision
-    through: Float[Array, "G m"]  # B
+    through: Float[Array, "effects shared"]  # B
 
     @property
     def size(self) -> int:

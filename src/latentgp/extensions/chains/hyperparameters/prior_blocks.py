@@ -24,9 +24,9 @@ _LEAST = 0.02  # rate of acceptance of a block that is kept, however seldom usua
 class Tally(NamedTuple):
     """Proposals of each block, beside the usual moves of all hyper-parameters."""
 
-    proposed: Float[Array, "B"]  # numbers
-    accepted: Float[Array, "B"]  # sums of probabilities
-    kept: Bool[Array, "B"]  # blocks that are still proposed
+    proposed: Float[Array, "blocks"]  # numbers
+    accepted: Float[Array, "blocks"]  # sums of probabilities
+    kept: Bool[Array, "blocks"]  # blocks that are still proposed
     number: Int[Array, ""]  # proposals in a sweep; negative until that is decided
     usual: Scalar  # acceptance of the usual moves lately
 
@@ -81,7 +81,7 @@ class PriorBlocks(eqx.Module):
     cost nothing.
     """
 
-    blocks: Bool[np.ndarray, "B H"]  # entries of each
+    blocks: Bool[np.ndarray, "blocks H"]  # entries of each
     most: int = eqx.field(static=True)  # proposals a sweep
 
     @classmethod
