@@ -1,4 +1,3 @@
-from functools import partial
 from itertools import product
 
 import jax
@@ -9,6 +8,7 @@ import latentgp as lgp
 from classes import concrete_classes
 from latentgp.kernels import FixedEffects, SameGroup
 from latentgp.representations import Representation
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing import check_representation
 from problems import BINARY, KERNEL, X, classification
 from slow import slow_parameters
@@ -171,7 +171,8 @@ def test_a_wrong_representation_is_caught(representation, complaint):
 def test_blocks_of_few_rows_of_one_latent_function_are_kept(rows, points, latents, kept):
     many = np.zeros((rows, 2))
     representation = lgp.Inducing(points=many[:points])
-    given = jax.eval_shape(partial(representation.kept, latents=latents), KERNEL, many)
+    sites = GaussianSites.none(np.zeros((rows, latents)))
+    given = jax.eval_shape(representation.kept, KERNEL, many, sites)
     shape = (1, points, rows) if kept else many.shape
     assert jax.tree.leaves(given)[0].shape == shape
 
