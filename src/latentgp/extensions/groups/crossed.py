@@ -332,7 +332,7 @@ def _solved(
     S, near = SchurComplement(groups, through), GaussSeidel.of(groups)
     found = probed_solution(S, near, left, settings.key, probes, **how)
 
-    def whole(of_groups: Float[Array, "G S"], known: Float[Array, "m S"]) -> Vectors:
+    def whole(of_groups: Float[Array, "effects S"], known: Float[Array, "shared S"]) -> Vectors:
         shared = C.inverse.T @ (known - through.T @ of_groups)
         sizes = np.cumsum([design.terms[t].size for t in design.shared])[:-1]
         each = dict(zip(design.shared, jnp.split(shared, sizes.tolist()), strict=True))
