@@ -138,7 +138,7 @@ def figures(table: pd.DataFrame, one: dict, other: dict, family: str) -> dict:
 
 def drawn(found: dict[str, tuple]) -> Figure:
     """Terms of both with bands of two standard errors, a row a family."""
-    from latentgp.surfaces.evaluation.drawing import BLUE, INK, ORANGE, tidy
+    from latentgp.surfaces.evaluation.plots.drawing import BLUE, INK, ORANGE, tidy
 
     figure = Figure(figsize=(10, 2.6 * len(found)), layout="constrained")
     axes = figure.subplots(len(found), 4, squeeze=False)

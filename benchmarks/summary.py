@@ -15,12 +15,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from latentgp import plots
+from latentgp.surfaces.evaluation.plots import drawing
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "summary.csv"
 PICTURE = HERE.parent / "docs" / "images" / "benchmarks.png"
 LOWEST, HIGHEST = 0.002, 200.0
-MARKERS = {"compiled": plots.BLUE, "first": "white"}
+MARKERS = {"compiled": drawing.BLUE, "first": "white"}
 
 
 def main() -> None:
@@ -51,19 +52,19 @@ def drawn(rows: Sequence[dict[str, str]]) -> Figure:
             places[key] = len(places)
     figure = Figure(figsize=(10.0, 0.19 * len(places) + 1.2), layout="constrained")
     ax = figure.add_subplot()
-    ax.axvspan(LOWEST, 1.0, color=plots.LIGHT, alpha=0.5, linewidth=0)
-    ax.axvline(1.0, color=plots.INK, linewidth=1.0)
-    style: dict[str, Any] = {"linestyle": "none", "color": plots.BLUE, "zorder": 3}
+    ax.axvspan(LOWEST, 1.0, color=drawing.LIGHT, alpha=0.5, linewidth=0)
+    ax.axvline(1.0, color=drawing.INK, linewidth=1.0)
+    style: dict[str, Any] = {"linestyle": "none", "color": drawing.BLUE, "zorder": 3}
     for row in rows:
         place, times = places[row["section"], row["task"], row["peer"]], ratio(row)
         if times is None:
-            ax.plot(LOWEST * 1.25, place, "x", markersize=6, **{**style, "color": plots.ORANGE})
+            ax.plot(LOWEST * 1.25, place, "x", markersize=6, **{**style, "color": drawing.ORANGE})
         else:
             fill = MARKERS[row["fit"]]
             ax.plot(times, place, "o", markersize=5.5, markerfacecolor=fill, **style)
     for (_, _, peer), place in ((key, place) for key, place in places.items() if key in lines):
-        ax.text(HIGHEST * 1.15, place, peer, fontsize=7.5, va="center", color=plots.GREY)
-    ax.text(HIGHEST * 1.15, -1, "peer", fontsize=7.5, va="center", color=plots.INK)
+        ax.text(HIGHEST * 1.15, place, peer, fontsize=7.5, va="center", color=drawing.GREY)
+    ax.text(HIGHEST * 1.15, -1, "peer", fontsize=7.5, va="center", color=drawing.INK)
     ax.set_yticks(list(places.values()), [key if key in sections else key[1] for key in places])
     for label, key in zip(ax.get_yticklabels(), places, strict=True):
         label.set(fontsize=7.5, fontweight="bold" if key in sections else "normal")
@@ -73,10 +74,10 @@ def drawn(rows: Sequence[dict[str, str]]) -> Figure:
     for kind, fill in MARKERS.items():
         label = "compiled" if kind == "compiled" else "first fit, with compilation"
         ax.plot([], [], "o", markersize=5.5, markerfacecolor=fill, label=label, **style)
-    missed = {**style, "color": plots.ORANGE}
+    missed = {**style, "color": drawing.ORANGE}
     ax.plot([], [], "x", markersize=6, label="the peer's score not reached", **missed)
-    ax.legend(**plots.legend_style(loc="center left", fontsize=8))
-    plots.tidy(ax, "speed of latentgp / speed of the best peer", "")
+    ax.legend(**drawing.legend_style(loc="center left", fontsize=8))
+    drawing.tidy(ax, "speed of latentgp / speed of the best peer", "")
     ax.tick_params(axis="y", length=0, labelsize=7.5)
     return figure
 

@@ -11,7 +11,8 @@ from jaxtyping import Float
 from latentgp.datasets import coal_mine_disasters
 from latentgp.surfaces.demo.section import Row, Section, Tell, behind, fitted, quiet
 from latentgp.surfaces.estimators import GPCountRegressor
-from latentgp.surfaces.evaluation import drawing, metrics, plots
+from latentgp.surfaces.evaluation import metrics, plots
+from latentgp.surfaces.evaluation.plots import drawing
 
 FOLDS = 8
 YEARS = np.arange(1851, 1962)  # of 1962 the data have only the first months
@@ -43,7 +44,7 @@ def counts(folder: Path, tell: Tell) -> Section:
         rows.append(Row(name, nlpd, scores, first, again))
     picture = folder / "disaster-rate.png"
     log_rate, variance = contenders[OURS].posterior_.predict_f(X)
-    half = plots.NORMAL_95 * np.sqrt(variance)
+    half = drawing.NORMAL_95 * np.sqrt(variance)
     band = np.exp(log_rate - half), np.exp(log_rate + half)
     plots.save_figure(_drawn(dates, y, rates, band), picture)
     return Section(
@@ -114,11 +115,11 @@ def _drawn(
         mean_label=f"{OURS}, mean and 95 % band",
         band_label="_",
     )
-    styles, colors = ("--", "-.", ":"), (plots.ORANGE, drawing.GREEN, plots.GREY)
+    styles, colors = ("--", "-.", ":"), (drawing.ORANGE, drawing.GREEN, drawing.GREY)
     for (name, rate), color, style in zip(list(rates.items())[1:], colors, styles, strict=True):
         ax.plot(middles, rate, color=color, linestyle=style, linewidth=1.3, label=name)
-    foot: dict[str, Any] = {"color": plots.INK, "markersize": 7, "clip_on": False}
+    foot: dict[str, Any] = {"color": drawing.INK, "markersize": 7, "clip_on": False}
     ax.plot(dates, np.full(dates.shape, -0.25), "|", markeredgewidth=0.6, **foot)
-    ax.legend(**plots.legend_style(loc="upper right"))
+    ax.legend(**drawing.legend_style(loc="upper right"))
     ax.set_ylim(-0.6, y.max() + 0.6)
     return ax

@@ -10,6 +10,8 @@ import numpy as np
 from latentgp.surfaces.demo.section import Row, Section, Tell, fitted
 from latentgp.surfaces.estimators import GPClassifier
 from latentgp.surfaces.evaluation import metrics, plots
+from latentgp.surfaces.evaluation.plots import drawing
+from latentgp.surfaces.evaluation.plots.calibration import wilson_interval
 
 TRAINING_ROWS = 500
 SURE = 0.95
@@ -86,27 +88,27 @@ def _drawn(X: np.ndarray, y: np.ndarray, predictions: dict[str, np.ndarray]) -> 
     figure = Figure(figsize=(10.0, 4.8), layout="constrained")
     left, right = cast(Any, figure.subfigures(1, 2))
     ax = left.subplots()
-    ax.plot([0, 1], [0, 1], color=plots.GREY, linewidth=1.0, label="calibrated")
+    ax.plot([0, 1], [0, 1], color=drawing.GREY, linewidth=1.0, label="calibrated")
     shapes = "o-", "s--", "^:", "D-."
     for (name, probabilities), color, shape in zip(
-        predictions.items(), plots.CURVES, shapes, strict=True
+        predictions.items(), drawing.CURVES, shapes, strict=True
     ):
         curve = metrics.reliability_curve(y, probabilities, BINS)
         drawn = curve.rows >= FEWEST
         stated, right_share = curve.probability[drawn], curve.frequency[drawn]
-        ends = plots.wilson_interval(right_share, curve.rows[drawn])
+        ends = wilson_interval(right_share, curve.rows[drawn])
         ax.vlines(stated, *ends, color=color, alpha=0.4, linewidth=1.4)
         style: dict[str, Any] = {"color": color, "linewidth": 1.2, "markersize": 5.5}
         ax.plot(stated, right_share, shape, label=name, zorder=3, **style)
     ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
-    ax.legend(**plots.legend_style(loc="lower right"))
-    plots.tidy(ax, "probability stated for the most probable digit", "share that is right")
+    ax.legend(**drawing.legend_style(loc="lower right"))
+    drawing.tidy(ax, "probability stated for the most probable digit", "share that is right")
     ours = predictions[OURS]
     right.suptitle(f"the digits of which {OURS} is least sure", fontsize=10)
     panels = right.subplots(3, 4)
     for row, panel in zip(np.argsort(ours.max(axis=1)), panels.flat, strict=False):
         first, second = np.argsort(-ours[row])[:2]
-        color = plots.INK if first == y[row] else plots.ORANGE
+        color = drawing.INK if first == y[row] else drawing.ORANGE
         panel.imshow(X[row].reshape(8, 8), cmap="gray_r")
         panel.set_title(
             f"{first}: {100 * ours[row, first]:.0f} %, {second}: {100 * ours[row, second]:.0f} %\n"

@@ -12,7 +12,8 @@ from latentgp.datasets import mauna_loa_co2
 from latentgp.kernels import RBF, Matern12, Periodic, Polynomial
 from latentgp.surfaces.demo.section import Row, Section, Tell, fitted
 from latentgp.surfaces.estimators import GPRegressor
-from latentgp.surfaces.evaluation import drawing, metrics, plots
+from latentgp.surfaces.evaluation import metrics, plots
+from latentgp.surfaces.evaluation.plots import drawing
 
 ORIGIN = 1990.0  # of the input, so that a quadratic in it is well conditioned
 HELD_OUT_FROM = 2004.0
@@ -52,7 +53,7 @@ def forecast(folder: Path, tell: Tell) -> Section:
         mean, std = estimator.predict(X[~seen], return_std=True)
         predictions[name] = mean, std
         nlpd = 0.5 * (np.log(2 * np.pi * std**2) + ((later - mean) / std) ** 2)
-        half = plots.NORMAL_95 * std
+        half = drawing.NORMAL_95 * std
         scores = (
             f"{metrics.root_mean_squared_error(later, mean):.2f} ppm",
             f"{np.mean(metrics.crps_gaussian(later, mean, std)):.2f} ppm",
@@ -115,32 +116,32 @@ def _drawn(years: np.ndarray, co2: np.ndarray, predictions: dict[str, Any]) -> A
     time, later = years[~seen], co2[~seen]
     recent = seen & (years >= ORIGIN)
     mean, std = predictions[OURS]
-    half = plots.NORMAL_95 * std
+    half = drawing.NORMAL_95 * std
     labels = {"mean_label": f"{OURS}, mean and 95 % band", "band_label": "_"}
     plots.prediction_bands(above, time, mean, mean - half, mean + half, **labels)
     dots: dict[str, Any] = {"markersize": 3.2, "markeredgewidth": 0, "zorder": 4}
-    above.plot(years[recent], co2[recent], "o", color=plots.GREY, label="learned from", **dots)
-    above.plot(time, later, "o", color=plots.INK, label="held out", **dots)
-    below.fill_between(time, -half, half, color=plots.BLUE, alpha=0.18, linewidth=0)
-    below.plot(time, later - mean, color=plots.BLUE, linewidth=1.4, label=OURS)
-    others = (plots.ORANGE, "--"), (drawing.GREEN, ":")
+    above.plot(years[recent], co2[recent], "o", color=drawing.GREY, label="learned from", **dots)
+    above.plot(time, later, "o", color=drawing.INK, label="held out", **dots)
+    below.fill_between(time, -half, half, color=drawing.BLUE, alpha=0.18, linewidth=0)
+    below.plot(time, later - mean, color=drawing.BLUE, linewidth=1.4, label=OURS)
+    others = (drawing.ORANGE, "--"), (drawing.GREEN, ":")
     for (name, (mean, std)), (color, style) in zip(
         list(predictions.items())[1:], others, strict=True
     ):
         banded = ", mean and 95 % band" if name == REGRESSION else ""
         above.plot(time, mean, style, color=color, linewidth=1.3, label=f"{name}{banded}", zorder=2)
         if name == REGRESSION:
-            half = plots.NORMAL_95 * std
+            half = drawing.NORMAL_95 * std
             band: dict[str, Any] = {"color": color, "alpha": 0.3, "linewidth": 0}
             above.fill_between(time, mean - half, mean + half, **band)
             below.fill_between(time, -half, half, **band)
             below.plot(time, later - mean, style, color=color, linewidth=1.4, label=name)
     for ax in (above, below):
-        ax.axvline(HELD_OUT_FROM, color=plots.GREY, linewidth=1.0)
-    below.axhline(0.0, color=plots.GREY, linewidth=0.8)
-    above.legend(**plots.legend_style(loc="upper left", fontsize=8))
-    below.legend(**plots.legend_style(loc="upper left"))
-    plots.tidy(above, "", "CO₂ in dry air [ppm]")
-    plots.tidy(below, "year", "observed - forecast [ppm]")
+        ax.axvline(HELD_OUT_FROM, color=drawing.GREY, linewidth=1.0)
+    below.axhline(0.0, color=drawing.GREY, linewidth=0.8)
+    above.legend(**drawing.legend_style(loc="upper left", fontsize=8))
+    below.legend(**drawing.legend_style(loc="upper left"))
+    drawing.tidy(above, "", "CO₂ in dry air [ppm]")
+    drawing.tidy(below, "year", "observed - forecast [ppm]")
     above.set_xlim(ORIGIN, years[-1] + 0.3)
     return figure

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from latentgp.surfaces.evaluation import drawing
+from latentgp.surfaces.evaluation.plots import drawing
 from latentgp.surfaces.report.page import Figure
 
 if TYPE_CHECKING:

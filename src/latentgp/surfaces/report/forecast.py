@@ -9,6 +9,7 @@ import pandas as pd
 
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.evaluation.effects import Dependence, evenly_spaced, in_words
+from latentgp.surfaces.evaluation.plots import drawing
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.report.page import Block, Figure, Section, Table, Text
@@ -104,7 +105,7 @@ def _classes(
 
 
 def _end_of_rows(axes: Any, last: Any) -> None:
-    axes.axvline(last, color=plots.GREY, linestyle="--", linewidth=1.0, zorder=1)
+    axes.axvline(last, color=drawing.GREY, linestyle="--", linewidth=1.0, zorder=1)
 
 
 def _side(judged: Assessment) -> tuple[dict[str, float], np.ndarray, str]:

@@ -21,6 +21,7 @@ from latentgp.posteriors.hyperparameters import (
 )
 from latentgp.surfaces.estimators.base import GPEstimator
 from latentgp.surfaces.evaluation import plots
+from latentgp.surfaces.evaluation.plots import drawing
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
@@ -171,7 +172,7 @@ def _relevance(model: TableModel) -> list[Block]:
     with np.errstate(divide="ignore"):
         relative = np.where(spreads > 0, lengthscales / spreads, np.inf)
     names = model.encoder.feature_names
-    axes, label = new_axes(plots.rows_height(names[:25])), "relevance: spread / length-scale"
+    axes, label = new_axes(drawing.rows_height(names[:25])), "relevance: spread / length-scale"
     axes = plots.relevance(axes, relative, names, x_label=label)
     words = "Relevance of the inputs: their spread in length-scales"
     caption = f"{words}. Long bars are inputs along which the function bends."

@@ -17,8 +17,8 @@ from latentgp.likelihoods import Gaussian
 from latentgp.rows.arrays import evenly
 from latentgp.runtime.x64 import double_precision
 from latentgp.surfaces.evaluation import plots
-from latentgp.surfaces.evaluation.drawing import tidy
-from latentgp.surfaces.evaluation.maps import map_on, scale
+from latentgp.surfaces.evaluation.plots.drawing import tidy
+from latentgp.surfaces.evaluation.plots.maps import map_on, scale
 from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.report.page import Block, Section

@@ -23,6 +23,7 @@ from latentgp.surfaces.evaluation.effects import (
     evenly_spaced,
     in_words,
 )
+from latentgp.surfaces.evaluation.plots import drawing
 from latentgp.surfaces.evaluation.protocols import HoldsDraws
 from latentgp.surfaces.report.baselines import Baseline
 from latentgp.surfaces.report.figures import new_axes, picture
@@ -187,7 +188,7 @@ def residuals(judged: Assessment) -> Section:
         drawn = np.flatnonzero(judged.uncensored & np.isfinite(judged.mean))
         drawn = drawn[evenly_spaced(len(drawn), _DRAWN)]
         mean, std, y = judged.mean[drawn], judged.std[drawn], judged.y[drawn]
-        reach = plots.NORMAL_95 * std
+        reach = drawing.NORMAL_95 * std
         axes = plots.observed_against_predicted(
             new_axes(4.4), y, mean, mean - reach, mean + reach, target_label=judged.model.target
         )
@@ -230,7 +231,7 @@ def effects(
     if shares is not None:
         order = np.argsort(-shares.total.mean(axis=1), kind="stable")
         names = [names[d] for d in order]
-        axes = plots.variance_shares(new_axes(plots.rows_height(names[:20])), shares)
+        axes = plots.variance_shares(new_axes(drawing.rows_height(names[:20])), shares)
         words = f"Shares in the variance of {response}; {names[0]} has the largest."
         said = (
             f"Share of each column in how much {response} differs between rows: alone, and "
@@ -268,7 +269,7 @@ def _height(shown: Dependence) -> float:
     """Height of a figure of the dependence on a column, with room for its legend."""
     outputs, names = len(shown.outputs), [in_words(value) for value in shown.values]
     legend = 0.2 * outputs if outputs > 1 else 0.0
-    return legend + (3.3 if shown.is_ordered else plots.rows_height(names, outputs))
+    return legend + (3.3 if shown.is_ordered else drawing.rows_height(names, outputs))
 
 
 def search(model: TableModel) -> Section | None:

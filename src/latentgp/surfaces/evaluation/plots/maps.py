@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from latentgp.errors import InputError
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.arrays import as_inputs, evenly
-from latentgp.surfaces.evaluation.drawing import (
+from latentgp.surfaces.evaluation.metrics import equally_long
+from latentgp.surfaces.evaluation.plots.drawing import (
     CURVES,
     GREY,
     INK,
@@ -26,7 +27,6 @@ from latentgp.surfaces.evaluation.drawing import (
     opacity,
     tidy,
 )
-from latentgp.surfaces.evaluation.metrics import equally_long
 from latentgp.typing import RandomKey
 
 if TYPE_CHECKING:

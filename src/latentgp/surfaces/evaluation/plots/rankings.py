@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from latentgp.surfaces.coefficients import GroupEffects
-from latentgp.surfaces.evaluation.drawing import BLUE, GREY, INK, in_lines, tidy
+from latentgp.surfaces.evaluation.plots.drawing import BLUE, GREY, INK, in_lines, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
