@@ -40,6 +40,7 @@ deep_models/frequencies ~30; deep_models/shallow ~35 --parts shallow --seconds 7
 deep_models/depth ~20 --parts depth --seconds 330 --hidden 0 1 9; multi_kernel/digits ~30
 multi_kernel/recovery ~30; multi_kernel/schemes ~30 --parts schemes --schemes (a) (b) (c) (e) ours
 deep_models/depth-30 21 --parts depth --seconds 900 --hidden 29
+deep_models/beside 29 --parts beside --seconds 330
 multi_kernel/scheme-d 10 --parts schemes --schemes (d) --share 0.1
 multi_kernel/scheme-f 3.5 --parts schemes --schemes (f) --share 0.4
 neighbour_chains/moves ~20 --parts moves --draws 200

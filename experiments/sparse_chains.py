@@ -49,6 +49,7 @@ from common import (
 KEY = jax.random.key(0)
 GAUSSIAN, CHAINS = "Gaussian", "chains"
 CHOICES = ("k-means", "optimised")
+KINDS, NUMBERS = ("RBF", "ARD"), (10, 40, 100)  # kernels and points of `image`
 NUGGET = 0.1  # variance that no inducing point explains, at the start: it makes steps soft
 
 
@@ -75,7 +76,9 @@ def points_of(fit):
 # 1. image
 
 
-def image(report, data_dir, quick, jobs=1):
+def image(
+    report, data_dir, quick, *, jobs=1, kinds=KINDS, numbers=NUMBERS, choices=CHOICES, draws=250
+):
     X, labels = load(data_dir, "ratsch_image")
     X, first = np.unique(X, axis=0, return_index=True)
     y = (labels[first] > 0).astype(float)
@@ -84,16 +87,14 @@ def image(report, data_dir, quick, jobs=1):
     X_train, X_test = standardised(X[train], X[test])
     data, typical = lgp.Data(X_train, y[train]), np.sqrt(X.shape[1])
     kernels = {"RBF": typical, "ARD": np.full(X.shape[1], typical)}
-    if quick:
-        del kernels["RBF"]
-    numbers = (10,) if quick else (10, 40, 100)
-    draws = 50 if quick else 250
+    kernels = {name: kernels[name] for name in (("ARD",) if quick else kinds)}
+    numbers, draws = ((10,), 50) if quick else (numbers, draws)
 
     def task(name: str, number: int) -> list:
         """Rows of the table: k-means points, then optimised ones from there."""
         model = lgp.LatentGP(lgp.RBF(kernels[name]), lgp.BernoulliProbit())
         rows = []
-        for choice in CHOICES:
+        for choice in choices:
             if choice == "k-means":
                 fit = gaussian(model, data, lgp.Inducing(number))
             else:  # all rows a step
@@ -126,7 +127,7 @@ def image(report, data_dir, quick, jobs=1):
     table = [row for rows in found for row in rows]
     curves = {}
     for (name, number), rows in zip(cases, found, strict=True):
-        for choice, row in zip(CHOICES, rows, strict=True):
+        for choice, row in zip(choices, rows, strict=True):
             for label, loss in zip((GAUSSIAN, CHAINS), row[3:5], strict=True):
                 curves.setdefault((name, choice, label), []).append((number, loss))
     report.table(
@@ -145,7 +146,7 @@ def image(report, data_dir, quick, jobs=1):
 
     def draw(ax):
         for color, (name, choice) in zip(
-            COLORS, [(name, choice) for name in kernels for choice in CHOICES], strict=False
+            COLORS, [(name, choice) for name in kernels for choice in choices], strict=False
         ):
             for style, label in (("--", GAUSSIAN), ("-", CHAINS)):
                 number, loss = np.array(curves[name, choice, label]).T
@@ -481,11 +482,20 @@ PARTS = {
 def main():
     arguments = parser(__doc__)
     arguments.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    arguments.add_argument("--kernels", nargs="+", choices=KINDS, default=KINDS, help="of image")
+    arguments.add_argument("--points", nargs="+", type=int, default=NUMBERS, help="of image")
+    arguments.add_argument(
+        "--choices", nargs="+", choices=CHOICES, default=CHOICES, help="of image"
+    )
+    arguments.add_argument("--draws", type=int, default=250, help="of image")
     arguments = arguments.parse_args()
     report = Report("sparse_chains", arguments)
     panels = []
     for part in arguments.parts:
-        extra = {"jobs": arguments.jobs} if part == "image" else {}
+        extra = {}
+        if part == "image":
+            extra = {"jobs": arguments.jobs, "kinds": arguments.kernels, "draws": arguments.draws}
+            extra |= {"numbers": arguments.points, "choices": arguments.choices}
         panels += PARTS[part](report, arguments.data_dir, arguments.quick, **extra)
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
