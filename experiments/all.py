@@ -53,6 +53,7 @@ pseudo_marginal/pima 5 --parts pima --rows 384
 pseudo_marginal/classifiers 3; sampler_comparison/few-rows ~60 --tables 2 3 5
 sampler_comparison/real-sets ~60 --tables 6; sampler_comparison/400-rows 25 --tables 5 --rows 400
 sampler_comparison/theta 9 --tables 3 4 --rows 400 --models LRG --share 0.15
+sampler_comparison/table-4 15 --tables 4 --rows 400 --models LCX VLT ORD --share 0.15
 sparse_chains/coal ~15; sparse_chains/mnist 14; sparse_chains/robust-max ~20
 sparse_chains/tuning ~30; sparse_chains/pines ~60; sparse_chains/image ~120
 unbiased_solver/chains ~10 --parts chains --iterations 250
