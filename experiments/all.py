@@ -49,7 +49,7 @@ particle_flows/others ~20 --parts gaussian spectrum low-rank banana logistic
 preconditioners/concrete 4.7 --sets concrete --cap 500
 preconditioners/large 2.4 --sets power protein --rows 2000 --cap 500
 preconditioners/small ~5 --rows 400 --cap 1000; pseudo_marginal/chains ~40 --parts estimates chains
-pseudo_marginal/pima 5 --parts pima --rows 384
+pseudo_marginal/pima 20 --parts pima --rows 768
 pseudo_marginal/classifiers 3; sampler_comparison/few-rows ~60 --tables 2 3 5
 sampler_comparison/real-sets ~60 --tables 6; sampler_comparison/400-rows 25 --tables 5 --rows 400
 sampler_comparison/theta 9 --tables 3 4 --rows 400 --models LRG --share 0.15
