@@ -197,6 +197,28 @@ def test_crossed_effects_have_the_mean_of_dense_algebra():
     assert "conjugate gradients" in found.notes[0]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["slopes", "smooth beside"])
+def test_coefficients_beside_crossed_effects_have_exact_variances(name):
+    """As by elimination, with few probe vectors: of f in rows where coefficients alone count."""
+    kernel, X = KERNELS[name], rows_of()
+    sites, number = sites_of(len(X)), len(parts_of(kernel))
+    shares = np.zeros((3, number))
+    shares[:, 0] = 1.0
+    rows = np.zeros((3, 5))
+    rows[:, ONE], rows[:, X1] = [1, 0, 1], [0, 1, 0.5]
+    new = np.column_stack([rows, shares])
+    found, exact = (
+        own.initialise(X, None, kernel, KEY).condition(kernel, X, sites).telling_parts(number)
+        for own in (
+            lgp.groups.SparseEffects(20, exact=False, probes=4),
+            lgp.groups.SparseEffects(20, exact=True),
+        )
+    )
+    ours, theirs = found.marginals(new).variance, exact.marginals(new).variance
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
 def test_estimates_are_within_their_errors():
     """Of 100 keys, at least 95 within four standard errors of the evidence."""
     kernel, X = KERNELS["nested and crossed"], rows_of(300)

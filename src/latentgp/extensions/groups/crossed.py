@@ -108,7 +108,7 @@ class EffectPrecision(LinearOperator):
 
     def with_shared(self) -> tuple[Float[Array, "effects shared"], Float[Array, "shared shared"]]:
         """Blocks of the effects that all rows share: with those of groups, and of their own."""
-        own = [t for t in range(len(self.design.terms)) if t not in self.design.shared]
+        own = self.design.outside(self.design.shared)
         size = sum(self.design.terms[t].size for t in self.design.shared)
         dtype = self.dtype
 
@@ -198,7 +198,7 @@ class GaussSeidel(Preconditioner):
 class CrossedEffects(eqx.Module):
     """The posterior of all effects of a latent function; covariances are means over probes.
 
-    Of the first term, the covariance given all others is exact.
+    That of coefficients is exact, and so is that of the first term given all others.
     """
 
     means: tuple[Float[Array, "_ _"], ...]
@@ -212,6 +212,12 @@ class CrossedEffects(eqx.Module):
     relative_residual: Float[Array, "solves"]
     code: Any  # of each solve, as of a `Solution`
     steps: Any
+    known: int = eqx.field(static=True, default=0)  # the last columns, of coefficients
+
+    @property
+    def probes(self) -> int:
+        """Number of probe vectors."""
+        return self.one[0].shape[2] - self.known
 
     def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N _"], ...]:
         """Posterior means of the effects of each row's levels, for each term."""
@@ -282,19 +288,16 @@ def crossed(
     A = EffectPrecision(design, design.of(kernel, X), precision)
     right = joined([A.sums(t, linear[:, None]) for t in range(len(design.terms))])
     probes = 0 if means_only else settings.probes
-    found = _solved(A, right, settings, probes)
-    mean, (log_determinant, error) = found.value, found.log_determinant
+    found, near = _solved(A, right, settings, probes)
+    mean, (log_determinant, error) = found.value[:, :1], found.log_determinant
     kl = jnp.zeros((), right.dtype)
-    first = design.first
     own = jnp.zeros((0, 0, 0), right.dtype)
-    if first is not None:
-        own = jax.vmap(cholesky)(A.blocks(first)).inverse
-        own = jnp.einsum("lji,ljk->lik", own, own)
     one, other = split(design, found.solved), split(design, found.preconditioned)
     if not means_only:
-        if first is not None:
+        if (first := design.first) is not None:
+            own = jax.vmap(Factor.inverse_of_product)(near[first])
             one, other = (_given_others(A, first, own, blocks) for blocks in (one, other))
-        products = sum(jnp.sum(a * b) for a, b in zip(one, other, strict=True)) / probes
+        products = sum(jnp.mean(jnp.sum(a * b, (0, 1))) for a, b in zip(one, other, strict=True))
         trace = products + jnp.sum(jnp.trace(own, axis1=1, axis2=2))
         kl = 0.5 * (trace + jnp.sum(mean**2) - A.size + log_determinant)
     return CrossedEffects(
@@ -309,48 +312,73 @@ def crossed(
         relative_residual=found.solution.relative_residual,
         code=found.solution.code,
         steps=found.solution.steps,
+        known=design.coefficients(probes),
     )
 
 
 def _solved(
     A: EffectPrecision, right: Vectors, settings: CrossedSettings, probes: int
-) -> ProbedSolution:
-    """P^-1 b, and pairs of columns whose products are P^-1 in the mean.
+) -> tuple[ProbedSolution, dict[int, Factor]]:
+    """P^-1 b, pairs of columns whose products are P^-1 in the mean, factors of blocks.
 
     With C C' the block of the shared effects and A_gs that with the others, B = A_gs C^-T, they are
-    C^-T (C^-1 b_s - B' x_g) given those of groups, x_g, which the Schur complement is solved for.
+    C^-T u, u = C^-1 b_s - B' x_g given those of groups, x_g, which the Schur complement S is solved
+    for. Coefficients are the last of u. The block of these, (I + B' S^-1 B)_ff = R R', is known by
+    a solve each, and so is all that they tell of the others, V R^-T R^-1 V' with V = P^-1 C_f. Of
+    the pairs, what is left of the effects once V R^-T R^-1 u_f is taken off.
     """
     design, how = A.design, {"tolerance": _TOLERANCE, "max_steps": settings.max_steps}
+    others = design.outside(design.shared)
+    groups = A.of_terms(others)
+    near = GaussSeidel.of(groups)
+    factors = dict(zip(others, near.factors, strict=True))
     if not design.shared:
-        return probed_solution(A, GaussSeidel.of(A), right, settings.key, probes, **how)
-    others = [t for t in range(len(design.terms)) if t not in design.shared]
+        return probed_solution(A, near, right, settings.key, probes, **how), factors
     between, block = A.with_shared()
-    C, groups, pieces = cholesky(block), A.of_terms(others), split(design, right)
+    C, pieces = cholesky(block), split(design, right)
     through = between @ C.inverse.T
-    known = C.inverse @ joined([pieces[t] for t in design.shared])
-    left = joined([pieces[t] for t in others]) - through @ known
-    S, near = SchurComplement(groups, through), GaussSeidel.of(groups)
-    found = probed_solution(S, near, left, settings.key, probes, **how)
+    number = design.coefficients(probes)
+    last = slice(len(block) - number, None)
+    known = joined([pieces[t] for t in design.shared])
+    known = jnp.concatenate(
+        [C.inverse @ known, jnp.eye(len(block), dtype=known.dtype)[:, last]], axis=1
+    )
+    left = joined([pieces[t] for t in others])
+    left = jnp.pad(left, ((0, 0), (0, number))) - through @ known
+    found = probed_solution(
+        SchurComplement(groups, through), near, left, settings.key, probes, **how
+    )
 
-    def whole(of_groups: Float[Array, "effects S"], known: Float[Array, "shared S"]) -> Vectors:
-        shared = C.inverse.T @ (known - through.T @ of_groups)
+    def whole(of_groups: Float[Array, "effects S"], white: Float[Array, "shared S"]) -> Vectors:
+        shared = C.inverse.T @ white
         sizes = np.cumsum([design.terms[t].size for t in design.shared])[:-1]
         each = dict(zip(design.shared, jnp.split(shared, sizes.tolist()), strict=True))
         own = split(groups.design, of_groups)
         each |= {t: joined([b]) for t, b in zip(others, own, strict=True)}
         return jnp.concatenate([each[t] for t in range(len(design.terms))])
 
+    white = known - through.T @ found.value
+    value = whole(found.value, white)
+    R = cholesky(0.5 * (white[last, 1:] + white[last, 1:].T))
+    told = value[:, 1:] @ R.inverse.T
+
+    def pairs(of_groups: Float[Array, "effects S"]) -> Vectors:
+        white = signs - through.T @ of_groups
+        return whole(of_groups, white) - told @ (R.inverse @ white[last])
+
     key = jax.random.fold_in(settings.key, 1)
     signs = jax.random.rademacher(key, (len(block), probes), right.dtype)
-    value, error = found.log_determinant
-    more = 2 * jnp.sum(jnp.log(jnp.diagonal(C.lower)))
-    return found._replace(
-        value=whole(found.value, known),
-        gain=found.gain + 0.5 * jnp.sum(known**2),
-        log_determinant=Estimate(value + more, error),
-        solved=whole(found.solved, signs),
-        preconditioned=whole(found.preconditioned, signs),
+    log_determinant, error = found.log_determinant
+    columns = probes + number
+    share, exactly = columns / max(1, probes), told * np.sqrt(columns)
+    found = found._replace(
+        value=value[:, :1],
+        gain=found.gain + 0.5 * jnp.sum(known[:, 0] ** 2),
+        log_determinant=Estimate(log_determinant + 2 * C.half_log_determinant, error),
+        solved=jnp.concatenate([share * pairs(found.solved), exactly], axis=1),
+        preconditioned=jnp.concatenate([pairs(found.preconditioned), exactly], axis=1),
     )
+    return found, factors
 
 
 def _given_others(

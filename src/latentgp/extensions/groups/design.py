@@ -175,7 +175,11 @@ class EffectDesign(eqx.Module):
     @property
     def others(self) -> tuple[int, ...]:
         """Numbers of the terms outside of the chain."""
-        return tuple(t for t in range(len(self.terms)) if t not in self.chain)
+        return self.outside(self.chain)
+
+    def outside(self, some: tuple[int, ...]) -> tuple[int, ...]:
+        """Numbers of all other terms."""
+        return tuple(t for t in range(len(self.terms)) if t not in some)
 
     @property
     def offsets(self) -> dict[int, int]:
@@ -195,17 +199,26 @@ class EffectDesign(eqx.Module):
 
     @property
     def first(self) -> int | None:
-        """Number of the term with most effects, of those with one level a row; None of none."""
-        own = (t for t, term in enumerate(self.terms) if not term.members)
+        """Number of the grouping with most effects, of those with one level a row; None of none."""
+        own = (t for t, term in enumerate(self.terms) if term.levels > 1 and not term.members)
         return max(own, key=lambda t: self.terms[t].size, default=None)
 
     @property
     def shared(self) -> tuple[int, ...]:
-        """Numbers of the terms that all rows share; of none where their blocks are too large."""
+        """Numbers of the terms that all rows share; of none where their blocks are too large.
+
+        Coefficients are last, those of the smallest terms after all others.
+        """
         terms = enumerate(self.terms)
-        own = tuple(t for t, term in terms if term.levels == 1 and not term.members)
+        own = [t for t, term in terms if term.levels == 1 and not term.members]
+        own.sort(key=lambda t: (self.terms[t].is_whole, -self.terms[t].size))
         size = sum(self.terms[t].size for t in own)
-        return own if 0 < size < self.number and size * self.number <= _MOST_KEPT else ()
+        return tuple(own) if 0 < size < self.number and size * self.number <= _MOST_KEPT else ()
+
+    def coefficients(self, most: int) -> int:
+        """Number of the last coefficients that all rows share, of whole terms and up to so many."""
+        own = [self.terms[t].size for t in reversed(self.shared) if self.terms[t].is_whole]
+        return max((int(n) for n in np.cumsum(own) if n <= most), default=0)
 
     @property
     def is_small(self) -> bool:

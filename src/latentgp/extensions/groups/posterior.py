@@ -178,7 +178,7 @@ def note_of(design: EffectDesign, found: Any) -> str:
             f"{design.number} crossed effects by at most {int(np.max(found.steps))} steps of "
             f"conjugate gradients; the log evidence has a standard error of "
             f"{float(np.sqrt(np.sum(np.square(found.evidence_error)))):.2g} nats, deviations are "
-            f"means over {found.one[0].shape[-1]} probe vectors, and so are those that rules other "
+            f"means over {found.probes} probe vectors, and so are those that rules other "
             "than Laplace's make sites of."
         )
     levels = ", ".join(

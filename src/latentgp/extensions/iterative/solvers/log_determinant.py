@@ -120,10 +120,12 @@ def recorded_conjugate_gradients(
 
 
 class ProbedSolution(NamedTuple):
-    """A^-1 b, A^-1 z of probe vectors, and what these tell of the log-determinant."""
+    """A^-1 B, A^-1 z of probe vectors, and what these tell of the log-determinant."""
 
-    value: Float[Array, "N 1"]  # v = A^-1 b
-    gain: Scalar  # b' v - v' A v / 2, whose error is at most the residual's squared norm
+    value: Float[Array, "N columns"]  # A^-1 B
+    # b' v - v' A v / 2 of the first columns of B and A^-1 B, whose error is at most the residual's
+    # squared norm
+    gain: Scalar
     log_determinant: Estimate  # of A; that of P without probe vectors
     solved: Vectors  # A^-1 z
     preconditioned: Vectors  # P^-1 z
@@ -133,14 +135,15 @@ class ProbedSolution(NamedTuple):
 def probed_solution(
     operator: LinearOperator,
     preconditioner: Preconditioner,
-    right: Float[Array, "N 1"],
+    right: Float[Array, "N columns"],
     key: RandomKey,
     probes: int,
     *,
     tolerance: float,
     max_steps: int,
 ) -> ProbedSolution:
-    """Solve with one column and with probe vectors z = R u at once, u of random signs, P = R R'."""
+    """Solve with columns and with probe vectors z = R u at once, u of random signs, P = R R'."""
+    number = right.shape[1]
     signs = jax.random.rademacher(key, (operator.size, probes), right.dtype)
     z = preconditioner.times_root(signs)
     loose = jnp.full(probes, max(tolerance, _PROBES_TOLERANCE))
@@ -148,16 +151,17 @@ def probed_solution(
         operator,
         jnp.concatenate([right, z], axis=1),
         preconditioner,
-        jnp.concatenate([jnp.array([tolerance]), loose]),
+        jnp.concatenate([jnp.full(number, tolerance), loose]),
         max_steps,
         min(max_steps, _RECORDED),
     )
-    value, solved = jnp.split(recorded.solution.value, [1], axis=1)
-    gain = jnp.sum(value * right) - 0.5 * jnp.sum(value * operator.times(value))
+    value, solved = jnp.split(recorded.solution.value, [number], axis=1)
+    v, b = value[:, :1], right[:, :1]
+    gain = jnp.sum(v * b) - 0.5 * jnp.sum(v * operator.times(v))
     near = preconditioner.log_determinant()
     found = Estimate(near, jnp.zeros((), right.dtype))
     if probes:
-        found = mean_of(near + quadrature(recorded, slice(1, None)))
+        found = mean_of(near + quadrature(recorded, slice(number, None)))
     return ProbedSolution(value, gain, found, solved, preconditioner.solve(z), recorded.solution)
 
 
