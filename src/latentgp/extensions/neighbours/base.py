@@ -33,7 +33,8 @@ from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations.needs import Needs, chosen
 from latentgp.representations.traits import Traits
-from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, Points, RandomKey
+from latentgp.representations.variables import Centres
+from latentgp.typing import Array, Inputs, NeighbourRows, PerRow, RandomKey
 
 _FEW_CHANGED = 0.05
 
@@ -79,8 +80,8 @@ class NearestRows(Representation):
         others = own.approximation, own.covariance != "full", own.remembered is not None
         if any(others) or own.learn_points:
             raise InputError(
-                f"{type(self).__name__}.inducing takes points that are held, or a number and a "
-                f"selection, got {own!r}; leave the rest out."
+                f"{type(self).__name__}.inducing takes points that are held, a number and a "
+                f"selection, or features, got {own!r}; leave the rest out."
             )
 
     def initialise(
@@ -157,15 +158,13 @@ class NearestRows(Representation):
         return list(features_of(kernel, self._points, jnp.asarray(X)))
 
     @property
-    def _points(self) -> Points:
-        """Inducing points."""
-        points = None if self.inducing is None else self.inducing.points
-        return jnp.asarray(chosen(points, "Inducing points"))
+    def _points(self) -> Centres:
+        """Inducing points, or other inducing variables."""
+        return chosen(self.inducing, "Inducing points").centres
 
-    def _in_points(self, slope: Points) -> "NearestRows":
+    def _in_points(self, slope: Centres) -> "NearestRows":
         """Derivatives in the representation, from those in inducing points."""
-        points: Any = self.inducing
-        moved = dataclasses.replace(points, points=slope)
+        moved = chosen(self.inducing, "Inducing points").at(slope)
         return dataclasses.replace(self, inducing=moved, found=None)
 
     def renewed(

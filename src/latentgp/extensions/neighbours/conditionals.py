@@ -21,8 +21,9 @@ from latentgp.modules import stored
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import distinct_kernels, over_sharing, vmap_latents
+from latentgp.representations.variables import Centres
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, NeighbourRows, RowLatents, Scalar
 
 
 @stored
@@ -129,7 +130,7 @@ class Slopes(NamedTuple):
     kernel: LatentKernel
     root: Float[Array, "Q N"]
     target: Float[Array, "Q N"]
-    points: Points | None = None  # inducing ones, where there are any
+    points: Centres | None = None  # inducing ones, where there are any
 
     @classmethod
     def start(cls, kernel: LatentKernel, sites: ScaledSites) -> "Slopes":

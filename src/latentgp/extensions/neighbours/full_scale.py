@@ -32,16 +32,17 @@ from latentgp.kernels import LatentKernel
 from latentgp.modules import stored
 from latentgp.numerics.cholesky import Factor, cholesky, differentiable_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
+from latentgp.representations.latent_axis import over_sharing, vmap_latents
+from latentgp.representations.variables import Centres, covariance_of, cross_covariance
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.typing import Array, Coefs, Inputs, NeighbourRows, Points, Scalar
+from latentgp.typing import Array, Coefs, Inputs, NeighbourRows, Scalar
 
 
 @stored
 class LowRankPrior(NamedTuple):
     """Features of the rows."""
 
-    points: Points  # inducing points Z
+    points: Centres  # inducing points Z, or other inducing variables
     inverse: Float[Array, "#Q M M"]  # L^-1, of K_zz + jitter
     features: Float[Array, "#Q N M"]  # Phi
 
@@ -50,7 +51,7 @@ class LowRankPrior(NamedTuple):
 class LowRank(NamedTuple):
     """The same, and the posterior of the weights v."""
 
-    points: Points
+    points: Centres
     inverse: Float[Array, "#Q M M"]
     features: Float[Array, "#Q N M"]
     mean: Coefs  # of v
@@ -75,25 +76,25 @@ class Law(NamedTuple):
 
 
 def inverse_root(
-    kernel: LatentKernel, points: Points
+    kernel: LatentKernel, points: Centres
 ) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:
     """L^-1, and the jitter that K_zz needs."""
-    lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, points))
+    lower, jitter = vmap_latents(differentiable_cholesky, covariance_of(kernel, points))
     identity = jnp.eye(len(points), dtype=lower.dtype)
     return vmap_latents(lambda lower: solve_lower(lower, identity), lower), jitter
 
 
 def features_given(
-    kernel: LatentKernel, points: Points, inverse: Float[Array, "#Q M M"], X: Inputs
+    kernel: LatentKernel, points: Centres, inverse: Float[Array, "#Q M M"], X: Inputs
 ) -> Float[Array, "#Q N M"]:
     """Phi = K_xz L^-T."""
     return vmap_latents(
-        lambda block, root: block @ root.T, latent_grams(kernel, X, points), inverse
+        lambda block, root: (root @ block).T, cross_covariance(kernel, points, X), inverse
     )
 
 
 @jax.jit
-def features_of(kernel: LatentKernel, points: Points, X: Inputs) -> Float[Array, "#Q N M"]:
+def features_of(kernel: LatentKernel, points: Centres, X: Inputs) -> Float[Array, "#Q N M"]:
     """Phi: that K - Phi Phi' is the covariance of what inducing points leave."""
     return features_given(kernel, points, inverse_root(kernel, points)[0], X)
 
@@ -138,7 +139,7 @@ def residual_grams(
 
 
 def law_of(
-    kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows, sites: ScaledSites, points: Points
+    kernel: LatentKernel, X: Inputs, neighbours: NeighbourRows, sites: ScaledSites, points: Centres
 ) -> Law:
     """Every row given its neighbours and v, the posterior of v, and the log evidence."""
     inverse, jitter = inverse_root(kernel, points)
@@ -250,8 +251,8 @@ def slopes(
 
 
 def pull_features(
-    kernel: LatentKernel, points: Points, X: Inputs, slope: Float[Array, "#Q N M"]
-) -> tuple[LatentKernel, Points]:
+    kernel: LatentKernel, points: Centres, X: Inputs, slope: Float[Array, "#Q N M"]
+) -> tuple[LatentKernel, Centres]:
     """Derivatives through the features, in kernel and inducing points."""
     inverse, pull_inverse, _ = jax.vjp(inverse_root, kernel, points, has_aux=True)
 

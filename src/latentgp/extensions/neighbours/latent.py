@@ -53,12 +53,13 @@ from latentgp.representations.base import Pullback, SiteUpdate
 from latentgp.representations.latent_axis import over_sharing
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
+from latentgp.representations.variables import Centres
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import Rows
-from latentgp.typing import Array, Inputs, PerRow, Points, RandomKey, RowLatents, Scalar
+from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents, Scalar
 
 
 class RowPrior(NamedTuple):
@@ -319,7 +320,7 @@ def _slopes_in_prior(
 
 def _slopes_given(
     posterior: LatentNeighboursPosterior, slopes: tuple[Regression, Float[Array, "#Q N M"] | None]
-) -> tuple[LatentKernel, Points | None]:
+) -> tuple[LatentKernel, Centres | None]:
     """Derivatives in kernel and inducing points of what has these in `_slopes_in_prior`."""
     low_rank, (in_law, direct) = posterior.low_rank, slopes
     in_features: Any

@@ -79,10 +79,6 @@ class LatentNeighboursPosterior(NearPosterior):
         return Roots(of_others, of_own, of_latents=True), features
 
     @property
-    def rank(self) -> int:
-        return 0 if self.low_rank is None else len(self.low_rank.points)
-
-    @property
     def mean_at_rows(self) -> RowLatents:
         """Means of latents at the rows."""
         return self.operator.at_rows(self.solved.mean[..., None])[..., 0]

@@ -18,10 +18,12 @@ from latentgp.extensions.neighbours.full_scale import residual_grams
 from latentgp.extensions.neighbours.prior import nugget_of
 from latentgp.extensions.neighbours.search import NOBODY, coordinates, parts_apart
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import PartsOfKernel, as_wholes, telling_parts
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
+from latentgp.representations.variables import InducingVariables
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.runtime.x64 import in_x64
 from latentgp.typing import Array, Inputs, NeighbourRows, Points, RowLatents, Scalar
@@ -155,6 +157,8 @@ class NearRows(eqx.Module):
         By all parts of a sum together and, where these see different columns, by each.
         """
         kernel, X, known = jax.lax.stop_gradient((kernel, X, self.X))
+        if isinstance(kernel, PartsOfKernel):
+            X, known, kernel = X[:, : -kernel.number], known[:, : -kernel.number], kernel.kernel
         if self.blocks is not None:
             new, rows = (coordinates(kernel, points, known) for points in (X, known))
             return self._all_round(new, rows, self.blocks)
@@ -291,18 +295,28 @@ class NearPosterior(LatentPosterior):
     neighbours: eqx.AbstractVar[NeighbourRows]  # numbers of each row's neighbours, shape (N, #Q, V)
     number: eqx.AbstractVar[int]  # of the rows that a new input sees
     blocks: eqx.AbstractVar[Any]  # as `NearRows` has them
+    low_rank: eqx.AbstractVar[Any]  # what neighbours are not asked about, or None
     # of the rows that there are, as they are conditioned; None in earlier files
     order: eqx.AbstractVar[Any]
 
     @property
     def rank(self) -> int:
-        """Number of features of a row, beside what neighbours say; none unless overridden."""
-        return 0
+        """Number of features of a row, beside what neighbours say."""
+        return 0 if self.low_rank is None else len(self.low_rank.points)
 
     @property
     @abstractmethod
     def observed(self) -> tuple[Roots, Any]:
         """With what precisions rows are observed, and features of a low rank or None."""
+
+    def telling_parts(self, number: int) -> LatentPosterior:
+        """Where all that rows far away say of parts, such as coefficients, is in the low rank."""
+        known = None if self.low_rank is None else self.low_rank.points
+        if not isinstance(known, InducingVariables):
+            return super().telling_parts(number)
+        own = telling_parts(self.kernel, number), as_wholes(jnp.asarray(self.X), number)
+        places = lambda p: (p.kernel, p.X, p.low_rank.points)  # noqa: E731
+        return eqx.tree_at(places, self, (*own, known.telling_parts(number)))
 
     @cached_property
     @in_x64

@@ -130,10 +130,6 @@ class NeighboursPosterior(NearPosterior):
         return weights - scaled(root * vmap_latents(explained, *low_rank, weights))
 
     @property
-    def rank(self) -> int:
-        return 0 if self.low_rank is None else len(self.low_rank.points)
-
-    @property
     def absent(self) -> Bool[Array, "N"]:
         return ~jnp.any(self.sites.root > 0, axis=0)
 

@@ -51,7 +51,9 @@ class Neighbours(NearestRows):
         inducing: number of inducing points, or `Inducing(...)` with points or their selection: the
             latent functions have their low rank, and neighbours see what it leaves (Gyger, Furrer
             & Sigrist 2025), in O(N (m^3 + m^2 M + M^2)) time and O(N (m + M)) memory. For functions
-            that vary over long distances too, and for many inputs.
+            that vary over long distances too, and for many inputs. Beside fixed effects and groups
+            `Inducing(features=inter_domain.PerPart(M))` has all their coefficients, exactly, and M
+            points of a field, of which neighbours see the rest.
         shared: whether precisions of sites are the same for all latent functions; a method sets it.
         terms: of so many rows stand for the evidence of all in a search; a method sets it.
         found: neighbours of the rows; `for_rows` finds them.
