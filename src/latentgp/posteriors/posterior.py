@@ -273,7 +273,7 @@ class Posterior(eqx.Module):
 
         Raises:
             InputError: the kernel has no linear part; names that are not one for each column; a
-                representation without parts, such as neighbours.
+                representation without parts, such as neighbours without features.
 
         Example:
             >>> import jax, latentgp as lgp, numpy as np

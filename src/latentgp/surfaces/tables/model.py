@@ -810,7 +810,7 @@ class TableModel:
 
         Raises:
             InputError: no such term, or one that varies with what it multiplies; a representation
-                without parts, such as neighbours.
+                without parts, such as neighbours without features.
 
         Example:
             >>> import numpy as np, pandas as pd, latentgp as lgp
