@@ -15,7 +15,7 @@ from latentgp.kernels.parts import parts_of
 from latentgp.representations import Dense, log_evidence
 from latentgp.sites.gaussian import GaussianSites
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.slow]
 
 KEY = jax.random.key(0)
 ONE, SLOPE, LON, LAT, GROUP = range(5)
@@ -52,7 +52,6 @@ def ready(own, X):
     return own.initialise(X, None, KERNEL, KEY).for_rows(X, None, KERNEL)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("own", [lgp.Neighbours, LatentNeighbours])
 def test_with_all_neighbours_it_is_dense_algebra(own):
     X, sites, new = rows_of(50), sites_of(50), new_rows(50)
@@ -81,7 +80,6 @@ def test_with_all_neighbours_it_is_dense_algebra(own):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", [lgp.Gaussian(0.3), lgp.Bernoulli()])
 def test_few_neighbours_are_near_dense_algebra(likelihood):
     """The field's alone are: coefficients and effects of groups are in no neighbour's law."""

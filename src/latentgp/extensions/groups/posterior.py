@@ -179,8 +179,8 @@ def note_of(design: EffectDesign, found: Any) -> str:
             f"{design.number} crossed effects by at most {int(np.max(found.steps))} steps of "
             f"conjugate gradients; the log evidence has a standard error of "
             f"{float(np.sqrt(np.sum(np.square(found.evidence_error)))):.2g} nats, "
-            f"deviations{beside} are means over {found.probes} probe vectors, and so are those that "
-            "rules other than Laplace's make sites of."
+            f"deviations{beside} are means over {found.probes} probe vectors, and so are those "
+            "that rules other than Laplace's make sites of."
         )
     levels = ", ".join(
         f"{design.terms[t].levels} levels of {design.terms[t].width}" for t in design.chain
