@@ -45,6 +45,10 @@ class Pullback(NamedTuple):
     representation: PyTree
     marginals: AnyMarginals
 
+    def kernel_with(self, change: PyTree) -> LatentKernel:
+        """The kernel's with a change of them, as `linearised` gives it."""
+        return jax.tree.map(jnp.add, self.kernel, change)
+
 
 class LatentPosterior(eqx.Module):
     """Gaussian posterior of the latent functions, its factors cached.
@@ -287,17 +291,16 @@ class Representation(Module):
         """Derivatives of `condition(kernel, X, sites).log_evidence`."""
 
     def linearised(
-        self, posterior: Any, X: Inputs, sites: Any, pullback: Pullback
-    ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
-        """Kernel part of the pullback and its derivative, and that of means, along a direction.
+        self, posterior: Any, X: Inputs, sites: Any
+    ) -> Callable[[RowLatents], tuple[PyTree, RowLatents]]:
+        """Derivatives of the pullback's kernel part and of means along a direction.
 
-        The direction is one of linear terms.
+        The direction is one of linear terms. The first is what `Pullback.kernel_with` takes.
 
         Args:
             posterior: what `condition` gave for these X and sites.
             X: inputs of the rows.
             sites: the sites, as functions of g.
-            pullback: what `pull_back` gave for these.
         """
 
         def pulled(linear: RowLatents) -> tuple[LatentKernel, RowLatents]:
@@ -305,8 +308,4 @@ class Representation(Module):
             pullback = self.pull_back(self.condition(posterior.kernel, X, own), X, own)
             return pullback.kernel, pullback.marginals.mean
 
-        def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
-            in_kernel, means = jax.jvp(pulled, (sites.linear,), (along,))[1]
-            return jax.tree.map(jnp.add, pullback.kernel, in_kernel), means
-
-        return move
+        return lambda along: jax.jvp(pulled, (sites.linear,), (along,))[1]

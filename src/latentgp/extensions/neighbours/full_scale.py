@@ -47,6 +47,11 @@ class LowRankPrior(NamedTuple):
     features: Float[Array, "#Q N M"]  # Phi
 
 
+def features_if_any(low_rank: LowRankPrior | None) -> Float[Array, "#Q N M"] | None:
+    """Features of the rows; None without a low rank."""
+    return None if low_rank is None else low_rank.features
+
+
 @stored
 class LowRank(NamedTuple):
     """The same, and the posterior of the weights v."""

@@ -11,24 +11,29 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, PyTree, UInt32
+from jaxtyping import Bool, Int, PyTree, UInt32
 
 from latentgp.errors import lacks
 from latentgp.extensions.neighbours.base import NearestRows
 from latentgp.extensions.neighbours.full_scale import (
     LowRankPrior,
     features_given,
+    features_if_any,
     inverse_root,
-    pull_features,
 )
 from latentgp.extensions.neighbours.latent_low_rank import FullScaleOperator
 from latentgp.extensions.neighbours.latent_posterior import (
     CoupledNeighboursPosterior,
     LatentNeighboursPosterior,
-    slope_in_prior,
     with_draws,
 )
 from latentgp.extensions.neighbours.latent_precision import PosteriorPrecision, mean_given
+from latentgp.extensions.neighbours.latent_slopes import (
+    LatentPullback,
+    PriorSlopes,
+    slopes_given,
+    slopes_in_prior,
+)
 from latentgp.extensions.neighbours.latent_solves import diagonal_of, mean_by_kept, solved
 from latentgp.extensions.neighbours.levels import Levels, levels_of
 from latentgp.extensions.neighbours.near import NearRows
@@ -39,7 +44,6 @@ from latentgp.extensions.neighbours.prior import (
     nugget_of,
     posterior_regression,
     regression,
-    slope_of_regression,
 )
 from latentgp.extensions.neighbours.root import (
     NeighbourSampler,
@@ -49,11 +53,9 @@ from latentgp.extensions.neighbours.root import (
 )
 from latentgp.kernels import LatentKernel
 from latentgp.posteriors.draws_at_rows import at_rows
-from latentgp.representations.base import Pullback, SiteUpdate
-from latentgp.representations.latent_axis import over_sharing
+from latentgp.representations.base import SiteUpdate
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
-from latentgp.representations.variables import Centres
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -136,19 +138,21 @@ class LatentNeighbours(NearestRows):
             features = features_given(kernel, self._points, inverse, X)
             low_rank = LowRankPrior(self._points, inverse, features)
             jitter = jnp.maximum(jitter, jnp.max(of_points))
-        prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))), _features(low_rank))
+        prior = regression(
+            kernel, X, jnp.asarray(self.rows_found(len(X))), features_if_any(low_rank)
+        )
         factor = TriangularFactors.of(prior.weights, self._levels)
         return RowPrior(X, prior, factor, low_rank, jitter)
 
     def _given_sites(self, kernel: LatentKernel, kept: RowPrior, sites: Sites) -> Regression:
         rows = jnp.asarray(self.rows_found(len(kept.X))), jnp.asarray(self.later)
-        features = _features(kept.low_rank)
+        features = features_if_any(kept.low_rank)
         return posterior_regression(kernel, kept.X, *rows, sites.precisions, features)
 
     def _operator(self, kept: RowPrior, sites: Sites, own: Regression) -> PosteriorPrecision:
         prior = SparseRoot(kept.prior, jnp.asarray(self.rows_found(len(kept.X))), kept.factor)
         M = preconditioned(prior, self._levels, own, sites.precision)
-        features = _features(kept.low_rank)
+        features = features_if_any(kept.low_rank)
         return M if features is None else FullScaleOperator.of(M, features, sites.precisions)
 
     def _anew(self, kernel: LatentKernel, kept: RowPrior, sites: Sites) -> PosteriorPrecision:
@@ -207,27 +211,26 @@ class LatentNeighbours(NearestRows):
         sites, other = update(rows, posterior.at_rows, sites, offset)
         return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
 
-    def pull_back(self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites) -> Pullback:
-        slope, in_points = _slopes_given(posterior, _slopes_in_prior(posterior))
+    def pull_back(self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites) -> Any:
+        in_prior = slopes_in_prior(posterior)
+        slope, in_points = slopes_given(posterior, in_prior)
         places = None if in_points is None else self._in_points(in_points)
-        return Pullback(slope, places, posterior.at_rows)
+        return LatentPullback(slope, places, posterior.at_rows, posterior, in_prior)
 
     def linearised(
-        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites, pullback: Pullback
-    ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
+        self, posterior: LatentNeighboursPosterior, X: Inputs, sites: Sites
+    ) -> Callable[[RowLatents], tuple[PriorSlopes, RowLatents]]:
         """By one more solve: along s the mean moves by A^-1 s, and no other solve does."""
         start = posterior.solved.mean, posterior.sites.linear
 
-        def in_prior(*start: Array) -> Any:
+        def in_prior(*start: Array) -> PriorSlopes:
             places = lambda p: (p.solved.mean, p.sites.linear)  # noqa: E731
-            return _slopes_in_prior(eqx.tree_at(places, posterior, start))
+            return slopes_in_prior(eqx.tree_at(places, posterior, start))
 
-        def move(along: RowLatents) -> tuple[LatentKernel, RowLatents]:
+        def move(along: RowLatents) -> tuple[PriorSlopes, RowLatents]:
             shift = mean_given(posterior.operator, along)
-            slopes = jax.jvp(in_prior, start, (shift, along))
-            at_rows = posterior.operator.at_rows(shift[..., None])[..., 0]
-            # The pullback's kernel part once more, by one pass over the rows for both.
-            return _slopes_given(posterior, jax.tree.map(jnp.add, *slopes))[0], at_rows
+            change = jax.jvp(in_prior, start, (shift, along))[1]
+            return change, posterior.operator.at_rows(shift[..., None])[..., 0]
 
         return move
 
@@ -296,38 +299,3 @@ class LatentNeighbours(NearestRows):
 
 
 _with_draws = Program(with_draws, static_argnums=(2,))
-
-
-def _features(low_rank: LowRankPrior | None) -> Float[Array, "#Q N M"] | None:
-    return None if low_rank is None else low_rank.features
-
-
-def _slopes_in_prior(
-    posterior: LatentNeighboursPosterior,
-) -> tuple[Regression, Float[Array, "#Q N M"] | None]:
-    """Derivatives of the log evidence in each row's weights and variance, and in features.
-
-    Of features in what sites see, not through the law of what they leave.
-    """
-    slope, low_rank = slope_in_prior(posterior), posterior.low_rank
-    if low_rank is None:
-        return slope, None
-    of_sites = posterior.sites.slope(posterior.mean_at_rows)
-    solves = posterior.solved.mean, posterior.solved.left, posterior.solved.right
-    M: Any = posterior.operator
-    return slope, over_sharing(M.in_features(of_sites, *solves), low_rank.features)
-
-
-def _slopes_given(
-    posterior: LatentNeighboursPosterior, slopes: tuple[Regression, Float[Array, "#Q N M"] | None]
-) -> tuple[LatentKernel, Centres | None]:
-    """Derivatives in kernel and inducing points of what has these in `_slopes_in_prior`."""
-    low_rank, (in_law, direct) = posterior.low_rank, slopes
-    in_features: Any
-    own = posterior.kernel, posterior.X, posterior.neighbours, _features(low_rank)
-    in_kernel, in_features = slope_of_regression(*own, posterior.prior, in_law)
-    if low_rank is None:
-        return in_kernel, None
-    in_features = in_features + direct
-    through, in_points = pull_features(posterior.kernel, low_rank.points, posterior.X, in_features)
-    return jax.tree.map(jnp.add, in_kernel, through), in_points

@@ -11,9 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from latentgp.extensions.neighbours.conditionals import Block, errors_by, turned
+from latentgp.extensions.neighbours.conditionals import Block, errors_by
 from latentgp.extensions.neighbours.divergence import Roots
-from latentgp.extensions.neighbours.full_scale import LowRankPrior, features_seen, loadings_of
+from latentgp.extensions.neighbours.full_scale import (
+    LowRankPrior,
+    features_if_any,
+    features_seen,
+    loadings_of,
+)
 from latentgp.extensions.neighbours.latent_precision import (
     PosteriorPrecision,
     root_of,
@@ -34,7 +39,7 @@ from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
 from latentgp.modules import stored
 from latentgp.representations.coupled import CoupledPosterior
-from latentgp.representations.latent_axis import latent_diagonals, over_sharing, vmap_latents
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import Sites
 from latentgp.typing import (
@@ -74,9 +79,8 @@ class LatentNeighboursPosterior(NearPosterior):
     def observed(self) -> tuple[Roots, Any]:
         of_others = 1 / jnp.sqrt(nugget_of(self.kernel, self.X))[:, None]
         of_others = jnp.broadcast_to(of_others, (len(of_others), len(self.X)))
-        features = None if self.low_rank is None else self.low_rank.features
         of_own = jnp.sqrt(jnp.maximum(self.sites.precisions, 0.0)).T
-        return Roots(of_others, of_own, of_latents=True), features
+        return Roots(of_others, of_own, of_latents=True), features_if_any(self.low_rank)
 
     @property
     def mean_at_rows(self) -> RowLatents:
@@ -255,54 +259,3 @@ def with_draws(
     residual = jnp.sqrt(jnp.sum(left**2) / jnp.maximum(jnp.sum(linear**2), 1e-300))
     finished = posterior.solved._replace(left=drawn, right=drawn, residual=residual)
     return eqx.tree_at(lambda p: p.solved, posterior, finished)
-
-
-def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
-    """Derivatives of the log evidence in each row's weights and variance, the sites held.
-
-    With R = m m' + A^-1 and b = (1, -A_i) they are (R b)_c / D and (b' R b / D - 1) / (2 D). The
-    mean of p p' C' R^-2, which is zero at the neighbours, makes the first less noisy. So does, of
-    both, what the operator knows of the mean of p p'.
-    """
-    solved, prior = posterior.solved, posterior.prior
-    latents = solved.mean.shape[1]
-    neighbours, M = jnp.asarray(posterior.neighbours), posterior.operator
-    noise, known = M.noise_of(solved.right), M.control(solved.right)
-
-    def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
-        rows, neighbours, weights, variance, noise = chunk
-        block = Block.of(rows, neighbours)
-        numbers = jnp.broadcast_to(block.rows, (len(rows), latents, block.rows.shape[2]))
-        there = jnp.broadcast_to(block.there, numbers.shape)
-        b = errors_by(weights)
-        variance = jnp.broadcast_to(variance, numbers.shape[:2])
-        at = numbers, jnp.arange(latents)[:, None]
-
-        def along(values: Array) -> tuple[Array, Array]:
-            taken = jnp.where(there[..., None], values[at], 0.0)
-            return taken, jnp.sum(b[..., None] * taken, axis=2)
-
-        (mean, b_mean), (x, b_x), (p, b_p) = map(
-            along, (solved.mean[..., None], solved.left, solved.right)
-        )
-        cross = jnp.mean(x * b_p[:, :, None] + p * b_x[:, :, None], axis=3)
-        moment = mean[..., 0] * b_mean + 0.5 * cross
-        if known is not None:
-            (t, b_t), (k, b_k) = map(along, known)
-            change = jnp.mean(t * b_t[:, :, None] - p * b_p[:, :, None], axis=3)
-            moment = moment + change + jnp.sum(k * b_k[:, :, None], axis=3)
-        form = jnp.sum(b * moment, axis=2)
-        control = jnp.mean(p * noise[:, :, None], axis=3)
-        in_weights = (moment / variance[..., None] - control)[..., :-1]
-        in_variance = 0.5 * (form / variance - 1) / variance
-        keep = real[:, None]
-        return carry, Regression(
-            jnp.where(keep[..., None] & there[..., :-1], in_weights, 0.0),
-            jnp.where(keep, in_variance, 0.0),
-        )
-
-    rows = jnp.arange(len(posterior.X)), neighbours, *turned(prior), noise
-    each = solved.left.shape[2] * 2 + 2 + posterior.rank
-    columns = (neighbours.shape[2] + 1) * each * latents
-    _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
-    return jax.tree.map(over_sharing, turned(found), prior)

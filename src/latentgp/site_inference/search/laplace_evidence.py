@@ -96,7 +96,7 @@ def slope_at_mode(
     pullback = representation.pull_back(mode.posterior, data.X, own)
     marginals = pullback.marginals.shifted(offset)
     mean, variance = marginals  # covariances, where sites couple latents
-    move = representation.linearised(mode.posterior, data.X, own, pullback)
+    move = representation.linearised(mode.posterior, data.X, own)
 
     def half_weighted_curvature(f: RowLatents) -> Scalar:
         own = exact.new_sites(model, rows, type(marginals)(f, variance), mode.sites)
@@ -106,7 +106,7 @@ def slope_at_mode(
     if mean.shape[1] > 1 and not rule.coupled:
         _, shifted = jax.linearize(lambda s: move(s)[1], along)  # the rest is done once
         along = _with_ties(exact, model, rows, mode.sites, mean, shifted, along)
-    through_kernel, shift = move(along)
+    in_kernel, shift = move(along)
 
     def pull(linear: RowLatents, mean: RowLatents) -> RowLatents:
         return mode.sites._replace(linear=linear).slope(mean)
@@ -122,7 +122,7 @@ def slope_at_mode(
     in_model = slope_of_rows(terms, model, (rows, marginals, shift, mode.sites))
     (through_mean,) = pull_offset(held + moved)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
-    return mode.evidence, with_kernel(in_model, through_kernel)
+    return mode.evidence, with_kernel(in_model, pullback.kernel_with(in_kernel))
 
 
 def _with_ties(

@@ -220,7 +220,7 @@ class EquispacedFourier(Representation):
         return Pullback(self._in_kernel(posterior, in_log), None, posterior.marginals(X))
 
     def linearised(
-        self, posterior: FourierPosterior, X: Inputs, sites: GaussianSites, pullback: Pullback
+        self, posterior: FourierPosterior, X: Inputs, sites: GaussianSites
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """By one more solve: along s the white mean v moves by B^-1 S Phi' s."""
 
@@ -228,8 +228,7 @@ class EquispacedFourier(Representation):
             right = posterior.root[:, None] * self._grid.sums(X, along)
             change = posterior.solve(right, "Gradients of the log evidence")
             shift = self._grid.combined(X, posterior.root[:, None] * change)
-            in_kernel = self._in_kernel(posterior, posterior.white * change[:, 0])
-            return jax.tree.map(jnp.add, pullback.kernel, in_kernel), shift
+            return self._in_kernel(posterior, posterior.white * change[:, 0]), shift
 
         return move
 

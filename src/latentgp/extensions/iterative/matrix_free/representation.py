@@ -171,7 +171,7 @@ class MatrixFree(Representation):
         return Pullback(in_kernel, None, marginals)
 
     def linearised(
-        self, posterior: MatrixFreePosterior, X: Inputs, sites: GaussianSites, pullback: Pullback
+        self, posterior: MatrixFreePosterior, X: Inputs, sites: GaussianSites
     ) -> Callable[[RowLatents], tuple[LatentKernel, RowLatents]]:
         """By one more solve: along s the weights move by s - W^1/2 B^-1 W^1/2 K s."""
         prepared = posterior.prepared()
@@ -187,8 +187,7 @@ class MatrixFree(Representation):
                 means = means.at[own].set(system.covariance.exactly_times(change).T)
                 weights = posterior.weights[own].T
                 parts.append(posterior.solves.slope(kernel, X, weights, change))
-            in_kernel = _in_latent_kernel(posterior, parts)
-            return jax.tree.map(jnp.add, pullback.kernel, in_kernel), means.T
+            return _in_latent_kernel(posterior, parts), means.T
 
         return move
 
