@@ -51,3 +51,30 @@ def test_an_ascent_that_is_cut_off_says_so(monkeypatch):
     fit = lgp.fit(model, data, key=KEY, method=lgp.BlackBoxVI(), learn_hyperparameters=False)
     assert not fit.diagnostics.converged
     assert "still rose after 2 steps" in fit.diagnostics.verdict
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_search_through_ascents_that_are_cut_off_says_so(monkeypatch):
+    """Hyper-parameters stand still, but the mixture at the best of them does not."""
+    from latentgp.extensions.black_box.mixtures import search
+
+    model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+    data = lgp.Data(X, np.arange(12.0))
+    whole = lgp.fit(model, data, key=KEY, method=lgp.BlackBoxVI())
+    assert whole.diagnostics.converged
+    monkeypatch.setattr(search, "_MOST_STEPS", 1)
+    fit = lgp.fit(model, data, key=KEY, method=lgp.BlackBoxVI(), max_evaluations=100)
+    assert not fit.diagnostics.converged
+    assert "still rose after 1 steps" in fit.diagnostics.verdict
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("steps", "ended"), [(40, "too few"), (400, "still rose")])
+def test_steps_that_end_while_the_bound_rises_have_not_converged(steps, ended):
+    """Steps of next to no length have far to go."""
+    data = lgp.Data(X, 20 * np.arange(12.0))
+    method = lgp.BlackBoxVI(estimator="reparameterised", steps=steps, delay=1e4)
+    model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+    fit = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+    assert not fit.diagnostics.converged
+    assert ended in fit.diagnostics.ending

@@ -160,6 +160,13 @@ def test_pathfinder_chooses_by_the_bounds_of_the_gaussians_that_it_gives():
     assert exact < best + 0.3
 
 
+def test_a_path_whose_best_gaussian_is_the_last_that_it_may_have_was_cut_off():
+    cut = fitted(Pathfinder(steps=2, memory=D))
+    assert not cut.converged
+    assert "too few to tell" in cut.verdict
+    assert fitted(Pathfinder(memory=D)).converged
+
+
 def test_a_saddle_is_no_mode():
     with pytest.raises(lgp.InputError, match="ended where the log density is not curved"):
         lgp.gaussian_approximation(

@@ -18,6 +18,7 @@ from latentgp.extensions.neighbours.search import (
     order_of,
 )
 from latentgp.representations.protocols import coefficients_of
+from latentgp.site_inference.search import hyperparameters
 
 _rng = np.random.default_rng(0)
 X = _rng.uniform(-2, 2, (40, 2))
@@ -268,6 +269,18 @@ def test_terms_of_some_rows_are_an_unbiased_estimate(weights):
     assert neighbours.with_terms(9).rows_looked_at(40) == 9
     kept = np.asarray(some.found.terms)
     np.testing.assert_array_equal(some.found.rows[kept], neighbours.found.rows[kept])
+
+
+def test_a_search_has_not_converged_where_other_rows_are_nearest_at_its_end(monkeypatch, fit):
+    """The limit of renewals is no end, unless no other is due there."""
+    method = fit.diagnostics.method
+    monkeypatch.setattr(hyperparameters, "_MOST_RENEWALS", 1)
+    assert fitted(method, ASTRAY).diagnostics.ending == fit.diagnostics.ending
+    monkeypatch.setattr(hyperparameters, "_MOST_RENEWALS", 0)
+    cut = fitted(method, ASTRAY).diagnostics
+    assert not cut.converged
+    assert cut.ending.endswith(f"as often as they may be, {hyperparameters.OF_OTHER_ROWS}")
+    assert any("continue from the fitted model" in said for said in cut.warnings)
 
 
 @pytest.mark.slow

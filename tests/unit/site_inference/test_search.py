@@ -36,7 +36,7 @@ class Records:
 def climb(monkeypatch):
     """A run on -500 v^2 whose estimated gradient is wrong by so much near the top."""
 
-    def climbed(wrong):
+    def climbed(wrong, reach=np.inf):
         found = Records()
         traits = SimpleNamespace(estimates_evidence=True, needs_all_rows=False)
         algorithm = SimpleNamespace(representation=SimpleNamespace(traits=traits))
@@ -52,9 +52,10 @@ def climb(monkeypatch):
 
         monkeypatch.setattr(hyperparameters._Runs, "_evaluate", evaluate)
         rows = lgp.Data([0.0], [0.0], weights=[ROWS])
-        runs._climb_from(np.array([0.5]), rows, 0, 1e-6, 0.3)
+        runs._climb_from(np.array([0.5]), rows, 0, 1e-6, 0.3, reach)
         values = [record.value for record in found.records]
         after = len(values) - 1 - int(np.argmax(values))
+        assert all(abs(record.vector - 0.5) <= reach for record in found.records)
         return runs.endings[0], after, runs._promises_nothing(0, rows)
 
     return climbed
@@ -73,6 +74,30 @@ def test_estimates_that_no_step_raises_end_a_run_where_little_is_promised(climb)
     assert (converged, nothing) == (False, False)
     assert after > _ESTIMATED_STEPS
     assert reason.endswith("promises 90 nats")
+
+
+def test_a_climb_goes_no_further_than_it_may(climb):
+    """Its end at the edge is one: another climb leads on."""
+    (converged, _), _, nothing = climb(0.0, reach=0.2)
+    assert (converged, nothing) == (True, False)
+
+
+@pytest.mark.slow
+def test_a_first_run_on_some_rows_finds_neighbours_again(monkeypatch):
+    """Those of the start are others where columns matter in unequal measure."""
+    anew, began = [], Search.began_anew
+    monkeypatch.setattr(
+        Search, "began_anew", lambda self, run: anew.append(run) or began(self, run)
+    )
+    monkeypatch.setattr(hyperparameters, "_THINNED_FROM", 100)
+    monkeypatch.setattr(hyperparameters, "_THINNED_ROWS", 80)
+    X = np.random.default_rng(0).uniform(0, 6, (160, 2))
+    data = lgp.Data(X, (np.sin(2 * X[:, 0]) > 0).astype(float))
+    model = lgp.LatentGP(lgp.Matern32(lengthscale=np.ones(2)), lgp.Bernoulli())
+    fit = lgp.fit(model, data, method=lgp.Laplace(lgp.Neighbours(5)), key=jax.random.key(0))
+    assert hyperparameters.THINNED_RUN in anew
+    assert {hyperparameters.THINNED_RUN, 0} == set(fit.history.restart)
+    assert fit.diagnostics.converged
 
 
 def test_a_run_evaluates_no_point_twice_where_neighbours_stay(monkeypatch):

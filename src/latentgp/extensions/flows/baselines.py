@@ -279,20 +279,22 @@ class Pathfinder(Approximation):
 
         made = jnp.isfinite(path.elbo)
         energies = jnp.where(made, jax.lax.map(free_energy, path), jnp.inf)
-        best = jax.tree.map(lambda leaf: leaf[jnp.argmin(energies)], path)
+        place = jnp.argmin(energies)
+        best = jax.tree.map(lambda leaf: leaf[place], path)
         centre, _, root = _gaussian_of(best)
         mean = start.mean + start.scale * centre
         factor = start.scale[:, None] * jax.vmap(root, 1, 1)(jnp.eye(len(z), dtype=z.dtype))
         count = jnp.sum(made)
+        cut_off = place == self.steps  # the path ends there, for want of steps
         # States that were made come first.
         energies = jnp.where(made, energies - jnp.sum(jnp.log(start.scale)), jnp.nan)
         return Outcome(
             Gaussian(mean, Covariance.of(factor)),
             energies,
-            jnp.where(made, 0.0, energies),
+            jnp.where(made & ~cut_off, 0.0, jnp.nan),
             steps=count,
             evaluations=count * (1 + self.samples),
-            settled=count > 0,
+            settled=(count > 0) & ~cut_off,
             finite=jnp.isfinite(mean).all() & jnp.isfinite(factor).all(),
         )
 

@@ -27,14 +27,13 @@ from latentgp.extensions.flows.checks import complaints_of
 from latentgp.extensions.flows.covariance import Covariance
 from latentgp.extensions.flows.particle_flow import GaussianParticleFlow
 from latentgp.modules import Module
+from latentgp.numerics.trends import has_stopped, last_rise
 from latentgp.rows.arrays import check_shape
 from latentgp.typing import Point, RandomKey, Scalar
 
 _MOST_CURVATURES = 1000  # dimensions
 _EXTREME = 1e3  # ratio of deviations by curvature to those of the start
 _PARABOLIC = 0.25  # nats, of the half that a parabola rises by in a deviation
-_FEWEST = 20  # steps that a trend of the free energy can be seen in
-_STANDARD_ERRORS = 3.0
 
 
 def gaussian_approximation(
@@ -236,28 +235,21 @@ def _verdict(name: str, outcome: Outcome, ended: str | None) -> tuple[bool, str]
             f"{work}, and was still moving, by {change[-1]:.1e} relative to the deviations; raise "
             f"steps.{low}"
         )
-    fall, error = _trend(energies)
-    if np.isfinite(fall) and fall <= _STANDARD_ERRORS * error:
+    fall, error = last_rise(-energies)
+    if has_stopped(fall, error):
         return True, (
             f"{work}; its free energy no longer falls, by {fall:.2g} nats between the last two "
             f"quarters with a standard error of {error:.2g}.{low}"
+        )
+    if not np.isfinite(fall):
+        return (
+            False,
+            f"{work}, too few to tell whether its free energy still falls; raise steps.{low}",
         )
     return False, (
         f"{work}, and its free energy still fell, by {fall:.2g} nats between the last two quarters "
         f"with a standard error of {error:.2g}; raise steps, or the rate.{low}"
     )
-
-
-def _trend(energies: Float[np.ndarray, "T"]) -> tuple[float, float]:
-    """Fall of the free energy over the last two quarters, and its error by ten batches of each."""
-    if len(energies) < _FEWEST:
-        return float("nan"), float("nan")
-    size = len(energies) // 4
-    quarters = energies[-2 * size : -size], energies[-size:]
-    parts = (np.array_split(quarter, min(10, size)) for quarter in quarters)
-    before, after = (np.array([part.mean() for part in own]) for own in parts)
-    error = np.sqrt(sum(own.var(ddof=1) / len(own) for own in (before, after)))
-    return float(before.mean() - after.mean()), float(error)
 
 
 def _start(dimension: int, start: Any, start_std: Any) -> Start:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +22,7 @@ from latentgp.extensions.neighbours.search import NOBODY
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.rows.arrays import evenly
+from latentgp.runtime.programs import Program
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array, Inputs, NeighbourRows, Scalar
 
@@ -88,7 +88,7 @@ def divergence_of(
     return Divergence(nats, float(error), len(rows), neighbours.shape[2], roots.of_latents)
 
 
-@eqx.filter_jit
+@Program
 def _nats(
     kernel: Kernel,
     X: Inputs,

@@ -24,7 +24,7 @@ from latentgp.modules import stored_as
 from latentgp.numerics.small_matrices import small_eigh
 from latentgp.typing import Array, RandomKey, RowLatents, Scalar
 
-TOLERANCE, MOST_STEPS = 1e-6, 1000  # of the mean
+TOLERANCE, MOST_STEPS = 1e-5, 1000  # of the mean, whose error is squared in evidences
 
 
 class Controls(NamedTuple):

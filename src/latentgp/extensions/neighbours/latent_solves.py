@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
@@ -35,7 +36,7 @@ from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.small_matrices import small_eigh, small_inverse
 from latentgp.typing import Array, NeighbourRows, RandomKey, RowLatents, Scalar
 
-PROBE_TOLERANCE = 1e-5  # errors of estimates are of its square
+PROBE_TOLERANCE = 1e-4  # errors of estimates are of its square
 _MOST_RECORDED = 200  # steps that quadrature reads
 # Over twice what one of the same sites takes; one of 20 neighbours costs as much to make as 60.
 _MOST_STEPS_KEPT = 30
@@ -85,41 +86,43 @@ def solved(
     """
     coupled = diagonal.ndim == 3
     given_others = small_inverse(diagonal) if coupled else 1 / diagonal
-    right = M.to_white(M.from_rows(linear[..., None]))
+    right = M.from_rows(linear[..., None])
     if not probes:
-        return _mean_alone(M.from_white(mean_solved(M, right))[..., 0], diagonal)
+        return _mean_alone(M.from_white(mean_solved(M, M.to_white(right)))[..., 0], diagonal)
+    # Sweeps are of all columns at once: one of several costs little more than of one.
     if exact:
         units = jnp.eye(M.size, dtype=right.dtype)
         whole, noise = cholesky(M.times(units)), jnp.sqrt(M.size) * units
-        white, left = (whole.inverse.T @ (whole.inverse @ own) for own in (right, noise))
+        every = jnp.concatenate([M.to_white(right), noise], axis=1)
+        white = whole.inverse.T @ (whole.inverse @ every)
         log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
-        of_probes, by_draws = error, None
+        of_probes, z = error, None
     else:
-        # All at once: a step of several columns costs little more than of one.
         noise = jax.random.rademacher(key, (M.size, probes), right.dtype)
         z = perturbed(M, jax.random.fold_in(key, 1), probes)
-        every = jnp.concatenate([right, noise, M.to_white(z)], axis=1)
+        first, drawn = jnp.split(M.to_white(jnp.concatenate([right, z], axis=2)), [1], axis=1)
+        every = jnp.concatenate([first, noise, drawn], axis=1)
         tolerances = jnp.full(every.shape[1], PROBE_TOLERANCE).at[0].set(TOLERANCE)
         recorded = recorded_conjugate_gradients(
             M, every, Identity(), tolerances, MOST_STEPS, _MOST_RECORDED
         )
-        own = slice(1, 1 + probes)
-        white, left, drawn = jnp.split(recorded.solution.value, [own.start, own.stop], axis=1)
-        white = jnp.where(recorded.broken[0], jnp.nan, white)
-        log_det, error = mean_of(quadrature(recorded, own))
-        of_probes = jnp.max(recorded.solution.relative_residual[1:])
-        moved = M.at_rows(M.from_white(drawn)) - row_times(given_others, z[: len(diagonal)])
-        by_draws = row_products(moved, moved, coupled=coupled)
-    x, p = M.from_white(left), M.from_white(noise)
+        solution, broken = recorded.solution, recorded.broken[0]
+        white = solution.value.at[:, 0].set(jnp.where(broken, jnp.nan, solution.value[:, 0]))
+        log_det, error = mean_of(quadrature(recorded, slice(1, 1 + probes)))
+        of_probes = jnp.max(solution.relative_residual[1:])
+    found = M.from_white(jnp.concatenate([noise, white], axis=1))
+    p, mean, x, draws = jnp.split(found, np.cumsum([noise.shape[1], 1, noise.shape[1]]), axis=2)
     by_others = row_times(given_others, M.from_preconditioner(noise)[: len(diagonal)])
     spread = row_products(M.at_rows(x) - by_others, M.at_rows(p), coupled=coupled)
-    if by_draws is not None:
+    if z is not None:
+        moved = M.at_rows(draws) - row_times(given_others, z[: len(diagonal)])
+        by_draws = row_products(moved, moved, coupled=coupled)
         precision = M.sparse.precision
         values = small_eigh(precision)[0] if coupled else precision
         spread = jnp.where(jnp.any(values < 0), positive_part(spread), by_draws)
     log_det += M.log_determinant
-    mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
-    return PrecisionSolves(mean, x, p, given_others + spread, log_det, error, unknown, of_probes)
+    unknown, variance = jnp.zeros((), linear.dtype), given_others + spread
+    return PrecisionSolves(mean[..., 0], x, p, variance, log_det, error, unknown, of_probes)
 
 
 def mean_by_kept(

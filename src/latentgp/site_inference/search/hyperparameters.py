@@ -40,11 +40,12 @@ _RESTART_SPREAD = 1.0
 # Many rows: a first run on a part of them, whose evaluations cost next to nothing.
 _THINNED_FROM = 20_000
 _THINNED_ROWS = 4_096
-_THINNED_EVALUATIONS = 20
+_THINNED_EVALUATIONS, _OF_NEIGHBOURS = 20, 60  # where neighbours are found again on the way
 _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
-# Neighbours are found again where a run has ended, until few of them change.
-_MOST_RENEWALS, _ROUGH_ESTIMATE = 5, 1e-3
+# Neighbours are found again where a run has ended, until few of them change or it rose by little;
+# they are those of hyper-parameters near the start, and far away L-BFGS loses its way.
+_MOST_RENEWALS, _ROUGH_ESTIMATE, _REACH = 10, 1e-3, 1.5
 # An estimated gradient is not that of the estimate: at the end steps along it help little or not.
 _ESTIMATED_STEPS, _FEWEST_STEPS, _ESTIMATED_RISE = 5, 3, 1e-5  # nats a row
 # Variance and length-scales of a rough function are known by their ratio: on the way along it
@@ -64,6 +65,7 @@ _WAYS_BACK = (0.0, 0.25, 0.5, 1.0)  # shares of the way from a start to the mode
 NO_STEP = "no step along the gradient raised the bound any more"
 NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
 AS_MEANT = "it was to be short"
+OF_OTHER_ROWS = "and others are nearest where it ended"
 OF_OTHERS = "the inducing functions were made for length-scales other than those it found"
 
 
@@ -216,7 +218,7 @@ class _Runs:
         own = base.representation.for_rows(data.X, data.weights, self._kernel(start))
         self._algorithm = dataclasses.replace(base, representation=own)
         try:
-            if own is base.representation or run < 0:
+            if own is base.representation or run <= _FIRST_OPENING_RUN:
                 self._climb(start, data, run, tolerance, first_step)
             else:
                 self._climb_and_renew(start, data, run, tolerance, first_step)
@@ -245,29 +247,37 @@ class _Runs:
     def _climb_and_renew(
         self, start: HyperVector, data: Data, run: int, tolerance: float, first_step: float
     ) -> None:
-        """Roughly, as long as what the representation holds of the rows changes, and to the end."""
+        """Roughly, as long as what the representation holds of the rows changes, and to the end.
+
+        What it holds has settled where a run that began with it anew rose by little.
+        """
         estimated = self._algorithm.representation.traits.estimates_evidence
         rough = _ROUGH_ESTIMATE if estimated else _THINNED_TOLERANCE
         rough, renewals = max(tolerance, rough), 0
+        little, reach = rough * data.total_weight, _REACH if estimated else np.inf
         while True:
-            self._climb(start, data, run, rough, first_step)
+            self._climb(start, data, run, rough, first_step, reach)
             ended, reason = self.endings[run]
             best = self._search.best(run)
+            leads_on = ended and bool(np.max(np.abs(best.vector - start)) >= 0.999 * reach)
             start, first_step = best.vector, _FIRST_STEP_AFTER_THINNED
             own, again = self._algorithm.representation, None
-            if ended and renewals < _MOST_RENEWALS and isinstance(own, SeesNearRows):
-                again = own.renewed(data.X, data.weights, self._kernel(start))
-            if again is not None:
+            if ended and isinstance(own, SeesNearRows):
+                settled = renewals > 0 and not leads_on and self._search.rise(run) <= little
+                again = None if settled else own.renewed(data.X, data.weights, self._kernel(start))
+            if again is not None and renewals < _MOST_RENEWALS:
                 self._algorithm = dataclasses.replace(self._algorithm, representation=again)
                 self._search.began_anew(run)
                 renewals += 1
+            elif leads_on:
+                self._known[run][start.tobytes()] = best
             elif not ended or rough <= tolerance or self._promises_nothing(run, data):
                 break
             else:
                 self._known[run][start.tobytes()], rough = best, tolerance
         how_often = f"{renewals + 1} times" if renewals else "once"
-        how_often += ", as often as they may be" if renewals == _MOST_RENEWALS else ""
-        self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
+        how_often += f", as often as they may be, {OF_OTHER_ROWS}" if again is not None else ""
+        self.endings[run] = ended and again is None, f"{reason}; neighbours were found {how_often}"
 
     def _promises_nothing(self, run: int, data: Data) -> bool:
         """Whether no step raised an estimate whose gradient promises less than a rise that counts.
@@ -281,7 +291,13 @@ class _Runs:
         return self._space.to_model(jnp.asarray(vector)).kernel
 
     def _climb(
-        self, start: HyperVector, data: Data, run: int, tolerance: float, first_step: float
+        self,
+        start: HyperVector,
+        data: Data,
+        run: int,
+        tolerance: float,
+        first_step: float,
+        reach: float = np.inf,
     ) -> None:
         """A run from a start, or from where there is a bound on the way back to the model's values.
 
@@ -296,14 +312,20 @@ class _Runs:
             starts = [s for s in starts if np.array_equal(s, begun)] or starts[:1]
         for place, from_here in enumerate(starts, 1):
             try:
-                self._climb_from(from_here, data, run, tolerance, first_step)
+                self._climb_from(from_here, data, run, tolerance, first_step, reach)
                 return
             except _NoBoundError:
                 if place == len(starts):
                     raise
 
     def _climb_from(
-        self, start: HyperVector, data: Data, run: int, tolerance: float, first_step: float
+        self,
+        start: HyperVector,
+        data: Data,
+        run: int,
+        tolerance: float,
+        first_step: float,
+        reach: float = np.inf,
     ) -> None:
         """L-BFGS-B from a start until an iteration gains next to nothing.
 
@@ -323,7 +345,11 @@ class _Runs:
         patience = _PATIENCE if last else 1
         options = {"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000}
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20
-        at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
+        at_most = None
+        if run == THINNED_RUN:
+            at_most = _OF_NEIGHBOURS if isinstance(own, SeesNearRows) else _THINNED_EVALUATIONS
+        low, high = self._bounds
+        within = np.maximum(low, start - reach), np.minimum(high, start + reach)
         known, unit, tried = self._known[run], 0.0, -1
         origin, sizes = (start if careful else np.zeros_like(start)), np.ones_like(start)
         if run <= _FIRST_OPENING_RUN:
@@ -371,7 +397,7 @@ class _Runs:
                 start - origin,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=sizes[:, None] * (np.stack(self._bounds, axis=1) - origin[:, None]),
+                bounds=sizes[:, None] * (np.stack(within, axis=1) - origin[:, None]),
                 callback=stand_still,
                 options=options,
             )

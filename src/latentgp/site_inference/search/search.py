@@ -165,6 +165,10 @@ class Search(Resumable[Any]):
         """From here on the run's evaluations are of another bound than those before."""
         self._since[run] = self._replayed
 
+    def rise(self, run: int) -> float:
+        """Nats that a run has risen by since it began anew."""
+        return self.best(run).value - self.records[self._since[run]].value
+
     def best(self, run: int | None = None) -> Record:
         """The evaluation with the greatest value: of one run, or of all on all rows.
 

@@ -16,14 +16,18 @@ from jaxtyping import Float
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.family import GaussianMixture
 from latentgp.extensions.black_box.mixtures.natural import profiled
+from latentgp.numerics.trends import has_stopped, last_rise
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
+from latentgp.site_inference.search.hyperparameters import NO_STEP
 from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
 from latentgp.typing import Array, RandomKey
 
 _PIECE = 20  # steps in a compiled call
 _MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
+_WORTH = 0.1  # nats that the bound may still rise by
+_STILL_ROSE = "the mixture still rose after {} steps"
 
 
 class SlopeHistory(NamedTuple):
@@ -96,7 +100,12 @@ def search_along_slopes(search: SlopeSearch, steps: int | None, control: RunCont
     found = search.found
     state, reason = run_loop(search, control)
     if found.steps == steps:
-        found.converged, found.reason = True, f"all {steps} steps were made"
+        bounds = np.array([record.bound for record in found.records])
+        rise, error = last_rise(bounds[np.isfinite(bounds)])
+        found.converged = has_stopped(rise, error, _WORTH)
+        rises = f"the bound still rose, by {rise:.2g} nats between their last two quarters"
+        told = rises if np.isfinite(rise) else "they are too few to tell whether the bound rises"
+        found.reason = f"all {steps} steps were made" + ("" if found.converged else f", and {told}")
     elif reason is not None:
         found.converged, found.reason = False, reason
     return state
@@ -217,6 +226,7 @@ class ProfiledSearch:
             value = -unit * float(intermediate_result.fun)
             rise, reached = value - reached, value
             if rise <= self._tolerance:
+                found.reason = f"an iteration gained less than {self._tolerance:.1e} nats"
                 raise StopIteration
 
         if not found.vector.size:
@@ -224,9 +234,9 @@ class ProfiledSearch:
             found.converged = bool(np.isfinite(best)) and self._ended
             found.reason = "hyper-parameters were not learned"
             if not self._ended:
-                found.reason = f"the mixture still rose after {_MOST_ALONE} steps"
+                found.reason = _STILL_ROSE.format(_MOST_ALONE)
             return
-        minimize(
+        end = minimize(
             objective,
             np.clip(found.vector, *self._limits),
             jac=True,
@@ -235,8 +245,12 @@ class ProfiledSearch:
             callback=stand_still,
             options={"ftol": 0.0, "gtol": 1e-9, "maxiter": 100_000, "maxfun": 100_000},
         )
-        found.converged = bool(np.isfinite(best))
-        found.reason = f"an iteration gained less than {self._tolerance:.1e} nats"
+        stood_still = bool(found.reason) or end.success
+        found.converged = bool(np.isfinite(best)) and stood_still and self._ended
+        if not self._ended:
+            found.reason = _STILL_ROSE.format(_MOST_STEPS)
+        elif not found.reason:
+            found.reason = "the gradient vanished" if end.success else NO_STEP
 
     def _evaluate(self, vector: Float[np.ndarray, "H"], best: float, number: int) -> Record:
         """Bound and gradient, from the mixture at the best hyper-parameters of the run."""
