@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float
 
 _FEWEST = 20  # values that a trend can be seen in
-_BATCHES = 10
 _STANDARD_ERRORS = 3.0
 
 
@@ -24,7 +23,7 @@ def last_rise(values: Float[np.ndarray, "T"]) -> tuple[float, float]:
         return float("nan"), float("nan")
     size = len(values) // 4
     quarters = values[-2 * size : -size], values[-size:]
-    parts = (np.array_split(quarter, min(_BATCHES, size)) for quarter in quarters)
+    parts = (np.array_split(quarter, min(10, size)) for quarter in quarters)
     before, after = (np.array([part.mean() for part in own]) for own in parts)
     error = np.sqrt(sum(own.var(ddof=1) / len(own) for own in (before, after)))
     return float(after.mean() - before.mean()), float(error)

@@ -118,7 +118,7 @@ def _gathered(
         return total + weights[:, k, None] * values[places[:, k]]
 
     none = jnp.zeros((len(places), values.shape[1]), values.dtype)
-    return jax.lax.fori_loop(0, places.shape[1], add, none, unroll=8)
+    return jax.lax.fori_loop(0, places.shape[1], add, none, unroll=4)
 
 
 @stored

@@ -40,7 +40,7 @@ _RESTART_SPREAD = 1.0
 # Many rows: a first run on a part of them, whose evaluations cost next to nothing.
 _THINNED_FROM = 20_000
 _THINNED_ROWS = 4_096
-_THINNED_EVALUATIONS, _OF_NEIGHBOURS = 20, 60  # where neighbours are found again on the way
+_THINNED_EVALUATIONS = 20  # three times as many where neighbours are found again on the way
 _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 # Neighbours are found again where a run has ended, until few of them change or it rose by little;
@@ -347,7 +347,7 @@ class _Runs:
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = None
         if run == THINNED_RUN:
-            at_most = _OF_NEIGHBOURS if isinstance(own, SeesNearRows) else _THINNED_EVALUATIONS
+            at_most = _THINNED_EVALUATIONS * (3 if isinstance(own, SeesNearRows) else 1)
         low, high = self._bounds
         within = np.maximum(low, start - reach), np.minimum(high, start + reach)
         known, unit, tried = self._known[run], 0.0, -1
