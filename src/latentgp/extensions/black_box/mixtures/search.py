@@ -245,8 +245,7 @@ class ProfiledSearch:
             callback=stand_still,
             options={"ftol": 0.0, "gtol": 1e-9, "maxiter": 100_000, "maxfun": 100_000},
         )
-        stood_still = bool(found.reason) or end.success
-        found.converged = bool(np.isfinite(best)) and stood_still and self._ended
+        found.converged = bool(np.isfinite(best)) and self._ended
         if not self._ended:
             found.reason = _STILL_ROSE.format(_MOST_STEPS)
         elif not found.reason:
