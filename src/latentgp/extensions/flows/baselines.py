@@ -285,7 +285,8 @@ class Pathfinder(Approximation):
         mean = start.mean + start.scale * centre
         factor = start.scale[:, None] * jax.vmap(root, 1, 1)(jnp.eye(len(z), dtype=z.dtype))
         count = jnp.sum(made)
-        cut_off = place == self.steps  # the path ends there, for want of steps
+        # The path ends there, for want of steps.
+        cut_off = (count >= self.steps) & (place == count - 1)
         # States that were made come first.
         energies = jnp.where(made, energies - jnp.sum(jnp.log(start.scale)), jnp.nan)
         return Outcome(
