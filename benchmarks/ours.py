@@ -667,10 +667,11 @@ def timed_chains(
     def fit(draws: int, warmup: int) -> tuple[lgp.Fit, dict[int, float]]:
         """With the seconds after every piece, by its number of sweeps."""
         seconds = {0: 0.0}
+        size = {"chains": options["chains"], "draws": draws, "warmup": warmup}
         fitted = lgp.fit(
             model,
             lgp.Data(problem.X, problem.y),
-            method=method(chains=options["chains"], draws=draws, warmup=warmup, **settings),
+            method=method(**size | settings),
             key=KEY,
             callback=lambda progress: seconds.update({progress.sweeps: progress.seconds}),
             **arguments,

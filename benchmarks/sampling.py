@@ -8,7 +8,7 @@ the draws alone: `ess_min_per_s_warm` counts the warm-up too, compilation is a c
 Effective samples are ArviZ's bulk ESS over all f at the rows; `largest_z` is that of the
 differences of the posterior means from the first contestant's, in Monte Carlo standard errors (of
 some hundred z a largest of 3 to 4 is chance). A draw of BlackJAX's cheap moves is the last of
-several, as it is of ours.
+several, as it is of ours. `--warmup` holds for all but `MCMC()`, which has a default of its own.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ CASES = {
 }
 OF_OURS = {
     "Langevin": {"latents": "langevin"},
-    "sites": {"thin": 1},
+    "sites": {"warmup": None},  # as many sweeps as `MCMC()` makes
     "auxiliary gradient": {"latents": "auxiliary-gradient", "coupling": "whitened"},
     "Gibbs": None,
 }

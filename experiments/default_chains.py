@@ -8,6 +8,11 @@ a whole fit with compilation. NUTS, which takes minutes where these take seconds
 `benchmarks/chains.py`. All have one posterior: `off` is the largest difference of a
 hyper-parameter's mean (on the unconstrained scale) from that of all candidates' draws whose R-hat
 is below 1.05, in standard deviations.
+
+A second table holds the hyper-parameters: `MCMC()` after warm-ups of several lengths, for rough,
+smooth and five-dimensional functions of small and large amplitude. R-hat is the largest of all
+keys, effective draws of the worst latent are a share of all draws, by the mean of keys, and a step
+is an evaluation of the likelihood.
 """
 
 import time
@@ -42,12 +47,20 @@ CASES = (  # likelihood, rows, inputs
     ("softmax", 100, 2),
 )
 LONGEST = 60.0  # seconds of a first fit that is made again
+WARMUPS = 50, 100, 250, 500, 1000
+FUNCTIONS = (  # name, inputs, length-scale
+    ("rough", 1, 0.02),
+    ("smooth", 1, 0.3),
+    ("of five inputs", 5, 0.18),
+)
 
 
-def drawn(likelihood: lgp.Likelihood, deviation: float, rows: int, inputs: int):
+def drawn(
+    likelihood: lgp.Likelihood, deviation: float, rows: int, inputs: int, lengthscale: float = 0.2
+):
     """A model, and rows drawn from it."""
     X = np.random.default_rng(rows + inputs).uniform(size=(rows, inputs))
-    kernel = lgp.RBF(np.full(inputs, 0.2 * inputs**0.75), deviation**2)
+    kernel = lgp.RBF(np.full(inputs, lengthscale * inputs**0.75), deviation**2)
     model = lgp.LatentGP(kernel, likelihood)
     truth = lgp.sample_prior(
         model, lgp.Data(X, _placeholder(likelihood, rows)), key=jax.random.key(2), number=1,
@@ -69,6 +82,30 @@ def vectors(result: lgp.Fit) -> np.ndarray:
         values = draws.reshape(-1, *draws.shape[2:]).reshape(draws.shape[0] * draws.shape[1], -1)
         columns.append(np.log(values) if np.all(values > 0) and "kernel" in path else values)
     return np.concatenate(columns, axis=1)
+
+
+def held(report: Report, names: list[str], rows: int, keys: int) -> None:
+    """Chains of latent functions alone, after warm-ups of several lengths."""
+    for name in names:
+        table = []
+        for kind, inputs, lengthscale in FUNCTIONS:
+            for deviation in (1.0, 2.0) if name == "Poisson" else (0.5, 3.0):
+                model, data = drawn(LIKELIHOODS[name][0], deviation, rows, inputs, lengthscale)
+                for warmup in WARMUPS:
+                    method, found = lgp.MCMC(draws=500, warmup=warmup), []
+                    for key in range(keys):
+                        given = {"method": method, "learn_hyperparameters": False}
+                        result = lgp.fit(model, data, key=jax.random.key(key), **given)
+                        summary, own = result.posterior.summary, result.posterior.statistics
+                        steps = float(np.mean(own["n_steps"]))
+                        shares = summary.ess_bulk / 2000, summary.ess_tail / 2000
+                        acceptance = result.diagnostics.acceptance
+                        found.append((summary.r_hat, *shares, acceptance, steps))
+                    means, worst = np.mean(found, axis=0), np.max(found, axis=0)[0]
+                    rate = min(means[1:3]) / means[4]
+                    table.append([f"{kind}, {deviation}", warmup, worst, *means[1:], rate])
+        heads = ["function, amplitude", "warm-up", "R-hat", "bulk", "tail", "accepted", "steps"]
+        report.table(f"{name}, {rows} rows, held", [*heads, "a step"], table)
 
 
 def main() -> None:
@@ -108,6 +145,8 @@ def main() -> None:
         heads = ["chains", "first s", "s", "R-hat", "effective", "a second", "off"]
         report.table(title, heads, table)
         pictures[title] = {row[0]: row[5] for row in table}
+    for rows, keys in ((30, 1),) if arguments.quick else ((100, 2), (400, 2)):
+        held(report, arguments.only, rows, keys)
     draw(report, pictures)
 
 

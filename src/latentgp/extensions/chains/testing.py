@@ -145,7 +145,9 @@ def _check_against_nuts(method: SamplingMethod, name: str) -> None:
 
 
 def _check_bits(method: SamplingMethod, name: str) -> None:
-    method = dataclasses.replace(method, draws=120, warmup=max(1, min(method.warmup, 100)), thin=1)
+    method = dataclasses.replace(
+        method, draws=120, warmup=max(1, min(method.warmup or 100, 100)), thin=1
+    )
     first = _figures(_fit(method, counts(), 4))
     seen: list[str] = []
 

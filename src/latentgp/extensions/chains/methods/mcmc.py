@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,6 +37,7 @@ from latentgp.extensions.chains.latents.rotations import Rotations
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.sweep import SweepSampler
 from latentgp.extensions.chains.target import WhiteTarget
+from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.representations import Dense, Representation
 from latentgp.representations.needs import Needs
 
@@ -80,6 +82,8 @@ _BY_MATRICES = {  # settings that work with dense factors alone
 _CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
 _OVERHEAD = 20.0  # gradients that a move's share of the factorisations of hyper-parameters costs
 _PRIOR_PROPOSALS = 3
+# Where one move of latent functions nearly makes an independent draw, and elsewhere.
+_USUAL_OF_ONE_MOVE, _USUAL = {"repeats": 1, "warmup": 100}, {"repeats": 5, "warmup": 1000}
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
 
 
@@ -114,7 +118,8 @@ class MCMC(SamplingMethod):
             "pseudo-marginal" and "surrogate".
         chains: how many, side by side.
         draws: kept of each chain.
-        warmup: sweeps of each chain that adapt scales, and are thrown away.
+        warmup: sweeps of each chain that adapt scales, and are thrown away; None for 1,000, or for
+            100 where `repeats` is 1 by default, as a step size is all that is adapted there.
         thin: keeps every `thin`-th state.
         repeats: moves of the latent functions a sweep; None for 5, or for one where
             hyper-parameters are held and coupling="sites" or "partial", in whose coordinates a move
@@ -152,7 +157,7 @@ class MCMC(SamplingMethod):
     coupling: str | None = eqx.field(static=True, default=None)
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=1000)
-    warmup: int = eqx.field(static=True, default=1000)
+    warmup: int | None = eqx.field(static=True, default=None)
     thin: int = eqx.field(static=True, default=1)
     repeats: int | None = eqx.field(static=True, default=None)
     samples: int = eqx.field(static=True, default=8)
@@ -236,11 +241,17 @@ class MCMC(SamplingMethod):
         )
         return Needs(positive=True, concave=self.latents in _CURVED, continuous=needs_gradient)
 
+    def settled(self, space: ParameterSpace) -> Self:
+        dense = self.representation.traits.dense_factors
+        one_is_enough = dense and self._coupling in ("sites", "partial") and not space.size
+        usual = _USUAL_OF_ONE_MOVE if one_is_enough else _USUAL
+        missing = {name: own for name, own in usual.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **missing) if missing else self
+
     def sampler(self, target: WhiteTarget) -> SweepSampler:
         proposals = _PRIOR_PROPOSALS if self._hyper_move().emulates else 0
         proposals = proposals if self.prior_proposals is None else self.prior_proposals
-        couplings, dense = COUPLINGS[self._coupling], self.representation.traits.dense_factors
-        one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
+        couplings, settled = COUPLINGS[self._coupling], self.settled(target.space)
         if self._coupling == "sites":
             couplings = (Sites(self.samples),)
         if self._coupling == "pseudo-marginal":
@@ -258,8 +269,8 @@ class MCMC(SamplingMethod):
             couplings=couplings,
             latents=latents,
             hyperparameters=self._hyper_move(),
-            repeats=self.repeats or (1 if one_is_enough else 5),
-            warmup=jnp.asarray(self.warmup),
+            repeats=settled.repeats,
+            warmup=jnp.asarray(settled.warmup),
             chains=self.chains,
         )
 

@@ -2,7 +2,7 @@
 """Methods whose posterior is draws of Markov chains."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import numpy as np
@@ -49,7 +49,7 @@ class SamplingMethod(Method):
     representation: eqx.AbstractVar[Representation]
     chains: eqx.AbstractVar[int]
     draws: eqx.AbstractVar[int]
-    warmup: eqx.AbstractVar[int]
+    warmup: eqx.AbstractVar[int | None]
     thin: eqx.AbstractVar[int]
 
     def __check_init__(self) -> None:
@@ -99,8 +99,13 @@ class SamplingMethod(Method):
             key: random key.
             control: callback, limit, progress line, checkpoint.
         """
-        transition = self.transition(representation, space, data)
-        return run_chains(transition, self, watched, key, control)
+        settled = self.settled(space)
+        transition = settled.transition(representation, space, data)
+        return run_chains(transition, settled, watched, key, control)
+
+    def settled(self, space: ParameterSpace) -> Self:
+        """With usual values for None, by what the chains draw; itself unless overridden."""
+        return self
 
     def starting_method(self) -> SiteMethod:
         """The method that finds where chains start, by natural gradients unless overridden."""
