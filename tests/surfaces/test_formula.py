@@ -491,6 +491,21 @@ class TestOffset:
         np.testing.assert_allclose(model.coefficients().estimate, [1, 1], atol=0.2)
         pd.testing.assert_frame_equal(model.predict(self.TABLE), other.predict(self.TABLE))
 
+    @pytest.mark.parametrize(("offset", "value"), [("3", 3.0), ("log(2) - 1", np.log(2) - 1)])
+    def test_a_number_shifts_the_intercept(self, offset, value):
+        settings = {"random_state": 0, "max_evaluations": 5, "likelihood": "gaussian"}
+        formulas = f"y ~ x + offset({offset})", "y ~ x"
+        models = [lgp.TableModel.fit(self.TABLE, formula=own, **settings) for own in formulas]
+        one, other = (own.coefficients().estimate for own in models)
+        np.testing.assert_allclose(one - other, [-value, 0], atol=1e-6)
+        one, other = (own.predict(self.TABLE)["mean"] for own in models)
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+    @pytest.mark.parametrize("offset", ["offset('a')", "offset(log(-1))"])
+    def test_an_offset_that_is_no_number_is_refused(self, offset):
+        with pytest.raises(InputError, match=r"more than arithmetic|not finite in 50 rows"):
+            lgp.TableModel.fit(self.TABLE, formula=f"y ~ x + {offset}", random_state=0)
+
     @pytest.mark.parametrize("offset", ["offset()", "offset(log(e), x)", "offset(x, scale=2)"])
     def test_what_is_no_offset_is_refused(self, offset):
         with pytest.raises(InputError, match="an offset is of one column, or arithmetic"):

@@ -12,6 +12,7 @@ import latentgp as lgp
 from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.evaluation.comparison import compare
 from latentgp.surfaces.report import write_report
+from latentgp.surfaces.tables.columns import SeriesColumn
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -76,6 +77,9 @@ def test_a_missing_level_of_training_is_one_of_the_levels():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert model.predict(gap)["mean"].item() > 3.0
+    others = SeriesColumn.of_levels(pd.Series(["None", "10", "9", None], name="shop", dtype=object))
+    assert others.labels == ("10", "9", "None", " missing")
+    assert others.encode(pd.Series([None, "None"], dtype=object))[:, 0].tolist() == [3, 2]
 
 
 def test_noise_of_a_level_a_row_is_harmless():
@@ -101,6 +105,8 @@ def test_integers_are_levels_where_they_are_named():
     assert set(model.group_effects("shop")) == {"intercept", "day"}
     with pytest.raises(lgp.InputError, match="there is no column 'shops'"):
         lgp.TableModel.fit(table, "sold", groups=["shops"], **GIVEN)
+    with pytest.raises(lgp.InputError, match="there is no column '1': the columns are 'shop'"):
+        lgp.TableModel.fit(table, "sold", groups=[1], **GIVEN)  # of encoded columns it is the shop
 
 
 def test_the_command_line_names_groups(tmp_path):

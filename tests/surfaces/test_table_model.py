@@ -14,7 +14,7 @@ from latentgp.runtime.buckets import Buckets
 from latentgp.site_inference.search import search
 from latentgp.surfaces.evaluation.comparison import interval_coverages
 from latentgp.surfaces.tables.model import TableModel
-from latentgp.surfaces.tables.start import choose_task
+from latentgp.surfaces.tables.start import choose_task, start
 from likelihood_cases import COMPLETE
 
 ROWS = 60
@@ -52,6 +52,18 @@ class TestOrder:
         order = ["low", "middle", "high"]
         model, _ = fitted(self.GRADE, task="ordinal", order=order)
         assert model.estimator.classes_.tolist() == order
+
+    @pytest.mark.parametrize("order", [range(10, 0, -1), np.arange(10.0, 0, -1)])
+    @pytest.mark.filterwarnings("ignore")
+    def test_an_order_of_numbers(self, order):
+        model, _ = fitted(self.SCORE, order=order)
+        assert model.estimator.classes_.tolist() == [str(number) for number in range(10, 0, -1)]
+
+    @pytest.mark.parametrize("name", ["size", ["size"]])
+    def test_a_column_that_is_left_out_may_stand_alone(self, name):
+        frame = pd.DataFrame({"size": _f, "x": _f**2, "y": _f})
+        started = start(frame, "y", "auto", "auto", None, {}, None, name, {})
+        assert started.encoder.feature_names == ["x"]
 
 
 class TestIntervalsOfTwoClasses:

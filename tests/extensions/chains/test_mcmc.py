@@ -11,6 +11,7 @@ from latentgp.extensions.chains.latents.auxiliary_gradient import AuxiliaryGradi
 from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
 from latentgp.extensions.chains.latents.rotations import Rotations
 from latentgp.extensions.chains.methods.mcmc import LATENTS
+from latentgp.hyperparameters.space import ParameterSpace
 
 KEY = jax.random.key(0)
 
@@ -63,6 +64,40 @@ def test_likelihoods_that_chains_cannot_follow_are_refused(method, likelihood, m
     data = lgp.Data(np.arange(4.0), np.array([0.0, 1, 2, 1]))
     with pytest.raises(lgp.InputError, match=message):
         lgp.fit(lgp.LatentGP(lgp.RBF(), likelihood), data, key=KEY, method=method)
+
+
+@pytest.mark.parametrize(
+    ("method", "held", "free"),
+    [
+        (lgp.MCMC(), (1, 100), (5, 1000)),
+        (lgp.MCMC(coupling="partial"), (1, 100), (5, 1000)),
+        (lgp.MCMC(coupling="whitened"), (5, 1000), (5, 1000)),
+        (lgp.MCMC(lgp.Neighbours(5)), (5, 1000), (5, 1000)),
+        (lgp.MCMC(warmup=0, repeats=2), (2, 0), (2, 0)),
+    ],
+)
+def test_moves_and_warm_up_go_by_what_the_chains_draw(method, held, free):
+    model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+    spaces = ParameterSpace(model, frozen=tuple(lgp.parameters(model))), ParameterSpace(model)
+    for space, expected in zip(spaces, (held, free), strict=True):
+        settled = method.settled(space)
+        assert (settled.repeats, settled.warmup) == expected
+
+
+@pytest.mark.slow
+def test_chains_at_held_hyperparameters_make_the_usual_warm_up():
+    model, sweeps = lgp.LatentGP(lgp.RBF(), lgp.Poisson()), []
+    found = lgp.fit(
+        model,
+        lgp.Data(np.arange(12.0), np.arange(12.0) % 4),
+        key=KEY,
+        method=lgp.MCMC(draws=500),
+        learn_hyperparameters=False,
+        callback=lambda progress: sweeps.append(progress.sweeps) and False,
+    )
+    assert sweeps[-1] == 600
+    assert found.posterior.summary.r_hat < 1.02
+    assert found.posterior.summary.least > 400  # of 2,000, nearly independent
 
 
 @pytest.mark.slow

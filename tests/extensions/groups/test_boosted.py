@@ -191,6 +191,19 @@ class TestBoosting:
         assert len(found.model.mean.value) == 12
         assert found.history.bound.size
 
+    @pytest.mark.parametrize("held_out", [0.0, 0.2])
+    def test_says_that_nothing_could_be_split(self, held_out):
+        X, y, _ = sample(30, groups=4)
+        for rows in (lgp.Data(X, y), lgp.Data(X * [1, 0, 0, 0], y)):  # too few; constant columns
+            boosting = lgp.groups.Boosting(trees=5, held_out=held_out)
+            found = boosting.fit(model(), rows, key=KEY, method=BY_EFFECTS)
+            assert not found.model.mean.depth
+            said = found.diagnostics.notes[-2]
+            assert "no further split has 20 rows on each side" in said
+            assert " 0 of 5 trees" in said or " 0 trees, by the density" in said
+        with pytest.raises(lgp.InputError, match="no column beside those of groups"):
+            boosting.fit(model(), lgp.Data(X[:, :1], y), key=KEY, method=BY_EFFECTS)
+
     def test_is_the_same_when_it_was_saved(self, boosted, tmp_path):
         X, _, _ = sample(50, seed=1)
         again = lgp.load(lgp.save(boosted, tmp_path / "fit"))

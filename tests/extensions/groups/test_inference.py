@@ -423,6 +423,8 @@ def test_a_variance_of_zero_is_held():
     found = model.mixed_summary()
     assert found.components[0].variance[0] < 1e-3
     np.testing.assert_allclose(found.degrees, 94, rtol=0.02)
+    assert "take 1 of 2 directions of the variance parameters for known" in str(found)
+    assert "1 of 2 directions" in str(model.effect_tests())
 
 
 def test_terms_that_follow_from_others_are_refused():
@@ -439,6 +441,24 @@ def test_rows_in_memory_stay_as_they_were():
     before = str(model.marginal_means("arm"))
     table["age"] = 0.0
     assert str(model.marginal_means("arm")) == before
+
+
+def test_lines_without_groups_have_the_tests_of_least_squares():
+    """Without priors: n - 2 degrees of freedom, rows from memory."""
+    table = trial_table()
+    model = lgp.TableModel.fit(table, formula="y ~ age", priors=None, random_state=0)
+    found, expected = (
+        model.effect_tests().coefficients(),
+        stats.linregress(table["age"], table["y"]),
+    )
+    np.testing.assert_allclose(found.degrees, len(table) - 2, rtol=1e-3)
+    np.testing.assert_allclose(found.standard_error[1], expected.stderr, rtol=1e-4)
+    np.testing.assert_allclose(found.p_value[1], expected.pvalue, rtol=1e-3)
+    assert list(model.term_tests()) == ["age"]
+
+
+def test_tests_of_a_table_without_a_formula_are_refused():
+    table = trial_table()
     plain = lgp.TableModel.fit(
         table[["age", "y"]].assign(age=np.arange(108.0)), "y", random_state=0
     )

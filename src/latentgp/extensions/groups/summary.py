@@ -57,6 +57,7 @@ class MixedSummary(NamedTuple):
         degrees: of freedom of tests of the fixed effects, shape (coefficients,); infinite where
             these are by the normal law.
         r_squared: shares of variance that are explained; None where rows or likelihood have none.
+        notes: sentences on what tests of the fixed effects leave out.
     """
 
     components: tuple[VarianceComponent, ...]
@@ -67,6 +68,7 @@ class MixedSummary(NamedTuple):
     log_evidence: float | None
     degrees: Float[np.ndarray, "coefficients"]
     r_squared: RSquared | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def tests(self) -> Contrasts:
@@ -109,7 +111,7 @@ class MixedSummary(NamedTuple):
         if self.residual is not None:
             lines.append(_row("Residual", "", self.residual))
         if self.names:
-            lines += ["", "Fixed effects:", str(self.tests)]
+            lines += ["", "Fixed effects:", str(self.tests), *self.notes]
         if self.log_evidence is not None:
             lines += ["", f"Log evidence: {self.log_evidence:.2f} nats"]
         if self.r_squared is not None:

@@ -44,6 +44,7 @@ _TAKEN = {
     "latentgp.surfaces.files.csv": (
         *("MISSING_MARKERS", "CODE", "KEPT_AS_TEXT", "Header", "header_of", "_fields"),
     ),
+    "latentgp.surfaces.tables.columns": ("GAP",),
     "latentgp.surfaces.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
     "latentgp.surfaces.tables.values": ("rows_listed", "listed", "text_of", "label_of"),
     "latentgp.surfaces.tables.notation": (

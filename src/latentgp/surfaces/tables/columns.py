@@ -31,6 +31,7 @@ from latentgp.surfaces.tables.values import (
 )
 
 MOST_CATEGORIES = 30
+GAP = " missing"  # the level of missing values: no category begins with a space
 
 
 @stored
@@ -216,7 +217,9 @@ class SeriesColumn:
     @classmethod
     def of_levels(cls, values: pd.Series) -> SeriesColumn:
         """Learn the levels of a category, of which a missing value is one more."""
-        return cls(str(values.name), tuple(in_order(set(map(str, texts_in(values))))), "levels")
+        gap = (GAP,) if values.isna().any() else ()
+        known = in_order(set(texts_in(values.dropna())))
+        return cls(str(values.name), (*known, *gap), "levels")
 
     @classmethod
     def fit(cls, values: pd.Series) -> SeriesColumn:
@@ -236,16 +239,16 @@ class SeriesColumn:
 
     def describe(self) -> str:
         """Describe the encoding of the column in words."""
-        names = listed(label for label in self.labels if label != "None")
+        names = listed(label for label in self.labels if label != GAP)
         if self.noun == "levels":
-            gaps = ", missing is one of them" if "None" in self.labels else ""
+            gaps = ", missing is one of them" if GAP in self.labels else ""
             return f"{self.name}: an effect for each of {len(self.labels):,} levels ({names}){gaps}"
         return f"{self.name}: {len(self.labels)} independent {self.noun} ({names})"
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, 1) numbers of series."""
         number_of = {label: number for number, label in enumerate(self.labels)}
-        texts = list(map(str, texts_in(values)))  # a gap is None, which no category is called
+        texts = [GAP if text is None else text for text in texts_in(values)]
         unseen = sorted(set(texts) - set(number_of))
         if unseen:
             tell(

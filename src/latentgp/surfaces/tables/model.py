@@ -126,8 +126,8 @@ class TableModel:
         spreads: standard deviation of each encoded column in training, (D,).
         made_by: the call or command that fitted it; empty if nobody knows.
         places: columns that say where a row is, on the globe or a plane; None if none are known to.
-        training: a copy of the rows that were fitted and their column of weights, of a formula
-            with groups; they stay in memory: `save` leaves them out.
+        training: a copy of the rows that were fitted and their column of weights, of a formula;
+            they stay in memory: `save` leaves them out.
 
     Example:
         >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -229,7 +229,7 @@ class TableModel:
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
         model = cls._made(started, target, sides)
-        if not isinstance(started.encoder, FormulaEncoder) or not started.encoder.groups:
+        if formula is None:
             return model
         return dataclasses.replace(model, training=(model._without_gaps(table), weights))
 
@@ -628,12 +628,14 @@ class TableModel:
         if found.names and found.estimate.ndim == 1:
             given: Any = {"frame": frame, "weights": weights}
             try:
-                own = self.effect_tests(**given, degrees=degrees or "satterthwaite").coefficients()
+                law = self.effect_tests(**given, degrees=degrees or "satterthwaite")
             except InputError:
                 if degrees is not None or frame is not None:  # which may be of other rows
                     raise
-                own = self.effect_tests(**given, degrees="normal").coefficients()
-            found = found._replace(standard_error=own.standard_error, degrees=own.degrees)
+                law = self.effect_tests(**given, degrees="normal")
+            own, notes = law.coefficients(), law.notes
+            said = {"standard_error": own.standard_error, "degrees": own.degrees, "notes": notes}
+            found = found._replace(**said)
         data = self._fitted(frame, weights)[1]
         with contextlib.suppress(InputError):  # of other likelihoods there is none
             found = found._replace(r_squared=verb("r_squared")(posterior, data))

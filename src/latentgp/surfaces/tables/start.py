@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,9 +34,11 @@ from latentgp.surfaces.tables.values import (
     column_of,
     known_column,
     listed,
+    name_of,
     numbers_in,
     read_column,
     source_of,
+    text_of,
     texts_in,
 )
 
@@ -240,11 +242,11 @@ def start(
             )
         levels = () if in_batches else levels
         by_default = levels is None and settings.get("mean") is None
-        encoder = TableEncoder.fit(inputs, leave_out, levels)
+        encoder = TableEncoder.fit(inputs, _several(leave_out), levels)
         settings = settings | _effects_of(encoder, settings)
     notes += encoder.describe()
     if task == "ordinal":
-        order = order or _order_of(known)
+        order = [*map(text_of, _several(order))] if order is not None else _order_of(known)
         settings = settings | {"order": order}
         if order is not None:
             notes.append(f"in the order {' < '.join(order)}")
@@ -273,20 +275,21 @@ def start(
     return TableStart(estimator, encoder, X, y, row_weights, side, tuple(notes), notation, places)
 
 
-def _levels(likelihood: str | Likelihood, settings: Mapping[str, Any]) -> Iterable[str] | None:
+def _levels(likelihood: str | Likelihood, settings: Mapping[str, Any]) -> Sequence[Any] | None:
     """Columns with an effect for each level: those of `groups` by name.
 
     None for all of many levels, where nothing is asked for that effects do not go with.
     """
     asked = settings.get("groups")
     if asked is not None:
-        names = [asked] if isinstance(asked, str | int) else list(asked)
-        texts = [name for name in names if isinstance(name, str)]
-        if texts and len(texts) < len(names):
-            raise InputError(f"groups={asked!r} has names and numbers: name every column")
-        return texts
+        return _several(asked)
     plain = all(settings.get(name, value) == value for name, value in _PLAIN.items())
     return None if plain and _is_auto(likelihood) else ()
+
+
+def _several(names: Any) -> list[Any]:
+    """Names, of which one may stand alone."""
+    return [names] if isinstance(names, str | int) else list(names)
 
 
 def _effects_of(encoder: TableEncoder, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,7 +300,8 @@ def _effects_of(encoder: TableEncoder, settings: Mapping[str, Any]) -> dict[str,
     asked = settings.get("groups")
     if not encoder.groups:
         return {"groups": None if asked == () else asked}
-    names, slopes = encoder.feature_names, asked if isinstance(asked, Mapping) else {}
+    names, given = encoder.feature_names, asked.items() if isinstance(asked, Mapping) else ()
+    slopes = {name_of(column): [*map(name_of, own)] for column, own in given}
     first = len(names) - len(encoder.groups)
     own = {
         first + place: [number_of(slope, len(names), names) for slope in slopes.get(name, ())]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -241,7 +240,7 @@ class MCMC(SamplingMethod):
         )
         return Needs(positive=True, concave=self.latents in _CURVED, continuous=needs_gradient)
 
-    def settled(self, space: ParameterSpace) -> Self:
+    def settled(self, space: ParameterSpace) -> MCMC:
         dense = self.representation.traits.dense_factors
         one_is_enough = dense and self._coupling in ("sites", "partial") and not space.size
         usual = _USUAL_OF_ONE_MOVE if one_is_enough else _USUAL

@@ -2,7 +2,7 @@
 """Methods whose posterior is draws of Markov chains."""
 
 import dataclasses
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -103,7 +103,7 @@ class SamplingMethod(Method):
         transition = settled.transition(representation, space, data)
         return run_chains(transition, settled, watched, key, control)
 
-    def settled(self, space: ParameterSpace) -> Self:
+    def settled(self, space: ParameterSpace) -> "SamplingMethod":
         """With usual values for None, by what the chains draw; itself unless overridden."""
         return self
 

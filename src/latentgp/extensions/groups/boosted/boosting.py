@@ -127,16 +127,13 @@ class Boosting:
             }
         )
         rows = data.merged if isinstance(data, MergedRows) else data.merged_rows().merged
+        columns = self.columns or columns_beside_groups(model, rows.X.shape[1])
+        refuse({"Boosting has no column beside those of groups; add one to split.": not columns})
         frozen = options.get("frozen", ())
         options["frozen"] = (frozen,) if isinstance(frozen, str) else tuple(frozen)
-        run = _Alternation(
-            self,
-            self.columns or columns_beside_groups(model, rows.X.shape[1]),
-            key,
-            method,
-            options,
-        )
+        run = _Alternation(self, columns, key, method, options)
         number, chosen, stages = self.trees, f"{self.trees} trees, as asked for", None
+        ended = f"no further split has {self.rows_in_leaf} rows on each side"
         if self.held_out > 0:
             out = np.random.default_rng(self.seed).random(rows.size) < self.held_out
             if not 0 < out.sum() < rows.size:
@@ -144,7 +141,7 @@ class Boosting:
                     f"Boosting.held_out={self.held_out:g} leaves {rows.size - out.sum()} of "
                     f"{rows.size} rows to learn from; change it."
                 )
-            _, _, stages = run.made(model, rows.select(~out), self.trees, rows.select(out))
+            _, tried, stages = run.made(model, rows.select(~out), self.trees, rows.select(out))
             number = _best(stages)
             best = stages[number]
             chosen = (
@@ -156,8 +153,11 @@ class Boosting:
                 chosen += f"; {100 * best.covered:.0f} % of them are in their intervals of 90 %"
             if number >= self.trees:
                 chosen += "; more trees may be better, as it was still growing"
+            chosen += "" if tried.depth else f"; {ended}"
         model, trees, _ = run.made(model, rows, number, stages=stages)
         model = dataclasses.replace(model, mean=trees)
+        if stages is None and (made := len(trees.value) if trees.depth else 0) < number:
+            chosen = f"{made} of {number} trees: {ended}"
         if stages and _learns_noise(model, options):
             options["frozen"] = (*options["frozen"], _NOISE)
         if stages and options.get("hyperparameters", "optimise") == "optimise":
@@ -218,10 +218,12 @@ class _Alternation(NamedTuple):
             "min_data_in_leaf": own.rows_in_leaf,
             "min_sum_hessian_in_leaf": 0.0,
             "use_missing": False,
+            "feature_pre_filter": False,  # it fails where nothing can be split
             "deterministic": True,
             "force_row_wise": True,
             "verbosity": -1,
         }
+        splits = np.ptp(rows.X[:, columns], axis=0).any()
         table = lightgbm.Dataset(rows.X[:, columns], np.zeros(rows.size), params=parameters)
         booster = lightgbm.Booster(parameters, table)
         if held_out is not None:
@@ -254,7 +256,7 @@ class _Alternation(NamedTuple):
                         asked["frozen"] += [_NOISE] if calibrates else []
                 if made and tree - _best(made) >= own.patience:
                     break
-            if tree == number or booster.update(fobj=slopes):
+            if tree == number or not splits or booster.update(fobj=slopes):
                 break  # no tree would have a split
         trees = Trees.of_booster(booster, model.mean, columns=self.columns, inputs=inputs)
         return model, trees, made

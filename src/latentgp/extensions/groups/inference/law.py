@@ -16,11 +16,19 @@ _RANK = 1e-9  # relative, of singular values
 
 
 class EffectsLaw(eqx.Module):
-    """Estimates of fixed effects, and what their tests need."""
+    """Estimates of fixed effects, and what their tests need. `notes` may be overridden."""
 
     names: eqx.AbstractVar[tuple[str, ...]]
     estimate: eqx.AbstractVar[Float[np.ndarray, "effects"]]
     covariance: eqx.AbstractVar[Float[np.ndarray, "effects effects"]]  # as tests of one sum take it
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what tests leave out."""
+        return ()
+
+    def __str__(self) -> str:
+        return "\n".join((str(self.coefficients()), *self.notes))
 
     @abstractmethod
     def degrees(self, weights: Float[np.ndarray, "sums effects"]) -> Float[np.ndarray, "sums"]:

@@ -52,6 +52,14 @@ class Satterthwaite(EffectsLaw):
     spread: Float[np.ndarray, "H H"]
     held: int = 0
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        said = (
+            f"Degrees of freedom take {self.held} of {len(self.spread)} directions of the variance "
+            "parameters for known: the rows say nothing of them, as of a variance of zero."
+        )
+        return (said,) if self.held else ()
+
     def degrees(self, weights: Float[np.ndarray, "sums effects"]) -> Float[np.ndarray, "sums"]:
         """2 (l'C l)^2 / (g'A g), g the slopes of l'C l (Kuznetsova et al. 2017, 3.1)."""
         variance = np.einsum("ci,ij,cj->c", weights, self.covariance, weights)

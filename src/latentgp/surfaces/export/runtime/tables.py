@@ -25,6 +25,7 @@ from latentgp.surfaces.export.runtime.predictor import (
     self_test,
 )
 from latentgp.surfaces.files.csv import KEPT_AS_TEXT, MISSING_MARKERS, header_of
+from latentgp.surfaces.tables.columns import GAP
 from latentgp.surfaces.tables.formula.arithmetic import value_of
 from latentgp.surfaces.tables.notation import DateNotation, DurationNotation, NumberNotation, iso_of
 from latentgp.surfaces.tables.values import label_of, listed, rows_listed, text_of
@@ -380,7 +381,7 @@ def encode_category(column, values):
 def encode_series(column, values):
     """Numbers of series, further ones for those that training never saw."""
     number_of = {label: number for number, label in enumerate(column["labels"])}
-    texts = ["None" if value is None else text_of(value) for value in values]
+    texts = [GAP if value is None else text_of(value) for value in values]
     unseen = sorted({text for text in texts if text not in number_of})
     if unseen:
         told(

@@ -124,7 +124,7 @@ def steps_of(expression: str) -> Any:
         ) from error
 
 
-def columns_in(expression: str) -> tuple[str, ...]:
+def columns_in(expression: str, at_least: int = 1) -> tuple[str, ...]:
     """Columns that an expression of arithmetic is of; InputError of any other expression.
 
     Example:
@@ -133,7 +133,7 @@ def columns_in(expression: str) -> tuple[str, ...]:
     """
     found: dict[str, Any] = {}
     value_of(steps_of(expression), lambda name: found.setdefault(name, np.ones(1)))
-    if not found:
+    if len(found) < at_least:
         raise InputError(f"{expression!r} in the formula has no column in it: name one")
     return tuple(found)
 

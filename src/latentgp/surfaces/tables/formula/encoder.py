@@ -248,7 +248,7 @@ class FormulaEncoder:
         column = _reader(numbers, levels)
 
         def value(text: str, steps: Any) -> NDArray[np.float64]:
-            found = value_of(steps, column)
+            found = np.broadcast_to(value_of(steps, column), len(frame))
             wrong = ~np.isfinite(found)
             if wrong.any():
                 rows = rows_listed(frame.index[wrong])
@@ -282,11 +282,11 @@ class FormulaEncoder:
         number_of = {c.name: {text: i for i, text in enumerate(c.levels)} for c in self.levels}
 
         def steps(factor: TermFactor, level: str | None = None) -> tuple[str, Any]:
-            name = factor.columns[0]
-            if level is not None:
-                return factor.text, ("column", name, number_of[name][level])
-            is_column = factor.kind == "column"
-            return factor.text, ("column", name) if is_column else steps_of(factor.text)
+            if level is None and factor.kind == "arithmetic":
+                return factor.text, steps_of(factor.text)
+            (name,) = factor.columns
+            of_level = () if level is None else (number_of[name][level],)
+            return factor.text, ("column", name, *of_level)
 
         fixed = [[steps(*factor) for factor in column.factors] for column in self.fixed]
         return fixed + [[steps(factor)] for factor in self._inputs]

@@ -295,12 +295,16 @@ class _Reader:
         return dataclasses.replace(smooth, times=factors)
 
     def _offset(self, expression: str) -> TermFactor:
-        """The column, or arithmetic of columns, of offset(...)."""
+        """The column, the number, or the arithmetic of columns of offset(...)."""
         tree, names = tree_of(expression)
         call = _call_of(tree, "offset")
         if call is None or len(call.args) != 1 or call.keywords:
             raise self._wrong("an offset is of one column, or arithmetic: offset(log(days))")
-        return self._numbers(call.args, names)[0]
+        node, text = call.args[0], _restored(ast.unparse(call.args[0]), names)
+        is_arithmetic = not (isinstance(node, ast.Name) or _call_of(node, "C"))
+        if is_arithmetic and not columns_in(text, at_least=0):
+            return TermFactor(text, (), "arithmetic")
+        return self._numbers([node], names)[0]
 
     def _period(self, node: ast.AST, kernel: str | None) -> float:
         value: Any = node.value if isinstance(node, ast.Constant) else None
