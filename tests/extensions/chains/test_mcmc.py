@@ -71,6 +71,7 @@ def test_likelihoods_that_chains_cannot_follow_are_refused(method, likelihood, m
     [
         (lgp.MCMC(), (1, 100), (5, 1000)),
         (lgp.MCMC(coupling="partial"), (1, 100), (5, 1000)),
+        (lgp.MCMC(latents="random-walk"), (1, 1000), (5, 1000)),
         (lgp.MCMC(coupling="whitened"), (5, 1000), (5, 1000)),
         (lgp.MCMC(lgp.Neighbours(5)), (5, 1000), (5, 1000)),
         (lgp.MCMC(warmup=0, repeats=2), (2, 0), (2, 0)),
@@ -84,7 +85,6 @@ def test_moves_and_warm_up_go_by_what_the_chains_draw(method, held, free):
         assert (settled.repeats, settled.warmup) == expected
 
 
-@pytest.mark.slow
 def test_chains_at_held_hyperparameters_make_the_usual_warm_up():
     model, sweeps = lgp.LatentGP(lgp.RBF(), lgp.Poisson()), []
     found = lgp.fit(

@@ -81,8 +81,6 @@ _BY_MATRICES = {  # settings that work with dense factors alone
 _CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
 _OVERHEAD = 20.0  # gradients that a move's share of the factorisations of hyper-parameters costs
 _PRIOR_PROPOSALS = 3
-# Where one move of latent functions nearly makes an independent draw, and elsewhere.
-_USUAL_OF_ONE_MOVE, _USUAL = {"repeats": 1, "warmup": 100}, {"repeats": 5, "warmup": 1000}
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
 
 
@@ -118,7 +116,7 @@ class MCMC(SamplingMethod):
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: sweeps of each chain that adapt scales, and are thrown away; None for 1,000, or for
-            100 where `repeats` is 1 by default, as a step size is all that is adapted there.
+            100 of "rotations" where `repeats` is 1 by default: a scale is all that is adapted.
         thin: keeps every `thin`-th state.
         repeats: moves of the latent functions a sweep; None for 5, or for one where
             hyper-parameters are held and coupling="sites" or "partial", in whose coordinates a move
@@ -243,7 +241,8 @@ class MCMC(SamplingMethod):
     def settled(self, space: ParameterSpace) -> MCMC:
         dense = self.representation.traits.dense_factors
         one_is_enough = dense and self._coupling in ("sites", "partial") and not space.size
-        usual = _USUAL_OF_ONE_MOVE if one_is_enough else _USUAL
+        few = one_is_enough and self.latents == "rotations"
+        usual = {"repeats": 1 if one_is_enough else 5, "warmup": 100 if few else 1000}
         missing = {name: own for name, own in usual.items() if getattr(self, name) is None}
         return dataclasses.replace(self, **missing) if missing else self
 
