@@ -178,8 +178,8 @@ class LatentPosterior(eqx.Module):
         """
         lacks(
             self,
-            "no summary of the data that further rows could be added to; use "
-            "CollapsedVI(Inducing(number=...)) for streams, or fit all rows again",
+            "no summary of the data that further rows could be added to; fit all rows again, or, "
+            "without groups in the kernel, use CollapsedVI(Inducing(number=...)) for streams",
         )
 
     def pathwise_update(self, key: RandomKey, prior_path: Callable[[Centres], Array]) -> Coefs:

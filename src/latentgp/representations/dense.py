@@ -188,7 +188,8 @@ class Dense(Representation):
             raise InputError(
                 f"One coefficient a row for {len(X)} rows needs matrices of "
                 f"{8 * len(X) ** 2 / devices / 2**30:.0f} GiB"
-                f"{' on each device' * (devices > 1)}; use Inducing(number=...) instead."
+                f"{' on each device' * (devices > 1)}; leave the method out for what serves the "
+                "kernel, such as effects of groups, or use Inducing(number=...)."
             )
         return self
 

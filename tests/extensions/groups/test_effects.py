@@ -376,3 +376,10 @@ def test_a_search_looks_at_all_of_many_rows(monkeypatch):
         method=lgp.CollapsedVI(lgp.groups.SparseEffects()),
     )
     np.testing.assert_allclose(found.model.likelihood.noise_variance, 1.0, atol=0.04)
+
+
+def test_too_many_rows_for_a_matrix_are_led_to_effects():
+    """A number of inducing points is no answer for thousands of groups."""
+    X, kernel = np.zeros((60_000, 1)), SameGroup().on(0)
+    with pytest.raises(lgp.InputError, match=r"leave the method out .* effects of groups"):
+        lgp.Dense().initialise(X, None, kernel, jax.random.key(0))

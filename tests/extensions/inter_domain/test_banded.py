@@ -167,5 +167,5 @@ def test_many_splines_of_one_column_are_banded(tmp_path):
     assert posterior.sample_f(new, key=KEY, number=3).shape == (3, 9)
     with pytest.raises(lgp.InputError, match="use sample_f for joint draws"):
         posterior.sample_paths(key=KEY)
-    with pytest.raises(lgp.InputError, match="has no summary of the data"):
+    with pytest.raises(lgp.InputError, match=r"no summary .*without groups in the kernel"):
         posterior.update([1.0], [0.0], key=KEY)
