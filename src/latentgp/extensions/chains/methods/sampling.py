@@ -49,7 +49,7 @@ class SamplingMethod(Method):
     representation: eqx.AbstractVar[Representation]
     chains: eqx.AbstractVar[int]
     draws: eqx.AbstractVar[int]
-    warmup: eqx.AbstractVar[int | None]
+    warmup: eqx.AbstractVar[Any]  # an int, or None
     thin: eqx.AbstractVar[int]
 
     def __check_init__(self) -> None:
