@@ -235,7 +235,7 @@ def random_parts(kernel: Kernel, inputs: int) -> list[RandomPart]:
     """The parts of a kernel whose features are random, in their order; InputError if none are."""
     raise InputError(
         f"{type(kernel).__name__} has no random features, which paths and RandomFeatures need; "
-        "use sample_f for joint draws at given inputs, and Inducing(...)."
+        "use sample_f for joint draws at given inputs, and leave RandomFeatures out."
     )
 
 
@@ -385,7 +385,7 @@ def _spectral_mixing(kernel: Stationary, key: Key[Array, ""], number: int) -> Fl
     """Frequencies are N(0, s I) with s drawn from the law of this mixing variable."""
     raise InputError(
         f"{type(kernel).__name__} has no random features, which paths and RandomFeatures need; "
-        "use sample_f for joint draws at given inputs, and Inducing(...)."
+        "use sample_f for joint draws at given inputs, and leave RandomFeatures out."
     )
 
 
