@@ -280,7 +280,7 @@ def test_estimates_of_latents_that_are_coupled_are_within_their_errors(signed):
     found = dataclasses.replace(known, exact_up_to=0, probes=512, draws=512)
     whole, posterior = (conditioned(own, sites=sites) for own in (known, found))
     assert abs(posterior.log_evidence - whole.log_evidence) < 5 * posterior.evidence_error < 2.0
-    np.testing.assert_allclose(posterior.solved.mean, whole.solved.mean, atol=1e-5)
+    np.testing.assert_allclose(posterior.solved.mean, whole.solved.mean, atol=1e-4)
     finished = eqx.filter_jit(lambda own, p: own.finished(p))(found, posterior)
     pairs = [(posterior.at_rows, whole.at_rows)]
     if not signed:
