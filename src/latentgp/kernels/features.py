@@ -21,6 +21,7 @@ from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.warping import InputWarping
 from latentgp.kernels.weighted import WeightedSum
+from latentgp.numerics.waves import cosine_and_sine
 from latentgp.typing import Array
 
 
@@ -72,7 +73,7 @@ class CosineFeatures(Features):
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
         angle = self.angles(X)
         scale = jnp.sqrt(self.variance / angle.shape[1])
-        return scale * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=1)
+        return scale * jnp.concatenate(cosine_and_sine(angle), axis=1)
 
 
 class ArcCosineFeatures(Features):

@@ -11,8 +11,8 @@ import latentgp as lgp
 from deep import KEY, NEW, STEP, X, deep, fitted, inference, method
 from latentgp.choosing.choice import choose_for
 from latentgp.extensions.batches.step_sizes import RobbinsMonro
+from latentgp.extensions.deep.inference import programs
 from latentgp.extensions.deep.inference.weights import Factors
-from latentgp.extensions.deep.methods import random_feature_vi
 from slow import slow_parameters
 
 GENERATOR = np.random.default_rng(0)
@@ -247,7 +247,7 @@ def test_draws_from_the_prior_go_through_all_layers():
 
 def test_the_bound_of_very_many_rows_is_that_of_a_sample(monkeypatch):
     whole = fitted(deep(), method(batch_size=10, epochs=10))
-    monkeypatch.setattr(random_feature_vi, "_ROWS_AT_THE_END", 50)
+    monkeypatch.setattr(programs, "_ROWS", 50)
     some = fitted(deep(), method(batch_size=10, epochs=10))
     error = some.diagnostics.evidence_error
     assert error > whole.diagnostics.evidence_error

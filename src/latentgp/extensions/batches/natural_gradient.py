@@ -31,6 +31,7 @@ from latentgp.representations.inducing.posterior import Prior, kernel_blocks, re
 from latentgp.representations.variables import Centres, covariance_between
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import sum_over_rows
+from latentgp.runtime.programs import Program
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.site_inference.search.gradients import slope_of_sites, with_kernel
@@ -337,7 +338,7 @@ def begun(inference: SparseInference, vector: HyperVector, posterior: AnyInducin
     return inference.init(vector, posterior)
 
 
-@jax.jit
+@Program
 def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any, BatchInfo]:
     """Steps on the batches of a block, leaves of shape (S, B, ...), in one scan.
 

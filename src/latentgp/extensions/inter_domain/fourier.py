@@ -29,6 +29,7 @@ from latentgp.extensions.inter_domain.operators import DiagonalPlusLowRank
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import Part
 from latentgp.modules import stored
+from latentgp.numerics.waves import cosine_and_sine
 from latentgp.typing import Array, Inputs
 
 # Margins that are tried: in length-scales, and at least in ranges of the column.
@@ -103,7 +104,7 @@ class Waves(Basis):
 
     def fixed(self, x: Inputs) -> Float[Array, "M N"]:
         angles = self._omegas[:, None] * (x[:, 0] - self.lower)
-        return jnp.concatenate([jnp.ones((1, len(x))), jnp.cos(angles), jnp.sin(angles)])
+        return jnp.concatenate([jnp.ones((1, len(x))), *cosine_and_sine(angles)])
 
     def values(self, kernel: Kernel, x: Inputs) -> Float[Array, "M N"]:
         inside, end = self.fixed(jnp.clip(x, *self.domain)), self._end

@@ -104,8 +104,9 @@ class Architecture(eqx.Module):
         vector, hidden = jnp.asarray(vector), []
         for place, layer in enumerate(model.layers):
             shape = (len(self.features[place]), layer.width)
-            noise = jax.random.normal(jax.random.fold_in(key, place), shape)
-            mean = jnp.zeros(shape) if model.skip else noise
+            mean = jnp.zeros(shape)
+            if not model.skip:
+                mean = jax.random.normal(jax.random.fold_in(key, place), shape)
             hidden.append(of_weights(mean, _HIDDEN_DEVIATION, factorised=factorised))
         directions = None
         if self.frequencies != "fixed":

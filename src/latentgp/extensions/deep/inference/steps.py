@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool, Float, Int
 
 from latentgp.extensions.batches.natural_gradient import BatchInfo, TwoPartInference
@@ -106,7 +107,9 @@ class DeepInference(TwoPartInference):
             learned = learned._replace(last=own)
         steps = jnp.zeros((), jnp.int32)
         schedule = self.schedule.init(white)
-        return DeepState(learned, white, factor, schedule, _ADAM.init(cast(Any, learned)), steps)
+        return DeepState(
+            learned, white, factor, schedule, _ADAM.init(ravel_pytree(learned)[0]), steps
+        )
 
     def seen(self, state: DeepState) -> DeepState:
         return state._replace(schedule=None, adam=None)
@@ -126,9 +129,9 @@ class DeepInference(TwoPartInference):
     def moved(self, state: DeepState, read: DeepRead) -> tuple[DeepState, BatchInfo]:
         bound, slopes, white, part = read
         sound = all_finite((bound, slopes, white))
-        slopes = jax.tree.map(lambda slope: part * slope, slopes)
-        ways: Any
-        ways, adam = _ADAM.update(slopes, state.adam)
+        flat, in_shape = ravel_pytree(slopes)  # a few operations in place of some for each leaf
+        moves, adam = _ADAM.update(part * flat, state.adam)
+        ways = in_shape(moves)
         rate = self.learning_rate / (1 + state.steps / self.decay)
         free = jnp.where(self.of_kernels & (state.steps < self.held), 0.0, 1.0)
         ways = ways._replace(vector=free * ways.vector)
@@ -208,12 +211,12 @@ class DeepInference(TwoPartInference):
                 )
             return terms, slopes, jax.tree.map(jnp.add, in_model, through_mean), white
 
-        keys = jax.random.split(key, draws)
         if draws == 1:
-            terms, slopes, in_model, white = of_draw(keys[0])
+            terms, slopes, in_model, white = of_draw(key)
         else:
+            drawn = jax.lax.map(of_draw, jax.random.split(key, draws))
             mean = partial(jnp.mean, axis=0)
-            terms, slopes, in_model, white = jax.tree.map(mean, jax.lax.map(of_draw, keys))
+            terms, slopes, in_model, white = jax.tree.map(mean, drawn)
         (gradient,) = pull_model(in_model)
         gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
         divergence, in_divergence = jax.value_and_grad(DeepParameters.kl)(state.learned)

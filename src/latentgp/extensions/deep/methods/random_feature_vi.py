@@ -12,16 +12,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Key
 
 from latentgp.diagnostics import Diagnostics
 from latentgp.errors import InputError, check_choices, check_ranges, check_whole, refuse
 from latentgp.extensions.batches.method import check_processes, mean_log_density
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
+from latentgp.extensions.deep.inference.programs import (
+    begun,
+    bound_at_the_end,
+    components_of,
+)
 from latentgp.extensions.deep.methods.start import best_start, from_shallow, last_layer_at_modes
 from latentgp.extensions.deep.models import DeepGP
-from latentgp.extensions.deep.posterior import DeepComponents
 from latentgp.extensions.deep.random_features import RandomFeatures
 from latentgp.hyperparameters.base import parameters
 from latentgp.kernels.directions import DirectionKind
@@ -32,8 +35,6 @@ from latentgp.methods.result import Fit, History
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.natural_parameters import WhiteSites
-from latentgp.rows import RowsInMemory, RowSource
-from latentgp.rows.source import blocks_of
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.setup.priors import search_bounds, typical_start
 from latentgp.site_inference.rules.variational import VariationalRule
@@ -41,7 +42,6 @@ from latentgp.site_inference.search.algorithm import SiteInference
 from latentgp.typing import Array, RandomKey
 
 if TYPE_CHECKING:
-    from latentgp.extensions.batches.loop import Plan
     from latentgp.extensions.deep.inference.steps import DeepInference, DeepState
 
 LastLayer = Literal["natural", "factorised"]
@@ -54,7 +54,6 @@ _FLAT = (
     "Hyper-parameters without a prior have a flat one, under which there is no evidence to bound: "
     "the log evidence is known up to a constant."
 )
-_AT_THE_END, _ROWS_AT_THE_END = 8, 400_000  # draws of the hidden layers, and rows, for the bound
 
 
 class RandomFeatureVI(Method):
@@ -253,29 +252,22 @@ class RandomFeatureVI(Method):
             held_out=None if held_out is None else partial(mean_log_density, held_out),
             workers=self.workers,
         )
-        natural = self.last == "natural"
+        spread = self.hyperparameters == "variational" and space.size > 0
+        settings = self.last == "natural", self.hidden == "factorised", spread
 
-        def begun(model: DeepGP, last: WhiteSites | None = None) -> DeepState:
-            learned = architecture.start(
-                model,
-                space.to_vector(model),
-                key_start,
-                natural=natural,
-                factorised=self.hidden == "factorised",
-                spread=self.hyperparameters == "variational" and space.size > 0,
-            )
-            return inference.begin(learned, model, last)
+        def begun_at(model: DeepGP, last: WhiteSites | None = None) -> DeepState:
+            return begun(inference, space.to_vector(model), key_start, last, *settings)
 
-        states = list(map(begun, starts))
+        states = list(map(begun_at, starts))
         if not is_concave(model.likelihood):  # the prior mean may be where nothing leads away from
             for own in starts:
                 last = last_layer_at_modes(own, sample, architecture, source.total_weight)
-                states += [] if last is None else [begun(own, last)]
+                states += [] if last is None else [begun_at(own, last)]
         if len(states) > 1:
             states = [best_start(inference, states, source, plan, key_start, problem.control)]
         searched = search.run(states[0])
         state = searched.state
-        bound, error, rows = _bound_at_the_end(inference, state, source, plan, key_end)
+        bound, error, rows = bound_at_the_end(inference, state, source, plan, key_end)
         proper = self.hyperparameters == "learned" or set(space.paths) == set(space.prior_paths)
         kind = "lower bound" if proper else "approximation"
         posterior = view(state, Evidence(bound, kind))
@@ -328,31 +320,8 @@ class RandomFeatureVI(Method):
     ) -> Posterior:
         drawn = inference.space.model.layers or state.learned.spread is not None
         number = self.components if drawn else 1
-        parts = _components(inference, state, jax.random.split(key, number))
+        parts = components_of(inference, state, key, number)
         return Posterior(jax.tree.map(np.asarray, parts), evidence)
-
-
-def _bound_at_the_end(
-    inference: Any, state: Any, source: RowSource, plan: Plan, key: RandomKey
-) -> tuple[float, float, int]:
-    """Bound by all rows or a sample of very many, its standard error, and the number of rows."""
-    keys = jax.random.split(key, _AT_THE_END)
-    of_some = source.size > _ROWS_AT_THE_END and jax.process_count() == 1
-    rows = RowsInMemory(source.sample(_ROWS_AT_THE_END)) if of_some else source
-    a_block = plan.rows_a_round
-    if of_some:  # enough of them to tell an error
-        a_block = min(a_block, max(1, rows.size // 20 // plan.batch_size) * plan.batch_size)
-    terms = np.array(
-        [
-            [float(_bound_of(inference, state, block, key, number)) for key in keys]
-            for number, block in enumerate(blocks_of(rows, (0,), a_block))
-        ]
-    )
-    totals = np.sum(terms, axis=0) - [float(_kl(inference, state, key)) for key in keys]
-    error = np.std(totals, ddof=1) / np.sqrt(len(keys))
-    if of_some and len(terms) > 1:  # blocks are samples too
-        error = np.hypot(error, np.sqrt(len(terms)) * np.std(terms.mean(axis=1), ddof=1))
-    return float(np.mean(totals)), float(error), rows.size
 
 
 def _of_kernels(space: Any) -> Array:
@@ -361,28 +330,3 @@ def _of_kernels(space: Any) -> Array:
     pairs = ((known[path].value, not path.startswith("likelihood")) for path in space.paths)
     flags = [np.full(np.size(value), of_kernel) for value, of_kernel in pairs]
     return jnp.asarray(np.concatenate([np.zeros(0, bool), *flags]))
-
-
-@eqx.filter_jit
-def _components(
-    inference: DeepInference, state: DeepState, keys: Key[Array, "S"]
-) -> DeepComponents:
-    model, architecture = inference.space.to_model(state.vector), inference.architecture
-    hidden, features = jax.vmap(partial(architecture.layers_drawn, state.learned))(keys)
-    if architecture.frequencies != "resampled":  # all draws share them
-        hidden = tuple(
-            eqx.tree_at(lambda d: d.features, own, jax.tree.map(lambda a: a[:1], own.features))
-            for own in hidden
-        )
-        features = jax.tree.map(lambda a: a[:1], features)
-    last = jax.tree.map(lambda a: a[None], state.last)
-    models, own = model, state.learned.spread is not None
-    if own:
-        vectors = jax.vmap(lambda key: inference.at_draw(state.learned, key).vector)(keys)
-        models = jax.vmap(inference.space.to_model)(vectors)
-    drawn = architecture.layout, hidden, features, last, len(keys)
-    return DeepComponents(model, models, own, *drawn)
-
-
-_bound_of = eqx.filter_jit(lambda inference, *given: inference.bound_of(*given))
-_kl = eqx.filter_jit(lambda inference, *given: inference.kl(*given))
