@@ -53,6 +53,10 @@ class Program:
                 raise  # else it is inside another program, which traces no argument of this one
         return self._usual(*arguments)
 
+    def for_rows(self, rows: int) -> Callable[..., Any]:
+        """The function for so many rows, which its arguments may have in blocks."""
+        return self if rows <= _FEW_ROWS else self._usual
+
 
 def _are_few_and_known(arguments: tuple[Any, ...]) -> bool:
     """Whether arrays have few rows, and none is traced by a program around this one."""

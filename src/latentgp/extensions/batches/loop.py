@@ -175,11 +175,12 @@ class BatchSearch(Algorithm[Any]):
 
     def _steps(self, state: Any, done: int) -> Rounds:
         """State and information after each of the rounds that are left, with its epoch."""
+        run = run_batches.for_rows(self.plan.rows_a_round)
         blocks = self._blocks(done)
         following = next(blocks, None)
         while following is not None:
             block, epoch = following
-            state, info = run_batches(self.inference, state, block)
+            state, info = run(self.inference, state, block)
             following = next(blocks, None)
             yield state, info, epoch
 
