@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import latentgp as lgp
-from latentgp.surfaces.export import trace, writer
+from latentgp.surfaces.export import front, trace, writer
 from latentgp.surfaces.export.runtime import special
 from likelihood_cases import COMPLETE, slow_but_some
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
@@ -26,6 +26,8 @@ COUNTS = np.arange(11.0) % 4
 CLASSES = np.arange(11.0) % 3
 FEW = {"warmup": 20, "draws": 20, "chains": 2}
 NEW = np.random.default_rng(1).normal(size=(150, 2))
+
+ENDING = '\n\n\nif __name__ == "__main__"'  # of an exported file
 
 # Runs a file's predictions where nothing but NumPy can be imported; arrays in, arrays out.
 ALONE = """
@@ -247,14 +249,42 @@ def test_the_self_test_sees_a_changed_constant(exact, tmp_path):
     predictor = loaded(exported.predictor)
     constants = set(re.findall(r"K\d+", inspect.getsource(predictor.PROGRAMS["marginals"])))
     assert len(constants) > 2
-    ending = '\n\n\nif __name__ == "__main__"'
     for name in constants:
         if vars(predictor)[name].size:
             changed = tmp_path / "changed.py"
-            changed.write_text(text.replace(ending, f"\n{name} = {name} * 1.0001 + 1e-4{ending}"))
+            changed.write_text(text.replace(ENDING, f"\n{name} = {name} * 1.0001 + 1e-4{ENDING}"))
             found = self_test(changed)
             assert found.returncode == 1, name
             assert "DOES NOT AGREE" in found.stdout
+
+
+def smooth_regressor():
+    """Inducing points on smooth targets: variances far below the prior's, with its rounding."""
+    rows = np.random.default_rng(0).uniform(0, 10, (80, 1))
+    method = lgp.CollapsedVI(lgp.Inducing(15))
+    model = {"kernel": lgp.RBF(2.0), "likelihood": lgp.Gaussian(noise_variance=1e-4)}
+    settings = {"learn_hyperparameters": False, "random_state": 0}
+    return lgp.GPRegressor(**model, method=method, **settings).fit(rows, np.sin(rows[:, 0]))
+
+
+def test_variances_that_are_not_resolved_are_no_difference(tmp_path):
+    regressor = smooth_regressor()
+    first = regressor.export(tmp_path / "first")
+    more = np.random.default_rng(1).uniform(0, 10, (80, 1))
+    second = regressor.partial_fit(more, np.sin(more[:, 0])).export(tmp_path / "second")
+    for exported in (first, second):
+        assert self_test(exported.predictor).returncode == 0
+        text = exported.predictor.read_text()
+        for change, status in ((1e-9, 0), (1e-6, 1), (-1e-6, 1)):  # the prior variance is 1
+            wrong = f"""
+own = PROGRAMS["marginals"]
+PROGRAMS["marginals"] = lambda X: (own(X)[0], own(X)[1] + {change})
+"""
+            changed = text.replace(ENDING, wrong + ENDING)
+            (tmp_path / "changed.py").write_text(changed)
+            assert self_test(tmp_path / "changed.py").returncode == status
+        with pytest.raises(lgp.InputError, match="differs from the library"):
+            front._checked(changed, 1e-10)
 
 
 def test_what_has_no_form_in_numpy_is_refused(exact, tmp_path, monkeypatch):
