@@ -86,6 +86,13 @@ class TestIntervalsOfTwoClasses:
         np.testing.assert_allclose(ends[:, 0], ends[:, 1], rtol=1e-6)
 
     @pytest.mark.filterwarnings("ignore")
+    def test_a_level_that_is_none_is_refused(self):
+        model, frame = fitted(self.LABEL)
+        for level in (95, 0.0, float("nan"), "0.9"):
+            with pytest.raises(InputError, match="level must be strictly between 0 and 1"):
+                model.predict(frame, level)
+
+    @pytest.mark.filterwarnings("ignore")
     def test_two_latent_functions_have_none(self):
         model, frame = fitted(self.LABEL, likelihood="softmax")
         assert list(model.predict(frame)) == ["prediction", "probability_no", "probability_yes"]
@@ -264,6 +271,7 @@ class TestWhatARowCarries:
             ({"likelihood": "poisson", "side_columns": {"censored": "c"}}, "censored belongs to "),
             ({"side_columns": {"exposures": "c"}}, "no side column 'exposures'"),
             ({"task": "count", "order": ["1", "2"]}, "an order belongs to the task ordinal"),
+            ({"task": "counts"}, "task must be one of 'auto', .*, got 'counts'"),
         ],
     )
     def test_what_belongs_to_another_task_is_refused(self, settings, says):

@@ -393,6 +393,8 @@ class TestEncoding:
             (pd.DataFrame([[1, 2]], columns=[1, "1"]), "more than one column named '1'"),
             (pd.DataFrame({"a": [1j, 2j]}), "complex"),
             (np.zeros((2, 2)), "is a ndarray"),
+            (pd.Series([1.0, 2.0]), "is a Series"),
+            (pd.Series([1.0, "red"]), "is a Series"),
         ],
     )
     def test_tables_that_cannot_be_learned_from(self, frame, says):

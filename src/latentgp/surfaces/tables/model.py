@@ -75,6 +75,7 @@ from latentgp.surfaces.tables.values import (
     warn,
 )
 from latentgp.typing import Array
+from latentgp.validation import interval_levels
 
 if TYPE_CHECKING:
     from latentgp.extensions.fields.totals import Totals
@@ -419,7 +420,8 @@ class TableModel:
             `quantiles`, along a coordinate `quantile`, has the ends of the intervals.
 
         Raises:
-            InputError: columns that are missing, rows without a place, degrees that are none.
+            InputError: columns that are missing, rows without a place, degrees that are none, a
+                level that is not between 0 and 1.
 
         Example:
             >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -432,6 +434,7 @@ class TableModel:
         if grid := self._grid(frame):
             found = self.predict(grid.rows, level, mean_only=mean_only, tell=tell)
             return grid.shaped(found, level)
+        upper_level = interval_levels(level)[1]
         frame = self._read(frame)
         side: dict[str, Any] = self._sides(frame, tell)
         X = self.encoder.encode(frame, tell)
@@ -455,7 +458,7 @@ class TableModel:
                 mean, variance = predictive.latent_mean[:, 0], predictive.latent_variance[:, 0]
             else:  # draws
                 mean, variance = self.estimator.posterior_.predict_f(X)
-            reach = ndtri((1 + level) / 2) * np.sqrt(variance)
+            reach = ndtri(upper_level) * np.sqrt(variance)
             lower, upper = _second_class(likelihood, np.stack([mean - reach, mean + reach]))
             second = f"probability_{classes[1]}"
             columns |= {f"{second}_lower": lower, f"{second}_upper": upper}

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, refuse
 from latentgp.extensions import answer
 from latentgp.likelihoods import Likelihood, Ordinal
 from latentgp.surfaces.estimators import (
@@ -99,6 +99,8 @@ def choose_task(
     order: Sequence[str] | None,
 ) -> TargetChoice:
     """Choose task and likelihood if "auto", by the rules of `TableModel.fit`, or InputError."""
+    known = listed(["auto", *ESTIMATORS])
+    refuse({f"task must be one of {known}, got {task!r}": task not in ("auto", *ESTIMATORS)})
     notes, sides = [], {}
     for name, column in side_columns.items():
         if name not in SIDES:

@@ -73,7 +73,7 @@ def _as_pandas(frame: Any) -> pd.DataFrame:
     """A table of pandas, of one of Arrow or Polars too; InputError of anything else."""
     if isinstance(frame, pd.DataFrame):
         return frame
-    if hasattr(frame, "__arrow_c_stream__"):
+    if hasattr(frame, "__arrow_c_stream__") and not hasattr(frame, "to_frame"):  # no Series
         return pa.table(frame).to_pandas(types_mapper=pd.ArrowDtype)
     if hasattr(frame, "__dataframe__"):
         return pd.api.interchange.from_dataframe(frame)
