@@ -59,6 +59,11 @@ class TestOrder:
         model, _ = fitted(self.SCORE, order=order)
         assert model.estimator.classes_.tolist() == [str(number) for number in range(10, 0, -1)]
 
+    @pytest.mark.parametrize("target", [_f, GRADE], ids=["number", "class"])
+    def test_weights_of_zero_are_refused_in_a_sentence(self, target):
+        with pytest.raises(InputError, match=r"weights must not be .* zero in every row; give"):
+            fitted(target, more={"w": np.zeros(ROWS)}, weights="w")
+
     @pytest.mark.parametrize("name", ["size", ["size"]])
     def test_a_column_that_is_left_out_may_stand_alone(self, name):
         frame = pd.DataFrame({"size": _f, "x": _f**2, "y": _f})

@@ -65,8 +65,8 @@ def as_weights(weights: Any, size: int) -> np.ndarray:
     array = as_rows("weights", weights, size)
     if np.any(array < 0) or not np.any(array > 0):
         raise InputError(
-            "weights must not be negative and at least one must be positive; "
-            "give each row the number of times it counts."
+            "weights must not be negative, nor zero in every row; give each row the number of "
+            "times it counts."
         )
     return array
 

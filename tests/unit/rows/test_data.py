@@ -41,7 +41,7 @@ def with_nan(*rows):
         ({"X": ROWS, "y": ROWS[:, None, None]}, r"y must have one number a row"),
         ({"X": ROWS, "y": ROWS, "weights": ROWS[:5]}, r"weights must have one number a row"),
         ({"X": ROWS, "y": ROWS, "weights": ROWS - 1}, "weights must not be negative"),
-        ({"X": ROWS, "y": ROWS, "weights": 0 * ROWS}, "at least one must be positive"),
+        ({"X": ROWS, "y": ROWS, "weights": 0 * ROWS}, "nor zero in every row"),
         ({"X": ROWS[:0], "y": ROWS[:0]}, "X has no rows"),
         ({"X": np.zeros((12, 0)), "y": ROWS}, "at least one column"),
         ({"X": np.zeros((12, 2, 2)), "y": ROWS}, r"got shape \(12, 2, 2\)"),

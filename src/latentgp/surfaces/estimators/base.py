@@ -15,11 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from latentgp.choosing.choice import (
     Choice,
@@ -744,7 +740,8 @@ def row_weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.nda
     """Row weights, checked; None stays None."""
     if sample_weight is None:
         return None
-    return as_weights(_check_sample_weight(unmasked(sample_weight), X), len(X))
+    weights = np.asarray(unmasked(sample_weight))
+    return as_weights(np.full(len(X), weights) if weights.ndim == 0 else weights, len(X))
 
 
 def check_known(y: Any) -> None:
