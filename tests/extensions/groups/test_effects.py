@@ -195,6 +195,7 @@ def test_crossed_effects_have_the_mean_of_dense_algebra():
     np.testing.assert_allclose(found.kl, dense.kl, rtol=0.05)
     assert found.complaints == ()
     assert "conjugate gradients" in found.notes[0]
+    assert "means over 400 probe vectors" in found.notes[0]
 
 
 @pytest.mark.slow

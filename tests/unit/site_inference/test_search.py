@@ -36,26 +36,30 @@ class Records:
 def climb(monkeypatch):
     """A run on -500 v^2 whose estimated gradient is wrong by so much near the top."""
 
-    def climbed(wrong, reach=np.inf):
+    def climbed(wrong, reach=np.inf, beside=0.0):
         found = Records()
         traits = SimpleNamespace(estimates_evidence=True, needs_all_rows=False)
         algorithm = SimpleNamespace(representation=SimpleNamespace(traits=traits))
         runs = object.__new__(hyperparameters._Runs)
         runs._algorithm, runs._search, runs._known = algorithm, found, defaultdict(dict)
-        runs._bounds, runs.endings = (np.array([-2.0]), np.array([2.0])), {}
+        size = 1 + bool(beside)
+        runs._bounds, runs.endings = (np.full(size, -2.0), np.full(size, 2.0)), {}
 
         def evaluate(self, vector, data, run):
-            gradient = np.where(np.abs(vector) < 0.02, wrong, -1_000 * vector)
-            value = -500 * float(vector[0] ** 2)
+            top, *rest = vector
+            near = wrong if abs(top) < 0.02 else -1_000 * top
+            gradient = np.array([near, *(beside for _ in rest)])
+            value = -500 * float(top**2) + beside * float(sum(rest))
             found.records.append(Record(vector.copy(), value, value, gradient, 0.0, run))
             return found.records[-1]
 
         monkeypatch.setattr(hyperparameters._Runs, "_evaluate", evaluate)
         rows = lgp.Data([0.0], [0.0], weights=[ROWS])
-        runs._climb_from(np.array([0.5]), rows, 0, 1e-6, 0.3, reach)
+        start = np.array([0.5, 0.0][:size])
+        runs._climb_from(start, rows, 0, 1e-6, 0.3, reach)
         values = [record.value for record in found.records]
         after = len(values) - 1 - int(np.argmax(values))
-        assert all(abs(record.vector - 0.5) <= reach for record in found.records)
+        assert all(np.all(abs(record.vector - start) <= reach) for record in found.records)
         return runs.endings[0], after, runs._promises_nothing(0, rows)
 
     return climbed
@@ -79,6 +83,13 @@ def test_estimates_that_no_step_raises_end_a_run_where_little_is_promised(climb)
 def test_a_climb_goes_no_further_than_it_may(climb):
     """Its end at the edge is one: another climb leads on."""
     (converged, _), _, nothing = climb(0.0, reach=0.2)
+    assert (converged, nothing) == (True, False)
+
+
+def test_what_leads_over_the_edge_of_a_climb_is_no_gain_of_its_own(climb):
+    """Where the gradient beside it is too noisy for a further step."""
+    (converged, reason), _, nothing = climb(3.0, reach=1.5, beside=100.0)
+    assert "no step raised" in reason
     assert (converged, nothing) == (True, False)
 
 

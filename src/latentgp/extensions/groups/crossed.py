@@ -198,7 +198,7 @@ class GaussSeidel(Preconditioner):
 class CrossedEffects(eqx.Module):
     """The posterior of all effects of a latent function; covariances are means over probes.
 
-    That of coefficients is exact, and so is that of the first term given all others.
+    Of the `known` last coefficients they are exact, and so are those of the first term given all others.
     """
 
     means: tuple[Float[Array, "_ _"], ...]
@@ -217,7 +217,7 @@ class CrossedEffects(eqx.Module):
     @property
     def probes(self) -> int:
         """Number of probe vectors."""
-        return self.one[0].shape[2] - self.known
+        return self.one[0].shape[-1] - self.known
 
     def means_of(self, design: EffectDesign, rows: RowEffects) -> tuple[Float[Array, "N _"], ...]:
         """Posterior means of the effects of each row's levels, for each term."""
@@ -312,7 +312,7 @@ def crossed(
         relative_residual=found.solution.relative_residual,
         code=found.solution.code,
         steps=found.solution.steps,
-        known=design.coefficients(probes),
+        known=design.coefficients(4 * probes),
     )
 
 
@@ -337,7 +337,7 @@ def _solved(
     between, block = A.with_shared()
     C, pieces = cholesky(block), split(design, right)
     through = between @ C.inverse.T
-    number = design.coefficients(probes)
+    number = design.coefficients(4 * probes)
     last = slice(len(block) - number, None)
     known = joined([pieces[t] for t in design.shared])
     known = jnp.concatenate(

@@ -379,7 +379,7 @@ class _Runs:
                 raise StopIteration
 
         def without_step() -> tuple[bool, str]:
-            gain = self._likely_gain(run) / data.total_weight
+            gain = self._likely_gain(run, within) / data.total_weight
             little = _LITTLE_GAIN * (_ESTIMATED_RISE * counted if estimated else enough)
             reason = NO_STEP
             if estimated:
@@ -480,14 +480,17 @@ class _Runs:
         algorithm = placed(self._algorithm, self._space, jnp.asarray(vector))
         return vector, spread_sites(algorithm, model, part, self.sites, data)
 
-    def _likely_gain(self, run: int) -> float:
+    def _likely_gain(self, run: int, bounds: Any = None) -> float:
         """Squared norm of the gradient at a run's best point, without what leads out of bounds.
+
+        These are the climb's own, or those of the search.
 
         The curvature of the bound grows with the rows: over their weight it is what there is to be
         gained, in nats.
         """
         best = self._search.best(run)
-        ahead = np.clip(best.vector + np.sign(best.gradient), *self._bounds)
+        low, high = bounds or self._bounds
+        ahead = np.clip(best.vector + np.sign(best.gradient), low, high)
         return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
 
     def _evaluate(self, vector: HyperVector, data: Data, run: int) -> Record:

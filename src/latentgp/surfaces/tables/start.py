@@ -301,7 +301,9 @@ def _effects_of(encoder: TableEncoder, settings: Mapping[str, Any]) -> dict[str,
     """
     asked = settings.get("groups")
     if not encoder.groups:
-        return {"groups": None if asked == () else asked}
+        names = [] if asked is None else _several(asked)
+        refuse({f"groups={asked!r} is of columns that are left out; name others.": bool(names)})
+        return {"groups": None}
     names, given = encoder.feature_names, asked.items() if isinstance(asked, Mapping) else ()
     slopes = {name_of(column): [*map(name_of, own)] for column, own in given}
     first = len(names) - len(encoder.groups)

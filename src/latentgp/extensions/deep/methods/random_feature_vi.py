@@ -6,7 +6,7 @@ import dataclasses
 import math
 from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -50,6 +50,11 @@ Start = Literal["shallow", "given"]
 _SAMPLED_ROWS = 4_096
 _EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
 _STEPS_A_LOOK = 100
+_HELD_NOISE = (
+    "Directions are learned with the noise of one draw held, so the log evidence is that of features "
+    "that fit these rows, and no bound."
+)
+_ROWS_A_NUMBER = 4  # of directions, for which these can be learned
 _FLAT = (
     "Hyper-parameters without a prior have a flat one, under which there is no evidence to bound: "
     "the log evidence is known up to a constant."
@@ -72,7 +77,8 @@ class RandomFeatureVI(Method):
         kind: of their directions, as of `RandomFeatures`. Structured ones, the usual from 256 input
             columns, have few numbers to learn: "orthogonal" can fit better, and overfit.
         frequencies: "variational" with the noise of one draw (published as the best), "fixed" at a
-            draw of their prior, or "resampled" at every step.
+            draw of their prior, or "resampled" at every step. None is "variational" where there are
+            four rows for each number of the directions, which fit fewer rows by heart, else "fixed".
         last: posterior of the last layer's weights: "natural", full and by natural gradients, or
             "factorised" and by Adam, as published.
         hidden: posterior of the weights of hidden layers: "factorised", or "matrix-normal" with
@@ -120,7 +126,7 @@ class RandomFeatureVI(Method):
 
     features: int = eqx.field(static=True, default=200)
     kind: DirectionKind | None = eqx.field(static=True, default=None)
-    frequencies: Frequencies = eqx.field(static=True, default="variational")
+    frequencies: Frequencies | None = eqx.field(static=True, default=None)
     last: LastLayer = eqx.field(static=True, default="natural")
     hidden: Hidden = eqx.field(static=True, default="factorised")
     hyperparameters: Values = eqx.field(static=True, default="learned")
@@ -141,7 +147,7 @@ class RandomFeatureVI(Method):
 
     def __check_init__(self) -> None:
         check_whole(self, workers=0)
-        check_choices(self, start=Start, frequencies=Frequencies, last=LastLayer)
+        check_choices(self, start=Start, last=LastLayer, frequencies=(*get_args(Frequencies), None))
         check_choices(self, hidden=Hidden, hyperparameters=Values)
         RandomFeatures(self.features, kind=self.kind)
         whole = all(isinstance(own, Integral) and own >= 1 for own in self.draws_by_half)
@@ -189,9 +195,13 @@ class RandomFeatureVI(Method):
             source, held_out = source.split(self.held_out)
         sample = source.sample(_SAMPLED_ROWS)
         key_features, key_start, key_run, key_end = jax.random.split(problem.key, 4)
-        drawn = self.features, self.kind, self.frequencies, key_features
+        drawn = self.features, self.kind, self.frequencies or "fixed", key_features
         own = Architecture.of(model, sample.X, *drawn), problem.scales_of(sample)
         architecture, scale = broadcast_from_first(own)
+        few = source.size < _ROWS_A_NUMBER * architecture.numbers
+        if self.frequencies is None and not few:
+            architecture = dataclasses.replace(architecture, frequencies="variational")
+        learned = architecture.frequencies == "variational"
         source = source.part(jax.process_index(), jax.process_count())
         rule = VariationalRule(coupled=False)
         algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
@@ -269,7 +279,7 @@ class RandomFeatureVI(Method):
         state = searched.state
         bound, error, rows = bound_at_the_end(inference, state, source, plan, key_end)
         proper = self.hyperparameters == "learned" or set(space.paths) == set(space.prior_paths)
-        kind = "lower bound" if proper else "approximation"
+        kind = "approximation" if learned or not proper else "lower bound"
         posterior = view(state, Evidence(bound, kind))
         warnings = []
         of_a_sample = (
@@ -280,6 +290,11 @@ class RandomFeatureVI(Method):
             warnings.append(
                 f"The search ended because {searched.reason}; raise epochs, or continue from the "
                 'fitted model with start="given".'
+            )
+        if learned and few:
+            warnings.append(
+                f"{architecture.numbers} numbers of directions are learned from {source.size} rows, "
+                'which so many fit by heart; use frequencies="fixed", or fewer features.'
             )
         passed_over = sum(r.passed_over for r in searched.rounds)
         if passed_over:
@@ -304,6 +319,7 @@ class RandomFeatureVI(Method):
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
                 *([] if proper else [_FLAT]),
+                *([_HELD_NOISE] if learned else []),
                 *([of_a_sample] if rows < source.size else []),
             ),
         )
