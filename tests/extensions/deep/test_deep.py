@@ -254,3 +254,21 @@ def test_the_bound_of_very_many_rows_is_that_of_a_sample(monkeypatch):
     difference = some.posterior.log_evidence.value - whole.posterior.log_evidence.value
     assert abs(difference) < 4 * error
     assert "50 of 80 rows" in " ".join(some.diagnostics.notes)
+
+
+def test_directions_are_learned_where_rows_are_many():
+    """With the noise of one draw they fit few rows by heart, and the bound rewards it."""
+    X = np.linspace(-2, 2, 60)
+    data, model = lgp.Data(X, np.sin(3 * X)), lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
+
+    def fitted(**settings):
+        own = lgp.deep.RandomFeatureVI(
+            **{"batch_size": 30, "epochs": 2, "start": "given"} | settings
+        )
+        fit = lgp.fit(model, data, method=own, key=jax.random.key(0))
+        said = " ".join((*fit.diagnostics.warnings, *fit.diagnostics.notes))
+        return fit.posterior.log_evidence.kind, "by heart" in said, "no bound" in said
+
+    assert fitted(features=4) == ("approximation", False, True)  # 2 numbers
+    assert fitted(features=40) == ("lower bound", False, False)  # 20 numbers
+    assert fitted(features=40, frequencies="variational") == ("approximation", True, True)

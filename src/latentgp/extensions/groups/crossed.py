@@ -198,7 +198,7 @@ class GaussSeidel(Preconditioner):
 class CrossedEffects(eqx.Module):
     """The posterior of all effects of a latent function; covariances are means over probes.
 
-    Of the `known` last coefficients they are exact, and so are those of the first term given all others.
+    Those of the `known` last coefficients are exact, and of the first term given all others.
     """
 
     means: tuple[Float[Array, "_ _"], ...]

@@ -104,11 +104,8 @@ def search_along_slopes(search: SlopeSearch, steps: int | None, control: RunCont
         rise, error = last_rise(bounds[np.isfinite(bounds)])
         found.converged = has_stopped(abs(rise), error, _WORTH)
         rises = f"the bound still moved, by {rise:+.2g} nats between their last two quarters"
-        told = (
-            rises
-            if np.isfinite(rise)
-            else "its values are too few to tell whether the bound rises; raise steps"
-        )
+        few = "its values are too few to tell whether the bound rises; raise steps"
+        told = rises if np.isfinite(rise) else few
         found.reason = f"all {steps} steps were made" + ("" if found.converged else f", and {told}")
     elif reason is not None:
         found.converged, found.reason = False, reason

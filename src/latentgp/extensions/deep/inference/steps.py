@@ -130,6 +130,7 @@ class DeepInference(TwoPartInference):
         bound, slopes, white, part = read
         sound = all_finite((bound, slopes, white))
         flat, in_shape = ravel_pytree(slopes)  # a few operations in place of some for each leaf
+        moves: Any
         moves, adam = _ADAM.update(part * flat, state.adam)
         ways = in_shape(moves)
         rate = self.learning_rate / (1 + state.steps / self.decay)

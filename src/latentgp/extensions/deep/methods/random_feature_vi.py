@@ -51,8 +51,8 @@ _SAMPLED_ROWS = 4_096
 _EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
 _STEPS_A_LOOK = 100
 _HELD_NOISE = (
-    "Directions are learned with the noise of one draw held, so the log evidence is that of features "
-    "that fit these rows, and no bound."
+    "Directions are learned with the noise of one draw held, so the log evidence is that of "
+    "features that fit these rows, and no bound."
 )
 _ROWS_A_NUMBER = 4  # of directions, for which these can be learned
 _FLAT = (
@@ -78,7 +78,7 @@ class RandomFeatureVI(Method):
             columns, have few numbers to learn: "orthogonal" can fit better, and overfit.
         frequencies: "variational" with the noise of one draw (published as the best), "fixed" at a
             draw of their prior, or "resampled" at every step. None is "variational" where there are
-            four rows for each number of the directions, which fit fewer rows by heart, else "fixed".
+            four rows for each number of the directions, as these fit fewer by heart, or "fixed".
         last: posterior of the last layer's weights: "natural", full and by natural gradients, or
             "factorised" and by Adam, as published.
         hidden: posterior of the weights of hidden layers: "factorised", or "matrix-normal" with
@@ -293,8 +293,8 @@ class RandomFeatureVI(Method):
             )
         if learned and few:
             warnings.append(
-                f"{architecture.numbers} numbers of directions are learned from {source.size} rows, "
-                'which so many fit by heart; use frequencies="fixed", or fewer features.'
+                f"{architecture.numbers} numbers of directions, learned from {source.size} rows, "
+                'fit these by heart; use frequencies="fixed", or fewer features.'
             )
         passed_over = sum(r.passed_over for r in searched.rounds)
         if passed_over:
