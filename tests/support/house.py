@@ -38,7 +38,7 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(96_019, 79_000),
+    "lines of src": Limit(96_014, 79_000),
     "lines of core": Limit(31_411, 32_000),
     "lines of extensions": Limit(),
     "lines of surfaces": Limit(22_889),

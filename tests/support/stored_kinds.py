@@ -683,7 +683,14 @@ RUNS = {  # and after how many reports of progress they are cut off
     "solves": lambda: (*_searched(lgp.SolvesGP(iterations=30), regression(), SMOOTH), 1),
     "deep": lambda: (
         *_searched(
-            lgp.RandomFeatureVI(features=12, batch_size=4, epochs=6, components=3, start="given"),
+            lgp.RandomFeatureVI(
+                frequencies="variational",
+                features=12,
+                batch_size=4,
+                epochs=6,
+                components=3,
+                start="given",
+            ),
             deep(),
             SMOOTH,
         ),

@@ -269,6 +269,6 @@ def test_directions_are_learned_where_rows_are_many():
         said = " ".join((*fit.diagnostics.warnings, *fit.diagnostics.notes))
         return fit.posterior.log_evidence.kind, "by heart" in said, "no bound" in said
 
-    assert fitted(features=4) == ("approximation", False, True)  # 2 numbers
-    assert fitted(features=40) == ("lower bound", False, False)  # 20 numbers
+    assert fitted(features=4) == ("approximation", False, True)
+    assert fitted(features=40) == ("lower bound", False, False)
     assert fitted(features=40, frequencies="variational") == ("approximation", True, True)

@@ -36,7 +36,7 @@ from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.small_matrices import small_eigh, small_inverse
 from latentgp.typing import Array, NeighbourRows, RandomKey, RowLatents, Scalar
 
-PROBE_TOLERANCE = 1e-4  # errors of estimates are of its square
+PROBE_TOLERANCE = 1e-4  # errors of estimates are of its square, of draws as it is
 _MOST_RECORDED = 200  # steps that quadrature reads
 # Over twice what one of the same sites takes; one of 20 neighbours costs as much to make as 60.
 _MOST_STEPS_KEPT = 30

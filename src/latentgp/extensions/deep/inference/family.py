@@ -87,12 +87,6 @@ class Architecture(eqx.Module):
             features = [features[0], *alike, features[-1]]
         return cls(layout, tuple(features), frequencies)
 
-    @property
-    def numbers(self) -> int:
-        """How many numbers the directions of all layers are."""
-        every = jax.tree.leaves([own.directions for own in self.features])
-        return sum(leaf.size for leaf in every)
-
     def start(
         self,
         model: DeepGP,

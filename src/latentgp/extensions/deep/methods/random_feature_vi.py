@@ -54,7 +54,7 @@ _HELD_NOISE = (
     "Directions are learned with the noise of one draw held, so the log evidence is that of "
     "features that fit these rows, and no bound."
 )
-_ROWS_A_NUMBER = 4  # of directions, for which these can be learned
+_ROWS_A_FEATURE = 15  # for which directions can be learned
 _FLAT = (
     "Hyper-parameters without a prior have a flat one, under which there is no evidence to bound: "
     "the log evidence is known up to a constant."
@@ -77,8 +77,8 @@ class RandomFeatureVI(Method):
         kind: of their directions, as of `RandomFeatures`. Structured ones, the usual from 256 input
             columns, have few numbers to learn: "orthogonal" can fit better, and overfit.
         frequencies: "variational" with the noise of one draw (published as the best), "fixed" at a
-            draw of their prior, or "resampled" at every step. None is "variational" where there are
-            four rows for each number of the directions, as these fit fewer by heart, or "fixed".
+            draw of their prior, or "resampled" at every step. None is "variational" where
+            there are 15 rows for each feature of all layers, as it fits fewer by heart, or "fixed".
         last: posterior of the last layer's weights: "natural", full and by natural gradients, or
             "factorised" and by Adam, as published.
         hidden: posterior of the weights of hidden layers: "factorised", or "matrix-normal" with
@@ -198,7 +198,8 @@ class RandomFeatureVI(Method):
         drawn = self.features, self.kind, self.frequencies or "fixed", key_features
         own = Architecture.of(model, sample.X, *drawn), problem.scales_of(sample)
         architecture, scale = broadcast_from_first(own)
-        few = source.size < _ROWS_A_NUMBER * architecture.numbers
+        features = model.depth * self.features
+        few = source.size < _ROWS_A_FEATURE * features
         if self.frequencies is None and not few:
             architecture = dataclasses.replace(architecture, frequencies="variational")
         learned = architecture.frequencies == "variational"
@@ -293,8 +294,8 @@ class RandomFeatureVI(Method):
             )
         if learned and few:
             warnings.append(
-                f"{architecture.numbers} numbers of directions, learned from {source.size} rows, "
-                'fit these by heart; use frequencies="fixed", or fewer features.'
+                f"Directions of {features} features, learned from {source.size} rows, fit these by "
+                'heart; use frequencies="fixed", or fewer features.'
             )
         passed_over = sum(r.passed_over for r in searched.rounds)
         if passed_over:
