@@ -93,6 +93,21 @@ def test_what_leads_over_the_edge_of_a_climb_is_no_gain_of_its_own(climb):
     assert (converged, nothing) == (True, False)
 
 
+def test_a_climb_says_where_it_began(monkeypatch):
+    """On the way back from a start without a bound; its edges are around that place."""
+    runs = object.__new__(hyperparameters._Runs)
+    runs._first, runs._bounds = np.array([-4.0]), (np.array([-9.0]), np.array([9.0]))
+    runs._search = SimpleNamespace(next_replayed=lambda run: None)
+
+    def climb_from(self, start, *_):
+        if start[0] > 1.0:
+            raise hyperparameters._NoBoundError
+
+    monkeypatch.setattr(hyperparameters._Runs, "_climb_from", climb_from)
+    begun = runs._climb(np.array([4.0]), lgp.Data([0.0], [0.0]), 0, 1e-6, 0.3)
+    np.testing.assert_array_equal(begun, [0.0])
+
+
 @pytest.mark.slow
 def test_a_first_run_on_some_rows_finds_neighbours_again(monkeypatch):
     """Those of the start are others where columns matter in unequal measure."""

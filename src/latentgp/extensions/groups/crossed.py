@@ -288,7 +288,8 @@ def crossed(
     A = EffectPrecision(design, design.of(kernel, X), precision)
     right = joined([A.sums(t, linear[:, None]) for t in range(len(design.terms))])
     probes = 0 if means_only else settings.probes
-    found, near = _solved(A, right, settings, probes)
+    known = design.coefficients(4 * probes)
+    found, near = _solved(A, right, settings, probes, known)
     mean, (log_determinant, error) = found.value[:, :1], found.log_determinant
     kl = jnp.zeros((), right.dtype)
     own = jnp.zeros((0, 0, 0), right.dtype)
@@ -312,12 +313,12 @@ def crossed(
         relative_residual=found.solution.relative_residual,
         code=found.solution.code,
         steps=found.solution.steps,
-        known=design.coefficients(4 * probes),
+        known=known,
     )
 
 
 def _solved(
-    A: EffectPrecision, right: Vectors, settings: CrossedSettings, probes: int
+    A: EffectPrecision, right: Vectors, settings: CrossedSettings, probes: int, coefficients: int
 ) -> tuple[ProbedSolution, dict[int, Factor]]:
     """P^-1 b, pairs of columns whose products are P^-1 in the mean, factors of blocks.
 
@@ -337,14 +338,13 @@ def _solved(
     between, block = A.with_shared()
     C, pieces = cholesky(block), split(design, right)
     through = between @ C.inverse.T
-    number = design.coefficients(4 * probes)
-    last = slice(len(block) - number, None)
+    last = slice(len(block) - coefficients, None)
     known = joined([pieces[t] for t in design.shared])
     known = jnp.concatenate(
         [C.inverse @ known, jnp.eye(len(block), dtype=known.dtype)[:, last]], axis=1
     )
     left = joined([pieces[t] for t in others])
-    left = jnp.pad(left, ((0, 0), (0, number))) - through @ known
+    left = jnp.pad(left, ((0, 0), (0, coefficients))) - through @ known
     found = probed_solution(
         SchurComplement(groups, through), near, left, settings.key, probes, **how
     )
@@ -369,7 +369,7 @@ def _solved(
     key = jax.random.fold_in(settings.key, 1)
     signs = jax.random.rademacher(key, (len(block), probes), right.dtype)
     log_determinant, error = found.log_determinant
-    columns = probes + number
+    columns = probes + coefficients
     share, exactly = columns / max(1, probes), told * np.sqrt(columns)
     found = found._replace(
         value=value[:, :1],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import defaultdict
 from functools import partial
@@ -256,10 +257,10 @@ class _Runs:
         rough, renewals = max(tolerance, rough), 0
         little, reach = rough * data.total_weight, _REACH if estimated else np.inf
         while True:
-            self._climb(start, data, run, rough, first_step, reach)
+            begun = self._climb(start, data, run, rough, first_step, reach)
             ended, reason = self.endings[run]
             best = self._search.best(run)
-            leads_on = ended and bool(np.max(np.abs(best.vector - start)) >= 0.999 * reach)
+            leads_on = ended and bool(np.max(np.abs(best.vector - begun)) >= 0.999 * reach)
             start, first_step = best.vector, _FIRST_STEP_AFTER_THINNED
             own, again = self._algorithm.representation, None
             if ended and isinstance(own, SeesNearRows):
@@ -298,11 +299,10 @@ class _Runs:
         tolerance: float,
         first_step: float,
         reach: float = np.inf,
-    ) -> None:
-        """A run from a start, or from where there is a bound on the way back to the model's values.
+    ) -> HyperVector:
+        """Where a run began: at a start, or where there is a bound on the way to the model's own.
 
-        What is best for some of the rows, with next to no noise, may leave no Cholesky factor of
-        all of them.
+        What is best for some rows, with next to no noise, may leave no Cholesky factor of all.
         """
         own = self._first
         starts = [np.clip(start + share * (own - start), *self._bounds) for share in _WAYS_BACK]
@@ -310,13 +310,13 @@ class _Runs:
         begun = self._search.next_replayed(run)  # of a resumed run, which had a bound there
         if begun is not None:
             starts = [s for s in starts if np.array_equal(s, begun)] or starts[:1]
-        for place, from_here in enumerate(starts, 1):
-            try:
+        *others, last = starts
+        for from_here in others:
+            with contextlib.suppress(_NoBoundError):
                 self._climb_from(from_here, data, run, tolerance, first_step, reach)
-                return
-            except _NoBoundError:
-                if place == len(starts):
-                    raise
+                return from_here
+        self._climb_from(last, data, run, tolerance, first_step, reach)
+        return last
 
     def _climb_from(
         self,
