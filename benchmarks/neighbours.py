@@ -35,6 +35,9 @@ def main() -> None:
     parser.add_argument("--neighbours", type=int, default=20)
     parser.add_argument("--rows", type=int, help="to learn from; nine tenths unless given")
     parser.add_argument(
+        "--predicted", type=int, nargs="+", help="rows that new inputs see; twice and five times m"
+    )
+    parser.add_argument(
         "--inducing", type=int, help="number of inducing points of two more of ours"
     )
     arguments = parser.parse_args()
@@ -42,7 +45,7 @@ def main() -> None:
     contestants = [
         Contestant(worker, {"predicted": predicted}, f"{worker}, {predicted} at new inputs")
         for worker in (OURS, PEER)
-        for predicted in (2 * number, 5 * number)
+        for predicted in arguments.predicted or (2 * number, 5 * number)
     ]
     if arguments.inducing:
         both = {"predicted": 5 * number, "inducing": arguments.inducing}

@@ -9,7 +9,7 @@ from scipy.stats import norm
 import latentgp as lgp
 from latentgp.extensions.chains.latents.auxiliary_gradient import AuxiliaryGradient
 from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
-from latentgp.extensions.chains.latents.rotations import Rotations
+from latentgp.extensions.chains.latents.rotations import ANTITHETIC, Rotations
 from latentgp.extensions.chains.methods.mcmc import LATENTS
 from latentgp.hyperparameters.space import ParameterSpace
 
@@ -98,6 +98,10 @@ def test_chains_at_held_hyperparameters_make_the_usual_warm_up():
     assert sweeps[-1] == 600
     assert found.posterior.summary.r_hat < 1.02
     assert found.posterior.summary.least > 400  # of 2,000, nearly independent
+    draws = found.posterior.to_arviz().posterior["f"].to_numpy().reshape(4, 500, 12)
+    off = draws - draws.mean(axis=(0, 1))
+    following = np.mean(off[:, 1:] * off[:, :-1], axis=(0, 1)) / np.mean(off**2, axis=(0, 1))
+    assert np.all(following < -0.03)  # of independent ones within 0.02 of zero
 
 
 @pytest.mark.slow
@@ -188,6 +192,23 @@ def test_the_number_of_rotations_is_the_best_by_the_scale(x64, scale, number):
     gains = [a * a / (2 - a) / k for k, a in enumerate(chances, 1)]
     assert np.argmax(gains) + 1 == number
     np.testing.assert_allclose(move.wanted_acceptance(scale), chances[number - 1], rtol=1e-9)
+
+
+def test_after_more_than_a_quarter_of_a_turn_draws_lie_on_opposite_sides(x64):
+    """Where the residual is flat draws have correlation cos h: means are worth three draws each."""
+
+    def autocorrelation(move):
+        def step(state, key):
+            state = move.step(lambda eps: 0.0 * jnp.sum(eps), state, jnp.asarray(20.0), key)[0]
+            return state, state.eps
+
+        start = move.init(lambda eps: 0.0 * jnp.sum(eps), jnp.zeros((1, 50)))
+        eps = jax.lax.scan(step, start, jax.random.split(KEY, 2000))[1][200:]
+        return float(jnp.mean(eps[1:] * eps[:-1])), float(jnp.mean(eps**2))
+
+    # 90,000 products: a standard error of about 1 / 300
+    np.testing.assert_allclose(autocorrelation(Rotations()), (0.0, 1.0), atol=0.02)
+    np.testing.assert_allclose(autocorrelation(Rotations(turn=ANTITHETIC)), (-0.5, 1.0), atol=0.02)
 
 
 @pytest.mark.parametrize(("roughness", "least", "most"), [(0.0, 1, 1), (1.0, 3, 12)])
