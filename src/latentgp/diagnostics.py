@@ -233,7 +233,8 @@ def diagnose(
         notes = (f"Posterior means are those of the variational bound, {far}.", *notes)
     elif converged.moved != 0:
         stays = (
-            "Posterior means are the mode: updates to those of the highest bound did not settle."
+            "Posterior means are the mode: updates to those of the highest bound did not settle, "
+            "or take variances at the rows that are estimates."
         )
         notes = (stays, *notes)
     trace_term, jitter = float(latent.trace_term), float(latent.jitter)

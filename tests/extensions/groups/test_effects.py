@@ -1,6 +1,5 @@
 """Effects of groups against dense algebra, and where they are odd."""
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -11,61 +10,26 @@ import pytest
 import latentgp as lgp
 from latentgp.choosing.choice import choose_method, treating
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.kernels import RBF, CorrelatedLinear, FixedEffects, SameGroup
+from latentgp.kernels import RBF, FixedEffects, SameGroup
 from latentgp.kernels.parts import parts_of
 from latentgp.representations import Dense, SiteForm, log_evidence
 from latentgp.site_inference.search.hyperparameters import _Runs
-from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing.numerics import chunks_of
+from pupils import (
+    FIXED,
+    INTERCEPTS,
+    ITEM,
+    KERNELS,
+    KEY,
+    PUPIL,
+    X1,
+    new_rows,
+    rows_of,
+    same,
+    sites_of,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
-
-KEY = jax.random.key(0)
-PUPIL, SCHOOL, ITEM, X1, ONE = range(5)
-
-
-def same(*columns):
-    return SameGroup().on(*columns)
-
-
-FIXED = FixedEffects([10.0, 3.0]).on(ONE, X1)
-INTERCEPTS = 0.7 * same(PUPIL) + 0.4 * same(SCHOOL)
-SLOPES = CorrelatedLinear([0.7, 0.3], [0.4]).on(X1)
-KERNELS = {
-    "nested and crossed": FIXED + INTERCEPTS + 0.9 * same(ITEM),
-    "slopes": FIXED + SLOPES * same(PUPIL) + SLOPES * same(SCHOOL) + 0.9 * same(ITEM),
-    "pairs of groups": 0.7 * same(PUPIL) + 0.4 * same(SCHOOL) + 0.3 * same(SCHOOL, ITEM),
-    "three nested": 0.5 * same(PUPIL, ITEM) + INTERCEPTS,
-    "one grouping": 0.7 * same(PUPIL),
-    "no grouping": FIXED,
-    "smooth beside": FIXED + RBF().on(X1) + 0.7 * same(ITEM) + RBF(0.8).on(X1) * same(SCHOOL),
-    "own kernels": lgp.PerLatent(FIXED + INTERCEPTS, 0.7 * same(ITEM)),
-}
-
-
-def rows_of(number=90):
-    rng = np.random.default_rng(0)
-    pupil = rng.integers(0, 25, number)
-    columns = [pupil, pupil // 4, rng.integers(0, 7, number), rng.normal(size=number)]
-    return np.column_stack([*columns, np.ones(number)]).astype(float)
-
-
-def sites_of(number, latents=2):
-    rng = np.random.default_rng(1)
-    linear = rng.normal(size=(number, latents))
-    precision = rng.uniform(0.3, 3.0, (number, latents))
-    linear[2], precision[2] = 0.0, 0.0
-    return GaussianSites(jnp.asarray(linear), jnp.asarray(precision), jnp.zeros(number))
-
-
-def new_rows(X):
-    """Seen rows, others of their levels, and rows of levels that there are not."""
-    new = X[:9].copy()
-    new[0, PUPIL] = new[1, PUPIL] = 99
-    new[2, SCHOOL], new[3, ITEM], new[4, SCHOOL] = 3, 50, 88
-    new[5, PUPIL], new[7, ITEM] = 3, 2
-    new[6] = new[5]
-    return new
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
@@ -118,34 +82,6 @@ def test_parts_are_those_of_dense_algebra(name):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-METHODS = [
-    (lgp.Laplace, lgp.Bernoulli()),
-    (lgp.Laplace, lgp.Poisson()),
-    (lgp.VariationalInference, lgp.Bernoulli()),
-    (lgp.ExpectationPropagation, lgp.Bernoulli()),
-    (lgp.AugmentedVI, lgp.Bernoulli()),
-    (lgp.CollapsedVI, lgp.Gaussian(0.5)),
-]
-
-
-@pytest.mark.parametrize(("method", "likelihood"), METHODS)
-def test_every_rule_finds_the_same_as_with_dense_algebra(method, likelihood):
-    X = rows_of()
-    y = np.random.default_rng(3).integers(0, 2, len(X)).astype(float)
-    model, data = lgp.LatentGP(KERNELS["nested and crossed"], likelihood), lgp.Data(X, y)
-    whole = lgp.ExactGP if method is lgp.CollapsedVI else method
-    settings = {"key": KEY, "learn_hyperparameters": False}
-    ours = lgp.fit(model, data, method=method(lgp.groups.SparseEffects()), **settings)
-    theirs = lgp.fit(model, data, method=whole(), **settings)
-    mean, variance = ours.posterior.predict_f(new_rows(X))
-    expected = theirs.posterior.predict_f(new_rows(X))
-    np.testing.assert_allclose(mean, expected[0], atol=1e-5)
-    np.testing.assert_allclose(variance, expected[1], atol=1e-5)
-    np.testing.assert_allclose(
-        ours.posterior.evidence.value, theirs.posterior.evidence.value, atol=1e-5
-    )
-
-
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_what_points_leave_open_counts_by_a_power(power):
     """As `Inducing` has it, through the same points and coefficients."""
@@ -175,85 +111,6 @@ def test_what_points_leave_open_counts_by_a_power(power):
     both = zip(jax.tree.leaves(slope(ours)), jax.tree.leaves(slope(theirs)), strict=True)
     for one, other in both:
         np.testing.assert_allclose(one, other, atol=1e-5)
-
-
-def crossed(X, kernel, **settings):
-    own = lgp.groups.SparseEffects(exact=False, **settings)
-    return own.initialise(X, None, kernel, KEY)
-
-
-def test_crossed_effects_have_the_mean_of_dense_algebra():
-    kernel, X = KERNELS["slopes"], rows_of()
-    sites, new = sites_of(len(X)), new_rows(X)
-    found, dense = (
-        r.condition(kernel, X, sites) for r in (crossed(X, kernel, probes=400), Dense())
-    )
-    np.testing.assert_allclose(found.mean(new), dense.mean(new), atol=1e-5)
-    np.testing.assert_allclose(found.covariance(new), dense.covariance(new), atol=1e-5)
-    ours, theirs = found.marginals(new).variance, dense.marginals(new).variance
-    np.testing.assert_allclose(ours, theirs, rtol=0.3)
-    np.testing.assert_allclose(found.kl, dense.kl, rtol=0.05)
-    assert found.complaints == ()
-    assert "conjugate gradients" in found.notes[0]
-    assert "means over 400 probe vectors" in found.notes[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["slopes", "smooth beside"])
-def test_coefficients_beside_crossed_effects_have_exact_variances(name):
-    """As by elimination, with few probe vectors: of f in rows where coefficients alone count."""
-    kernel, X = KERNELS[name], rows_of()
-    sites, number = sites_of(len(X)), len(parts_of(kernel))
-    shares = np.zeros((3, number))
-    shares[:, 0] = 1.0
-    rows = np.zeros((3, 5))
-    rows[:, ONE], rows[:, X1] = [1, 0, 1], [0, 1, 0.5]
-    new = np.column_stack([rows, shares])
-    found, exact = (
-        own.initialise(X, None, kernel, KEY).condition(kernel, X, sites).telling_parts(number)
-        for own in (
-            lgp.groups.SparseEffects(20, exact=False, probes=4),
-            lgp.groups.SparseEffects(20, exact=True),
-        )
-    )
-    ours, theirs = found.marginals(new).variance, exact.marginals(new).variance
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-
-
-def test_estimates_are_within_their_errors():
-    """Of 100 keys, at least 95 within four standard errors of the evidence."""
-    kernel, X = KERNELS["nested and crossed"], rows_of(300)
-    sites = sites_of(300, 1)
-    dense = Dense().condition(kernel, X, sites)
-    own = crossed(X, kernel, probes=16)
-
-    def of_key(data):
-        found = dataclasses.replace(own, key=data).condition(kernel, X, sites)
-        return found.log_evidence, found.evidence_error
-
-    keys = jax.random.key_data(jax.random.split(jax.random.key(1), 100))
-    found, error = jax.jit(lambda keys: jax.lax.map(of_key, keys))(keys)
-    assert np.mean(np.abs(found - dense.log_evidence) <= 4 * error) >= 0.95
-    assert np.max(error) < 3.0
-
-
-def test_the_slope_by_probes_is_near_that_of_dense_algebra():
-    kernel, X = KERNELS["nested and crossed"], rows_of(300)
-    sites, space = sites_of(300, 1), ParameterSpace(kernel)
-    vector = jnp.asarray(space.to_vector())
-
-    def slope(representation):
-        return jax.grad(lambda v: log_evidence(representation, space.to_model(v), X, sites))(vector)
-
-    np.testing.assert_allclose(
-        slope(crossed(X, kernel, probes=4000)), slope(Dense()), rtol=0.05, atol=0.05
-    )
-
-
-def test_solves_that_do_not_end_are_said():
-    kernel, X = KERNELS["slopes"], rows_of()
-    found = crossed(X, kernel, max_steps=1).condition(kernel, X, sites_of(len(X)))
-    assert "did not converge in 1 steps" in found.complaints[0]
 
 
 def test_rows_of_other_groups_are_said():
@@ -362,6 +219,13 @@ def test_a_few_points_of_smooth_parts_are_said():
     own = lgp.groups.SparseEffects(number=4).initialise(X, None, kernel, KEY)
     notes = own.condition(kernel, X, sites_of(len(X))).notes
     assert "leave open" in notes[-1]
+
+
+def test_effects_that_need_too_much_memory_are_refused(monkeypatch):
+    """25 pupils, their 7 schools and 7 items of an intercept and a slope each, 8 bytes a number."""
+    monkeypatch.setattr("latentgp.extensions.groups.representation._MOST_NUMBERS", 100)
+    with pytest.raises(lgp.InputError, match=r"need 0.0 GiB of covariances; give SparseEffects"):
+        lgp.groups.SparseEffects().initialise(rows_of(), None, KERNELS["slopes"], KEY)
 
 
 def test_a_search_looks_at_all_of_many_rows(monkeypatch):

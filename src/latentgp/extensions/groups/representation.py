@@ -86,7 +86,6 @@ class SparseEffects(Representation):
         return Traits(
             evidence=of_bound if self._is_exact else "approximation",
             estimates_evidence=not self._is_exact,
-            estimates_variances=self.exact is False,
             one_gaussian=self._is_exact,
             dense_factors=False,
             coordinates_of_sites=False,

@@ -112,7 +112,7 @@ class HyperparameterDensity:
     def components(self, explored: Exploration, rows: int) -> tuple[Gaussians, Sites, int]:
         """The posteriors at the points of a mixture, and the sites of so many rows, K first.
 
-        Last the number of points whose means stay at the mode, as updates of them did not settle.
+        Last the number of points whose means stay at the mode, as those of the bound are not known.
         """
         sites = {vector.tobytes(): sites for vector, sites in self._known}
         places = [jnp.asarray(vector) for vector in explored.points]

@@ -216,9 +216,9 @@ def converge(
     moved = 0.0
     if at_the_mode is not None:
         mode = mode_of(algorithm, at_the_mode, model, data, ascended)
-        own = algorithm.representation.traits
-        if at_the_mode.corrected and not (own.estimates_evidence or own.estimates_variances):
-            mode, moved = about_the_mean(algorithm, model, data, mode)
+        if at_the_mode.corrected:
+            known = not algorithm.representation.traits.estimates_variances
+            mode, moved = about_the_mean(algorithm, model, data, mode) if known else (mode, jnp.nan)
         sites, posterior, bound = mode[:3]
     steps = ascended.updates, ascended.change
     return ConvergedPosterior(posterior, sites, bound, *steps, improper, moved)
