@@ -12,6 +12,7 @@ import latentgp as lgp
 from latentgp.extensions.chains.couplings.ancillary import Sites
 from latentgp.extensions.chains.latents.base import ResidualValue
 from latentgp.extensions.chains.methods.elliptical_slice import EllipticalSliceSampler
+from latentgp.extensions.chains.testing import check_joint
 from latentgp.testing import check_sampler
 
 POINTS = lgp.Inducing(points=np.array([[0.0], [0.8], [1.6], [2.4], [3.0]]))
@@ -157,3 +158,32 @@ class Stretched(lgp.MCMC):
 def test_a_wrong_coupling_is_caught():
     with pytest.raises(AssertionError, match="Stretched"):
         check_sampler(Stretched(warmup=400))
+
+
+# Effects of three groups and three items, slopes of groups, by coefficients that have all of f.
+GROUP, ITEM, X1 = range(3)
+SAME = lgp.kernels.SameGroup()
+EFFECTS = 0.5 * SAME.on(GROUP) + 0.3 * SAME.on(ITEM) + lgp.Linear(0.2).on(X1) * SAME.on(GROUP)
+OF_EFFECTS = lgp.LatentGP(EFFECTS, lgp.Poisson(), lgp.ConstantMean(0.3))
+ROWS = np.column_stack([np.arange(9) // 3, np.arange(9) % 3, np.linspace(-1.0, 1.0, 9)])
+EACH_PART = lgp.Inducing(features=lgp.inter_domain.PerPart())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method",
+    [
+        lgp.MCMC(EACH_PART),
+        lgp.NUTS(representation=EACH_PART),
+        lgp.MCMC(EACH_PART, latents="elliptical-slice", coupling="whitened"),
+    ],
+    ids=["sites", "nuts", "whitened"],
+)
+def test_variances_of_effects_have_their_joint_law(method):
+    check_joint(method, OF_EFFECTS, ROWS, chains=96)
+
+
+@pytest.mark.slow
+def test_wrong_variances_of_effects_are_caught():
+    with pytest.raises(AssertionError, match="Stretched"):
+        check_joint(Stretched(EACH_PART), OF_EFFECTS, ROWS, chains=96)

@@ -19,7 +19,7 @@ from latentgp.extensions.chains.loop import Sampler
 from latentgp.extensions.chains.methods.hmc import NUTS
 from latentgp.extensions.chains.methods.sampling import SamplingMethod
 from latentgp.extensions.chains.posterior import SampledPosterior
-from latentgp.extensions.chains.target import Position, WhiteTarget
+from latentgp.extensions.chains.target import Position, WhiteTarget, from_prior
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.inference import fit
@@ -34,7 +34,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.site_inference.methods.exact import ExactGP
 from latentgp.testing.numerics import require
-from latentgp.typing import Array, PerRow, RandomKey
+from latentgp.typing import Array, Inputs, PerRow, RandomKey
 
 _LIMIT = 5.0  # standard errors
 _CHAINS, _TURNS = 96, 60
@@ -60,7 +60,9 @@ def check_sampler(method: SamplingMethod, *, long: bool = False) -> None:
     method = dataclasses.replace(method, draws=method.draws * times)
     _check_gaussian(method, name)
     if type(method).sampler is not SamplingMethod.sampler:  # else it has states of its own
-        _check_joint(method, _CHAINS * times, name)
+        model, data = counts()
+        if method.representation.traits.one_coefficient_a_row:  # exp(E log p) is no law of y
+            check_joint(method, model, data.X[::3], chains=_CHAINS * times)
     _check_against_nuts(method, name)
     _check_bits(method, name)
 
@@ -172,17 +174,24 @@ def _check_bits(method: SamplingMethod, name: str) -> None:
     require(np.array_equal(first, resumed), f"{name}: resumed chains differ from whole ones.")
 
 
-def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
-    """Geweke's test: parameters and data drawn from their joint law, in two ways.
+@double_precision
+def check_joint(method: SamplingMethod, model: LatentGP, X: Inputs, *, chains: int) -> None:
+    """Geweke's (2004) joint-distribution test of a sampler of hyper-parameters and latents.
 
     Positions from the prior and y given them have the joint law. So have the states of a chain
     that starts there and takes turns: a step, then y given f. Each chain gives one difference
     between averages over its states and over independent draws.
+
+    Args:
+        method: whose coefficients have all of f: of one a row, or of parts of finite rank.
+        model: of one latent function; its hyper-parameters are about where the prior has them.
+        X: the rows.
+        chains: number of chains.
+
+    Raises:
+        AssertionError: the two are more than five standard errors apart.
     """
-    if not method.representation.traits.one_coefficient_a_row:
-        return  # exp(E log p) is no law of y
-    model, data = counts()
-    X, key = data.X[::3], jax.random.key(6)
+    key = jax.random.key(6)
     known = parameters(model)
     laws = {
         path: Normal(info.value, _SPREAD) if "mean" in path else LogNormal(np.log(info.value), 0.3)
@@ -194,7 +203,6 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
     ready = representation.initialise(X, None, model.kernel, key).for_rows(X, None, model.kernel)
     target = WhiteTarget.of(space, ready, Data(X, np.zeros(len(X))).to_device())
     sampler = method.sampler(target)
-    centre = jnp.asarray(space.to_vector())
 
     def observe(position: Position, key: RandomKey) -> PerRow:
         key_f, key_y = jax.random.split(key)
@@ -203,9 +211,8 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
         return jax.vmap(lambda key, f: likelihood.sample(key, f, {}))(keys, f)
 
     def joint(key: RandomKey) -> tuple[Position, Array]:
-        key_vector, key_white, key_y = jax.random.split(key, 3)
-        vector = centre + _SPREAD * jax.random.normal(key_vector, centre.shape)
-        position = Position(vector, jax.random.normal(key_white, (1, len(X))))
+        key_position, key_y = jax.random.split(key)
+        position = from_prior(target, key_position)
         return position, observe(position, key_y)
 
     def figures(position: Position, y: Array) -> Float[Array, "figures"]:
@@ -243,5 +250,7 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
 
     found = np.asarray(differences(key))
     off = np.abs(found.mean(axis=0) / (found.std(axis=0, ddof=1) / np.sqrt(chains)))
-    said = f"{name}: Geweke's joint test is off by {off.max():.1f} standard errors."
+    said = (
+        f"{type(method).__name__}: Geweke's joint test is off by {off.max():.1f} standard errors."
+    )
     require(np.all(off < _LIMIT), said)
