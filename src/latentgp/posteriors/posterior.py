@@ -318,6 +318,22 @@ class Posterior(eqx.Module):
         return self._of_latents(moments.mean), self._of_latents(moments.variance)
 
     @double_precision
+    def weighted_sum_of_parts(self, rows: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of a weighted sum of f at rows whose last columns name parts.
+
+        By the joint covariance of the N rows, O(N^2) numbers; of a posterior that is no single
+        Gaussian by 4,000 joint draws, which put the deviation off by about 1 %.
+        """
+        known = self.components.telling_parts(rows.shape[1] - self.components.inputs).prepared()
+        if isinstance(known, OneGaussian):
+            pure = PurePosterior(known.own_model, known.latent)
+            variance = np.einsum("i,...ij,j->...", weights, pure.covariance(rows), weights)
+            return np.asarray(weights @ pure.mean(rows)), np.asarray(np.maximum(variance, 0.0))
+        draws, _ = known.joint(rows, jax.random.key(0), 4_000)
+        sums = np.einsum("n,sn...->s...", weights, self._of_latents(draws))
+        return np.asarray(sums.mean(axis=0)), np.asarray(sums.var(axis=0, ddof=1))
+
+    @double_precision
     def sample_parts(
         self, X: Any, *, key: RandomKey, number: int = 1, names: Sequence[str] | None = None
     ) -> dict[str, Float[np.ndarray, "S N *Q"]]:

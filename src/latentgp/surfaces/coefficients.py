@@ -63,12 +63,7 @@ class Coefficients(NamedTuple):
         Raises:
             InputError: weights that are not one for each.
         """
-        weights = np.asarray(weights, np.float64)
-        if weights.shape != (len(self.names),):
-            raise InputError(
-                f"A contrast needs a weight for each of the {len(self.names)} coefficients, got "
-                f"shape {weights.shape}."
-            )
+        weights = _weights(weights, self.names)
         variance = np.einsum("i,ij...,j->...", weights, self.covariance, weights)
         mean = np.einsum("j,j...->...", weights, self.estimate)
         return np.asarray(mean), np.asarray(np.sqrt(variance))
@@ -85,15 +80,51 @@ class GroupEffects(NamedTuple):
         names: of the groups.
         estimate: posterior means, shape (groups,), or (groups, Q) for Q > 1 latent functions.
         standard_error: posterior standard deviations, likewise.
+        posterior: that they are of, which contrasts need.
+        terms: scales and rows; effects are sums of scales times f there, in one part of the kernel.
     """
 
     names: tuple[str, ...]
     estimate: Float[np.ndarray, "groups *Q"]
     standard_error: Float[np.ndarray, "groups *Q"]
+    posterior: Posterior | None = None
+    terms: tuple[tuple[float, Float[np.ndarray, "groups columns"]], ...] = ()
+
+    def contrast(self, weights: Any) -> tuple[Float[np.ndarray, "*Q"], Float[np.ndarray, "*Q"]]:
+        """Mean and standard error of a weighted sum of effects, such as the difference of two.
+
+        By the joint law of the groups whose weights are not zero; of a posterior that is no single
+        Gaussian from 4,000 draws, which put the error off by about 1 %.
+
+        Args:
+            weights: of the groups, shape (groups,).
+
+        Raises:
+            InputError: weights that are not one for each; effects that belong to no posterior.
+        """
+        weights = _weights(weights, self.names)
+        if self.posterior is None:
+            raise InputError("Effects that belong to no posterior have no joint law.")
+        own = np.flatnonzero(weights)
+        rows = np.concatenate([rows[own] for _, rows in self.terms])
+        each = np.concatenate([scale * weights[own] for scale, _ in self.terms])
+        mean, variance = self.posterior.weighted_sum_of_parts(rows, each)
+        return np.asarray(mean), np.asarray(np.sqrt(variance))
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
         """A data frame with a row a group: estimate, standard error, ends of intervals."""
         return _table(self.names, self.estimate, self.standard_error, level)
+
+
+def _weights(weights: Any, names: Sequence[str]) -> Float[np.ndarray, "effects"]:
+    """Weights of effects; InputError unless there is one for each."""
+    weights = np.asarray(weights, np.float64)
+    if weights.shape != (len(names),):
+        raise InputError(
+            f"A contrast needs a weight for each of the {len(names)} effects, got shape "
+            f"{weights.shape}."
+        )
+    return weights
 
 
 def _ends(
@@ -175,7 +206,7 @@ def group_effects(
         )
     labels = [f"{group:g}" for group in groups] if labels is None else labels
     products, sum_of = _products(posterior.model.kernel, len(names))
-    units = np.eye(sum_of)
+    units, zero = np.eye(sum_of), np.zeros(len(names))
     found: dict[str, GroupEffects] = {}
     for number, parts in products:
         own = [p for p in parts if _is_of(p, column)]
@@ -186,35 +217,49 @@ def group_effects(
         if kind not in (None, Linear, CorrelatedLinear):
             continue
 
-        def at(
-            row: Any, unit: Any = units[number], part: Part = own[0]
-        ) -> tuple[np.ndarray, np.ndarray]:
-            rows, members = np.tile(np.append(row, unit), (len(groups), 1)), _members(part)
-            rows[:, list(part.columns)] = 1 / members  # of weights, whose members are all one group
-            rows[:, list(part.columns[:members])] = np.array(groups)[:, None]
-            return posterior.marginals_of_parts(rows)
+        def keep(
+            name: str,
+            moments: tuple[np.ndarray, np.ndarray],
+            *terms: tuple[float, Float[np.ndarray, "groups columns"]],
+        ) -> None:
+            error = np.sqrt(np.maximum(moments[1], 0.0))
+            found[name] = GroupEffects(tuple(labels), moments[0], error, posterior, terms)
 
-        def keep(name: str, mean: np.ndarray, variance: np.ndarray) -> None:
-            found[name] = GroupEffects(tuple(labels), mean, np.sqrt(np.maximum(variance, 0.0)))
-
-        at_zero = at(np.zeros(len(names)))
+        rows = _rows_of_groups(zero, groups, own[0], units[number])
+        at_zero = posterior.marginals_of_parts(rows)
         if kind is not Linear:
-            keep("intercept", *at_zero)
+            keep("intercept", at_zero, (1.0, rows))
         for own_column in others[0].columns if others else ():
             unit = np.eye(len(names))[own_column]
-            up = at(unit)
+            rows = _rows_of_groups(unit, groups, own[0], units[number])
+            up = posterior.marginals_of_parts(rows)
             if kind is Linear:
-                keep(names[own_column], *up)
+                keep(names[own_column], up, (1.0, rows))
                 continue
-            down = at(-unit)  # a + b and a - b, of which the variances add up to twice a's and b's
-            variance = 0.5 * (up[1] + down[1]) - at_zero[1]
-            keep(names[own_column], 0.5 * (up[0] - down[0]), variance)
+            opposite = _rows_of_groups(-unit, groups, own[0], units[number])
+            down = posterior.marginals_of_parts(opposite)
+            # a + b and a - b, of which the variances add up to twice a's and b's
+            moments = 0.5 * (up[0] - down[0]), 0.5 * (up[1] + down[1]) - at_zero[1]
+            keep(names[own_column], moments, (0.5, rows), (-0.5, opposite))
     if not found:
         raise InputError(
             f"The kernel has no effect of groups in column {column}; add Constant() * "
             f"SameGroup().on({column}) to it."
         )
     return found
+
+
+def _rows_of_groups(
+    row: Float[np.ndarray, "D"],
+    groups: Sequence[float],
+    part: Part,
+    unit: Float[np.ndarray, "parts"],
+) -> Float[np.ndarray, "groups columns"]:
+    """A row of each group in one part of the kernel."""
+    rows, members = np.tile(np.append(row, unit), (len(groups), 1)), _members(part)
+    rows[:, list(part.columns)] = 1 / members  # of weights, whose members are all one group
+    rows[:, list(part.columns[:members])] = np.array(groups)[:, None]
+    return rows
 
 
 def _members(part: Part) -> int:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.surfaces.coefficients import GroupEffects
 from slow import slow_parameters
 
 KEY = jax.random.key(0)
@@ -86,6 +87,58 @@ def test_effects_of_groups_are_those_of_direct_conditioning(method):
     assert effects["dose"].table().loc["9"].lower < 0
 
 
+CONTRAST = np.array([1.0, -1.0, 0.0, 0.5, 0.0, 0.25])  # the last of a group that no row is of
+
+
+def contrast_by_hand(place):
+    """Mean and standard error of the contrast of an effect, intercepts before slopes."""
+    member = (CLINIC[:, None] == np.arange(GROUPS)).astype(float)
+    features = np.concatenate([member, member * DOSE[:, None]], axis=1)
+    prior = np.asarray(SLOPES.covariance())
+    mean, covariance = conditioned(LINEAR, features, np.kron(prior, np.eye(GROUPS)))
+    of, w = slice(place * GROUPS, (place + 1) * GROUPS), CONTRAST[:GROUPS]
+    variance = w @ covariance[of, of] @ w + CONTRAST[GROUPS] ** 2 * prior[place, place]
+    return w @ mean[of], np.sqrt(variance)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lgp.CollapsedVI(lgp.groups.SparseEffects()),
+        *slow_parameters(
+            lgp.ExactGP(), per_part(), lgp.CollapsedVI(lgp.groups.SparseEffects(exact=False))
+        ),
+    ],
+    ids=["elimination", "dense", "per part", "conjugate gradients"],
+)
+def test_contrasts_of_groups_are_those_of_direct_conditioning(method):
+    effects = fitted(LINEAR, method).group_effects(3, [*range(GROUPS), 9.0], names=NAMES)
+    for place, name in enumerate(["intercept", "dose"]):
+        mean, error = effects[name].contrast(CONTRAST)
+        expected = contrast_by_hand(place)
+        np.testing.assert_allclose(mean, expected[0], atol=1e-5)
+        np.testing.assert_allclose(error, expected[1], rtol=1e-5)
+
+
+def test_contrasts_of_several_components_are_by_draws():
+    own = fitted(LINEAR, per_part())
+    mixture = lgp.Posterior.mixture([own, own], [0.5, 0.5])
+    effects = mixture.group_effects(3, [*range(GROUPS), 9.0], names=NAMES)
+    mean, error = effects["dose"].contrast(CONTRAST)
+    expected = contrast_by_hand(1)
+    assert abs(mean - expected[0]) < 4 * expected[1] / np.sqrt(4_000)
+    assert error == pytest.approx(expected[1], rel=4 / np.sqrt(2 * 4_000))
+
+
+def test_contrasts_of_three_classes_have_three():
+    likelihood, y = lgp.Softmax(3), CLINIC % 3
+    own = fitted(LINEAR, lgp.Laplace(), y.astype(float), likelihood)
+    effects = own.group_effects(3, range(GROUPS), names=NAMES)["intercept"]
+    mean, error = effects.contrast([1.0, 0.0, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(mean, effects.estimate[0], atol=1e-8)
+    np.testing.assert_allclose(error, effects.standard_error[0], rtol=1e-6)
+
+
 def test_variables_of_each_part_lose_nothing_where_parts_have_finite_rank():
     dense, own = fitted(LINEAR, lgp.ExactGP()), fitted(LINEAR, per_part())
     assert own.log_evidence.value == pytest.approx(dense.log_evidence.value, abs=1e-5)
@@ -155,6 +208,16 @@ def test_estimators_take_a_linear_mean_and_groups():
         (lambda: fitted(LINEAR, lgp.ExactGP()).coefficients(["a"]), "one for each of the 4"),
         (lambda: fitted(LINEAR, lgp.ExactGP()).group_effects(2, [0]), "no effect of groups in col"),
         (lambda: fitted(LINEAR, lgp.ExactGP()).group_effects(7, [0]), "There is no column 7"),
+        (
+            lambda: (
+                fitted(LINEAR, lgp.ExactGP()).group_effects(3, [0, 1])["intercept"].contrast([1.0])
+            ),
+            "a weight for each of the 2",
+        ),
+        (
+            lambda: GroupEffects(("a",), np.zeros(1), np.ones(1)).contrast([1.0]),
+            "belong to no posterior",
+        ),
         (
             lambda: fitted(FIXED.on(0, 1) + lgp.Linear().on(1), lgp.ExactGP()).coefficients(),
             "Two linear parts",

@@ -339,4 +339,4 @@ def effects_at(
 
 def at_levels(blocks: Array, places: Any) -> Array:
     """Blocks at places; zeros beyond the last."""
-    return blocks.at[places].get(mode="fill", fill_value=0.0)
+    return jnp.asarray(blocks).at[places].get(mode="fill", fill_value=0.0)
