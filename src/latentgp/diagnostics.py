@@ -183,6 +183,10 @@ def diagnose(
     in_batches = method.reads_batches and records
     bound, total = float(converged.bound), data.total_weight
     astray = _went_astray(records, bound, total) if in_batches else []
+    agree = (
+        "bound and gradient are estimates, which agree to their standard errors only, of the bound "
+        f"{error:.2g} nats"
+    )
     by_noise = learned is not None and search.NO_STEP_OF_ESTIMATE in learned.reason
     short = learned is not None and learned.reason == search.AS_MEANT
     notes = latent.notes
@@ -191,17 +195,16 @@ def diagnose(
         last = f"its last gain was {gains[-1]:.2g} nats" if gains.size else "it gained nothing"
         ended = f"The search for hyper-parameters ended because {search.AS_MEANT}"
         notes = (f"{ended}; {last}, and a longer one may find more.", *notes)
-    elif learned is not None and (by_noise or not learned.converged) and not astray:
+    elif learned is not None and learned.converged and by_noise:
+        notes = (f"The search for hyper-parameters ended where {learned.reason}; {agree}.", *notes)
+    elif learned is not None and not learned.converged and not astray:
         of = " for hyper-parameters" if space.size else ""
         advice = {
             search.NO_STEP: "check kernel and likelihood for kinks, or start from other values",
             search.OF_OTHERS: "fit again from the fitted model, or summarise the rows anew for it",
         }.get(learned.reason, "raise the limit, or continue from the fitted model")
         if by_noise:
-            advice = (
-                "bound and gradient are estimates, which agree to their standard errors only, of "
-                f"the bound {error:.2g} nats: raise probes or rank of the representation"
-            )
+            advice = f"{agree}: raise probes or rank of the representation"
         warnings.append(f"The search{of} ended early because {learned.reason}; {advice}.")
     warnings += complaints
     updates = int(converged.updates)
@@ -225,7 +228,7 @@ def diagnose(
             "updated; use a smaller power, or VariationalInference."
         )
     if learned is not None:
-        warnings += _at_bounds(space, learned.vector, bounds, input_names)
+        warnings += at_bounds(space, learned.vector, bounds, input_names)
     warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
     if converged.moved > 0:
@@ -325,12 +328,13 @@ def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Arra
     return latent_diagonals(kernel, X).T
 
 
-def _at_bounds(
+def at_bounds(
     space: ParameterSpace,
     vector: Float[np.ndarray, "H"],
     bounds: tuple[Float[np.ndarray, "H"], Float[np.ndarray, "H"]],
     names: Sequence[str] | None,
 ) -> list[str]:
+    """Warnings about hyper-parameters at the bounds of a search."""
     sentences = []
     for (label, info), value, low, high in zip(space.entries(), vector, *bounds, strict=True):
         if value - low < _AT_A_BOUND or high - value < _AT_A_BOUND:

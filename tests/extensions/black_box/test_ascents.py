@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from numpyro.distributions import Uniform
 
 import latentgp as lgp
 
@@ -78,3 +79,54 @@ def test_steps_that_end_while_the_bound_rises_have_not_converged(steps, ended):
     fit = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
     assert not fit.diagnostics.converged
     assert ended in fit.diagnostics.ending
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_line_search_that_fails_ends_a_search_only_where_the_gradient_promises_nothing(
+    monkeypatch,
+):
+    """Along the wrong gradient no step raises the bound, whatever there is to be gained."""
+    from latentgp.extensions.black_box.mixtures import search
+
+    right = search.profiled
+
+    def wrong(*given):
+        at = right(*given)
+        return at._replace(gradient=-at.gradient)
+
+    model, data = lgp.LatentGP(lgp.RBF(), lgp.Poisson()), lgp.Data(X, np.arange(12.0))
+    monkeypatch.setattr(search, "profiled", wrong)
+    fit = lgp.fit(model, data, key=KEY, method=lgp.BlackBoxVI())
+    assert fit.diagnostics.ending == search.NO_STEP
+    assert not fit.diagnostics.converged
+    assert "ended early because no step along the gradient" in fit.diagnostics.verdict
+
+
+@pytest.mark.usefixtures("x64")
+def test_groups_in_turn_that_no_step_raises_have_not_converged(monkeypatch):
+    """A round gains nothing where every line search fails."""
+    from latentgp.extensions.black_box.mixtures import gradient
+
+    right = gradient._value_and_gradient
+
+    def wrong(*given):
+        value, slope = right(*given)
+        return value, jax.tree.map(lambda own: -own, slope)
+
+    model, data = lgp.LatentGP(lgp.RBF(), lgp.Poisson()), lgp.Data(X, np.arange(12.0))
+    method = lgp.BlackBoxVI(optimiser="alternating")
+    whole = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+    assert whole.diagnostics.converged
+    monkeypatch.setattr(gradient, "_value_and_gradient", wrong)
+    fit = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+    assert not fit.diagnostics.converged
+    assert "but no step along the gradient" in fit.diagnostics.verdict
+
+
+def test_a_search_that_ends_at_its_bounds_says_so():
+    """The support of a prior ends below what a straight line asks for."""
+    X = np.linspace(0.0, 3.0, 12)
+    model, data = lgp.LatentGP(lgp.RBF(0.4), lgp.Gaussian(0.1)), lgp.Data(X, X)
+    given = {"priors": {"kernel.lengthscale": Uniform(0.1, 0.5)}, "method": lgp.BlackBoxVI()}
+    found = lgp.fit(model, data, key=KEY, **given).diagnostics
+    assert any("kernel.lengthscale is at its upper" in warning for warning in found.warnings)

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from numpyro.distributions import Uniform
 
 import latentgp as lgp
 
@@ -68,3 +69,12 @@ def test_what_it_cannot_do_is_refused():
 def test_held_hyperparameters_leave_the_exact_posterior(exact):
     fit = lgp.fit(exact.model, DATA, method=lgp.SolvesGP(), key=KEY, learn_hyperparameters=False)
     np.testing.assert_allclose(fit.posterior.mean_f(X[:4]), exact.posterior.mean_f(X[:4]))
+
+
+def test_hyperparameters_at_their_bounds_are_told():
+    """The support of a prior ends below what a straight line asks for."""
+    X = np.linspace(0.0, 3.0, 12)
+    model, data = lgp.LatentGP(lgp.RBF(0.4), lgp.Gaussian(0.1)), lgp.Data(X, X)
+    given = {"priors": {"kernel.lengthscale": Uniform(0.1, 0.5)}, "method": lgp.SolvesGP()}
+    found = lgp.fit(model, data, key=KEY, **given).diagnostics
+    assert any("kernel.lengthscale is at its upper" in warning for warning in found.warnings)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.site_inference.methods import base
 from latentgp.site_inference.search import hyperparameters
 from latentgp.site_inference.search.hyperparameters import (
     _ESTIMATED_STEPS,
@@ -141,3 +142,20 @@ def test_a_run_evaluates_no_point_twice_where_neighbours_stay(monkeypatch):
     assert fit.diagnostics.ending.endswith("neighbours were found once")
     assert len(seen) > 5
     assert set(seen.values()) == {1}
+
+
+@pytest.mark.parametrize("converged", [True, False])
+def test_a_search_ended_early_or_converged(converged, monkeypatch):
+    """Not both: where steps by estimates promise little more, that is how far it is known."""
+    found, reason = base.learn, f"{NO_STEP_OF_ESTIMATE}, whose gradient promises 0.009 nats"
+
+    def learn(*given, **settings):
+        return found(*given, **settings)._replace(converged=converged, reason=reason)
+
+    monkeypatch.setattr(base, "learn", learn)
+    X = np.linspace(0.0, 6.0, 30)
+    data, model = lgp.Data(X, np.sin(X)), lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
+    own = lgp.fit(model, data, key=jax.random.key(0), method=lgp.ExactGP()).diagnostics
+    assert own.converged == converged
+    assert any("ended early" in warning for warning in own.warnings) != converged
+    assert any(reason in note for note in own.notes) == converged

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.diagnostics import Diagnostics, about_jitter, mean_prior_variances
+from latentgp.diagnostics import Diagnostics, about_jitter, at_bounds, mean_prior_variances
 from latentgp.errors import check_choices, check_finite, check_ranges, refuse
 from latentgp.extensions.black_box.mixtures.bound import MixtureBound
 from latentgp.extensions.black_box.mixtures.expectations import Estimator, Expectations
@@ -289,8 +289,11 @@ class BlackBoxVI(Method):
         jitter = max(float(latent.jitter) for latent in latents)
         variance = float(np.max(mean_prior_variances(model.kernel, problem.data)))
         warnings += about_jitter(jitter, variance)
+        sound, names = not warnings, problem.options.input_names
+        if not (self._walks or self.optimiser != "natural"):
+            warnings += at_bounds(problem.space, found.vector, problem.bounds(), names)
         return Diagnostics(
-            converged=found.converged and not warnings,
+            converged=found.converged and sound,
             method=self,
             reason=problem.reason,
             ending=found.reason,

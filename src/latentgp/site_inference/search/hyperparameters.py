@@ -61,7 +61,7 @@ OPENING_ROWS = 512
 _FIRST_OPENING_RUN = -2
 _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
-_LITTLE_GAIN = 10  # times what an iteration must gain
+LITTLE_GAIN = 10  # times what an iteration must gain
 _WAYS_BACK = (0.0, 0.25, 0.5, 1.0)  # shares of the way from a start to the model's values
 NO_STEP = "no step along the gradient raised the bound any more"
 NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
@@ -183,6 +183,16 @@ class _NoBoundError(InputError):
 
 class _NoStep(Exception):
     """A line search that has raised no estimate."""
+
+
+def likely_gain(at: Record, bounds: tuple[HyperVector, HyperVector]) -> float:
+    """Squared norm of the gradient at an evaluation, without what leads out of bounds.
+
+    The curvature of the bound grows with the rows: over their weight it is what there is to be
+    gained, in nats.
+    """
+    ahead = np.clip(at.vector + np.sign(at.gradient), *bounds)
+    return float(np.sum(np.where(ahead != at.vector, at.gradient, 0.0) ** 2))
 
 
 @dataclasses.dataclass
@@ -380,7 +390,7 @@ class _Runs:
 
         def without_step() -> tuple[bool, str]:
             gain = self._likely_gain(run, within) / data.total_weight
-            little = _LITTLE_GAIN * (_ESTIMATED_RISE * counted if estimated else enough)
+            little = LITTLE_GAIN * (_ESTIMATED_RISE * counted if estimated else enough)
             reason = NO_STEP
             if estimated:
                 reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
@@ -481,17 +491,8 @@ class _Runs:
         return vector, spread_sites(algorithm, model, part, self.sites, data)
 
     def _likely_gain(self, run: int, bounds: Any = None) -> float:
-        """Squared norm of the gradient at a run's best point, without what leads out of bounds.
-
-        These are the climb's own, or those of the search.
-
-        The curvature of the bound grows with the rows: over their weight it is what there is to be
-        gained, in nats.
-        """
-        best = self._search.best(run)
-        low, high = bounds or self._bounds
-        ahead = np.clip(best.vector + np.sign(best.gradient), low, high)
-        return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
+        """That of a run's best point; the bounds are the climb's own, or those of the search."""
+        return likely_gain(self._search.best(run), bounds or self._bounds)
 
     def _evaluate(self, vector: HyperVector, data: Data, run: int) -> Record:
         algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm

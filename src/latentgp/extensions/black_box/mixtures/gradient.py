@@ -36,9 +36,11 @@ from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.loop import Steps
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Run, RunControl
+from latentgp.site_inference.search.hyperparameters import LITTLE_GAIN, NO_STEP
 from latentgp.typing import Array, HyperVector, RandomKey, Scalar
 
 _ITERATIONS, _ROUNDS = 20, 200
+_NO_STEP = 2  # SciPy's code of a line search that fails
 _ADADELTA: Any = optax.adadelta(learning_rate=1.0, rho=0.95, eps=1e-6)  # Hensman et al. 2013
 
 
@@ -55,9 +57,10 @@ class Free(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """Where an ascent is, and what its optimiser remembers; None of groups in turn."""
+    """Where an ascent is."""
 
     free: Free
+    # of the optimiser; of groups in turn the nats that gradients promise which no step could follow
     memory: Any
 
 
@@ -190,7 +193,7 @@ def ascend(
     """
     steps, by_groups = method.steps, method.optimiser == "alternating"
     if by_groups:
-        search = _AscentByGroups(found, Ascent(free, None), bound, tolerance, key)
+        search = _AscentByGroups(found, Ascent(free, jnp.zeros(())), bound, tolerance, key)
     else:
         first = Ascent(free, _ADADELTA.init(free))
         taken, rows = partial(_adadelta, bound), len(bound.data.X)
@@ -208,14 +211,16 @@ class _AscentByGroups(SlopeSearch):
     def steps(self, state: Ascent, run: Run) -> Steps[Ascent]:
         from scipy.optimize import minimize  # takes long to import
 
-        found, free, (bound, tolerance, key) = self.found, state.free, self.settings
+        found, (free, promised), (bound, tolerance, key) = self.found, state, self.settings
         groups = [names for names in GROUPS if ravel_pytree(_part(free, names))[0].size]
         while len(values := [record.value for record in found.records]) < _ROUNDS:
             if len(values) > 1 and values[-1] - values[-2] < tolerance:
-                found.converged = True
+                found.converged = promised <= LITTLE_GAIN * tolerance
                 found.reason = f"a round gained less than {tolerance:.1e} nats"
+                if not found.converged:
+                    found.reason += f", but {NO_STEP}"
                 return
-            value = -np.inf
+            value, promised = -np.inf, 0.0
             for names in groups:
                 start, whole = ravel_pytree(_part(free, names))
 
@@ -232,8 +237,10 @@ class _AscentByGroups(SlopeSearch):
                 known: Any = {"method": "L-BFGS-B", "options": {"maxiter": _ITERATIONS}}
                 end = minimize(slope, np.asarray(start), jac=True, **known)
                 free, value = free._replace(**whole(jnp.asarray(end.x))), -float(end.fun)
-            made = len(values) + 1
-            yield Ascent(free, None), self.reported(value, "round", made, _ROUNDS, run)
+                if end.status == _NO_STEP:
+                    promised = max(promised, float(np.sum(end.jac**2)) / bound.data.total_weight)
+            told = self.reported(value, "round", len(values) + 1, _ROUNDS, run)
+            yield Ascent(free, jnp.asarray(promised)), told
         found.reason = f"{_ROUNDS} rounds were made"
 
 

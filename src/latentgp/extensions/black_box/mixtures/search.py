@@ -20,7 +20,7 @@ from latentgp.numerics.trends import has_stopped, last_rise
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.loop import Algorithm, Steps, run_loop
 from latentgp.runtime.progress import Run, RunControl, RunProgress
-from latentgp.site_inference.search.hyperparameters import NO_STEP
+from latentgp.site_inference.search.hyperparameters import LITTLE_GAIN, NO_STEP, likely_gain
 from latentgp.site_inference.search.search import EndFit, EndRun, Record, Search
 from latentgp.typing import Array, RandomKey
 
@@ -176,6 +176,7 @@ class ProfiledSearch:
     ):
         self.bound, self.found, self.key = bound, found, key
         self._limits, self._tolerance = limits, tolerance
+        self._rows = bound.data.total_weight
         self._search = Search(max_evaluations=at_most, control=control)
         self._ended = True  # the ascent at the best hyper-parameters
         kept = self._search.recall(CheckpointState._fields, CheckpointState)
@@ -249,8 +250,12 @@ class ProfiledSearch:
         found.converged = bool(np.isfinite(best)) and self._ended
         if not self._ended:
             found.reason = _STILL_ROSE.format(_MOST_STEPS)
+        elif not (found.reason or end.success):
+            gain = likely_gain(self._search.best(number), self._limits)
+            found.converged &= gain <= LITTLE_GAIN * self._tolerance * self._rows
+            found.reason = NO_STEP
         elif not found.reason:
-            found.reason = "the gradient vanished" if end.success else NO_STEP
+            found.reason = "the gradient vanished"
 
     def _evaluate(self, vector: Float[np.ndarray, "H"], best: float, number: int) -> Record:
         """Bound and gradient, from the mixture at the best hyper-parameters of the run."""

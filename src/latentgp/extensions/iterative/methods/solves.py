@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from latentgp.diagnostics import at_bounds
 from latentgp.errors import check_choices, check_ranges
 from latentgp.extensions.iterative.gradients.gradient import Probes, SolvedEvidence
 from latentgp.extensions.iterative.gradients.settings import Solves
@@ -166,7 +167,8 @@ class SolvesGP(Method):
         model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(vector)))
         held = dataclasses.replace(problem, model=model)
         found = method.run(held.with_options(learn_hyperparameters=False))
-        own, made = found.diagnostics, len(told.vector)
+        own, made, names = found.diagnostics, len(told.vector), problem.options.input_names
+        at_their_bounds = at_bounds(space, vector, problem.bounds(quiet=False), names)
         ended = made == self.iterations and moved <= _MOVED and bool(np.all(told.solved))
         diagnostics = dataclasses.replace(
             own,
@@ -174,7 +176,7 @@ class SolvesGP(Method):
             ending=ending,
             evaluations=made,
             converged=own.converged and ended,
-            warnings=(*own.warnings, *_sentences(moved, told)),
+            warnings=(*own.warnings, *_sentences(moved, told), *at_their_bounds),
         )
         return dataclasses.replace(found, diagnostics=diagnostics)
 
