@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpyro.distributions import Uniform
 from scipy.stats import multivariate_normal
 
 import latentgp as lgp
@@ -118,10 +119,24 @@ def test_batches_come_near_all_rows_and_learn_frequencies():
     batches = fitted(lgp.Stochastic(method, **settings)).posterior
     own, theirs = (p.mean_f(NEW) for p in (batches, whole))
     np.testing.assert_allclose(own, theirs, atol=0.05)
-    learned = fitted(lgp.Stochastic(method, learn_points=True, **settings)).posterior
+    fit = fitted(lgp.Stochastic(method, learn_points=True, **settings))
+    learned = fit.posterior
     assert learned.log_evidence.value > batches.log_evidence.value + 1
     moved = learned.latent.centres.directions[0][0].matrix
     assert np.abs(moved - batches.latent.centres.directions[0][0].matrix).max() > 0.01
+    assert (
+        "Directions of 20 features, learned from 60 rows, fit these by" in fit.diagnostics.verdict
+    )
+    assert not fit.diagnostics.converged
+
+
+def test_directions_that_are_learned_are_a_note_where_rows_are_many():
+    """Of 15 rows a feature; the log evidence is no bound of the kernel's."""
+    method = lgp.VariationalInference(lgp.RandomFeatures(4))
+    settings = {"batch_size": 20, "epochs": 2, "learn_points": True}
+    found = fitted(lgp.Stochastic(method, **settings)).diagnostics
+    assert not any("by heart" in warning for warning in found.warnings)
+    assert any("features that fit these rows, and no bound" in note for note in found.notes)
 
 
 @pytest.mark.slow
@@ -227,3 +242,13 @@ def test_no_array_of_rows_by_rows_or_rows_by_features():
         run = jax.jit(lambda x: ready.condition(REGRESSION.kernel, x, sites).log_evidence)
         memory = run.lower(jnp.asarray(points)).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 8 * rows * number
+
+
+@pytest.mark.slow
+def test_gradients_that_end_at_a_bound_say_so():
+    """The support of a prior ends below what a straight line asks for."""
+    model, data = lgp.LatentGP(lgp.RBF(0.4), lgp.Gaussian(0.1)), lgp.Data(X[:, 0], X[:, 0])
+    method = lgp.deep.RandomFeatureVI(features=20, epochs=200, start="given")
+    priors = {"kernel.lengthscale": Uniform(0.1, 0.5)}
+    found = lgp.fit(model, data, key=KEY, method=method, priors=priors).diagnostics
+    assert any("kernel.lengthscale is at its upper" in warning for warning in found.warnings)

@@ -23,6 +23,7 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Inducing
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.needs import Needs
+from latentgp.representations.variables import spans_prior
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.arrays import evenly
 from latentgp.rows.data import Data
@@ -49,6 +50,7 @@ from latentgp.site_inference.search.profiled_bound import (
 
 _CANDIDATES = 10_000
 _SAMPLED_ROWS, _ROWS_A_SAMPLED_ONE = 4_096, 100
+_ROWS_A_FEATURE = 15  # for which directions of random features can be learned
 
 
 class Stochastic(Method):
@@ -73,7 +75,8 @@ class Stochastic(Method):
             `LogisticSoftmax` with very many classes. The other latent functions are unchanged in
             that step, and the search starts at the prior. None uses all classes.
         learn_points: learn inducing points by Adam too, in units of the inputs' standard
-            deviations; of `RandomFeatures` the frequencies.
+            deviations; of `RandomFeatures` the frequencies, which take 15 rows a feature, and fit
+            fewer by heart.
         tolerance: nats a row (of the bound, or of the held-out log density) by which the last
             quarter of the rounds must be better than as many before it for the search to go on,
             once every row has been read.
@@ -214,6 +217,7 @@ class Stochastic(Method):
         bounds = search_bounds(space, scale)
         some = self.classes
         seen = model if some is None else model_of_some(model, some, sample.X.shape[1])
+        number = source.size
         source = source.part(jax.process_index(), jax.process_count())
         columns = max(sample.X.shape[1], len(ready.centres) * seen.likelihood.latent_size)
         limits = self.epochs, self.tolerance, self.patience
@@ -308,7 +312,14 @@ class Stochastic(Method):
         )
         if searched.asynchrony is not None:
             diagnostics = diagnostics.with_finding(searched.asynchrony)
-        return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
+        fit = Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
+        if self.learn_points and spans_prior(ready.centres):
+            features = len(ready.centres)
+            fit = fit.noted([learned_directions()])
+            if learns_by_heart(number, features):
+                by_heart = directions_by_heart(number, features, "leave learn_points out")
+                fit = fit.warned_before([by_heart]).not_converged()
+        return fit
 
 
 def _unseen(candidates: Data, few: int, total: float) -> Data:
@@ -347,6 +358,27 @@ def mean_log_density(held_out: Data, posterior: Posterior) -> float:
     """Mean log predictive density of held-out targets, in nats."""
     predictive = posterior.predict(held_out.X, **held_out.side_information)
     return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
+
+
+def learns_by_heart(rows: int, features: int) -> bool:
+    """Whether rows are too few for directions of random features to be learned."""
+    return rows < _ROWS_A_FEATURE * features
+
+
+def learned_directions(how: str = "") -> str:
+    """Sentence on the log evidence where directions of random features are learned."""
+    return (
+        f"Directions are learned{how}, so the log evidence is that of features that fit these "
+        "rows, and no bound."
+    )
+
+
+def directions_by_heart(rows: int, features: int, instead: str) -> str:
+    """Warning of directions that are learned from few rows."""
+    return (
+        f"Directions of {features} features, learned from {rows} rows, fit these by heart; "
+        f"{instead}, or use fewer features."
+    )
 
 
 def check_processes(source: RowSource) -> None:

@@ -13,9 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.diagnostics import Diagnostics
+from latentgp.diagnostics import Diagnostics, at_bounds
 from latentgp.errors import InputError, check_choices, check_ranges, check_whole, refuse
-from latentgp.extensions.batches.method import check_processes, mean_log_density
+from latentgp.extensions.batches.method import (
+    check_processes,
+    directions_by_heart,
+    learned_directions,
+    learns_by_heart,
+    mean_log_density,
+)
 from latentgp.extensions.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.extensions.deep.inference.family import Architecture, Frequencies, Hidden
 from latentgp.extensions.deep.inference.programs import (
@@ -50,11 +56,6 @@ Start = Literal["shallow", "given"]
 _SAMPLED_ROWS = 4_096
 _EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
 _STEPS_A_LOOK = 100
-_HELD_NOISE = (
-    "Directions are learned with the noise of one draw held, so the log evidence is that of "
-    "features that fit these rows, and no bound."
-)
-_ROWS_A_FEATURE = 15  # for which directions can be learned
 _FLAT = (
     "Hyper-parameters without a prior have a flat one, under which there is no evidence to bound: "
     "the log evidence is known up to a constant."
@@ -198,8 +199,8 @@ class RandomFeatureVI(Method):
         drawn = self.features, self.kind, self.frequencies or "fixed", key_features
         own = Architecture.of(model, sample.X, *drawn), problem.scales_of(sample)
         architecture, scale = broadcast_from_first(own)
-        features = model.depth * self.features
-        few = source.size < _ROWS_A_FEATURE * features
+        number, features = source.size, model.depth * self.features
+        few = learns_by_heart(number, features)
         if self.frequencies is None and not few:
             architecture = dataclasses.replace(architecture, frequencies="variational")
         learned = architecture.frequencies == "variational"
@@ -293,18 +294,19 @@ class RandomFeatureVI(Method):
                 'fitted model with start="given".'
             )
         if learned and few:
-            warnings.append(
-                f"Directions of {features} features, learned from {source.size} rows, fit these by "
-                'heart; use frequencies="fixed", or fewer features.'
-            )
+            instead = 'use frequencies="fixed"'
+            warnings.append(directions_by_heart(number, features, instead))
         passed_over = sum(r.passed_over for r in searched.rounds)
         if passed_over:
             warnings.append(
                 f"{passed_over} of {int(state.steps)} steps changed nothing, as they were not "
                 "finite; lower learning_rate."
             )
+        sound, names = not warnings, problem.options.input_names
+        vector = np.asarray(state.vector)
+        warnings += at_bounds(space, vector, search_bounds(space, scale), names)
         diagnostics = Diagnostics(
-            converged=searched.converged and not warnings,
+            converged=searched.converged and sound,
             method=self,
             reason=problem.reason,
             ending=searched.reason,
@@ -320,7 +322,7 @@ class RandomFeatureVI(Method):
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
                 *([] if proper else [_FLAT]),
-                *([_HELD_NOISE] if learned else []),
+                *([learned_directions(" with the noise of one draw held")] if learned else []),
                 *([of_a_sample] if rows < source.size else []),
             ),
         )
