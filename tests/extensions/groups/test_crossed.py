@@ -9,9 +9,11 @@ import pytest
 
 import latentgp as lgp
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.kernels import FixedEffects
 from latentgp.kernels.parts import parts_of
 from latentgp.representations import Dense, log_evidence
-from pupils import KERNELS, KEY, ONE, X1, new_rows, rows_of, sites_of
+from latentgp.sites.gaussian import GaussianSites
+from pupils import KERNELS, KEY, ONE, X1, new_rows, rows_of, same, sites_of
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -57,6 +59,31 @@ def test_coefficients_beside_crossed_effects_have_exact_variances(name):
     )
     ours, theirs = found.marginals(new).variance, exact.marginals(new).variance
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_estimated_variances_are_at_least_their_errors():
+    """Of fewer probe vectors than coefficients some are below zero; the error is in the notes."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 60, 600)
+    second = (7 * first + rng.integers(0, 9, 600)) % 50
+    covariates = rng.normal(size=(60, 10))[first], rng.normal(size=(50, 10))[second]
+    X = np.column_stack([*covariates, first, second]).astype(float)
+    kernel = FixedEffects(100.0).on(*range(20)) + same(20) + same(21)
+    shares = np.eye(3)[[1, 2]].repeat(60, axis=0)
+    levels = np.zeros((120, 22))
+    levels[:60, 20], levels[60:, 21] = np.arange(60), np.arange(60) % 50
+    new = np.concatenate([levels, shares], axis=1)
+    sites = GaussianSites(jnp.zeros((600, 1)), jnp.full((600, 1), 25.0), jnp.zeros(600))
+    found = crossed(X, kernel, probes=2).condition(kernel, X, sites)
+    exact = lgp.groups.SparseEffects(exact=True).initialise(X, None, kernel, KEY)
+    truth, ours = (
+        own.telling_parts(3).marginals(new).variance[:, 0]
+        for own in (exact.condition(kernel, X, sites), found)
+    )
+    assert np.min(ours) > 0
+    off = np.sqrt(np.mean((np.sqrt(ours) - np.sqrt(truth)) ** 2) / np.mean(truth))
+    told = float(found.notes[0].split("off by ")[1].split("%")[0]) / 100
+    assert 0.5 * told < off < 2 * told
 
 
 def test_estimates_are_within_their_errors():

@@ -18,11 +18,13 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import latentgp as lgp
+from latentgp.extensions.groups.inference import maximum_likelihood
 from latentgp.extensions.groups.inference.contrasts import Contrasts
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.extensions.groups.inference.marginal_means import MarginalMeans
 from latentgp.extensions.groups.inference.satterthwaite import Satterthwaite, normal_tests
 from latentgp.hyperparameters.base import parameters
+from latentgp.kernels import FixedEffects, SameGroup
 from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.tables.formula.contrasts import level_weights, term_weights
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
@@ -201,6 +203,26 @@ def test_maximised_fixed_effects_give_variances_of_greatest_likelihood():
     ).mixed_summary()
     np.testing.assert_allclose(found.components[0].variance, [15.509485, 0.39980345], rtol=5e-3)
     assert found.residual == pytest.approx(4.01747074, rel=2e-3)
+
+
+def test_the_last_fit_of_greatest_likelihood_is_judged_too(monkeypatch):
+    """Its posterior is the result's: sites that have not settled there are told."""
+    made = []
+
+    def fitted(*given, **settings):
+        found = lgp.fit(*given, **settings)
+        made.append(found)
+        return found.warned_before(["Unsettled."]).not_converged() if len(made) == 2 else found
+
+    monkeypatch.setattr(maximum_likelihood, "fit", fitted)
+    group = np.arange(40) // 4
+    kernel = FixedEffects(1e4).on(0) + lgp.Constant() * SameGroup().on(1)
+    data = lgp.Data(np.column_stack([np.ones(40), group]), np.sin(group))
+    model, key = lgp.LatentGP(kernel, lgp.Gaussian(0.1)), jax.random.key(0)
+    found = lgp.groups.maximised(model, data, key=key, method=lgp.ExactGP(), priors=None)
+    assert made[0].diagnostics.converged
+    assert not found.diagnostics.converged
+    assert "Unsettled." in found.diagnostics.warnings
 
 
 def test_poisson_variances_are_those_of_laplace():

@@ -228,17 +228,7 @@ class CrossedEffects(eqx.Module):
         self, design: EffectDesign, rows: RowEffects
     ) -> tuple[Float[Array, "N _"], ...]:
         """Covariances of the effects of each row's levels with f there, for each term."""
-        one, other = (
-            [
-                effects_at(jnp.asarray(b), level)
-                for b, level in zip(blocks, rows.levels, strict=True)
-            ]
-            for blocks in (self.one, self.other)
-        )
-        f_one, f_other = (
-            sum(jnp.einsum("ne,nes->ns", u, b) for u, b in zip(rows.values, blocks, strict=True))
-            for blocks in (one, other)
-        )
+        (one, f_one), (other, f_other) = (_seen(b, rows) for b in (self.one, self.other))
         number = 2 * one[0].shape[2]
         total = [
             (jnp.einsum("nes,ns->ne", a, f_other) + jnp.einsum("nes,ns->ne", b, f_one)) / number
@@ -251,6 +241,26 @@ class CrossedEffects(eqx.Module):
         each = enumerate(zip(total, rows.values, strict=True))
         return tuple(jnp.where(rows.known(design, t), cov, u) for t, (cov, u) in each)
 
+    def variance_errors(self, rows: RowEffects) -> PerRow:
+        """Standard errors of the variances of f, by the probe vectors themselves."""
+        (_, f_one), (_, f_other) = (_seen(b, rows) for b in (self.one, self.other))
+        spread = jnp.var((f_one * f_other)[:, : self.probes], axis=1, ddof=1)
+        spread = jnp.maximum(spread, jnp.finfo(spread.dtype).tiny)
+        return jnp.sqrt(self.probes * spread) / f_one.shape[1]
+
+    def relative_error(self, first: int | None) -> float:
+        """Root mean square error of the effects' deviations, as a share of these."""
+        errors, variances = 0.0, 0.0
+        for t, (one, other) in enumerate(zip(self.one, self.other, strict=True)):
+            pairs = np.asarray(one) * np.asarray(other)
+            variance = np.mean(pairs, axis=-1)
+            if t == first:
+                variance = variance + np.diagonal(np.asarray(self.own), axis1=-2, axis2=-1)
+            own = np.var(pairs[..., : self.probes], axis=-1, ddof=1) * self.probes
+            errors += np.sum(own) / pairs.shape[-1] ** 2
+            variances += np.sum(variance**2)
+        return float(0.5 * np.sqrt(errors / variances))
+
     def between(self, design: EffectDesign, rows: RowEffects) -> Float[Array, "N N"]:
         """Posterior covariances of f between rows, by a solve each."""
         at = EffectPrecision(design, rows, jnp.ones(len(rows.levels[0])))
@@ -262,6 +272,14 @@ class CrossedEffects(eqx.Module):
         )
         solution.tell("Covariances")
         return right.T @ solution.value
+
+
+def _seen(blocks: Blocks, rows: RowEffects) -> tuple[list[Array], Array]:
+    """Columns of the effects of each row's levels, and of f there."""
+    each = zip(blocks, rows.levels, strict=True)
+    own = [effects_at(jnp.asarray(block), level) for block, level in each]
+    f = [jnp.einsum("ne,nes->ns", u, b) for u, b in zip(rows.values, own, strict=True)]
+    return own, jnp.asarray(sum(f))
 
 
 def crossed(

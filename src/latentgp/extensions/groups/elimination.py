@@ -68,6 +68,10 @@ class EliminatedEffects(eqx.Module):
         """
         return _row_covariances(self, design, rows)
 
+    def variance_errors(self, rows: RowEffects) -> Float[Array, ""]:
+        """Standard errors of the variances of f: none, as these are no estimates."""
+        return jnp.zeros((), rows.values[0].dtype)
+
     def between(self, design: EffectDesign, rows: RowEffects) -> Float[Array, "N N"]:
         """Posterior covariances of f between rows, those of levels without data left out."""
         return _between_rows(self, design, rows)

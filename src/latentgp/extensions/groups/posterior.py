@@ -109,7 +109,8 @@ class EffectsPosterior(LatentPosterior):
             own = found.covariances_of(design, rows)
             variance = sum(jnp.sum(a * u, axis=1) for a, u in zip(own, rows.values, strict=True))
             variance = variance + open_variance(design, kernel, x, rows.values)
-            return jnp.stack([_mean(found, design, rows), jnp.clip(variance, 0.0, prior)])
+            least = found.variance_errors(rows)  # which an estimate may fall below, and below zero
+            return jnp.stack([_mean(found, design, rows), jnp.clip(variance, least, prior)])
 
         both = in_chunks(lambda x: self._each(moments, x), X, self._width)
         return Marginals(both[:, 0].T, both[:, 1].T)
@@ -179,8 +180,9 @@ def note_of(design: EffectDesign, found: Any) -> str:
             f"{design.number} crossed effects by at most {int(np.max(found.steps))} steps of "
             f"conjugate gradients; the log evidence has a standard error of "
             f"{float(np.sqrt(np.sum(np.square(found.evidence_error)))):.2g} nats, "
-            f"deviations{beside} are means over {found.probes} probe vectors, and so are those "
-            "that rules other than Laplace's make sites of."
+            f"deviations{beside} are means over {found.probes} probe vectors, off by "
+            f"{found.relative_error(design.first):.1%} (root mean square), and so are those that "
+            "rules other than Laplace's make sites of."
         )
     levels = ", ".join(
         f"{design.terms[t].levels} levels of {design.terms[t].width}" for t in design.chain

@@ -147,7 +147,7 @@ class Boosting:
             chosen = (
                 f"{number} trees, by the density of {out.sum()} rows held out: {best.density:.4f} "
                 f"nats a row, {stages[0].density:.4f} without trees; hyper-parameters "
-                "were learned from the others"
+                f"were learned from the others, by at most {run.evaluations} evaluations at a time"
             )
             if best.covered is not None:
                 chosen += f"; {100 * best.covered:.0f} % of them are in their intervals of 90 %"
@@ -194,6 +194,11 @@ class _Alternation(NamedTuple):
     key: Key[Array, ""]
     method: SiteMethod
     options: dict[str, Any]  # of `fit`
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the bound in a search between trees, at most."""
+        return min(self.options.get("max_evaluations", _EVALUATIONS), _EVALUATIONS)
 
     def made(
         self,
@@ -274,8 +279,7 @@ class _Alternation(NamedTuple):
     def _options(self, inputs: int) -> dict[str, Any]:
         """Options of the searches between trees, for a kernel of the columns before the last."""
         asked = {name: own for name, own in self.options.items() if name != "input_names"}
-        most = asked.get("max_evaluations", _EVALUATIONS)
-        asked |= {"max_evaluations": min(most, _EVALUATIONS), "restarts": 0}
+        asked |= {"max_evaluations": self.evaluations, "restarts": 0}
 
         def moved(path: str) -> str:
             return re.sub(r"^kernel\b", "kernel.kernel", path)

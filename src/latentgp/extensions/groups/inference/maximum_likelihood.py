@@ -156,7 +156,11 @@ def maximised(
     effects = np.asarray(rotation @ first.model.mean.weights)
     value = float(first.posterior.log_evidence.value)
     own_finding = GreatestLikelihood(value, design.inputs, effects)
-    return replace(found, diagnostics=found.diagnostics.with_finding(own_finding))
+    found = replace(found, diagnostics=found.diagnostics.with_finding(own_finding))
+    if last.diagnostics.converged:
+        return found
+    further = set(last.diagnostics.warnings) - set(found.diagnostics.warnings)
+    return found.warned_before(sorted(further)).not_converged()
 
 
 def maximising(asked: str, by_trees: bool) -> Callable[..., Fit]:
