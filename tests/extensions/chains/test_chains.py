@@ -375,8 +375,8 @@ class TestRuns:
         method = lgp.NUTS(chains=2, warmup=20, draws=30)
         posterior = lgp.fit(MODEL, lgp.Data(X, BINARY), **SETTINGS | {"method": method}).posterior
         found = posterior.to_arviz().sample_stats
-        names = "acceptance_rate diverging n_steps tree_depth energy lp step_size"
-        assert set(found.data_vars) == set(names.split())
+        names = "acceptance_rate diverging n_steps tree_depth reached_max_treedepth energy lp"
+        assert set(found.data_vars) == {*names.split(), "step_size"}
         assert all(found[name].shape == (2, 30) for name in found.data_vars)
         assert np.all(found["n_steps"] <= 2.0 ** found["tree_depth"])
         log_density = posterior.log_likelihood().sum(axis=2)

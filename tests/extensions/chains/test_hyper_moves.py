@@ -8,7 +8,9 @@ import pytest
 from latentgp.extensions.chains.hyperparameters.base import HyperLaw, WarmupHistory
 from latentgp.extensions.chains.hyperparameters.crank_nicolson import HyperCrankNicolson
 from latentgp.extensions.chains.hyperparameters.emulated import Emulator, HyperEmulated
+from latentgp.extensions.chains.hyperparameters.hamiltonian import HyperHamiltonian
 from latentgp.extensions.chains.hyperparameters.random_walk import HyperRandomWalk
+from latentgp.extensions.chains.latents.hamiltonian import Hamiltonian
 
 CHAINS, STEPS = 2000, 60
 
@@ -104,3 +106,21 @@ def test_an_emulator_of_nothing_finite_is_not_fitted(x64):
     emulator = Emulator.fit(seen, jnp.ones((20, 2)), jnp.full(20, -jnp.inf))
     assert not bool(emulator.fitted)
     np.testing.assert_array_equal(emulator.coefficients, 0.0)
+
+
+@pytest.mark.parametrize(("scale", "diverges"), [(1e-3, False), (1.0, True)])
+def test_trajectories_that_diverge_are_told(x64, scale, diverges):
+    """Of hyper-parameters and latent functions, beside which a quartic well is steep."""
+    start, key = jnp.ones(2), jax.random.key(0)
+
+    def well(place):
+        return -1e4 * jnp.sum(place**4)
+
+    law = HyperLaw(
+        lambda vector: (well(vector), vector), lambda *_: None, WarmupHistory(start, jnp.eye(2))
+    )
+    moved = HyperHamiltonian().step(law, law.at(start), jnp.asarray(scale), key)
+    assert bool(moved.failed) == diverges
+    move = Hamiltonian()
+    begun = move.init(well, start[None])
+    assert bool(move.step(well, begun, jnp.asarray(scale), key)[1].failed) == diverges

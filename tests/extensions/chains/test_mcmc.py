@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import latentgp as lgp
+from latentgp.extensions.chains import coordinates
 from latentgp.extensions.chains.latents.auxiliary_gradient import AuxiliaryGradient
 from latentgp.extensions.chains.latents.riemannian import RiemannianHamiltonian
 from latentgp.extensions.chains.latents.rotations import ANTITHETIC, Rotations
@@ -251,3 +252,17 @@ def test_states_hold_the_residual(name):
     if not isinstance(move, RiemannianHamiltonian):  # its metric is of a model
         after, _ = move.step(residual, state, jnp.asarray(0.1), KEY)
         np.testing.assert_allclose(after.value, residual(after.eps), rtol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [40, 1])
+def test_modes_that_newtons_method_does_not_reach_are_noted(steps, monkeypatch):
+    """Coordinates are another function of the hyper-parameters then; draws have the same law."""
+    jax.clear_caches()
+    monkeypatch.setattr(coordinates, "_MOST_STEPS", steps)
+    X = np.linspace(0.0, 4.0, 12)
+    model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+    data = lgp.Data(X, np.exp(3 * np.sin(X)).round())
+    method = lgp.MCMC(chains=2, draws=20, warmup=20)
+    notes = lgp.fit(model, data, key=KEY, method=method).diagnostics.notes
+    assert any("ended short of the mode" in note for note in notes) == (steps == 1)
+    jax.clear_caches()

@@ -7,6 +7,7 @@ import pytest
 from tests.support.white_targets import log_density, target_of
 
 import latentgp as lgp
+from latentgp.extensions.chains import hmc
 from latentgp.extensions.chains.hmc import JointState, NUTSSampler
 from latentgp.extensions.chains.joint import JointPosition
 
@@ -63,3 +64,18 @@ def test_held_hyper_parameters_are_followed_in_coordinates_that_stay():
 def test_settings_that_mean_nothing_are_refused(settings, message):
     with pytest.raises(lgp.InputError, match=message):
         lgp.NUTS(**settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deepest", [10, 1])
+def test_trajectories_that_are_cut_off_are_noted(deepest, monkeypatch):
+    jax.clear_caches()
+    monkeypatch.setattr(hmc, "_DEEPEST", deepest)
+    X = np.linspace(0.0, 4.0, 8)
+    model = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
+    method = lgp.NUTS(chains=2, warmup=50, draws=20)
+    found = lgp.fit(
+        model, lgp.Data(X, (X > 2.0) * 1.0), key=jax.random.key(0), method=method
+    ).diagnostics
+    assert any("had not turned" in note for note in found.notes) == (deepest == 1)
+    jax.clear_caches()

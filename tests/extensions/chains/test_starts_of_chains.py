@@ -125,3 +125,16 @@ def test_weights_of_unknown_concentration_mix(parts):
     )
     assert found.posterior.summary.least > 400
     assert found.posterior.summary.r_hat < 1.02
+
+
+def test_draws_at_hyperparameters_of_a_search_that_was_cut_off_have_not_converged():
+    X = np.linspace(0.0, 2.0, 3)
+    model, data = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli()), lgp.Data(X, [0.0, 1.0, 1.0])
+    method = lgp.EllipticalSlice(chains=4, draws=1000, warmup=100, thin=5)
+    whole, short = (
+        lgp.fit(model, data, key=jax.random.key(0), method=method, max_evaluations=most).diagnostics
+        for most in (200, 1)
+    )
+    assert whole.converged
+    assert not short.converged
+    assert "ended early" in short.verdict

@@ -15,6 +15,7 @@ _R_HAT, _DIVERGED = 1.01, 1e-3
 _EVIDENCE_ERROR = 0.8  # relative, of an estimate that holds a chain
 _STUCK = 0.02  # share of proposals
 _EFFECTIVE_A_CHAIN = 100
+_SHORT_OF_MODE = 1e-3  # nats that another Newton step would gain
 
 
 @stored
@@ -110,8 +111,22 @@ def diagnose_chains(
         seconds=problem.seconds,
         warnings=(*warnings, *said),
         operations=_counted(chains),
-        notes=(*chains.notes, *notes, *_proposals_from_prior(chains)),
+        notes=(*chains.notes, *notes, *_proposals_from_prior(chains), *_cut_short(chains)),
     )
+
+
+def _cut_short(chains: Chains) -> list[str]:
+    """Sentences about iterations and trajectories that ended at their limits, if any did."""
+    none, law = np.zeros(1), "draws are of the same law, and may be less independent."
+    left, cut = (chains.statistics.get(n, none) for n in ("decrement", "reached_max_treedepth"))
+    short = left > _SHORT_OF_MODE
+    told = {
+        f"In {short.mean():.1%} of the draws Newton's method ended short of the mode that "
+        f"coordinates are made at, by up to {np.max(left):.2g} nats; {law}": short.any(),
+        f"{cut.mean():.1%} of the draws came by a trajectory of the greatest length, which had not "
+        f"turned; {law}": cut.any(),
+    }
+    return [sentence for sentence, holds in told.items() if holds]
 
 
 def _proposals_from_prior(chains: Chains) -> list[str]:

@@ -24,6 +24,7 @@ from latentgp.typing import Array, RandomKey, Scalar
 Tuning = Literal["windows", "jumps"]
 
 _DRAWS_A_TRIAL = 30
+_DEEPEST = 10  # doublings of a trajectory
 _STEP_SIZES = np.geomspace(1e-3, 1.0, 25)
 _LENGTHSCALE, _NOISE, _OPTIMISM = 0.25, 0.1, 2.0  # of the box; relative variance; deviations
 
@@ -180,9 +181,11 @@ def no_u_turn(
     """The state after a trajectory, and its statistics."""
     import blackjax
 
-    kernel: Any = blackjax.nuts(log_density, **state.settings)
+    kernel: Any = blackjax.nuts(log_density, **state.settings, max_num_doublings=_DEEPEST)
     hmc, info = kernel.step(key, state.hmc)
-    more = {"tree_depth": info.num_trajectory_expansions, "energy": info.energy}
+    depth, ended = info.num_trajectory_expansions, info.is_turning | info.is_divergent
+    more = {"tree_depth": depth, "energy": info.energy}
+    more["reached_max_treedepth"] = (depth >= _DEEPEST) & ~ended
     return JointState(hmc, state.settings), statistics_of(hmc, info, state.settings) | more
 
 

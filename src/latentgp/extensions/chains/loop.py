@@ -30,7 +30,7 @@ _DRAWS_OF_R_HAT = 500  # of each chain, that progress is judged by
 _OVER_STEPS: dict[str, Callable[[Array], Array]] = {
     **dict.fromkeys(("acceptance_rate", "hyperparameter_acceptance_rate"), jnp.mean),
     **dict.fromkeys(("n_steps", "factorisations", "prior_proposed", "prior_accepted"), jnp.sum),
-    "diverging": jnp.any,
+    **dict.fromkeys(("diverging", "reached_max_treedepth"), jnp.any),
     "tree_depth": jnp.max,
 }
 _last = operator.itemgetter(-1)

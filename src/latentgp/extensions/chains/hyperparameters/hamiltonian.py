@@ -33,4 +33,4 @@ class HyperHamiltonian(HyperMove):
         mass = jnp.ones_like(here.vector)
         state, info = kernel(key_step, start, along, scale, mass, number)
         there = law.at(here.vector + law.seen.root @ state.position)
-        return HyperMoved(there, info.acceptance_rate, number + 2.0, there)
+        return HyperMoved(there, info.acceptance_rate, number + 2.0, there, info.is_divergent)

@@ -56,7 +56,8 @@ class Hamiltonian(LatentMove):
         mass = jnp.ones(state.eps.size, state.eps.dtype)
         hmc, info = kernel(key_step, state.hmc, _log_density(residual), scale, mass, number)
         acceptance = info.acceptance_rate
-        return Trajectory(hmc.position, hmc), Info(acceptance, number * jnp.ones_like(acceptance))
+        evaluations = number * jnp.ones_like(acceptance)
+        return Trajectory(hmc.position, hmc), Info(acceptance, evaluations, info.is_divergent)
 
 
 def _log_density(residual: Residual) -> Residual:

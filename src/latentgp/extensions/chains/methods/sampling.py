@@ -164,7 +164,8 @@ class SamplingMethod(Method):
             name = type(start).__name__
             said = f"The run ended before the first draws: this is the posterior of {name}."
             return learned.not_converged().warned_before((said,))
-        return result.warned_before(learned.diagnostics.warnings)
+        result = result.warned_before(learned.diagnostics.warnings)
+        return result if learned.diagnostics.converged else result.not_converged()
 
 
 def check_chains(method: Any) -> None:
