@@ -17,6 +17,7 @@ from latentgp.surfaces.tables import (
     write_table,
 )
 from latentgp.surfaces.tables.rows import Frames
+from latentgp.surfaces.tables.start import _several
 
 pytestmark = pytest.mark.quick
 
@@ -336,6 +337,29 @@ class TestEncoding:
         frame = pd.DataFrame({"n": values})
         encoded = TableEncoder.fit(frame).encode(frame)
         np.testing.assert_array_equal(encoded, np.array(expected, dtype=float)[:, None])
+
+    @pytest.mark.parametrize(
+        ("zone", "said"),
+        [
+            (None, ""),
+            ("UTC", ""),
+            ("Asia/Tokyo", "times of Asia/Tokyo are taken in UTC"),
+        ],
+    )
+    def test_dates_of_a_zone_are_said_to_be_taken_in_utc(self, zone, said):
+        """As such and as text, whose offset is named."""
+        days = pd.to_datetime(["2024-01-01", "2024-01-11"]).tz_localize(zone)
+        (line,) = TableEncoder.fit(pd.DataFrame({"n": days})).describe()
+        assert line.partition("; ")[2] == said
+        texts = pd.DataFrame({"n": ["2023-12-01T00:00:00+00:00", *map(str, days)]})
+        (line,) = TableEncoder.fit(texts).describe()
+        assert line.partition("; ")[2] == said.replace("Asia/Tokyo", "+09:00")
+
+    def test_one_name_may_stand_alone(self):
+        """As text, or a number of Python or NumPy."""
+        for name in ("cost", 3, np.int64(3)):
+            assert _several(name) == [name]
+        assert _several(pd.Index(["cost", 3])) == ["cost", 3]
 
     def test_missing_markers_and_gaps_in_every_kind(self):
         frame = pd.DataFrame(

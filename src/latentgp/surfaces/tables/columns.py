@@ -16,6 +16,7 @@ from latentgp.modules import stored
 from latentgp.surfaces.tables.notation import DurationNotation, Notation, RecognisedNotation, plain
 from latentgp.surfaces.tables.values import (
     Tell,
+    about_zone,
     checked_frame,
     column_of,
     dates_in,
@@ -64,6 +65,7 @@ class NumberColumn:
             unit = recognised.notation.unit
         counts = source in ("number", "text") and unit is None
         doubt = recognised.doubt or (doubt_of(values) if counts else "")
+        doubt = doubt or (about_zone(values) if source == "date" else "")
         missing, dated = bool(values.isna().any()), (origin, unit)
         column = cls(str(values.name), source, 0.0, missing, *dated, recognised.notation, doubt)
         return replace(column, median=float(np.nanmedian(column._raw(values))))

@@ -291,7 +291,8 @@ def _levels(likelihood: str | Likelihood, settings: Mapping[str, Any]) -> Sequen
 
 def _several(names: Any) -> list[Any]:
     """Names, of which one may stand alone."""
-    return [names] if isinstance(names, str | int) else list(names)
+    alone = isinstance(names, str) or not np.iterable(names)
+    return [names] if alone else list(names)
 
 
 def _effects_of(encoder: TableEncoder, settings: Mapping[str, Any]) -> dict[str, Any]:

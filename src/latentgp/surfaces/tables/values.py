@@ -43,6 +43,7 @@ _PARTS = "lists or mappings: give each of their parts a column"
 _LONG = 16  # digits that numbers beyond 2**53 have
 _BEYOND, _WHOLE = "whole numbers beyond 2**53", re.compile(r"[+-]?\d+")
 _ISO_DATE = re.compile(r"[12]\d{3}-\d{2}|\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
+_OFFSET = re.compile(r".*:\d{2}(?:\.\d+)?([+-]\d{2}(?::?\d{2})?)")
 _WHOLE_IN_FLOATS = 2**53
 _RESOLVED = 1e-6  # share of their size by which numbers must differ for distances to have digits
 _FEW = 30  # numbers beyond 2**53 that come again and again are names
@@ -365,6 +366,16 @@ def dates_in(values: pd.Series) -> pd.Series:
         _refuse_others(values, wrong, "a date", "dates as 2026-01-31")
         values = dates
     return values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
+
+
+def about_zone(values: pd.Series) -> str:
+    """How dates of a time zone are read, in words; empty without one, or in UTC."""
+    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+        zone = "" if values.dt.tz is None else str(values.dt.tz)
+    else:
+        found = filter(None, map(_OFFSET.fullmatch, texts_in(values.dropna())))
+        zone = next((own for (own,) in map(re.Match.groups, found) if own.strip("+-0:")), "")
+    return "" if zone in ("", "UTC") else f"times of {zone} are taken in UTC"
 
 
 def _parsed_dates(texts: pd.Series) -> pd.Series:
