@@ -58,6 +58,17 @@ def test_hyperparameters_can_be_held():
     np.testing.assert_allclose(held.log_density[test], expected, atol=1e-6)
 
 
+def test_fits_that_have_not_converged_are_told():
+    short = lgp.cross_validate(MODEL, DATA, key=KEY, folds=2, max_evaluations=1)
+    assert short.warnings[0].startswith(
+        "2 of 2 fits have not converged; that of fold 0: The search"
+    )
+    assert short.warnings[0] in str(short)
+    held = lgp.cross_validate(MODEL, DATA, key=KEY, folds=2, max_evaluations=1, refit=False)
+    assert held.warnings[0].startswith("1 of 3 fits have not converged; that of all rows")
+    assert lgp.cross_validate(MODEL, DATA, key=KEY, folds=2, **HELD).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -8,6 +8,7 @@ import pytest
 
 import latentgp as lgp
 from arviz_figures import loo_of, waic_of
+from latentgp.surfaces.evaluation import cavities
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -142,6 +143,18 @@ def test_few_rows_are_refits(monkeypatch):
     alone = lgp.leave_one_out(held(model, FEW, lgp.VariationalInference(POINTS)))
     assert alone.cavity_error is None
     assert alone.how == "cavities of the sites, whose error is not known"
+
+
+def test_sites_that_have_not_converged_anew_are_not_taken(monkeypatch):
+    fit = held(lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Poisson()), FEW, lgp.Laplace())
+    converge = cavities.converge
+
+    def unsettled(*given):
+        return converge(*given)._replace(change=0.1)
+
+    assert fit.leave_one_out().how == "sites of the other rows, converged anew"
+    monkeypatch.setattr(cavities, "converge", unsettled)
+    assert fit.leave_one_out().how == "cavities of the sites, whose error is not known"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.site_inference.rules.base import SiteRule
 from latentgp.site_inference.search.algorithm import SiteInference, prior_mean
+from latentgp.site_inference.search.fixed_point import SETTLED
 from latentgp.site_inference.search.profiled_bound import converge
 from latentgp.sites.coupled import CoupledSites, Sites, sites_of
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -205,7 +206,8 @@ def without_rows(
         others = rows.reweighted(left).to_device()
         start = type(sites)(*map(jnp.asarray, own))
         converged = converge(algorithm, model, others, start)
-        if not np.isfinite(converged.bound) or np.isnan(converged.moved):
+        settled = np.isfinite(converged.bound) and converged.change <= SETTLED
+        if not settled or np.isnan(converged.moved) or converged.improper_cavities:
             return None
         at = data.select(np.array([n]))
         marginals = converged.posterior.marginals(at.X)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int, Key
 
+from latentgp.diagnostics import FitDiagnostics
 from latentgp.errors import InputError
 from latentgp.inference import fit
 from latentgp.models import LatentGP
@@ -34,10 +35,11 @@ class CrossValidation(RowPredictions):
     how: str = eqx.field(static=True)
 
     def __str__(self) -> str:
-        return (
+        scores = (
             f"{np.sum(self.weights):g} rows, {self.how}: log density {self.elpd:.1f}, standard "
             f"error {self.standard_error:.1f}."
         )
+        return "\n".join([scores, *self.warnings])
 
 
 @public
@@ -84,16 +86,18 @@ def cross_validate(
     """
     key_folds, key_fits = jax.random.split(as_key(key))
     parts, how = _parts(data, key_folds, folds, groups, time)
+    fold, pieces, fits = np.full(data.size, -1), [], dict[str, FitDiagnostics]()
     if not refit:
-        model = fit(model, data, key=key_fits, **settings).model
+        whole = fit(model, data, key=key_fits, **settings)
+        model, fits["all rows"] = whole.model, whole.diagnostics
         settings = {**settings, "learn_hyperparameters": False}
-    fold, pieces = np.full(data.size, -1), []
     shown = stepwise(parts, "cross-validating", "fold", settings.get("verbose", 0))
     for number, (train, test) in enumerate(shown):
         own = jax.random.fold_in(key_fits, number)
-        posterior = fit(model, data.select(train), key=own, **settings).posterior
+        found = fit(model, data.select(train), key=own, **settings)
+        fits[f"fold {number}"] = found.diagnostics
         rows = data.select(test)
-        predictive = posterior.predict(rows.X, **rows.side_information)
+        predictive = found.posterior.predict(rows.X, **rows.side_information)
         fold[test] = number
         pieces.append(scores_of(predictive, np.asarray(rows.y)))
     together: RowScores = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
@@ -106,7 +110,18 @@ def cross_validate(
         weights=weights,
         fold=fold,
         how=how + (", refitted" if refit else ", hyper-parameters of all rows"),
+        warnings=_about_fits(fits),
     )
+
+
+def _about_fits(fits: dict[str, FitDiagnostics]) -> tuple[str, ...]:
+    """A warning of fits that have not converged, with what the first of them says."""
+    doubtful = {name: own for name, own in fits.items() if not own.converged}
+    if not doubtful:
+        return ()
+    first = next(iter(doubtful))
+    why = " ".join(doubtful[first].warnings)
+    return (f"{len(doubtful)} of {len(fits)} fits have not converged; that of {first}: {why}",)
 
 
 def _parts(
