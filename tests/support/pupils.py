@@ -22,6 +22,7 @@ SLOPES = CorrelatedLinear([0.7, 0.3], [0.4]).on(X1)
 KERNELS = {
     "nested and crossed": FIXED + INTERCEPTS + 0.9 * same(ITEM),
     "slopes": FIXED + SLOPES * same(PUPIL) + SLOPES * same(SCHOOL) + 0.9 * same(ITEM),
+    "crossed": FIXED + SLOPES * same(PUPIL) + SLOPES * same(ITEM) + 0.4 * same(SCHOOL, ITEM),
     "pairs of groups": 0.7 * same(PUPIL) + 0.4 * same(SCHOOL) + 0.3 * same(SCHOOL, ITEM),
     "three nested": 0.5 * same(PUPIL, ITEM) + INTERCEPTS,
     "one grouping": 0.7 * same(PUPIL),

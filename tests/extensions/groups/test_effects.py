@@ -9,6 +9,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.choosing.choice import choose_method, treating
+from latentgp.extensions.groups.design import designs_of
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import RBF, FixedEffects, SameGroup
 from latentgp.kernels.parts import parts_of
@@ -80,6 +81,44 @@ def test_parts_are_those_of_dense_algebra(name):
     )
     for ours, theirs in zip(found, dense, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+SPARSE = [
+    test_the_posterior_is_that_of_dense_algebra,
+    test_the_slope_of_the_evidence_is_that_of_dense_algebra,
+    test_parts_are_those_of_dense_algebra,
+]
+
+
+def few_pairs(monkeypatch):
+    """Products over pairs of levels, however few rows there are."""
+    monkeypatch.setattr("latentgp.extensions.groups.incidence._PRODUCTS_A_PAIR", 1e-3)
+
+
+@pytest.mark.parametrize("name", ["crossed", "smooth beside"])
+@pytest.mark.parametrize("check", SPARSE)
+def test_sums_over_pairs_of_levels_are_those_of_dense_algebra(check, name, monkeypatch):
+    few_pairs(monkeypatch)
+    (design,) = designs_of(KERNELS[name], rows_of(), 60)
+    assert design.incidence is not None
+    check(name)
+
+
+def test_a_row_of_levels_that_no_row_had_together_is_said(monkeypatch):
+    few_pairs(monkeypatch)
+    kernel, X = KERNELS["crossed"], rows_of()
+    own = lgp.groups.SparseEffects().initialise(X, None, kernel, KEY)
+    of_pupil, of_school = ({tuple(row) for row in X[:, [own, ITEM]]} for own in (PUPIL, SCHOOL))
+    rows = ((n, item) for n in range(len(X)) for item in range(7))
+    pupil, school = X[:, PUPIL], X[:, SCHOOL]
+    row, new = next(
+        (n, item)
+        for n, item in rows
+        if (pupil[n], item) not in of_pupil and (school[n], item) in of_school
+    )
+    X[row, ITEM] = new
+    found = own.condition(kernel, X, sites_of(len(X)))
+    assert found.complaints[0].startswith("1 rows have groups")
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])

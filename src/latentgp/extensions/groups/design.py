@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from latentgp.extensions.groups.incidence import Incidence
 from latentgp.extensions.inter_domain.base import Demands
 from latentgp.extensions.inter_domain.functions import Basis, groups_of, times_columns
 from latentgp.extensions.inter_domain.per_part import (
@@ -171,6 +173,8 @@ class EffectDesign(eqx.Module):
     chain: tuple[int, ...] = eqx.field(static=True)  # numbers of terms
     # for each but the last of the chain, the level of each later one that its levels are within
     within: tuple[tuple[Int[Array, "_"], ...], ...]
+    # where the chain has one term: which effects that are left its levels meet, if these are few
+    incidence: Incidence | None = None
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -186,6 +190,13 @@ class EffectDesign(eqx.Module):
         """Place of the first effect of each term that is left."""
         sizes = [self.terms[t].size for t in self.others]
         return dict(zip(self.others, np.cumsum([0, *sizes]).tolist(), strict=False))
+
+    @property
+    def beside(self) -> Int[np.ndarray, "_"]:
+        """Places of the effects that are left and that all rows share."""
+        own = (t for t in self.others if self.terms[t].levels == 1)
+        spans = [self.offsets[t] + np.arange(self.terms[t].size) for t in own]
+        return np.concatenate([np.zeros(0, int), *spans])
 
     @property
     def left(self) -> int:
@@ -268,21 +279,30 @@ class EffectDesign(eqx.Module):
             level = levels[self.chain[k]]
             for place, parents in zip(self.chain[k + 1 :], outer, strict=True):
                 found = found | (_at(parents, level) != levels[place])
+        if self.incidence is not None:
+            several = [t for t in self.others if self.terms[t].levels > 1]
+            each = [RowEffects(levels, ()).columns(self, t) for t in several]
+            (first,), sizes = self.chain, (self.terms[self.chain[0]].levels, self.left)
+            own = self.incidence.lacks(levels[first], jnp.concatenate(each, axis=1), *sizes)
+            found = found | own
         return found
 
 
-def designs_of(kernel: LatentKernel, X: Inputs, number: int) -> tuple[EffectDesign, ...]:
+def designs_of(
+    kernel: LatentKernel, X: Inputs, number: int, exact: bool | None = None
+) -> tuple[EffectDesign, ...]:
     """A design for each structure of kernels of the latent functions.
 
     Args:
         kernel: of the latent functions.
         X: the rows.
         number: of inducing points of parts that are neither groups nor linear.
+        exact: whether effects are eliminated; None where that takes little.
     """
-    return tuple(_design(own, np.asarray(X), number) for own in groups_of(kernel))
+    return tuple(_design(own, np.asarray(X), number, exact) for own in groups_of(kernel))
 
 
-def _design(kernel: Kernel, X: Inputs, number: int) -> EffectDesign:
+def _design(kernel: Kernel, X: Inputs, number: int, exact: bool | None) -> EffectDesign:
     made = [_effects(term, X, number) for term in terms_of(kernel, tuple(range(X.shape[1])))]
     terms, levels = [term for term, _ in made], [own for _, own in made]
     chain: list[int] = []
@@ -294,7 +314,22 @@ def _design(kernel: Kernel, X: Inputs, number: int) -> EffectDesign:
     for place, t in enumerate(chain):
         first = np.unique(levels[t], return_index=True)[1]
         within.append(tuple(levels[outer][first] for outer in chain[place + 1 :]))
-    return EffectDesign(tuple(terms), tuple(chain), tuple(within))
+    design = EffectDesign(tuple(terms), tuple(chain), tuple(within))
+    if not (design.is_small if exact is None else exact):
+        return design
+    return dataclasses.replace(design, incidence=_incidence(design, levels))
+
+
+def _incidence(design: EffectDesign, levels: list[Int[np.ndarray, "N"]]) -> Incidence | None:
+    """Which of the effects that are left the levels of a chain of one term meet, if few."""
+    several = [t for t in design.others if design.terms[t].levels > 1]
+    if len(design.chain) != 1 or not several or any(design.terms[t].members for t in several):
+        return None
+    widths = {t: np.arange(design.terms[t].width) for t in several}
+    each = [design.offsets[t] + levels[t][:, None] * len(w) + w for t, w in widths.items()]
+    (first,) = design.chain
+    sizes = design.terms[first].levels, design.left
+    return Incidence.of(levels[first], np.concatenate(each, axis=1), *sizes)
 
 
 def _effects(term: Term, X: Inputs, number: int) -> tuple[EffectTerm, Int[np.ndarray, "N"]]:

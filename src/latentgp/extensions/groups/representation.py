@@ -101,7 +101,7 @@ class SparseEffects(Representation):
         if self.designs is not None:
             return self
         own = jax.random.key_data(key)
-        designs = designs_of(kernel, X, self.number)
+        designs = designs_of(kernel, X, self.number, self.exact)
         most = max(design.blocks for design in designs)
         if most > _MOST_NUMBERS:
             raise InputError(
@@ -146,7 +146,7 @@ class SparseEffects(Representation):
         strays = sum(jnp.sum(design.strays(_levels(design, X))) for design in self._designs)
         return EffectsPosterior(
             kernel=kernel,
-            designs=self._designs,
+            designs=tuple(dataclasses.replace(own, incidence=None) for own in self._designs),
             found=tuple(found),
             latents=latents,
             row=X[:1],
@@ -161,7 +161,7 @@ class SparseEffects(Representation):
 
     def marginals_at_rows(self, posterior: EffectsPosterior, X: Inputs) -> Marginals:
         if not self.means_only:
-            return _at_rows(posterior, X, self.power)
+            return _at_rows(self._of_fitted_rows(posterior), X, self.power)
         mean = posterior.mean(X)
         return Marginals(mean, jnp.ones_like(mean))
 
@@ -171,6 +171,7 @@ class SparseEffects(Representation):
         def stacked(kernel: LatentKernel) -> list[Kernel]:
             return [group.kernels for group in kernel_groups(kernel, posterior.latents)]
 
+        posterior = self._of_fitted_rows(posterior)
         kernels, pull = jax.vjp(stacked, posterior.kernel)
         groups = kernel_groups(posterior.kernel, posterior.latents)
         slopes = []
@@ -208,6 +209,12 @@ class SparseEffects(Representation):
             found = crossed(*own, settings, means_only=self.means_only)
         return found, loss, shares
 
+    def _of_fitted_rows(self, posterior: EffectsPosterior) -> EffectsPosterior:
+        """The same, whose covariances are those of the fit's rows alone."""
+        each = zip(self._designs, posterior.found, strict=True)
+        found = [vmap_latents(partial(_of_fitted, design), own) for design, own in each]
+        return dataclasses.replace(posterior, found=tuple(found))
+
     @property
     def _designs(self) -> tuple[EffectDesign, ...]:
         assert self.designs is not None
@@ -215,6 +222,10 @@ class SparseEffects(Representation):
 
     def _with_designs(self, groups: list[KernelGroup]) -> Any:
         return zip(groups, self._designs, strict=True)
+
+
+def _of_fitted(design: EffectDesign, found: Any) -> Any:
+    return found.of_fitted_rows(design)
 
 
 def _levels(design: EffectDesign, X: Inputs) -> tuple[Array, ...]:
