@@ -46,6 +46,7 @@ _ISO_DATE = re.compile(r"[12]\d{3}-\d{2}|\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 _OFFSET = re.compile(r".*:\d{2}(?:\.\d+)?([+-]\d{2}(?::?\d{2})?)")
 _WHOLE_IN_FLOATS = 2**53
 _RESOLVED = 1e-6  # share of their size by which numbers must differ for distances to have digits
+_ONE_KIND = "string", "integer", "floating", "boolean"  # equal values of a column are the same
 _FEW = 30  # numbers beyond 2**53 that come again and again are names
 
 
@@ -174,15 +175,27 @@ def with_markers_missing(values: pd.Series) -> pd.Series:
         return values.cat.remove_categories(values.cat.categories[dull]) if dull.any() else values
     if not _is_textual(values):
         return values
-    trimmed = [_trimmed(value) for value in values]
-    kept = [None if isinstance(v, str) and v in MISSING_MARKERS else v for v in trimmed]
-    return pd.Series(kept, index=values.index, name=values.name, dtype=object)
+    return pd.Series(_of_each(_trimmed, values), values.index, object, values.name)
+
+
+def _of_each(function: Callable[[Any], Any], values: pd.Series) -> list[Any] | np.ndarray:
+    """A function of each value; of values of one kind it is of each distinct one, None of gaps."""
+    if types.infer_dtype(values, skipna=True) not in _ONE_KIND:
+        return [function(value) for value in values]
+    place, distinct = pd.factorize(values)  # of a gap it is -1
+    found = np.full(len(distinct) + 1, None, object)
+    found[:-1] = [function(value) for value in distinct]
+    return found[place]
 
 
 def _trimmed(value: Any) -> Any:
-    """Text without spaces around it; times of day, durations and periods as text or times."""
+    """Text without spaces around it; times of day, durations and periods as text or times.
+
+    None for a marker of a missing value.
+    """
     if isinstance(value, str):
-        return value.strip()
+        text = value.strip()
+        return None if text in MISSING_MARKERS else text
     if isinstance(value, datetime.time):
         return value.isoformat()
     if isinstance(value, datetime.timedelta | np.timedelta64) and not pd.isna(value):
@@ -384,8 +397,8 @@ def _parsed_dates(texts: pd.Series) -> pd.Series:
 
 def texts_in(values: pd.Series) -> pd.Series:
     """Give each category as text, None where missing; 3 and 3.0 are one category."""
-    gaps = values.isna()
-    texts = [None if gap else text_of(value) for value, gap in zip(values, gaps, strict=True)]
+    each = zip(_of_each(text_of, values), values.isna(), strict=True)
+    texts = [None if gap else text for text, gap in each]
     return pd.Series(texts, index=values.index, dtype=object)
 
 
