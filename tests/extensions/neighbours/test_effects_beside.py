@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import latentgp as lgp
@@ -43,9 +44,9 @@ def new_rows(number):
     return new
 
 
-def beside(own, number):
+def beside(own, number, points=5):
     """So many neighbours of what effects and a few points of the field leave."""
-    return own(number, inducing=lgp.Inducing(features=lgp.inter_domain.PerPart(5)))
+    return own(number, inducing=lgp.Inducing(features=lgp.inter_domain.PerPart(points)))
 
 
 def ready(own, X):
@@ -101,3 +102,24 @@ def test_few_neighbours_are_near_dense_algebra(likelihood):
     np.testing.assert_allclose(one.standard_error, other.standard_error, rtol=0.05)
     away = np.abs(one.estimate - other.estimate) / other.standard_error
     assert np.max(away) < 0.2
+
+
+NAMED = [
+    ("neighbours", lgp.ExactGP(beside(lgp.Neighbours, 20, 50)), "z"),
+    ("laplace-neighbours", lgp.Laplace(beside(LatentNeighbours, 20, 50)), "n"),
+]
+
+
+@pytest.mark.parametrize(("word", "method", "target"), NAMED)
+def test_tables_with_groups_have_neighbours_by_the_same_word(word, method, target):
+    rng, X = np.random.default_rng(3), rows_of(120)
+    frame = pd.DataFrame(X[:, [SLOPE, LON, LAT]], columns=["x", "east", "north"])
+    frame["g"] = [f"g{number:.0f}" for number in X[:, GROUP]]
+    mean = 0.3 * frame["x"] + np.sin(5 * frame["east"]) + 0.2 * X[:, GROUP]
+    frame["z"] = mean + 0.3 * rng.normal(size=120)
+    frame["n"] = rng.poisson(np.exp(mean / 2))
+    formula = f"{target} ~ x + gp(east, north) + (1 | g)"
+    settings = {"formula": formula, "random_state": 0, "learn_hyperparameters": False}
+    named, explicit = (lgp.TableModel.fit(frame, method=own, **settings) for own in (word, method))
+    assert named.estimator.method_ == explicit.estimator.method_
+    pd.testing.assert_frame_equal(named.predict(frame[:9]), explicit.predict(frame[:9]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from latentgp.choosing.choice import Offer, usual_representation
+from latentgp.choosing.choice import Offer, inducing_points, usual_representation
 from latentgp.choosing.registry import without_points
 from latentgp.kernels import has_effects, is_tabulated
 from latentgp.likelihoods import Gaussian
@@ -14,22 +14,29 @@ _MOST_PLACES, _FEW_INPUTS = 300_000, 3  # of places and times inducing points sa
 # Of all distances, for two cores; where inputs are fewer a tree leaves most of them out.
 _MANY_INPUTS, _MOST_SECONDS = 40, 60.0
 _SECONDS_A_PAIR, _SECONDS_AN_INPUT = 7e-9, 6e-11
+_POINTS_BESIDE_EFFECTS = 50  # of each smooth part; neighbours see what these leave
 
 
 def of_targets(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
     """As many neighbours as is usual."""
     from latentgp.extensions.neighbours.representation import Neighbours
 
-    without_points(model, rows, n_inducing)
-    return Neighbours()
+    return Neighbours(inducing=_beside_neighbours(model, rows, n_inducing))
 
 
 def of_latents(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
     """As many neighbours of latents as is usual."""
     from latentgp.extensions.neighbours.latent import LatentNeighbours
 
+    return LatentNeighbours(inducing=_beside_neighbours(model, rows, n_inducing))
+
+
+def _beside_neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> Inducing | None:
+    """What has the effects of a model, which neighbours say little of; None without any."""
     without_points(model, rows, n_inducing)
-    return LatentNeighbours()
+    if not has_effects(model.kernel):
+        return None
+    return inducing_points(model, rows, _POINTS_BESIDE_EFFECTS)
 
 
 def nearest_rows(
