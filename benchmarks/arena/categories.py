@@ -4,13 +4,19 @@ By default settings, which have an effect for each level beside coefficients and
 by a formula, as the guide to mixed models has it; and by a kernel, beside coefficients and a smooth
 function of the columns of most values, or beside boosted trees. Each person of wages has a slope in
 time in the latter two. Effects, and which columns trees split, were chosen by rows held out of
-those of fold 0 that are learned from.
+those of fold 0 that are learned from. GPBoost has the same effects, but that a person's level and
+slope are independent, beside coefficients of all columns, or beside a hundred trees of the same
+columns, by default settings.
 """
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +26,10 @@ from scipy.stats import norm, rankdata
 
 import latentgp as lgp
 from common import Results, of_intervals, parser
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from harness import Worker, start
 
 
 class Table(NamedTuple):
@@ -37,13 +47,14 @@ TABLES = {
     "imdb": Table("score", ("director_id", "type_id"), smooth=3, trees_of_categories=True),
 }
 BY = "latentgp", "latentgp, formula", "latentgp, smooth", "latentgp, trees"
+PEER = "GPBoost, linear", "GPBoost, trees"
 _MANY_VALUES = 30  # of a column of a smooth function
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--rows", type=int, help="learn from so many rows of a fold alone")
-    arguments.add_argument("--by", nargs="+", choices=BY, default=BY)
+    arguments.add_argument("--by", nargs="+", choices=BY + PEER, default=BY)
     options = arguments.parse_args()
     frames, folds = {}, {}
     for name in options.sets or TABLES:
@@ -58,6 +69,8 @@ def main() -> None:
         train, test = frame[learned], frame[~learned]
         if options.rows is not None:
             train = train.sample(options.rows, random_state=seed)
+        if by in PEER:
+            return of_peer(train, test, own, by == PEER[1])
         if by in BY[2:]:
             return of_effects(train, test, own, by == BY[3])
         levels = {c: "level " + frame[c].astype(str) for c in categories}
@@ -84,20 +97,50 @@ def main() -> None:
     Results("categories", options.out).fill(jobs, fit)
 
 
-def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool) -> dict:
-    """Scores with an effect for each level, beside trees or a smooth function.
+def inputs_of(own: Table, rows: pd.DataFrame) -> tuple[np.ndarray, int | None, list[int]]:
+    """Levels before all other columns, the place of that of slopes, and the columns of trees.
 
     Gaps are zeros, as in the published results.
     """
-    learned, y = train[own.target].to_numpy(), test[own.target].to_numpy()
-    others = [c for c in train if c not in (own.target, *own.categories)]
-    both = pd.concat([train, test])[[*own.categories, *others]].fillna(0)
-    X, groups = both.to_numpy(float), len(own.categories)
+    others = [c for c in rows if c not in (own.target, *own.categories)]
+    X, groups = rows[[*own.categories, *others]].fillna(0).to_numpy(float), len(own.categories)
     slope = None if own.slope is None else groups + others.index(own.slope)
+    if slope is not None:
+        X[:, slope] = (X[:, slope] - X[:, slope].mean()) / X[:, slope].std()
+    return X, slope, list(range(0 if own.trees_of_categories else groups, X.shape[1]))
+
+
+@functools.cache
+def _worker() -> tuple[Worker, Path]:
+    folder = Path(tempfile.mkdtemp(prefix="arena-"))
+    return Worker("gpboost", folder / "log"), folder
+
+
+def of_peer(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool) -> dict:
+    """Scores of GPBoost with an effect for each level, beside trees or coefficients."""
+    worker, folder = _worker()
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    X, slope, columns = inputs_of(own, pd.concat([train, test]))
+    y, size = pd.concat([train, test])[own.target].to_numpy(float), len(train)
+    for name, array in {"X": X, "y": y}.items():
+        np.save(folder / f"{name}.npy", array[:size])
+        np.save(folder / f"{name}_test.npy", array[size:])
+    asked = {"groups": len(own.categories), "slope": slope, "columns": columns if trees else None}
+    job = {"task": "effects", "folder": str(folder), "options": asked} | start(1, ard=False)
+    reply = worker.run(job)
+    if "failure" in reply:
+        raise RuntimeError(f"GPBoost: {reply['failure']}")
+    return {"rows": size, "inputs": X.shape[1], **reply, "version": worker.versions["gpboost"]}
+
+
+def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool) -> dict:
+    """Scores with an effect for each level, beside trees or a smooth function."""
+    learned, y = train[own.target].to_numpy(), test[own.target].to_numpy()
+    X, slope, columns = inputs_of(own, pd.concat([train, test]))
+    groups = len(own.categories)
     variance, level = learned.var(), learned.mean()
     kernel: Any = sum(0.3 * variance * lgp.kernels.SameGroup().on(g) for g in range(groups))
     if slope is not None:
-        X[:, slope] = (X[:, slope] - X[:, slope].mean()) / X[:, slope].std()
         in_time = lgp.kernels.CorrelatedLinear([0.3 * variance, 0.1 * variance], [0.1])
         kernel = in_time.on(slope) * lgp.kernels.SameGroup().on(0)
     if not trees:
@@ -113,7 +156,6 @@ def of_effects(train: pd.DataFrame, test: pd.DataFrame, own: Table, trees: bool)
     data, noise = lgp.Data(X[: len(train)], learned - level), lgp.Gaussian(0.3 * variance)
     settings = {"key": jax.random.key(0), "method": lgp.CollapsedVI(lgp.groups.SparseEffects())}
     if trees:
-        columns = range(0 if own.trees_of_categories else groups, X.shape[1])
         boosting = lgp.groups.Boosting(columns=tuple(columns))
         fit = boosting.fit(lgp.LatentGP(kernel, noise), data, **settings)
     else:

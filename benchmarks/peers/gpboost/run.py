@@ -87,6 +87,52 @@ def places(problem: Problem) -> Result:
     return {"fit_seconds": fitted - started, "predict_seconds": done - fitted, "model": model_of}
 
 
+def effects(problem: Problem) -> Result:
+    """Effects of levels, beside coefficients or beside trees.
+
+    The first columns of X tell levels apart, and `slope` is one that effects of the first of them
+    have a slope in. Trees split `columns`, by default settings.
+    """
+    groups, slope = problem.options["groups"], problem.options["slope"]
+    split, X, y = problem.options["columns"], problem.X, np.ascontiguousarray(problem.y)
+
+    def levels(X: np.ndarray, suffix: str = "") -> dict[str, np.ndarray]:
+        found = {f"group_data{suffix}": np.ascontiguousarray(X[:, :groups])}
+        if slope is not None:
+            found[f"group_rand_coef_data{suffix}"] = np.ascontiguousarray(X[:, [slope]])
+        return found
+
+    def model_of(X: np.ndarray) -> gpb.GPModel:
+        first = {} if slope is None else {"ind_effect_group_rand_coef": [1]}
+        return gpb.GPModel(**levels(X), **first, likelihood="gaussian")
+
+    started = perf_counter()
+    if split is None:
+        lines = np.ptp(X, axis=0) > 0
+        lines[:groups] = False
+        centre, scale = X[:, lines].mean(axis=0), X[:, lines].std(axis=0)
+
+        def fixed(X: np.ndarray) -> np.ndarray:
+            return np.column_stack([np.ones(len(X)), (X[:, lines] - centre) / scale])
+
+        model, trees = model_of(X), 0
+        model.fit(y=y, X=fixed(X))
+        predicted = model.predict(X_pred=fixed(problem.X_test), **levels(problem.X_test, "_pred"))
+        mean = np.asarray(predicted["mu"])
+    else:
+        model, trees = model_of(X), 100  # as many as it makes unless told otherwise
+        table = gpb.Dataset(X[:, split], y)
+        booster = gpb.train({"verbose": 0}, table, num_boost_round=trees, gp_model=model)
+        at = problem.X_test
+        mean = booster.predict(at[:, split], pred_latent=False, **levels(at, "_pred"))
+        mean = np.asarray(mean["response_mean"])
+    return {
+        "seconds": perf_counter() - started,
+        "mse": float(np.mean((problem.y_test - mean) ** 2)),
+        "trees": trees,
+    }
+
+
 def scores(likelihood: str, y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Result:
     """Of targets or probabilities, of counts of the latents."""
     if likelihood == "bernoulli":
@@ -97,4 +143,7 @@ def scores(likelihood: str, y: np.ndarray, mean: np.ndarray, variance: np.ndarra
 
 
 if __name__ == "__main__":
-    serve({"neighbours": neighbours, "places": places}, packages=("gpboost", "numpy"))
+    serve(
+        {"neighbours": neighbours, "places": places, "effects": effects},
+        packages=("gpboost", "numpy"),
+    )
