@@ -224,15 +224,6 @@ class CrossedEffects(eqx.Module):
         each = zip(self.means, rows.levels, strict=True)
         return tuple(effects_at(jnp.asarray(mean), level) for mean, level in each)
 
-    @property
-    def row_width(self) -> int:
-        """Numbers that covariances of a row need, beside those of its design."""
-        return 0
-
-    def of_fitted_rows(self, design: EffectDesign) -> CrossedEffects:
-        """The same: covariances are those of any rows."""
-        return self
-
     def covariances_of(
         self, design: EffectDesign, rows: RowEffects
     ) -> tuple[Float[Array, "N _"], ...]:

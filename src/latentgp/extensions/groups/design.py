@@ -192,11 +192,9 @@ class EffectDesign(eqx.Module):
         return dict(zip(self.others, np.cumsum([0, *sizes]).tolist(), strict=False))
 
     @property
-    def beside(self) -> Int[np.ndarray, "_"]:
-        """Places of the effects that are left and that all rows share."""
-        own = (t for t in self.others if self.terms[t].levels == 1)
-        spans = [self.offsets[t] + np.arange(self.terms[t].size) for t in own]
-        return np.concatenate([np.zeros(0, int), *spans])
+    def several(self) -> list[int]:
+        """Numbers of the terms outside of the chain that have several levels."""
+        return [t for t in self.others if self.terms[t].levels > 1]
 
     @property
     def left(self) -> int:
@@ -280,11 +278,9 @@ class EffectDesign(eqx.Module):
             for place, parents in zip(self.chain[k + 1 :], outer, strict=True):
                 found = found | (_at(parents, level) != levels[place])
         if self.incidence is not None:
-            several = [t for t in self.others if self.terms[t].levels > 1]
-            each = [RowEffects(levels, ()).columns(self, t) for t in several]
-            (first,), sizes = self.chain, (self.terms[self.chain[0]].levels, self.left)
-            own = self.incidence.lacks(levels[first], jnp.concatenate(each, axis=1), *sizes)
-            found = found | own
+            each = [RowEffects(levels, ()).columns(self, t) for t in self.several]
+            (t,), effects = self.chain, jnp.concatenate(each, axis=1)
+            found |= self.incidence.lacks(levels[t], effects, self.terms[t].levels, self.left)
         return found
 
 
@@ -315,21 +311,18 @@ def _design(kernel: Kernel, X: Inputs, number: int, exact: bool | None) -> Effec
         first = np.unique(levels[t], return_index=True)[1]
         within.append(tuple(levels[outer][first] for outer in chain[place + 1 :]))
     design = EffectDesign(tuple(terms), tuple(chain), tuple(within))
-    if not (design.is_small if exact is None else exact):
+    eliminates = design.is_small if exact is None else exact
+    several, offsets = design.several, design.offsets
+    if not eliminates or not several or len(chain) > 1 or any(terms[t].members for t in several):
         return design
-    return dataclasses.replace(design, incidence=_incidence(design, levels))
-
-
-def _incidence(design: EffectDesign, levels: list[Int[np.ndarray, "N"]]) -> Incidence | None:
-    """Which of the effects that are left the levels of a chain of one term meet, if few."""
-    several = [t for t in design.others if design.terms[t].levels > 1]
-    if len(design.chain) != 1 or not several or any(design.terms[t].members for t in several):
-        return None
-    widths = {t: np.arange(design.terms[t].width) for t in several}
-    each = [design.offsets[t] + levels[t][:, None] * len(w) + w for t, w in widths.items()]
-    (first,) = design.chain
-    sizes = design.terms[first].levels, design.left
-    return Incidence.of(levels[first], np.concatenate(each, axis=1), *sizes)
+    sizes = {t: np.arange(terms[t].size) for t in design.others}
+    shared = [offsets[t] + own for t, own in sizes.items() if t not in several]
+    shared = np.concatenate([np.zeros(0, int), *shared])
+    widths = {t: np.arange(terms[t].width) for t in several}
+    each = [offsets[t] + levels[t][:, None] * len(own) + own for t, own in widths.items()]
+    (t,), effects = chain, np.concatenate(each, axis=1)
+    incidence = Incidence.of(levels[t], effects, shared, terms[t].levels, design.left)
+    return dataclasses.replace(design, incidence=incidence)
 
 
 def _effects(term: Term, X: Inputs, number: int) -> tuple[EffectTerm, Int[np.ndarray, "N"]]:

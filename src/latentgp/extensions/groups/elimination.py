@@ -72,7 +72,7 @@ class EliminatedEffects(eqx.Module):
         if design.incidence is None:
             return self
         (own,) = self.chain
-        turned = design.incidence.times(own.through, self.covariance, design.beside)
+        turned = design.incidence.times(own.through, self.covariance)
         return eqx.tree_at(lambda found: found.chain[0].turned, self, turned)
 
     def covariances_of(
@@ -176,7 +176,7 @@ def _factors(design: EffectDesign, info: _Information) -> _Elimination:
         if design.incidence is None:
             rest = rest - jnp.tensordot(left[k], on_left, ((0, 1), (0, 1)))
         else:
-            rest = rest - design.incidence.product(left[k], on_left, design.beside)
+            rest = rest - design.incidence.product(left[k], on_left)
         rest_right = rest_right - jnp.tensordot(v, left[k], ((0, 1), (0, 1)))
         for c, (block, parents) in enumerate(zip(outer[k], _within(design, k), strict=True)):
             place = k + 1 + c
@@ -234,7 +234,7 @@ def _chain(
         if design.incidence is None:
             turned = kept = through @ covariance
         else:
-            turned = design.incidence.times(through, covariance, design.beside)
+            turned = design.incidence.times(through, covariance)
             kept = jnp.zeros((0, 0, 0), turned.dtype)
         inside = jnp.einsum("lip,ljp->lij", turned, through)
         own = values[k], factors.inverses[k], through, kept, inside

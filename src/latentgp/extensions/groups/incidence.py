@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.typing import Array
 
-_PRODUCTS_A_PAIR = 80  # in a dense product, that take as long as a pair in a sum over pairs
-_MOST_PAIRS = 2e7
+# In a dense product, that take as long as a pair in a sum over pairs; and pairs that are kept.
+_PRODUCTS_A_PAIR, _MOST_PAIRS = 80, 2e7
 
 
 class Incidence(NamedTuple):
@@ -29,19 +29,18 @@ class Incidence(NamedTuple):
     effect: Int[Array, "cells"]  # its place among those that are left
     first: Int[Array, "pairs"]  # numbers of cells
     second: Int[Array, "pairs"]
+    shared: Int[Array, "_"]  # places of the effects that all rows share
 
     @classmethod
     def of(
-        cls, level: Int[np.ndarray, "N"], effects: Int[np.ndarray, "N E"], levels: int, left: int
+        cls,
+        level: Int[np.ndarray, "N"],
+        effects: Int[np.ndarray, "N E"],
+        shared: Int[np.ndarray, "_"],
+        levels: int,
+        left: int,
     ) -> Incidence | None:
-        """The cells of rows; None where dense products take less.
-
-        Args:
-            level: of each row.
-            effects: places of the effects of other groupings that it touches.
-            levels: how many there are.
-            left: the number of effects that are left.
-        """
+        """The cells of rows, by the level and effects of each; None where dense products pay."""
         cell = np.unique(level[:, None] * left + effects)
         own, place = cell // left, cell % left
         each = np.bincount(own, minlength=levels)
@@ -52,7 +51,7 @@ class Incidence(NamedTuple):
         first = np.repeat(np.arange(len(cell)), partners)
         begins, before = np.cumsum(each) - each, np.cumsum(partners) - partners
         second = np.arange(len(first)) - before[first] + begins[own[first]]
-        return cls(*(jnp.asarray(part, jnp.int32) for part in (own, place, first, second)))
+        return cls(*(jnp.asarray(part, jnp.int32) for part in (own, place, first, second, shared)))
 
     def lacks(
         self, level: Int[Array, "N"], effects: Int[Array, "N E"], levels: int, left: int
@@ -63,33 +62,24 @@ class Incidence(NamedTuple):
         return ~jnp.all(own, axis=1)
 
     def product(
-        self,
-        one: Float[Array, "L E left"],
-        other: Float[Array, "L E left"],
-        shared: Int[np.ndarray, "_"],
+        self, one: Float[Array, "L E left"], other: Float[Array, "L E left"]
     ) -> Float[Array, "left left"]:
-        """A symmetric sum over levels of products one' other.
-
-        They are zero outside of the cells and of the effects that all rows share.
-        """
+        """A symmetric sum over levels of products one' other, zero outside of cells and shared."""
         own, on = (block[self.level, :, self.effect] for block in (one, other))
         each = jnp.sum(own[self.first] * on[self.second], axis=1)
         total = jnp.zeros((one.shape[2], one.shape[2]), one.dtype)
         total = total.at[self.effect[self.first], self.effect[self.second]].add(each)
-        beside = jnp.tensordot(other[:, :, shared], one, ((0, 1), (0, 1)))
-        return total.at[:, shared].set(beside.T).at[shared].set(beside)
+        beside = jnp.tensordot(other[:, :, self.shared], one, ((0, 1), (0, 1)))
+        return total.at[:, self.shared].set(beside.T).at[self.shared].set(beside)
 
     def times(
-        self,
-        block: Float[Array, "L E left"],
-        covariance: Float[Array, "left left"],
-        shared: Int[np.ndarray, "_"],
+        self, block: Float[Array, "L E left"], covariance: Float[Array, "left left"]
     ) -> Float[Array, "L E left"]:
         """Such a block times a covariance, in the cells and of the shared effects alone."""
         own = block[self.level, :, self.effect]
         between = covariance[self.effect[self.first], self.effect[self.second]]
         each = between[:, None] * own[self.second]
         total = jax.ops.segment_sum(each, self.first, len(own), indices_are_sorted=True)
-        beside = block[:, :, shared] @ covariance[shared]
+        beside = block[:, :, self.shared] @ covariance[self.shared]
         beside = beside.at[self.level, :, self.effect].add(total)
-        return beside.at[:, :, shared].set(block @ covariance[:, shared])
+        return beside.at[:, :, self.shared].set(block @ covariance[:, self.shared])

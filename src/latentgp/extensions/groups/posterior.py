@@ -146,8 +146,8 @@ class EffectsPosterior(LatentPosterior):
     @property
     def _width(self) -> int:
         """Numbers that a row needs."""
-        each = zip(self.designs, self.found, strict=True)
-        return max(design.row_width + found.row_width for design, found in each)
+        beside = (own.row_width for own in self.found if isinstance(own, EliminatedEffects))
+        return max(design.row_width for design in self.designs) + max(beside, default=0)
 
     def _each(self, function: Callable[..., Array], X: Inputs) -> Float[Array, "Q *S"]:
         """Values of a function of kernel, effects, rows and design for every latent function."""

@@ -14,7 +14,7 @@ from jaxtyping import UInt32
 from latentgp.errors import InputError, check_whole
 from latentgp.extensions.groups.crossed import CrossedSettings, crossed
 from latentgp.extensions.groups.design import EffectDesign, RowEffects, designs_of
-from latentgp.extensions.groups.elimination import eliminated
+from latentgp.extensions.groups.elimination import EliminatedEffects, eliminated
 from latentgp.extensions.groups.posterior import EffectsPosterior, open_variance
 from latentgp.kernels import Kernel, LatentKernel
 from latentgp.kernels.per_latent import KernelGroup, in_latent_order, kernel_groups
@@ -211,8 +211,11 @@ class SparseEffects(Representation):
 
     def _of_fitted_rows(self, posterior: EffectsPosterior) -> EffectsPosterior:
         """The same, whose covariances are those of the fit's rows alone."""
+        if not self._is_exact:
+            return posterior
+        of_fitted = EliminatedEffects.of_fitted_rows
         each = zip(self._designs, posterior.found, strict=True)
-        found = [vmap_latents(partial(_of_fitted, design), own) for design, own in each]
+        found = [vmap_latents(partial(of_fitted, design=design), own) for design, own in each]
         return dataclasses.replace(posterior, found=tuple(found))
 
     @property
@@ -222,10 +225,6 @@ class SparseEffects(Representation):
 
     def _with_designs(self, groups: list[KernelGroup]) -> Any:
         return zip(groups, self._designs, strict=True)
-
-
-def _of_fitted(design: EffectDesign, found: Any) -> Any:
-    return found.of_fitted_rows(design)
 
 
 def _levels(design: EffectDesign, X: Inputs) -> tuple[Array, ...]:

@@ -14,7 +14,6 @@ _MOST_PLACES, _FEW_INPUTS = 300_000, 3  # of places and times inducing points sa
 # Of all distances, for two cores; where inputs are fewer a tree leaves most of them out.
 _MANY_INPUTS, _MOST_SECONDS = 40, 60.0
 _SECONDS_A_PAIR, _SECONDS_AN_INPUT = 7e-9, 6e-11
-_POINTS_BESIDE_EFFECTS = 50  # of each smooth part; neighbours see what these leave
 
 
 def of_targets(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
@@ -32,11 +31,12 @@ def of_latents(model: LatentGP, rows: int, n_inducing: int | None) -> Representa
 
 
 def _beside_neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> Inducing | None:
-    """What has the effects of a model, which neighbours say little of; None without any."""
+    """What has the effects of a model, which neighbours say little of; None without any.
+
+    Of a smooth part it has few points: neighbours see what these leave.
+    """
     without_points(model, rows, n_inducing)
-    if not has_effects(model.kernel):
-        return None
-    return inducing_points(model, rows, _POINTS_BESIDE_EFFECTS)
+    return inducing_points(model, rows, 50) if has_effects(model.kernel) else None
 
 
 def nearest_rows(

@@ -46,7 +46,6 @@ _ISO_DATE = re.compile(r"[12]\d{3}-\d{2}|\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 _OFFSET = re.compile(r".*:\d{2}(?:\.\d+)?([+-]\d{2}(?::?\d{2})?)")
 _WHOLE_IN_FLOATS = 2**53
 _RESOLVED = 1e-6  # share of their size by which numbers must differ for distances to have digits
-_ONE_KIND = "string", "integer", "floating", "boolean"  # equal values of a column are the same
 _FEW = 30  # numbers beyond 2**53 that come again and again are names
 
 
@@ -179,8 +178,8 @@ def with_markers_missing(values: pd.Series) -> pd.Series:
 
 
 def _of_each(function: Callable[[Any], Any], values: pd.Series) -> list[Any] | np.ndarray:
-    """A function of each value; of values of one kind it is of each distinct one, None of gaps."""
-    if types.infer_dtype(values, skipna=True) not in _ONE_KIND:
+    """A function of each value; of texts or numbers alone once for each that is distinct."""
+    if types.infer_dtype(values, skipna=True) not in ("string", "integer", "floating"):
         return [function(value) for value in values]
     place, distinct = pd.factorize(values)  # of a gap it is -1
     found = np.full(len(distinct) + 1, None, object)
@@ -189,13 +188,9 @@ def _of_each(function: Callable[[Any], Any], values: pd.Series) -> list[Any] | n
 
 
 def _trimmed(value: Any) -> Any:
-    """Text without spaces around it; times of day, durations and periods as text or times.
-
-    None for a marker of a missing value.
-    """
+    """Text without spaces around it, None of a marker; times and periods as text or times."""
     if isinstance(value, str):
-        text = value.strip()
-        return None if text in MISSING_MARKERS else text
+        return None if value.strip() in MISSING_MARKERS else value.strip()
     if isinstance(value, datetime.time):
         return value.isoformat()
     if isinstance(value, datetime.timedelta | np.timedelta64) and not pd.isna(value):
