@@ -6,7 +6,7 @@ is not a standard deviation. Everything handed out is a NumPy array in the units
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -367,7 +367,7 @@ class Posterior(eqx.Module):
         """
         if number < 1:
             raise InputError(f"number must be at least 1, got {number}.")
-        return Paths(_draw_paths(self.as_jax(), key, number, features))
+        return Paths(_draw_paths(self.as_jax(), key, number, features), self._inputs)
 
     def as_jax(self) -> PurePosterior:
         """The posterior as pure functions, for `jax.grad`, `jax.jit` and `jax.vmap`.
@@ -589,14 +589,13 @@ class Posterior(eqx.Module):
 class Paths:
     """Draws from the posterior that can be evaluated anywhere, consistently from call to call."""
 
-    def __init__(self, paths: PurePaths):
-        self._paths = jax.tree.map(np.asarray, paths)
+    def __init__(self, paths: PurePaths, checked: Callable[[Any], np.ndarray]):
+        self._paths, self._checked = jax.tree.map(np.asarray, paths), checked
 
     @double_precision
     def __call__(self, X: Any) -> Float[np.ndarray, "S N *Q"]:
         """Values at X, shape (S, N), or (S, N, Q) for Q > 1."""
-        paths = self._paths
-        X = checked_inputs(X, paths.centres.shape[1])
+        paths, X = self._paths, self._checked(X)
         updates = paths.draws.updates
         wide = max(updates.shape[-1], updates.size // updates.shape[-1], _PATH_COLUMNS)
         return np.moveaxis(apply_in_buckets(_path_values, paths, rows=X, columns=wide), 0, 1)

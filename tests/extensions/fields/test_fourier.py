@@ -22,6 +22,8 @@ from latentgp.extensions.fields.fourier.frequencies import (
     prior_variances,
 )
 from latentgp.extensions.fields.fourier.toeplitz import ToeplitzGram, squares_of
+from latentgp.sites.gaussian import GaussianSites
+from slow import slow_parameters
 
 pytest.importorskip("jax_finufft")
 pytestmark = pytest.mark.usefixtures("x64")
@@ -178,6 +180,24 @@ def test_draws_have_the_covariance_of_the_posterior():
     )
 
 
+@pytest.mark.parametrize("block", [10_000, *slow_parameters(100)])
+def test_paths_have_the_law_of_the_posterior(block):
+    """Functions of place from 300 rows, with all functions in the block and by Lanczos' method."""
+    own, number = dataclasses.replace(EXACT, block=block), 3_000
+    posterior = held(SMOOTH, own).posterior
+    paths = posterior.sample_paths(key=KEY, number=number)
+    values = paths(NEW[:8])
+    exact = fitted(SMOOTH, lgp.ExactGP(), learn_hyperparameters=False).posterior
+    covariance = np.asarray(exact.latent.covariance(jnp.asarray(NEW[:8])))[0]
+    variance = np.diag(covariance)
+    spread = np.sqrt((np.outer(variance, variance) + covariance**2) / number)
+    assert np.all(np.abs(np.cov(values.T) - covariance) < 4.5 * spread)
+    assert np.all(np.abs(values.mean(0) - exact.mean_f(NEW[:8])) < 4.5 * np.sqrt(variance / number))
+    np.testing.assert_allclose(paths(NEW[4:])[:, :4], values[:, 4:], atol=1e-9)
+    with pytest.raises(InputError, match="outside of the box"):
+        paths([[9.0, 3.0]])
+
+
 def test_hyper_parameters_are_those_of_dense_algebra():
     ours = fitted(ROUGH, lgp.fields.FourierGP())
     theirs = fitted(ROUGH, lgp.ExactGP())
@@ -201,6 +221,76 @@ def test_sums_stand_for_rows_and_posteriors_for_files(tmp_path):
     np.testing.assert_array_equal(again.mean_f(NEW), rows.posterior.mean_f(NEW))
     with pytest.raises(InputError, match="needs the rows"):
         lgp.fit(ROUGH, sums, key=KEY, method=lgp.ExactGP())
+
+
+@pytest.mark.slow
+def test_a_hundred_sets_are_within_the_stated_errors():
+    """Of places, length-scales, rows and noise: the kernel's error, and that of means by its root.
+
+    Means are off by what the posterior holds of the frequencies that are left out, whose prior
+    variance is the kernel's error.
+    """
+    generator = np.random.default_rng(1)
+    own = lgp.fields.EquispacedFourier(block=300, most=1_100, means_only=True)
+
+    @jax.jit
+    def found(grid, kernel, places, linear, precision):
+        sites = GaussianSites(linear[:, None], precision[:, None], jnp.zeros(len(linear)))
+        ready = dataclasses.replace(own, grid=grid)
+        posterior = ready.condition(kernel, places, sites)
+        F = grid.functions(places)
+        return posterior.mean(places)[:, 0], (F * prior_variances(kernel, grid)) @ F.T
+
+    kernels_within, means_within = [], []
+    for _ in range(100):
+        rows, dimension = generator.integers(20, 301), 2
+        lengthscale, variance = generator.uniform(0.8, 2.5, dimension), generator.uniform(0.5, 2)
+        kernel: Any = lgp.Matern52(lengthscale, variance)
+        noise = variance * 10 ** generator.uniform(-2, 0)
+        places = generator.uniform(0, 6, dimension) * generator.uniform(0, 1, (300, dimension))
+        K = np.asarray(kernel.gram(places, places))
+        f = np.linalg.cholesky(K + 1e-9 * np.eye(300)) @ generator.normal(size=300)
+        y = f + np.sqrt(noise) * generator.normal(size=300)
+        grid = grid_for(kernel, places.min(0), places.max(0), 1e-3, 1e-3, 1_089)
+        grid = dataclasses.replace(grid, most=(16, 16))  # of one shape, for one program
+        off = variance * kernel_error(kernel, grid)[1]
+        present = np.arange(300) < rows
+        mean, near = found(grid, kernel, places, present * y / noise, present / noise)
+        there = K[:rows, :rows] + noise * np.eye(rows)
+        expected = K[:, :rows] @ np.linalg.solve(there, y[:rows])
+        kernels_within.append(np.max(np.abs(near - K)) <= off)
+        means_within.append(np.sqrt(np.mean((mean - expected) ** 2)) <= np.sqrt(off))
+    assert np.sum(kernels_within) >= 95
+    assert np.sum(means_within) >= 95
+
+
+NOISES = {
+    "Bernoulli": (lgp.Bernoulli(), (SIGNAL + GENERATOR.logistic(size=300) > 0).astype(float)),
+    "Poisson": (lgp.Poisson(), GENERATOR.poisson(np.exp(SIGNAL)).astype(float)),
+}
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_laplace_with_hyper_parameters_held_is_that_of_dense_algebra(name):
+    likelihood, y = NOISES[name]
+    model = lgp.LatentGP(SMOOTH.kernel, likelihood)
+    ours, theirs = (
+        fitted(model, method, y, learn_hyperparameters=False).posterior
+        for method in (lgp.Laplace(EXACT), lgp.Laplace(correct_mean=False))
+    )
+    assert float(ours.log_evidence) == pytest.approx(float(theirs.log_evidence), abs=1e-4)
+    one, other = ours.predict_f(NEW), theirs.predict_f(NEW)
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-5)
+    np.testing.assert_allclose(one.variance, other.variance, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", [lgp.VariationalInference, lgp.ExpectationPropagation])
+@pytest.mark.parametrize("name", NOISES)
+def test_rules_that_read_variances_are_refused(method, name):
+    """They are mean squares of draws, of which no site can be made."""
+    likelihood, y = NOISES[name]
+    with pytest.raises(InputError, match="noisy estimates of the variances at the rows"):
+        fitted(lgp.LatentGP(SMOOTH.kernel, likelihood), method(EXACT), y)
 
 
 @pytest.mark.parametrize(("block", "atol"), [(10_000, 0.02), (100, 0.1)])

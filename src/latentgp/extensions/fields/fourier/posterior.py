@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import equinox as eqx
@@ -17,6 +18,7 @@ from latentgp.extensions.fields.fourier.frequencies import (
     variance_left_open,
 )
 from latentgp.extensions.fields.fourier.toeplitz import StrongFunctions, ToeplitzGram, squares_of
+from latentgp.extensions.fields.fourier.weights import FourierWeights
 from latentgp.extensions.iterative.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.extensions.iterative.solvers.operators import System
 from latentgp.extensions.iterative.solvers.solution import CONVERGED
@@ -24,8 +26,7 @@ from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.modules import stored
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.variables import Centres
-from latentgp.typing import Array, Inputs, PerRow, RandomKey, RowLatents, Scalar, Vectors
+from latentgp.typing import Array, Coefs, Inputs, PerRow, RandomKey, RowLatents, Scalar, Vectors
 
 _DRAWS_TOLERANCE = 1e-2
 _SEEN = 0.25  # of the variance by which a row tells, which may be open beside it
@@ -136,7 +137,8 @@ class FourierPosterior(LatentPosterior):
         every = (
             f"{self.grid.number} Fourier functions ({shape}) stand for the kernel: between places "
             f"it is off by at most {left:.1e} of the prior variance, {added:.1e} of it by images "
-            "of places; what frequencies leave open is an independent part of each prediction."
+            "of places; what frequencies leave open is an independent part of each prediction, "
+            "and no part of paths."
         )
         if self.is_exact:
             return (every,)
@@ -175,9 +177,8 @@ class FourierPosterior(LatentPosterior):
         return tuple(found)
 
     @property
-    def centres(self) -> Centres:
-        """A place: the functions have none."""
-        return 0.5 * (jnp.asarray(self.grid.lower) + self.grid.upper)[None]
+    def centres(self) -> FourierWeights:
+        return FourierWeights(self.grid)
 
     def check_inputs(self, X: Inputs) -> None:
         self.grid.check_places(X)
@@ -201,18 +202,20 @@ class FourierPosterior(LatentPosterior):
     def draws(self, key: RandomKey, X: Inputs, number: int) -> Float[Array, "S N Q"]:
         """Joint draws, O(N + M) each: no covariance of the places is made."""
         of_weights, of_places = jax.random.split(key)
-        system, near = self._solver()
-        drawn, _ = draws_about_mean(
-            system,
-            near,
-            jax.random.normal(of_weights, (self.grid.number, number)),
-            _DRAWS_TOLERANCE,
-            self.settings.max_steps,
-        )
-        weights = self.weights[:, None] + self.root[:, None] * drawn
+        weights = jnp.asarray(self.root)[:, None] * self._white_draws(of_weights, number)
         noise = jax.random.normal(of_places, (len(X), number))
         values = self.grid.combined(X, weights) + jnp.sqrt(self.left_open) * noise
         return values.T[..., None]
+
+    def pathwise_update(self, key: RandomKey, prior_path: Callable[[Any], Array]) -> Coefs:
+        """A draw of white weights: the functions are all that there is of a path."""
+        return self._white_draws(key, 1).T
+
+    def _white_draws(self, key: RandomKey, number: int) -> Float[Array, "M S"]:
+        white = jax.random.normal(key, (self.grid.number, number))
+        steps = self.settings.max_steps
+        drawn, _ = draws_about_mean(*self._solver(), white, _DRAWS_TOLERANCE, steps)
+        return jnp.asarray(self.white)[:, None] + drawn
 
     def solve(self, right: Vectors, what: str) -> Vectors:
         """B^-1 right; a warning of what rests on it where it did not converge."""

@@ -53,8 +53,8 @@ class EquispacedFourier(Representation):
     function, by two transforms of the rows a Newton step. Solves are by conjugate gradients,
     log-determinants by Lanczos quadrature. What the frequencies leave open of the prior variance is
     an independent part of each row with Gaussian noise, up to a quarter of that, and of
-    predictions; with other likelihoods it is no part of the rows, which is said where it is not
-    small beside what a row tells.
+    predictions, and no part of paths; with other likelihoods it is no part of the rows, which is
+    said where it is not small beside what a row tells.
 
     Args:
         tolerance: what images of places, a period away, may add to the kernel, in prior variances.
@@ -184,7 +184,6 @@ class EquispacedFourier(Representation):
             estimates_variances=True,
             one_gaussian=False,
             coordinates_of_sites=False,
-            paths=False,
             predicts_by_all_centres=False,
             powers=True,
         )
