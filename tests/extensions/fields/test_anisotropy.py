@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.linalg import expm, logm
+from scipy.optimize import minimize
 
 import latentgp as lgp
 from latentgp.extensions.neighbours.search import NOBODY, coordinates
@@ -127,6 +128,51 @@ def test_angle_and_ratio_are_learned(method):
     assert abs((float(found.angle) - 25 + 90) % 180 - 90) < 5
     assert abs(np.log(found.ratio / 4)) < 0.3
     assert abs(np.log(found.kernel.lengthscale)) < 0.3
+
+
+@pytest.mark.quick
+def test_the_weak_prior_is_a_law_of_angle_and_ratio():
+    """By quadrature over ratios and angles: log ratio and twice the angle are polar coordinates."""
+    prior = Anisotropic(lgp.Matern32()).weak_prior("stretch", 1.0)
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    r, angle = 5 * (nodes + 1), np.linspace(0, 180, 64, endpoint=False)
+    R, double = np.meshgrid(r, np.deg2rad(2 * angle), indexing="ij")
+    v = np.stack([R * np.cos(double), R * np.sin(double)], axis=-1)
+    density = np.exp(np.sum(prior.log_prob(jnp.asarray(v)), axis=-1)) * R * 2 * np.pi / 64
+    of_angles = 5 * weights @ density
+    assert np.sum(of_angles) == pytest.approx(1, abs=1e-9)
+    np.testing.assert_allclose(of_angles, 1 / 64, rtol=1e-9)  # no direction is preferred
+    moments = [5 * weights @ (r**p * density.sum(1)) for p in (1, 2)]
+    np.testing.assert_allclose(moments, [np.sqrt(np.pi / 2), 2.0], rtol=1e-8)
+    above = [np.exp(-0.5 * np.log(ratio) ** 2) for ratio in (3.2, 10.0)]  # of a law of Rayleigh
+    np.testing.assert_allclose(above, [0.508, 0.071], atol=1e-3)
+    drawn = prior.sample(KEY, (20_000,))
+    kernels = [Anisotropic(lgp.Matern32(), one) for one in drawn[:300]]
+    ratios = np.exp(np.linalg.norm(drawn, axis=1))
+    np.testing.assert_allclose([float(k.ratio) for k in kernels], ratios[:300], rtol=1e-6)
+    np.testing.assert_allclose(np.mean(ratios > 3.2), above[0], atol=0.015)
+
+
+def test_the_weak_prior_counts_in_a_fit():
+    """The stretch that is found is that of evidence times prior, by a search of its own."""
+    y = np.sin(PLACES @ [1.0, 0.3]) + 0.3 * np.random.default_rng(4).normal(size=40)
+    start = lgp.LatentGP(Anisotropic(lgp.RBF(1.2)), lgp.Gaussian(0.1))
+    data, held = lgp.Data(PLACES, y), ["kernel.kernel", "likelihood"]
+
+    @jax.jit
+    def lost(v, scale):
+        K = Anisotropic(lgp.RBF(1.2), v).gram(PLACES, PLACES) + 0.1 * jnp.eye(40)
+        fit = y @ jnp.linalg.solve(K, y) + jnp.linalg.slogdet(K)[1]
+        return 0.5 * fit + 0.5 * scale * jnp.sum(v**2)
+
+    for priors, scale in (("weak", 1.0), (None, 0.0)):
+        found = lgp.fit(start, data, key=KEY, method=lgp.ExactGP(), frozen=held, priors=priors)
+        ends = [
+            minimize(lost, v, (scale,), jac=jax.jit(jax.grad(lost)), tol=1e-9)
+            for v in ([0.5, 0.5], [-1.0, 0.0])
+        ]
+        best = min(ends, key=lambda end: end.fun).x
+        np.testing.assert_allclose(found.model.kernel.stretch, best, atol=2e-3)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import gamma, kv
+from scipy.stats import multivariate_normal
 
 import latentgp as lgp
 from latentgp.errors import InputError
@@ -109,6 +110,45 @@ def test_what_is_refused():
         AR1().check_points(np.array([[0.0], [0.5]]))
     with pytest.raises(lgp.InputError, match="starts at 2, got the time 1;"):
         RandomWalk(start=2).check_points(np.array([[3.0], [1.0]]))
+
+
+LATER = np.array([[3.0], [40.0], [299.0], [310.0]])
+
+
+@pytest.mark.parametrize("correlation", [0.9, -0.7, 0.0])
+def test_an_autoregression_has_the_covariance_of_its_recursion(correlation):
+    """f_t = rho f_(t-1) + e_t as a triangular matrix of 300 steps, from the stationary law."""
+    kernel, steps = AR1(correlation, variance=1.7), np.arange(311.0)
+    lags = np.subtract.outer(steps, steps)
+    L = np.where(lags >= 0, np.power(correlation, np.maximum(lags, 0)), 0.0)
+    scales = np.sqrt(1.7 * np.where(steps == 0, 1.0, 1 - correlation**2))
+    covariance = (L * scales**2) @ L.T
+    np.testing.assert_allclose(kernel.gram(steps[:, None], steps[:, None]), covariance, atol=1e-12)
+    _is_the_closed_formula(kernel, covariance)
+
+
+@pytest.mark.parametrize("start", [0.0, -2.0])
+def test_a_random_walk_has_the_covariance_of_its_sums(start):
+    kernel, steps = RandomWalk(0.3, start=start), np.arange(311.0)
+    L = np.tril(np.ones((311, 311))) * np.sqrt(np.append(-start, np.ones(310)))
+    covariance = 0.3 * L @ L.T
+    np.testing.assert_allclose(kernel.gram(steps[:, None], steps[:, None]), covariance, atol=1e-12)
+    _is_the_closed_formula(kernel, covariance)
+
+
+def _is_the_closed_formula(kernel, covariance):
+    """Evidence and predictions of 300 steps, dense and in time, by a covariance of 311 steps."""
+    y = np.random.default_rng(6).multivariate_normal(np.zeros(300), covariance[:300, :300])
+    law = multivariate_normal(np.zeros(300), covariance[:300, :300] + 0.2 * np.eye(300))
+    there = LATER[:, 0].astype(int)
+    weights = np.linalg.solve(law.cov, covariance[:300, there])
+    variance = np.diag(covariance)[there] - np.sum(weights * covariance[:300, there], axis=0)
+    model, data = lgp.LatentGP(kernel, lgp.Gaussian(0.2)), lgp.Data(TIMES[:300], y)
+    for method in METHODS:
+        found = lgp.fit(model, data, method=method, key=KEY, learn_hyperparameters=False).posterior
+        assert float(found.log_evidence) == pytest.approx(law.logpdf(y), rel=1e-9)
+        np.testing.assert_allclose(found.predict_f(LATER).mean, y @ weights, atol=1e-8)
+        np.testing.assert_allclose(found.predict_f(LATER).variance, variance, atol=1e-8)
 
 
 def test_the_interaction_is_learned():
