@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import latentgp as lgp
 from latentgp.errors import InputError
 from latentgp.surfaces.tables.model import TableModel
 
@@ -37,6 +38,22 @@ def test_a_dataset_is_its_rows(of_rows, of_grid):
     np.testing.assert_allclose(of_grid.predict(ROWS), of_rows.predict(ROWS), atol=1e-8)
     assert of_grid.evaluate(DATASET) == pytest.approx(of_rows.evaluate(ROWS))
     assert "TableModel.fit(frame, 'warmth'" in of_grid.made_by
+
+
+@pytest.mark.parametrize("estimator", [lgp.GPRegressor(), lgp.GPCountRegressor()])
+def test_estimators_name_the_table_that_takes_a_dataset(estimator):
+    inputs = DATASET[["height"]]
+    with pytest.raises(InputError, match=r"X is a Dataset of xarray; use latentgp\.TableModel"):
+        estimator.fit(inputs, DATASET["warmth"])
+
+
+def test_estimators_take_a_data_array_of_rows_and_columns():
+    array = xarray.DataArray(ROWS[["east", "north"]].to_numpy(), dims=("row", "column"))
+    found = [
+        lgp.GPRegressor(**QUICK).fit(X, y).predict(X)
+        for X, y in ((array, xarray.DataArray(ROWS["warmth"])), (array.values, ROWS["warmth"]))
+    ]
+    np.testing.assert_array_equal(*found)
 
 
 def test_predictions_of_a_grid_have_its_coordinates(of_grid):

@@ -643,6 +643,11 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         except (TypeError, ValueError) as error:
             if not alone and y is not None:
                 check_known(y)
+            if "xarray.Dataset" in str(error):
+                raise InputError(
+                    "X is a Dataset of xarray; use latentgp.TableModel.fit(dataset, target), which "
+                    "makes rows of its grid, or give rows and targets of dataset.to_dataframe()."
+                ) from error
             if "could not be promoted" in str(error):
                 raise InputError(
                     "X holds dates beside numbers; use latentgp.TableModel.fit(frame, target), "
