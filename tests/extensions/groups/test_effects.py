@@ -23,6 +23,7 @@ from pupils import (
     KERNELS,
     KEY,
     PUPIL,
+    SCHOOL,
     X1,
     new_rows,
     rows_of,
