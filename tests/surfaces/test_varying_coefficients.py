@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression
 
 import latentgp as lgp
 from latentgp.errors import InputError
@@ -68,6 +69,20 @@ def test_the_simulated_coefficient_is_recovered(model):
     far = TABLE.iloc[:1].assign(east=1e4)
     far_away = alone.varying_coefficient("dose", far)
     assert abs(far_away["estimate"].iloc[0]) < 1e-6
+
+
+def test_a_regressor_in_place_of_fixed_effects_leaves_it_its_part():
+    """The kernel has no fixed effects then: its first part is the coefficient's."""
+    from latentgp.surfaces.report.terms import terms
+
+    formula, line = "y ~ dose + dose:gp(east, north) + (1 | clinic)", LinearRegression()
+    model = TableModel.fit(TABLE, formula=formula, mean=line, random_state=0)
+    found = model.varying_coefficient("dose", TABLE)["estimate"]
+    of_line = line.fit(DOSE[:, None], TABLE["y"]).coef_[0]
+    assert np.sqrt(np.mean((found + of_line - SLOPE) ** 2)) < 0.2
+    said = str(terms(model).blocks)
+    assert "is in the prior mean" in said
+    assert "coefficient that varies" in said
 
 
 def test_what_it_is_called(model):

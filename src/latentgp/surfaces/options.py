@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -12,10 +12,23 @@ from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
 from latentgp.representations import Representation
 
-Degrees: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal"]  # of freedom
+Degrees: TypeAlias = Literal["satterthwaite", "kenward-roger", "normal", "curvature"]  # of freedom
 
 # A column of groups, several, or the columns that have a slope in each group by its column.
 GroupColumns: TypeAlias = int | str | Sequence[int | str] | Mapping[int | str, Sequence[int | str]]
+
+
+@runtime_checkable
+class Regressor(Protocol):
+    """A regressor of scikit-learn."""
+
+    def fit(self, X: Any, y: Any) -> Any: ...
+
+    def predict(self, X: Any) -> Any: ...
+
+
+# Columns with fixed effects, or what takes their place.
+MeanTerms: TypeAlias = Literal["linear", "trees"] | Sequence[int | str] | Regressor | None
 # Options that the command line has too.
 FLAGS = (
     "hyperparameters",
@@ -42,7 +55,8 @@ class EstimatorOptions:
         mean: columns, by number or name, with fixed effects beside the kernel: coefficients with
             vague priors that are not learned, read by `coefficients()`; "linear" for all but those
             of groups; "trees" for boosted trees of these, in place of fixed effects and of a
-            kernel that is not given, by LightGBM (`latentgp.groups.Boosting`).
+            kernel that is not given, by LightGBM (`latentgp.groups.Boosting`); a regressor of
+            scikit-learn likewise, by cross-fitted predictions (`latentgp.groups.CrossFit`).
         groups: columns of groups with random intercepts, or a mapping from such a column to those
             that have a slope in every group, such as {"clinic": ["age"]}; read by `group_effects`.
         fixed_effects: "integrate" over them, as restricted maximum likelihood does, or "maximise"
@@ -57,7 +71,7 @@ class EstimatorOptions:
     n_inducing: int | None = None
     representation: Representation | None = None
     depth: int = 1
-    mean: Literal["linear", "trees"] | Sequence[int | str] | None = None
+    mean: MeanTerms = None
     groups: GroupColumns | None = None
     fixed_effects: Literal["integrate", "maximise"] = "integrate"
     certify: float | None = None

@@ -7,13 +7,16 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.extensions.groups.boosted.boosting import RowSlopes
 from latentgp.surfaces.cli.app import app
+from latentgp.surfaces.report import write_report
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -292,6 +295,60 @@ class TestTables:
         assert any("rows held out" in note for note in model.estimator.diagnostics_.notes)
         again = lgp.load(lgp.save(model, tmp_path / "model"))
         assert np.array_equal(again.predict(there)["mean"], model.predict(there)["mean"])
+
+    def test_effects_and_the_report_are_of_groups_and_trees(self, frame, tmp_path):
+        """f bends in a and b by 2 sin(2 a) + b^2, which the process alone knows nothing of."""
+        model = lgp.TableModel.fit(
+            frame, formula="y ~ a + b + c + (1 | g)", mean="trees", random_state=0
+        )
+        effects = model.effects(frame)
+        found = effects.contrast({"a": -0.8}, {"a": 0.8})
+        assert found.mean[0] == pytest.approx(4 * np.sin(1.6), abs=0.5)
+        means = effects.dependence("b", values=[-1.8, 0.0, 1.8]).mean[:, 0]
+        np.testing.assert_allclose(means[[0, 2]] - means[1], 1.8**2, atol=0.6)
+        path = write_report(model, frame, tmp_path / "report.html")
+        said = path.read_text()
+        assert "The prior mean has" in said
+        assert "Trees were fitted to the same rows" in said
+        assert "was fitted to all rows, and is not known without one" in said
+        with pytest.raises(lgp.errors.InputError, match="not known without one"):
+            model.leave_one_out(frame)
+        summary = model.mixed_summary()
+        assert (summary.names, summary.r_squared) == ((), None)
+
+    def test_a_formula_has_a_regressor_in_place_of_fixed_effects(self, frame, tmp_path):
+        formula, there = "y ~ a + b + c + (1 | g)", frame[600:]
+        forest = RandomForestRegressor(30, min_samples_leaf=5, random_state=0)
+        model = lgp.TableModel.fit(frame[:600], formula=formula, mean=forest, random_state=0)
+        alone = forest.fit(frame[["a", "b", "c"]][:600], frame.y[:600])
+        found = model.predict(there)
+        rest = alone.predict(there[["a", "b", "c"]]) - there.y
+        assert np.var(found["mean"] - there.y) < np.var(rest) - 0.5  # effects have a variance of 1
+        lower, upper = (found[name] for name in found.columns[-2:])
+        assert np.mean((lower < there.y) & (there.y < upper)) > 0.9
+        notes = " ".join(model.estimator.diagnostics_.notes)
+        assert "predictions of RandomForestRegressor" in notes
+        assert "not in the uncertainty of f" in notes
+        effects = model.effects(frame)
+        moved = [effects.background[["a", "b", "c"]].assign(a=value) for value in (-0.8, 0.8)]
+        expected = np.mean(alone.predict(moved[1]) - alone.predict(moved[0]))
+        found = effects.contrast({"a": -0.8}, {"a": 0.8})
+        assert found.mean[0] == pytest.approx(expected, abs=1e-6)  # groups are the same in both
+        with pytest.raises(lgp.errors.InputError, match="without pickle"):
+            lgp.save(model, tmp_path / "model")
+
+    def test_an_estimator_has_a_regressor_whose_settings_are_its_own(self):
+        X, y, f = sample(600, groups=40)
+        own = lgp.GPRegressor(mean=DecisionTreeRegressor(), groups=0, random_state=0)
+        own = clone(own).set_params(mean__max_depth=6, mean__min_samples_leaf=10)
+        assert own.get_params()["mean__max_depth"] == 6
+        own.fit(X, y + 100)
+        assert own.model_.mean.columns == (1, 2, 3)
+        assert np.mean((own.predict(X) - 100 - f) ** 2) < 0.3 * np.var(f)
+        with pytest.raises(lgp.errors.InputError, match="y less f"):
+            lgp.GPCountRegressor(mean=DecisionTreeRegressor(), groups=0).fit(X, np.round(abs(y)))
+        with pytest.raises(lgp.errors.InputError, match="mean must be"):
+            lgp.GPRegressor(mean="forest", groups=0).fit(X, y)
 
     def test_an_estimator_has_trees_of_all_but_the_groups(self):
         X, y, _ = sample(600, groups=40)

@@ -44,10 +44,11 @@ EXTENSION = Extension(
     offers={
         "rows": f"{__name__}.offers:effects",
         "greatest likelihood": f"{__name__}.inference.maximum_likelihood:maximising",
-        "trees": f"{__name__}.boosted.boosting:boosted",
+        "mean learned apart": f"{__name__}.boosted.cross_fit:learner_of",
     },
     requires=("inter_domain", "iterative"),
     verbs={
+        "joint_curvature": f"{__name__}.inference.joint_curvature:joint_curvature",
         "kenward_roger": f"{__name__}.inference.kenward_roger:kenward_roger",
         "marginal_means": f"{__name__}.inference.marginal_means:MarginalMeans",
         "mixed_summary": f"{__name__}.summary:mixed_summary",

@@ -32,7 +32,8 @@ class Laplace(CouplingMethod):
         max_updates: at most so many Newton steps an evaluation of the hyper-parameters.
         correct_mean: move the posterior mean from the mode to where the variational bound is
             highest given Laplace's covariance (van Niekerk & Rue 2024), of likelihoods that are
-            concave in the latents of a row. The evidence stays Laplace's.
+            concave in the latents of a row, unless variances at the rows are rough estimates, as
+            by `MatrixFree()`. The evidence stays Laplace's.
     """
 
     representation: Representation = Dense()

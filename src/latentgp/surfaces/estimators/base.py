@@ -81,8 +81,13 @@ from latentgp.surfaces.estimators.precomputed import (
     is_precomputed,
     with_points,
 )
-from latentgp.surfaces.estimators.terms import number_of, with_terms
-from latentgp.surfaces.options import EstimatorOptions
+from latentgp.surfaces.estimators.terms import (
+    check_leaves_out,
+    is_learned_apart,
+    number_of,
+    with_terms,
+)
+from latentgp.surfaces.options import EstimatorOptions, Regressor
 
 if TYPE_CHECKING:
     from latentgp.surfaces.evaluation.leave_one_out import LeaveOneOut
@@ -164,9 +169,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         deeper: dict[str, dict[str, Any]] = {}
         for name, value in params.items():
             head, _, rest = name.partition("__")
-            if rest and head not in own:
+            if rest and (head not in own or isinstance(own[head], Regressor)):
                 super().set_params(**{name: value})  # which says what there is
-            if rest:
+            elif rest:
                 deeper.setdefault(head, {})[rest] = value
         for head, further in deeper.items():
             setattr(self, head, changed(head, getattr(self, head), further))
@@ -191,11 +196,13 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         """
         self.row_sketch_ = sketch(fingerprints(rows.merged.X, rows.merged.y))
         has_level = not isinstance(self.kernel, AdditiveTerms) or self.kernel.has_level
-        by_trees = self.mean == "trees"
+        apart = is_learned_apart(self.mean)
         terms = self.kernel if isinstance(self.kernel, AdditiveTerms) else AdditiveTerms()
-        if by_trees and terms.offsets:
-            raise InputError('mean="trees" takes no offset(...); leave one of them out.')
-        centre = centre if has_level and not by_trees and not terms.offsets else 0.0
+        if apart and terms.offsets:
+            raise InputError(
+                "A mean of trees or of a regressor takes no offset(...); leave one of them out."
+            )
+        centre = centre if has_level and not apart and not terms.offsets else 0.0
         rows = rows.centred(centre)
         merged = rows.merged
         n_inducing = self._number_of_points()
@@ -218,7 +225,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             places = warn_user("Hidden layers take longitude and latitude as a plane of degrees.")
         kernel = with_terms(kernel, self.mean, self.groups, shape[1], self._names(), places)
         level = None
-        if by_trees and likelihood.is_location:
+        if apart and likelihood.is_location:
             level = float(np.average(merged.y, weights=merged.weights))
         elif has_level and not likelihood.is_location:
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
@@ -263,9 +270,9 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         gaussian = likelihood.is_jointly_gaussian and self.depth == 1
         if plain and gaussian and is_exact(method, model, merged.size):
             model = with_nuggets(model)
-        by = answer("trees") if by_trees else fit
+        by = answer("mean learned apart")(self.mean) if apart else fit
         if self.fixed_effects != "integrate":
-            by = answer("greatest likelihood")(self.fixed_effects, by_trees)
+            by = answer("greatest likelihood")(self.fixed_effects, apart)
         result = self._run(model, rows, method, by)
         if self.kernel_choice_ is not None:
             result = result.noted([self.kernel_choice_.reason])
@@ -555,7 +562,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             side_information: what belonged to each row, such as `exposure`.
 
         Raises:
-            InputError: rows that do not fit the model; side information of the fit that is missing.
+            InputError: rows that do not fit the model; side information of the fit that is missing;
+                a mean of trees or of a regressor.
 
         Example:
             >>> import numpy as np, latentgp as lgp
@@ -567,6 +575,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         """
         check_is_fitted(self)
         self._need_inputs("leave_one_out")
+        check_leaves_out(self.mean)
         side = given(**side_information)
         self._check_sides(side, "leave_one_out")
         return verb("leave_one_out")(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
 from latentgp.surfaces.estimators.places import PlaceColumns
-from latentgp.surfaces.options import GroupColumns
+from latentgp.surfaces.options import GroupColumns, MeanTerms, Regressor
 
 
 def with_terms(
     kernel: Any,
-    mean: Literal["linear", "trees"] | Sequence[int | str] | None,
+    mean: MeanTerms,
     groups: GroupColumns | None,
     columns: int,
     names: Sequence[str] | None,
@@ -28,8 +28,8 @@ def with_terms(
 
     Args:
         kernel: or its name, or None, or terms.
-        mean: columns with fixed effects; "linear" for all but those of groups; "trees" for no
-            terms of columns, but those of a kernel or terms that are given.
+        mean: columns with fixed effects; "linear" for all but those of groups; "trees" or a
+            regressor for no terms of columns, but those of a kernel or terms that are given.
         groups: columns of groups.
         columns: number of these in the inputs.
         names: theirs, if they have any.
@@ -41,7 +41,8 @@ def with_terms(
     on_globe = kernel is None and places is not None and places.on_globe
     if mean is None and groups is None and not on_globe:
         return kernel
-    if mean == "trees" and isinstance(kernel, AdditiveTerms):
+    apart = is_learned_apart(mean)
+    if apart and isinstance(kernel, AdditiveTerms):
         return dataclasses.replace(kernel, linear=(), centred=True, ones=())
     if not (kernel is None or isinstance(kernel, Kernel | str)):
         raise InputError(
@@ -54,21 +55,37 @@ def with_terms(
     if isinstance(mean, str):
         if mean not in ("linear", "trees"):
             raise InputError(
-                f'mean must be "linear", "trees", a list of columns, or None, got {mean!r}; write '
-                f'["{mean}"] for one column.'
+                f'mean must be "linear", "trees", a regressor, a list of columns, or None, got '
+                f'{mean!r}; write ["{mean}"] for one column.'
             )
         linear = others if mean == "linear" else ()
+    elif isinstance(mean, Regressor):
+        linear = ()
     else:
         linear = tuple(number_of(column, columns, names) for column in mean or ())
     if isinstance(kernel, Kernel):
         return AdditiveTerms(linear, (), of_groups, kernel)
-    taken_by_trees = mean == "trees" and kernel is None
-    smooth = (Smooth(others, kernel or "rbf"),) if others and not taken_by_trees else ()
+    whole = not (apart and kernel is None)
+    smooth = (Smooth(others, kernel or "rbf"),) if others and whole else ()
     if on_globe and names is not None and places is not None:
         own = places.among(names)
         beside = tuple(column for column in others if column not in own)
         smooth = (Smooth(own, "globe", beside=beside),)
     return AdditiveTerms(linear, smooth, of_groups)
+
+
+def is_learned_apart(mean: Any) -> bool:
+    """Whether a mean is learned by another method: boosted trees, or a regressor."""
+    return mean == "trees" if isinstance(mean, str) else isinstance(mean, Regressor)
+
+
+def check_leaves_out(mean: Any) -> None:
+    """InputError of a mean that was fitted to the rows which are to be predicted without them."""
+    if is_learned_apart(mean):
+        raise InputError(
+            "A mean of trees or of a regressor was fitted to all rows, and is not known without "
+            "one; score rows that it was not fitted to."
+        )
 
 
 def number_of(column: int | str, columns: int, names: Sequence[str] | None) -> int:

@@ -14,6 +14,7 @@ from latentgp.errors import InputError
 from latentgp.rows.data import Data
 from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.estimators.fingerprints import fingerprints, share_known
+from latentgp.surfaces.estimators.terms import check_leaves_out
 from latentgp.surfaces.evaluation.leave_one_out import leave_one_out
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.scores import uncensored
@@ -74,6 +75,7 @@ def judged(model: TableModel, frame: pd.DataFrame) -> Assessment:
     told: tuple[str, ...] = ()
     if seen is None or seen > _MOSTLY:
         try:
+            check_leaves_out(estimator.mean)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 left = leave_one_out(posterior, data)

@@ -10,6 +10,7 @@ import numpy as np
 from latentgp.kernels.parts import parts_of
 from latentgp.likelihoods import Softmax
 from latentgp.surfaces.coefficients import GroupEffects
+from latentgp.surfaces.estimators.terms import is_learned_apart
 from latentgp.surfaces.evaluation import plots
 from latentgp.surfaces.report.figures import WIDTH, picture
 from latentgp.surfaces.report.page import Block, Figure, Section, Table, Text
@@ -26,7 +27,9 @@ def terms(model: TableModel) -> Section | None:
         return None
     blocks: list[Block] = []
     latents = _latents(model)
-    if encoder.terms().linear:
+    if is_learned_apart(model.estimator.mean):
+        blocks.append(Text("What the columns of fixed effects say is in the prior mean."))
+    elif encoder.terms().linear:
         table = _rows(model.coefficients().table(), latents)
         caption = "On the scale of f, given the variances of groups, noise and kernel."
         if isinstance(model.estimator.model_.likelihood, Softmax):
@@ -85,7 +88,8 @@ def _spreads(
         for name, (number, columns) in encoder.varying.items():
             at = np.zeros((1, len(encoder.feature_names)))
             at[0, list(columns)] = 1.0
-            spread = float(np.sqrt(parts_of(own)[number].diagonal(at)[0]))
+            part = parts_of(own)[model.first_smooth + number]
+            spread = float(np.sqrt(part.diagonal(at)[0]))
             shown = f"{name} [{latents[q]}]" if hasattr(kernel, "each") else name
             rows.append((shown, f"{spread:.4g}"))
     return rows

@@ -35,6 +35,7 @@ from latentgp.runtime.x64 import double_precision, interruptible
 from latentgp.surfaces.coefficients import Coefficients, GroupEffects
 from latentgp.surfaces.estimators.classifier import LabelEstimator
 from latentgp.surfaces.estimators.places import PlaceColumns, in_areas
+from latentgp.surfaces.estimators.terms import is_learned_apart
 from latentgp.surfaces.evaluation.effects import Effects
 from latentgp.surfaces.files.pieces import TableFiles
 from latentgp.surfaces.options import Degrees
@@ -682,7 +683,9 @@ class TableModel:
             degrees: of freedom, with Gaussian noise and fixed effects that are integrated over:
                 "satterthwaite" (Kuznetsova, Brockhoff & Christensen 2017); "kenward-roger", with
                 their covariance (Kenward & Roger 1997), of at most 2,000 rows; "normal", which
-                other likelihoods have, and variances that are known or averaged over.
+                other likelihoods have, and variances that are known or averaged over. "curvature"
+                is the normal law where fixed effects are maximised over, with errors by the
+                curvature in the variances too, as `glmer` has them.
 
         Raises:
             InputError: no fixed effects; rows that are not known; several latent functions.
@@ -698,6 +701,9 @@ class TableModel:
                 "Kenward and Roger's tests are of restricted likelihood: take "
                 'fixed_effects="integrate", or degrees="normal"': degrees == "kenward-roger"
                 and estimator.fixed_effects != "integrate",
+                "the curvature in all parameters is that at their greatest likelihood: take "
+                'fixed_effects="maximise"': degrees == "curvature"
+                and estimator.fixed_effects != "maximise",
             }
         )
         is_restricted = (
@@ -707,14 +713,18 @@ class TableModel:
             and estimator.method_.makes_sites
             and estimator.priors_
         )
-        if degrees == "normal" or not is_restricted:
+        if degrees == "normal" or not (is_restricted or degrees == "curvature"):
             return verb("normal_tests")(found.names, found.estimate, found.covariance)
         data = self._fitted(frame, weights)[1]
         if degrees == "kenward-roger":
             own = verb("kenward_roger")(posterior, data, estimator.priors_, names)
         else:
             given = estimator.method_, data.merged_rows(), estimator.priors_
-            own = verb("satterthwaite")(posterior, *given, names)
+            if degrees == "curvature":
+                greatest = estimator.diagnostics_.finding("greatest likelihood")
+                own = verb("joint_curvature")(posterior, *given, greatest, names)
+            else:
+                own = verb("satterthwaite")(posterior, *given, names)
         return dataclasses.replace(own, estimate=found.estimate)
 
     def term_tests(
@@ -837,7 +847,7 @@ class TableModel:
                 + (f"name one of {listed(known)}" if known else "fit a formula with x:gp(...)")
             )
         number, columns = found[0]
-        if {*columns} & {*encoder.terms().smooth[number - bool(encoder.fixed)].columns}:
+        if {*columns} & {*encoder.terms().smooth[number].columns}:
             raise InputError(
                 f"the coefficient {term!r} varies with what it multiplies, and is not told apart "
                 "from it: write gp(I(1 * x)) for x inside"
@@ -846,11 +856,17 @@ class TableModel:
         X = self.encoder.encode(table, tell)
         X[:, list(columns)] = 1.0
         parts = len(names_of_parts(posterior.model.kernel))
-        unit = np.tile(np.eye(parts)[number], (len(X), 1))
+        unit = np.tile(np.eye(parts)[self.first_smooth + number], (len(X), 1))
         mean, variance = posterior.marginals_of_parts(np.concatenate([X, unit], axis=1))
         names = tuple(map(str, table.index))
         each = GroupEffects(names, mean, np.sqrt(np.maximum(variance, 0.0)))
         return each.table(level).set_axis(table.index)
+
+    @property
+    def first_smooth(self) -> int:
+        """Number of the first smooth term of a formula among the parts of the kernel."""
+        has_fixed = bool(getattr(self.encoder, "fixed", ()))
+        return int(has_fixed and not is_learned_apart(self.estimator.mean))
 
     def effects(self, frame: pd.DataFrame, tell: Tell = warn, **settings: Any) -> Effects:
         """Effects of the columns on the prediction, categories and dates included.

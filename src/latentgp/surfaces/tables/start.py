@@ -23,7 +23,7 @@ from latentgp.surfaces.estimators import (
 )
 from latentgp.surfaces.estimators.additive import AdditiveTerms, Groups, Smooth
 from latentgp.surfaces.estimators.places import PlaceColumns, guessed, has_geometry, placed
-from latentgp.surfaces.estimators.terms import number_of, with_terms
+from latentgp.surfaces.estimators.terms import is_learned_apart, number_of, with_terms
 from latentgp.surfaces.tables import TableEncoder, guess_task, split_target
 from latentgp.surfaces.tables.columns import MOST_CATEGORIES
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder, rows_without_gaps
@@ -208,7 +208,7 @@ def start(
     if formula is not None:
         others = {"time": time, "by": by, "leave_out": leave_out or None}
         others |= {name: settings.get(name) for name in ("kernel", "mean", "groups")}
-        others["mean"] = None if others["mean"] == "trees" else others["mean"]
+        others["mean"] = None if is_learned_apart(others["mean"]) else others["mean"]
         for name in (name for name, value in others.items() if value is not None):
             raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
         frame, gaps = rows_without_gaps(frame, formula, side_columns.get("exposure"))
@@ -261,9 +261,9 @@ def start(
         if isinstance(encoder, TableEncoder) and encoder.groups and terms is None and by_default:
             terms, why = _beside_levels(encoder, X)
             notes.append(why)
-        trees = {n: v for n, v in settings.items() if (n, v) == ("mean", "trees")}
+        apart = {n: v for n, v in settings.items() if n == "mean" and is_learned_apart(v)}
         settings = {n: v for n, v in settings.items() if n not in _OF_TERMS} if terms else settings
-        settings |= trees
+        settings |= apart
         settings["kernel"] = terms or settings.get("kernel")
     if isinstance(encoder, FormulaEncoder):
         notes += encoder.doubts(X)

@@ -181,11 +181,6 @@ def columns_beside_groups(model: LatentGP, columns: int) -> tuple[int, ...]:
     return tuple(column for column in every if column not in groups)
 
 
-def boosted(model: LatentGP, data: Data | MergedRows, **options: Any) -> Fit:
-    """`Boosting` by its defaults, as an estimator asks for it."""
-    return Boosting().fit(model, data, **options)
-
-
 class _Alternation(NamedTuple):
     """What trees are made with."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,14 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError, check_whole
-from latentgp.extensions.groups.boosted.boosting import columns_beside_groups
+from latentgp.extensions.groups.boosted.boosting import Boosting, columns_beside_groups
 from latentgp.inference import fit
-from latentgp.means import Mean
+from latentgp.means import ConstantMean, Mean
 from latentgp.methods.base import Method
 from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
 from latentgp.posteriors.posterior import Posterior
-from latentgp.rows.data import Data
+from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.host_calls import call_on_host
 from latentgp.typing import Array
 
@@ -66,7 +67,7 @@ class CrossFit:
     def fit(
         self,
         model: LatentGP,
-        data: Data,
+        data: Data | MergedRows,
         *,
         key: Key[Array, ""],
         method: Method | Any = "auto",
@@ -86,6 +87,7 @@ class CrossFit:
         """
         from sklearn.base import clone
 
+        data = data.given if isinstance(data, MergedRows) else data
         if not model.likelihood.is_location or data.y.ndim > 1 or data.size < self.folds:
             raise InputError(
                 "CrossFit needs at least a row a fold, and a likelihood of y less f, such as "
@@ -118,6 +120,18 @@ class CrossFit:
                 "rows that it was not fitted to, not in the uncertainty of f.",
             )
         )
+
+
+def learner_of(mean: Any) -> Callable[..., Fit]:
+    """Fitting of a model and of its mean, "trees" or a regressor, as an estimator asks for it."""
+    if isinstance(mean, str):
+        return Boosting().fit
+
+    def by_regressor(model: LatentGP, data: Data | MergedRows, **options: Any) -> Fit:
+        of_rest = dataclasses.replace(model, mean=ConstantMean(0.0))  # the level is the regressor's
+        return CrossFit(mean).fit(of_rest, data, **options)
+
+    return by_regressor
 
 
 class RegressorMean(Mean):

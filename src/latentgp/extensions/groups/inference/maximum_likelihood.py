@@ -137,15 +137,9 @@ def maximised(
         }
     )
     assert design is not None
-    spread = float(scales(model, merged).latent[0])
-    _, size, axes = np.linalg.svd(design.columns(merged.X), full_matrices=False)
-    kept = size > _RANK * size[0]
-    rotation = axes[kept].T * (spread * np.sqrt(merged.size) / size[kept])
-    mean = RotatedMean(model.mean, *design[:2], rotation, np.zeros(int(kept.sum())))
-    without: Any = eqx.tree_at(_fixed_variances, kernel, replace_fn=np.zeros_like)
-    held = [re.sub(r"^mean\b", "mean.base", path) for path in frozen]
+    held = [path_with_line(path) for path in frozen]
     shared = {"key": key, "method": method}
-    first = fit(LatentGP(without, model.likelihood, mean), data, frozen=held, **shared, **options)
+    first: Any = fit(with_line(model, merged), data, frozen=held, **shared, **options)
     learned = eqx.tree_at(_fixed_variances, first.model.kernel, _fixed_variances(kernel))
     base = first.model.mean.base
     own = LatentGP(learned, first.model.likelihood, base)
@@ -153,7 +147,7 @@ def maximised(
     known = parameters(own)
     priors = {path: law for path, law in (first.priors or {}).items() if path in known}
     found = replace(first, model=own, posterior=last.posterior, sites=last.sites, priors=priors)
-    effects = np.asarray(rotation @ first.model.mean.weights)
+    effects = np.asarray(first.model.mean.rotation @ first.model.mean.weights)
     value = float(first.posterior.log_evidence.value)
     own_finding = GreatestLikelihood(value, design.inputs, effects)
     found = replace(found, diagnostics=found.diagnostics.with_finding(own_finding))
@@ -163,12 +157,35 @@ def maximised(
     return found.warned_before(sorted(further)).not_converged()
 
 
-def maximising(asked: str, by_trees: bool) -> Callable[..., Fit]:
-    """`maximised`; InputError where something else is asked for, or trees are in the way."""
+def with_line(
+    model: LatentGP, data: Data, effects: Float[np.ndarray, "effects"] | None = None
+) -> LatentGP:
+    """A model with its fixed effects in a `RotatedMean` instead, zero unless given."""
+    design = FixedDesign.of(model.kernel, data.X.shape[1])
+    spread = float(scales(model, data).latent[0])
+    _, size, axes = np.linalg.svd(design.columns(data.X), full_matrices=False)
+    kept = size > _RANK * size[0]
+    rotation = axes[kept].T * (spread * np.sqrt(data.size) / size[kept])
+    effects = np.zeros(len(rotation)) if effects is None else effects
+    weights = np.linalg.lstsq(rotation, effects)[0]
+    mean = RotatedMean(model.mean, *design[:2], rotation, weights)
+    without: Any = eqx.tree_at(_fixed_variances, model.kernel, replace_fn=np.zeros_like)
+    return LatentGP(without, model.likelihood, mean)
+
+
+def path_with_line(path: str) -> str:
+    """The path that a hyper-parameter of a model has in `with_line` of it."""
+    return re.sub(r"^mean\b", "mean.base", path)
+
+
+def maximising(asked: str, apart: bool) -> Callable[..., Fit]:
+    """`maximised`; InputError where something else is asked for, or the mean is learned apart."""
     refuse(
         {
             f'fixed_effects must be "integrate" or "maximise", got {asked!r}.': asked != "maximise",
-            'mean="trees" has no fixed effects; leave fixed_effects out.': by_trees,
+            "A mean of trees or of a regressor has no fixed effects; leave fixed_effects out.": (
+                apart
+            ),
         }
     )
     return maximised

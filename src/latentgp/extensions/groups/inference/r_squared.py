@@ -8,6 +8,8 @@ import numpy as np
 from scipy.special import polygamma
 
 from latentgp.errors import refuse
+from latentgp.extensions.groups.boosted.cross_fit import RegressorMean
+from latentgp.extensions.groups.boosted.trees import Trees
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.kernels.parts import parts_of
 from latentgp.likelihoods import Bernoulli, BernoulliProbit, Binomial, Gaussian, Poisson
@@ -47,7 +49,7 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
         data: rows that were fitted.
 
     Raises:
-        InputError: another likelihood.
+        InputError: another likelihood, a mean of trees or of a regressor.
 
     Example:
         >>> import jax, latentgp as lgp
@@ -66,7 +68,11 @@ def r_squared(posterior: Posterior, data: Data) -> RSquared:
             "R2 takes Gaussian noise, classes with a logit or probit link and Poisson's counts, "
             f"got {type(model.likelihood).__name__}; compare the variances of groups.": not (
                 isinstance(model.likelihood, _KNOWN)
-            )
+            ),
+            "R2 has no share of a mean that was fitted to the same rows by other means; compare "
+            "errors in rows that it was not fitted to.": isinstance(
+                model.mean, Trees | RegressorMean
+            ),
         }
     )
     design = FixedDesign.of(kernel, data.X.shape[1])

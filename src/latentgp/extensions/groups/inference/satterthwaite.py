@@ -25,7 +25,7 @@ from latentgp.site_inference.methods.at_optimum import at_optimum
 from latentgp.site_inference.search.profiled_bound import evaluate_and_converge, model_at
 from latentgp.typing import HyperVector
 
-_STEP = 1e-3  # of unconstrained hyper-parameters, such as logarithms
+STEP = 1e-3  # of unconstrained hyper-parameters, such as logarithms
 _FLAT = 1e-4  # curvature in nats, of a direction of which the rows say nothing
 _KNOWN = 1e-10  # relative variance of a variance that is none
 _EQUAL = 1e-8  # relative, of degrees of freedom
@@ -55,8 +55,8 @@ class Satterthwaite(EffectsLaw):
     @property
     def notes(self) -> tuple[str, ...]:
         said = (
-            f"Degrees of freedom take {self.held} of {len(self.spread)} directions of the variance "
-            "parameters for known: the rows say nothing of them, as of a variance of zero."
+            f"Tests take {self.held} of {len(self.spread)} directions of the parameters for known: "
+            "the rows say nothing of them, as of a variance of zero."
         )
         return (said,) if self.held else ()
 
@@ -170,10 +170,24 @@ def satterthwaite(
         there = Posterior.gaussian(model_at(space, place), latent, posterior.log_evidence)
         return np.asarray(evaluation.gradient), design.effects(there, names).covariance
 
-    pairs = [(at(vector + step), at(vector - step)) for step in _STEP * np.eye(len(vector))]
-    hessian = np.stack([up[0] - down[0] for up, down in pairs]) / (2 * _STEP)
-    slopes = np.stack([up[1] - down[1] for up, down in pairs]) / (2 * _STEP)
+    pairs = [(at(vector + step), at(vector - step)) for step in STEP * np.eye(len(vector))]
+    hessian = np.stack([up[0] - down[0] for up, down in pairs]) / (2 * STEP)
+    slopes = np.stack([up[1] - down[1] for up, down in pairs]) / (2 * STEP)
+    return Satterthwaite(own.names, own.estimate, own.covariance, slopes, *spread_of(hessian))
+
+
+def spread_of(
+    hessian: Float[np.ndarray, "H H"],
+) -> tuple[Float[np.ndarray, "H H"], int]:
+    """Covariance of parameters by the curvature of their log likelihood.
+
+    Directions of which that says nothing are held, and their number comes second.
+
+    Example:
+        >>> spread, held = spread_of(np.diag([-4.0, 0.0]))
+        >>> spread.tolist(), held
+        ([[0.25, 0.0], [0.0, 0.0]], 1)
+    """
     curvature, axes = np.linalg.eigh(-0.5 * (hessian + hessian.T))
     kept = curvature > _FLAT
-    spread = axes[:, kept] / curvature[kept] @ axes[:, kept].T
-    return Satterthwaite(own.names, own.estimate, own.covariance, slopes, spread, int(sum(~kept)))
+    return axes[:, kept] / curvature[kept] @ axes[:, kept].T, int(sum(~kept))

@@ -230,13 +230,10 @@ class FormulaEncoder:
 
     @property
     def varying(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """Coefficients that vary, by name: which part of the kernel, columns that they are of."""
-        terms, first = self.terms(), bool(self.fixed)
-        each = zip(self._read.smooth, terms.smooth, strict=True)
+        """Coefficients that vary, by name: which smooth term, columns that they are of."""
+        each = zip(self._read.smooth, self.terms().smooth, strict=True)
         return {
-            read.name: (first + number, own.times)
-            for number, (read, own) in enumerate(each)
-            if own.times
+            read.name: (number, own.times) for number, (read, own) in enumerate(each) if own.times
         }
 
     def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
