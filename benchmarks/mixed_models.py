@@ -3,11 +3,19 @@
 Groups with correlated intercepts and slopes; both get the same rows. Printed as JSON: seconds of
 the first and of a second fit, fixed effects with their standard errors, the covariance of
 intercepts and slopes, and the noise variance, of both. Variances have no priors here.
+
+    python mixed_models.py --sizes 10000x1000 100000x10000 1000000x100000 2000000x1000000
+
+fits y ~ x + (1 | g) + (1 | h) to so many rows of so many groups g, crossed with 20 groups h, each
+size in a process of its own: wall and processor seconds with compilation, evaluations of the
+evidence, the most memory in GB (that of imports and of the table included), and estimates.
 """
 
 import argparse
 import json
+import resource
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -50,12 +58,48 @@ def ours(table: pd.DataFrame) -> dict:
     }
 
 
+def of_size(rows: int, groups: int) -> dict:
+    """Figures of two crossed groupings and a slope."""
+    import latentgp as lgp
+
+    generator = np.random.default_rng(0)
+    g, h = generator.integers(0, groups, rows), generator.integers(0, 20, rows)
+    f = 0.7 * generator.normal(size=groups)[g] + 0.5 * generator.normal(size=20)[h]
+    x = generator.normal(size=rows)
+    y = 1.0 + 0.5 * x + f + 0.7 * generator.normal(size=rows)
+    table = pd.DataFrame({"y": y, "x": x, "g": g, "h": h})
+    before, begun = time.process_time(), time.perf_counter()
+    model = lgp.TableModel.fit(table, formula="y ~ x + (1 | g) + (1 | h)", priors=None)
+    seconds = time.perf_counter() - begun
+    found = model.mixed_summary(degrees="normal")
+    return {
+        "rows": rows,
+        "levels": len(np.unique(g)),
+        "seconds": seconds,
+        "processor": time.process_time() - before,
+        "evaluations": len(model.estimator.history_.bound),
+        "GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "slope": [found.estimate[1], found.standard_error[1]],
+        "variances": [*(float(own.variance[0]) for own in found.components), found.residual],
+        "method": repr(model.estimator.method_),
+    }
+
+
 def main() -> None:
-    """Both, on the same rows."""
+    """Both, on the same rows; or sizes."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", nargs="+", metavar="ROWSxGROUPS")
+    parser.add_argument("--size", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--groups", type=int, default=100)
     asked = parser.parse_args()
+    if asked.size:
+        print(json.dumps(of_size(*map(int, asked.size.split("x")))))
+        return
+    for size in asked.sizes or ():
+        subprocess.run([sys.executable, __file__, "--size", size], check=True)
+    if asked.sizes:
+        return
     table = drawn(asked.rows, asked.groups)
     print(json.dumps({"latentgp": ours(table)}), flush=True)
     with tempfile.TemporaryDirectory() as folder:

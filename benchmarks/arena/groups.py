@@ -4,8 +4,10 @@
 
 lme4 is R's, by Debian's package r-cran-lme4, which has to be installed, and for ordered classes
 r-cran-ordinal. Linear models are by restricted maximum likelihood, fixed effects integrated over;
-the others by Laplace's approximation at the greatest likelihood, as R has them. Tests are by
-Satterthwaite's degrees of freedom, and of few rows by Kenward and Roger's, there by lmerTest.
+the others by Laplace's approximation at the greatest likelihood, as R has them, with standard
+errors given the variances, and of counts those by the curvature in all parameters too, which R has.
+Tests are by Satterthwaite's degrees of freedom, and of few rows by Kenward and Roger's, there by
+lmerTest.
 Seconds are of the processor, compilation included.
 """
 
@@ -93,6 +95,7 @@ def ours(rows: pd.DataFrame, own: MixedModel) -> list[list[str]]:
     else:
         each = zip(found.names, found.estimate, found.standard_error, strict=True)
         lines += [["fixed", name, "", f"{e:.8g}", f"{s:.8g}"] for name, e, s in each]
+        lines += _tests(model, "curvature") if own.family == "binomial" else []
     lines += _random(found.components)
     if found.residual is not None:
         lines.append(["random", "Residual", "", f"{found.residual:.8g}"])
