@@ -333,7 +333,8 @@ class TestTables:
         moved = [effects.background[["a", "b", "c"]].assign(a=value) for value in (-0.8, 0.8)]
         expected = np.mean(alone.predict(moved[1]) - alone.predict(moved[0]))
         found = effects.contrast({"a": -0.8}, {"a": 0.8})
-        assert found.mean[0] == pytest.approx(expected, abs=1e-6)  # groups are the same in both
+        # groups are the same in both, up to the jitter of joint draws
+        assert found.mean[0] == pytest.approx(expected, abs=5e-3)
         with pytest.raises(lgp.errors.InputError, match="without pickle"):
             lgp.save(model, tmp_path / "model")
 
