@@ -248,11 +248,13 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     return space.to_vector(replace_unchecked(space.model, values))
 
 
-def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "H"] | None:
+def typical_start(
+    space: ParameterSpace, of_rows: Scales, far: float = FAR_OFF
+) -> Float[np.ndarray, "H"] | None:
     """A second start, where length-scales of the first are far from those of the inputs.
 
     At length-scales far below the distances of rows, or far above, the evidence hardly depends on
-    them, and a search stands still. None where none is far off.
+    them, and a search stands still. None where none is off by more than a factor of `far`.
     """
     values = {}
     for path in space.paths:
@@ -260,7 +262,7 @@ def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "
         if info.role == "lengthscale" and path not in space.narrowed:
             seen = _inputs_seen(info, scale)
             typical = _typical_inputs(seen, np.shape(info.value)) * np.sqrt(len(seen))
-            if np.any(np.abs(np.log(info.value / typical)) > np.log(FAR_OFF)):
+            if np.any(np.abs(np.log(info.value / typical)) > np.log(far)):
                 values[path] = typical
     return space.to_vector(replace_unchecked(space.model, values)) if values else None
 

@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 import latentgp as lgp
 from latentgp.hyperparameters.base import parameters
 from latentgp.hyperparameters.space import ParameterSpace
-from latentgp.setup.priors import around, other_starts, scales, weak_priors
+from latentgp.setup.priors import around, other_starts, scales, typical_start, weak_priors
 from latentgp.setup.shared_log_normal import SharedLogNormal
 
 LAW = SharedLogNormal(np.array([0.3, -1.0, 2.0]), 1.5, 0.4)
@@ -110,3 +110,16 @@ def test_the_search_finds_a_smooth_function_that_a_rough_one_is_ahead_of():
         for kernel in (None, lgp.RBF([0.8, 0.8, 10.0]))
     )
     assert float(default.posterior_.log_evidence) > float(told.posterior_.log_evidence) - 1
+
+
+@pytest.mark.parametrize("factor", [1.0, 100.0])
+def test_a_start_at_typical_lengthscales_is_as_near_as_is_asked(table, factor):
+    """Deep models have one unless theirs are near, so that units of the inputs matter less."""
+    data = lgp.Data(factor * table.X[:, :1], table.y)
+    model = lgp.LatentGP(lgp.RBF(2.5), lgp.Gaussian())
+    space, scale = ParameterSpace(model), scales(model, data)
+    assert (typical_start(space, scale) is None) == (factor == 1.0)
+    found = space.to_model(typical_start(space, scale, 1.5)).kernel.lengthscale
+    np.testing.assert_allclose(found, np.std(data.X), rtol=1e-6)
+    typical = ParameterSpace(lgp.LatentGP(lgp.RBF(found), lgp.Gaussian()))
+    assert typical_start(typical, scale, 1.5) is None

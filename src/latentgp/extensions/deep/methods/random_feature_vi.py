@@ -56,6 +56,7 @@ Start = Literal["shallow", "given"]
 _SAMPLED_ROWS = 4_096
 _EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
 _STEPS_A_LOOK = 100
+_FAR = 1.5  # from typical length-scales, either way, beyond which these are a start too
 _FLAT = (
     "Hyper-parameters without a prior have a flat one, under which there is no evidence to bound: "
     "the log evidence is known up to a constant."
@@ -89,8 +90,9 @@ class RandomFeatureVI(Method):
         importance: joint draws of all weights in the bound (Burda et al. 2016), one for the usual
             bound; more need all rows in a batch and last="factorised".
         start: "shallow" begins at hyper-parameters that a short search of the last layer alone
-            has found on some rows, hidden functions at their prior means, or at the model's own,
-            whichever has the higher bound after 400 steps; "given" at the model's.
+            has found on some rows, hidden functions at their prior means, at length-scales typical
+            of the inputs, or at the model's own, whichever has the higher bound after 400 steps;
+            "given" at the model's.
         batch_size: rows of a batch.
         epochs: at most so many passes over the rows; None is 200, or 4,000 steps if that is more.
         learning_rate: of Adam, at the start. Directions that move fast fit rows by heart: at 0.01
@@ -208,7 +210,7 @@ class RandomFeatureVI(Method):
         rule = VariationalRule(coupled=False)
         algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
         space = eqx.tree_at(lambda s: s.model, problem.space_at(scale), model)
-        starts, typical = [model], typical_start(space, scale) if space.size else None
+        starts, typical = [model], typical_start(space, scale, _FAR) if space.size else None
         if self.start == "shallow":
             first = model
             if typical is not None:
