@@ -155,6 +155,7 @@ def test_rows_with_places_have_maps_and_a_variogram(kind, tmp_path):
     assert [name.partition(" ")[0] for name in names] == [
         "Prediction",
         "Standard",
+        "Two",
         "Residuals",
         "Variogram",
     ]

@@ -23,7 +23,7 @@ from latentgp.surfaces.report.figures import new_axes, picture
 from latentgp.surfaces.report.judged import Assessment
 from latentgp.surfaces.report.page import Block, Section
 
-_CELLS, _DOTS = 1_200, 800
+_CELLS, _DRAWN_CELLS, _DOTS = 1_200, 400, 800
 _PAIRED, _TABLES, _BINS = 400, 99, 12  # rows and tables of the variogram, and its bins
 _OF_MANY = "exposure", "trials", "noise_variance"
 
@@ -46,7 +46,7 @@ def places(judged: Assessment) -> Section | None:
 
 
 def _maps(judged: Assessment, found: Any, labels: tuple[str, str]) -> list[Block]:
-    """Prediction and standard deviation of the latent function on a grid."""
+    """Prediction, standard deviation and draws of the latent function on a grid."""
     from latentgp.extensions.fields import grid_over
 
     model, posterior, X = judged.model, judged.model.estimator.posterior_, judged.X
@@ -54,9 +54,14 @@ def _maps(judged: Assessment, found: Any, labels: tuple[str, str]) -> list[Block
     others = [d for d in range(X.shape[1]) if d not in own]
     off = np.abs(X - np.median(X, axis=0)) / np.maximum(np.std(X, axis=0), 1e-300)
     row = int(np.argmin(off[:, others].sum(axis=1)))  # a row, so that its categories are ones
-    grid = grid_over(X[:, own], cells=_CELLS, degrees=found.degrees)
-    rows = np.repeat(X[row][None], len(grid.points), axis=0)
-    rows[:, own] = grid.points
+
+    def gridded(cells: int) -> tuple[Any, Float[np.ndarray, "cells D"]]:
+        grid = grid_over(X[:, own], cells=cells, degrees=found.degrees)
+        rows = np.repeat(X[row][None], len(grid.points), axis=0)
+        rows[:, own] = grid.points
+        return grid, rows
+
+    grid, rows = gridded(_CELLS)
     known = judged.data.side_information
     side = {n: np.full(len(rows), np.median(known[n])) for n in _OF_MANY if n in known}
     blocks: list[Block] = []
@@ -92,6 +97,16 @@ def _maps(judged: Assessment, found: Any, labels: tuple[str, str]) -> list[Block
         scale(image, axes)
         tidy(axes, *labels).grid(visible=False)
         blocks.append(picture(axes, name, f"{words} on a map.", f"{words}{more}."))
+    grid, rows = gridded(_DRAWN_CELLS)
+    try:
+        drawn = posterior.sample_f(rows, key=jax.random.key(0), number=2)
+    except InputError:
+        return blocks
+    panels = {f"draw {s + 1}": f for s, f in enumerate(drawn.reshape(2, len(rows), -1)[..., 0])}
+    figure = plots.maps(grid, panels, degrees=found.degrees, shared=True, labels=labels)
+    words = "Two maps of f that the model holds possible"
+    more = "the prediction is smoother than any of them, and what both have is known"
+    blocks.append(picture(figure, "map-draws", f"{words}.", f"{words}: {more}."))
     return blocks
 
 
