@@ -22,7 +22,7 @@ from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import WILD
 from latentgp.runtime.buckets import apply_in_buckets
-from latentgp.setup.residuals import heavy_tails, residuals_of
+from latentgp.setup.residuals import excess_variation, heavy_tails, residuals_of, wider_law
 from latentgp.site_inference.search import hyperparameters as search
 from latentgp.site_inference.search.fixed_point import SETTLED
 from latentgp.site_inference.search.profiled_bound import ConvergedPosterior
@@ -375,11 +375,14 @@ def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
 
 
 def _about_noise(posterior: Any, data: Data) -> list[str]:
-    """Warnings about learned Gaussian noise: heavy-tailed residuals, or no signal."""
+    """Warnings about noise: heavy tails, counts that vary more, or no signal beside it."""
     likelihood = posterior.model.likelihood
-    if not isinstance(likelihood, Gaussian) or data.size < 3:
+    wider = wider_law(likelihood)
+    if not (isinstance(likelihood, Gaussian) or wider) or data.size < 3:
         return []
     rows = np.arange(0, data.size, max(1, data.size // _SAMPLED_ROWS))
+    if wider:
+        return excess_variation(wider, data.select(rows), posterior.mean_f(data.X[rows]))
     # Rows that go on a stream may all be in one place.
     sample = np.concatenate([data.X[rows], places_of(posterior.latent.centres)[:_SAMPLED_ROWS]])
     mean = posterior.mean_f(sample)

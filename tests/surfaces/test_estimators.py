@@ -28,6 +28,7 @@ from latentgp.choosing.choice import choose_for
 from latentgp.choosing.registry import method_from_name
 from latentgp.rows import RowsInMemory
 from latentgp.surfaces.estimators import MULTICLASS, REGRESSION
+from latentgp.surfaces.estimators.base import row_weights
 
 ROWS = 30
 
@@ -379,6 +380,16 @@ class TestLeaveOneOut:
         regressor = GPRegressor("precomputed", random_state=0).fit(gram, targets(X))
         with pytest.raises(InputError, match="leave_one_out needs covariances"):
             regressor.leave_one_out(gram, targets(X))
+
+
+@pytest.mark.quick
+def test_weights_that_look_like_shares_are_warned_of():
+    X = inputs()
+    with pytest.warns(UserWarning, match=f"weights of {len(X)} rows add up to 1 rows, as a weight"):
+        row_weights(np.full(len(X), 1 / len(X)), X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        row_weights(np.full(len(X), 0.5), X)
 
 
 class TestCounts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from latentgp.choosing.evidence import FAMILIES, NOISE, KernelShape, Optimum, RowBlock, optimum
 from latentgp.choosing.laplace import LAWS, Law, law_of
 from latentgp.kernels import RBF, InputWarping, Kernel
-from latentgp.likelihoods import Binomial, Gaussian, Likelihood
+from latentgp.likelihoods import Binomial, Gaussian, Likelihood, LogNegativeBinomial, Poisson
 from latentgp.likelihoods.bernoulli import BinaryResponse
 from latentgp.likelihoods.multiclass import ClassLikelihood
 from latentgp.models import LatentGP
@@ -75,8 +75,23 @@ class _Contest(NamedTuple):
 
     rows: RowBlock  # in typical sizes, centred
     law: Law | None  # of counts or classes; None of functions and noise
+    columns: Int[np.ndarray, "D"]  # of the inputs that vary
+    middle: Float[np.ndarray, "D"]  # their means
+    sizes: Float[np.ndarray, "D"]  # typical ones
     families: tuple[str, ...] = tuple(FAMILIES)  # of the candidates
     size: int = _ROWS  # number of rows that they compete on
+
+    @property
+    def typical(self) -> Float[np.ndarray, "H"]:
+        """Logarithms of typical values: length-scales, the variance, the law's own."""
+        distance = np.log(median_distance(self.rows.X, self.rows.weights))
+        own = [np.log(NOISE)] if self.law is None else [0.0] * self.law.has_parameter
+        return np.concatenate([np.full(self.rows.X.shape[1], distance), [0.0], own])
+
+    @property
+    def log_units(self) -> Float[np.ndarray, "D"]:
+        """Logarithms of the inputs' sizes over their geometric mean."""
+        return np.log(self.sizes) - np.mean(np.log(self.sizes))
 
 
 @one_blas_thread()
@@ -91,27 +106,19 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     None where rows are few, where targets are neither a function and noise nor counts nor classes,
     where classes keep the RBF, and where no evidence can be had.
     """
-    spread, columns = float(scale.latent[0]), np.flatnonzero(varying(data.X))
-    if data.size < _FEWEST or not columns.size:
+    contest = _contest(data, likelihood, scale)
+    if contest is None:
         return None
-    seen, sizes, inputs = data.X[:, columns], scale.inputs[columns], len(columns)
-    weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
-    middle = np.average(seen, axis=0, weights=weights)
-    contest = _contest(data, (seen - middle) / sizes, weights, likelihood, scale)
-    if contest is None or not np.ptp(contest.rows.y) > 0:
-        return None
-    rows, law = contest.rows, contest.law
+    rows, columns, middle, sizes = contest.rows, contest.columns, contest.middle, contest.sizes
+    spread, inputs = float(scale.latent[0]), len(columns)
+    seen, weights = data.X[:, columns], rows.weights
     is_of_classes = len(contest.families) == 1
     chosen = sample(contest)
     near = len(chosen) > 1 and inputs <= _FEW_INPUTS
     warping = None if near else _of_long_tails(seen, weights)
     if is_of_classes and warping is None:
         return None
-    distance = np.log(median_distance(rows.X, weights))
-    own = [np.log(NOISE)] if law is None else [0.0] * law.has_parameter
-    typical = np.concatenate([np.full(inputs, distance), [0.0], own])
-    log_units = np.log(sizes) - np.mean(np.log(sizes))
-    optima = _optima(contest, rows.blocks(chosen), typical, log_units)
+    optima = _optima(contest, rows.blocks(chosen))
     if len(optima) < min(len(contest.families), 2):
         return None
     usual = KernelShape("RBF", inputs)
@@ -121,16 +128,16 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
         bent = rows._replace(X=(_between_knots(warping, seen) - middle) / sizes)
         others = [
             found._replace(candidate=found.candidate._replace(of_scores=True))
-            for found in _optima(contest, bent.blocks(chosen), typical, log_units)
+            for found in _optima(contest, bent.blocks(chosen))
         ]
-        if others and _is_ahead(others[0], bent, best, contest, log_units):
+        if others and _is_ahead(others[0], bent, best, contest):
             best, optima = others[0], others + optima
     if is_of_classes and not best.candidate.of_scores:
         return None
     number, family = best.candidate.inputs, FAMILIES[best.candidate.family]
     start = np.round(best.logarithms, 1)  # the same whatever the last digits of the rows
     if is_of_classes:
-        start = np.append(np.full(number, distance + np.log(family.longer)), 0.0)
+        start = np.append(contest.typical[:number] + np.log(family.longer), 0.0)
     unit = sizes if number == inputs else np.exp(np.mean(np.log(sizes)))
     settings = {
         "lengthscale": np.exp(start[:number]) * unit,
@@ -148,26 +155,53 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     return KernelChoice(kernel, best.candidate.words(inputs), evidences, counted)
 
 
-def _contest(
-    data: Data,
-    X: Float[np.ndarray, "N D"],
-    weights: Float[np.ndarray, "N"],
-    likelihood: Likelihood,
-    scale: Scales,
-) -> _Contest | None:
-    """Rows and their law; None of targets whose evidence is not known here."""
-    spread, sizes = float(scale.latent[0]), np.ones(data.size)
-    if isinstance(likelihood, BinaryResponse | ClassLikelihood):
+@one_blas_thread()
+def law_of_counts(data: Data) -> tuple[Literal["poisson", "negative-binomial"], tuple[str, ...]]:
+    """A Poisson's law, unless a negative binomial's evidence is two nats ahead, and why.
+
+    Each evidence is that of the better of an RBF and a Matérn 1/2, the smoothest and the roughest
+    of kernels, on a sample of merged rows.
+    """
+    found = []
+    for law in (Poisson(), LogNegativeBinomial()):
+        contest = _contest(data, law, scales(LatentGP(RBF(), law), data))
+        if contest is not None:
+            contest = contest._replace(families=("RBF", "Matern12"))
+            optima = _optima(contest, contest.rows.blocks(sample(contest)))
+            found += [own.log_evidence for own in optima[:1]]
+    if len(found) < 2 or found[1] <= found[0] + _MARGIN:
+        return "poisson", ()
+    ahead = f"{found[1] - found[0]:.1f} nats ahead of a Poisson's by evidence"
+    return "negative-binomial", (f"Likelihood: a negative binomial's, {ahead}.",)
+
+
+def _contest(data: Data, likelihood: Likelihood, scale: Scales) -> _Contest | None:
+    """Rows and their law.
+
+    None of few or constant rows, and of targets whose evidence is not known here.
+    """
+    columns = np.flatnonzero(varying(data.X))
+    if data.size < _FEWEST or not columns.size:
+        return None
+    weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+    middle = np.average(data.X[:, columns], axis=0, weights=weights)
+    spread, sizes = float(scale.latent[0]), scale.inputs[columns]
+    X, law, of_rows = (data.X[:, columns] - middle) / sizes, None, np.ones(data.size)
+    is_of_classes = isinstance(likelihood, BinaryResponse | ClassLikelihood)
+    if is_of_classes:
         labels = np.asarray(data.y, int)
         y = (labels == np.argmax(np.bincount(labels, weights))).astype(float)
         share = np.average(y, weights=weights)
         level = np.log(share / (1 - share)) if 0 < share < 1 else 0.0
-        rows = RowBlock(X, y, weights, sizes)
-        return _Contest(rows, Law(LAWS[Binomial], level, spread), ("RBF",), _MORE_ROWS)
-    law = law_of(likelihood, 0.0 if scale.level is None else scale.level[0], spread)
-    y = _targets(data, likelihood, spread) if law is None else np.asarray(data.y)
-    sizes = next(iter(data.side_information.values()), sizes)
-    return None if y is None else _Contest(RowBlock(X, y, weights, np.asarray(sizes)), law)
+        law = Law(LAWS[Binomial], level, spread)
+    else:
+        law = law_of(likelihood, 0.0 if scale.level is None else scale.level[0], spread)
+        y = _targets(data, likelihood, spread) if law is None else np.asarray(data.y)
+        of_rows = np.asarray(next(iter(data.side_information.values()), of_rows))
+    if y is None or not np.ptp(y) > 0:
+        return None
+    contest = _Contest(RowBlock(X, y, weights, of_rows), law, columns, middle, sizes)
+    return contest._replace(families=("RBF",), size=_MORE_ROWS) if is_of_classes else contest
 
 
 def leaves_time(seconds: float | None, rows: int) -> bool:
@@ -204,18 +238,12 @@ def _targets(data: Data, likelihood: Likelihood, spread: float) -> Float[np.ndar
     return np.clip(y, middle - reach, middle + reach)
 
 
-def _optima(
-    contest: _Contest,
-    blocks: Sequence[RowBlock],
-    typical: Float[np.ndarray, "H"],
-    log_units: Float[np.ndarray, "D"],
-) -> list[Optimum]:
+def _optima(contest: _Contest, blocks: Sequence[RowBlock]) -> list[Optimum]:
     """The maxima of all candidates that have an evidence, the best first.
 
-    The search of the RBF starts at `typical`. Of the inputs' sizes over their geometric mean
-    `log_units` are the logarithms.
+    The search of the RBF starts at typical values.
     """
-    inputs, law = len(log_units), contest.law
+    inputs, law, typical = len(contest.columns), contest.law, contest.typical
     usual = KernelShape("RBF", inputs)
     base = optimum(usual, blocks, typical, _ITERATIONS, law)
     rough = typical.copy()
@@ -236,7 +264,7 @@ def _optima(
     if inputs > 1 and len(contest.families) > 1:
         best = max(optima, key=attrgetter("log_evidence"))
         first = np.append(best.log_lengthscales.mean(), best.logarithms[inputs:])
-        alike = _alike(blocks, log_units)
+        alike = _alike(blocks, contest.log_units)
         optima.append(optimum(KernelShape(best.candidate.family, 1), alike, first, law=law))
     found = [own for own in optima if own.log_evidence > -np.inf]
     return sorted(found, key=attrgetter("log_evidence"), reverse=True)
@@ -247,7 +275,6 @@ def _is_ahead(
     bent: RowBlock,
     best: Optimum,
     contest: _Contest,
-    log_units: Float[np.ndarray, "D"],
 ) -> bool:
     """Whether a kernel of warped inputs is ahead, where there are more rows on those too."""
     if other.log_evidence <= best.log_evidence + _MARGIN:
@@ -257,7 +284,7 @@ def _is_ahead(
 
     def of_more(found: Optimum, rows: RowBlock) -> float:
         more = rows.blocks(chosen)
-        more = more if found.candidate.inputs > 1 else _alike(more, log_units)
+        more = more if found.candidate.inputs > 1 else _alike(more, contest.log_units)
         return optimum(found.candidate, more, found.logarithms, law=contest.law).log_evidence
 
     return of_more(other, bent) > of_more(best, contest.rows) + _MARGIN

@@ -1,16 +1,20 @@
-"""Residuals of a fit with Gaussian noise, tested for heavy tails; NumPy on few rows.
+"""Residuals of a fit, tested for what its law leaves out; NumPy on few rows.
+
+Those with Gaussian noise for heavy tails, counts for more variation than their law has.
 
 A fit compiles nothing for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import gammaln
+from scipy.special import betaln, expit, gammaln, log_expit
 
+from latentgp.likelihoods import Binomial, Likelihood, Poisson
 from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread
 from latentgp.setup.priors import spread_of
@@ -119,3 +123,70 @@ def heavy_tails(residuals: Residuals) -> list[str]:
         f"Residuals have heavy tails: Student-t noise would be about {gain:.2g} nats a row "
         "better; use StudentT() (likelihood='student-t' of an estimator)."
     ]
+
+
+PerRow = Float[np.ndarray, "rows"]
+
+
+class WiderLaw(NamedTuple):
+    """A law of counts that has another one as its limit."""
+
+    advice: str
+    # nats by which it is ahead at a row, given targets, latents, exposures or trials, and its own
+    # parameter, with which it narrows
+    gain: Callable[[PerRow, PerRow, PerRow, float], PerRow]
+
+
+def _negative_binomial(y: PerRow, f: PerRow, sizes: PerRow, r: float) -> PerRow:
+    """Ahead of a Poisson's law."""
+    mean = sizes * np.exp(f)
+    return gammaln(y + r) - gammaln(r) + r * np.log(r) - (y + r) * np.log(r + mean) + mean
+
+
+def _beta_binomial(y: PerRow, f: PerRow, sizes: PerRow, c: float) -> PerRow:
+    """Ahead of a binomial law."""
+    p, failures = expit(f), sizes - y
+    own = betaln(y + p * c, failures + (1 - p) * c) - betaln(p * c, (1 - p) * c)
+    return own - y * log_expit(f) - failures * log_expit(-f)
+
+
+_WIDER: dict[type[Likelihood], WiderLaw] = {
+    Poisson: WiderLaw(
+        "a negative binomial's would be about {gain:.2g} nats a row better; use "
+        "LogNegativeBinomial() (likelihood='negative-binomial' of an estimator).",
+        _negative_binomial,
+    ),
+    Binomial: WiderLaw(
+        "a beta-binomial one would be about {gain:.2g} nats a row better; use BetaBinomial() "
+        "(likelihood='beta-binomial' of an estimator).",
+        _beta_binomial,
+    ),
+}
+
+
+def wider_law(likelihood: Likelihood) -> WiderLaw | None:
+    """The law that counts of more variation than the likelihood's have; None of others."""
+    return _WIDER.get(type(likelihood))
+
+
+def excess_variation(law: WiderLaw, chosen: Data, f: PerRow) -> list[str]:
+    """Warning if a wider law of counts is clearly better, each given f at the rows.
+
+    An f that was fitted to the same rows hides some of it.
+    """
+    from scipy.optimize import minimize_scalar  # takes long to import
+
+    y, weights = np.asarray(chosen.y), np.ones(chosen.size)
+    weights = weights if chosen.weights is None else np.asarray(chosen.weights)
+    sizes = np.broadcast_to(next(iter(chosen.side_information.values()), 1.0), y.shape)
+    number = weights.sum() ** 2 / np.sum(weights**2)
+    if number < _FEWEST_ROWS:
+        return []
+
+    def less(log_own: float) -> float:
+        return -float(np.average(law.gain(y, f, sizes, np.exp(log_own)), weights=weights))
+
+    gain = -minimize_scalar(less, bounds=(-7.0, 12.0), method="bounded").fun
+    if not gain * number >= max(_GAIN, _GAIN_A_ROW * number):
+        return []
+    return [f"Counts vary by more than their law has: {law.advice.format(gain=gain)}"]

@@ -15,7 +15,7 @@ from latentgp.choosing.evidence import (
     negative_log_evidence,
     optimum,
 )
-from latentgp.choosing.kernels import usual_kernel
+from latentgp.choosing.kernels import law_of_counts, usual_kernel
 from latentgp.choosing.laplace import law_of
 from latentgp.runtime.x64 import in_x64
 from latentgp.setup.priors import scales
@@ -178,3 +178,19 @@ def test_counts_say_which_kernel():
     frozen = lgp.GPCountRegressor("rbf", random_state=0).fit(X, y)
     assert isinstance(frozen.model_.kernel, lgp.RBF)
     assert frozen.kernel_choice_ is None
+
+
+@pytest.mark.parametrize("places", [200, 12], ids=["each of its own", "few"])
+@pytest.mark.quick
+def test_law_that_counts_are_drawn_from_is_chosen(places):
+    """Also where f is as rough as counts are, with a row at each place."""
+    generator = np.random.default_rng(5)
+    X = generator.uniform(0, 6, places)[np.arange(200) % places]
+    rate, days = np.exp(1.5 + np.sin(X)), generator.uniform(1, 3, 200)
+    drawn = {
+        "poisson": generator.poisson(days * rate),
+        "negative-binomial": generator.poisson(days * rate * generator.gamma(1.5, 1 / 1.5, 200)),
+    }
+    for name, y in drawn.items():
+        law, why = law_of_counts(lgp.Data(X, y, exposure=days))
+        assert (law, bool(why)) == (name, name != "poisson")

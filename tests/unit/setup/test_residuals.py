@@ -8,10 +8,12 @@ from scipy import stats
 import latentgp as lgp
 from latentgp.setup.residuals import (
     Residuals,
+    excess_variation,
     heavy_tails,
     in_local_units,
     residuals_of,
     student_gain,
+    wider_law,
 )
 from slow import slow_parameters
 
@@ -158,3 +160,49 @@ class TestNoVariance:
 
     def test_is_not_said_of_more_freedom(self):
         assert said(table(40, 0), likelihood=lgp.StudentT(0.2)) == []
+
+
+class TestExcessVariation:
+    """Counts that vary by more than their law."""
+
+    def rows(self, name, wide, size=300):
+        rng = np.random.default_rng(0)
+        f, sizes = np.sin(np.arange(size) / 20), rng.integers(5, 12, size).astype(float)
+        if name == "exposure":
+            y = rng.poisson(sizes * np.exp(f) * (rng.gamma(2.0, 0.5, size) if wide else 1))
+            return f, lgp.Data(f, y, exposure=sizes), lgp.Poisson()
+        p = 1 / (1 + np.exp(-f))
+        p = rng.beta(3 * p, 3 * (1 - p)) if wide else p
+        return f, lgp.Data(f, rng.binomial(sizes.astype(int), p), trials=sizes), lgp.Binomial()
+
+    @pytest.mark.parametrize("name", ["exposure", "trials"])
+    def test_is_said_with_the_gain_of_the_best_law(self, name):
+        f, data, likelihood = self.rows(name, wide=True)
+        law, y, sizes = wider_law(likelihood), data.y, data.side_information[name]
+        p, own = 1 / (1 + np.exp(-f)), np.exp(np.linspace(-2, 6, 400))[:, None]
+        if name == "exposure":
+            mean = sizes * np.exp(f)
+            gains = stats.nbinom.logpmf(y, own, own / (own + mean)) - stats.poisson.logpmf(y, mean)
+        else:
+            own_laws = stats.betabinom.logpmf(y, sizes.astype(int), own * p, own * (1 - p))
+            gains = own_laws - stats.binom.logpmf(y, sizes, p)
+        (warning,) = excess_variation(law, data, f)
+        promised = float(warning.split("about ")[1].split(" nats")[0])
+        assert promised == pytest.approx(gains.mean(axis=1).max(), rel=0.06)  # two digits
+
+    @pytest.mark.parametrize("name", ["exposure", "trials"])
+    def test_is_not_of_the_law_itself(self, name):
+        f, data, likelihood = self.rows(name, wide=False)
+        assert excess_variation(wider_law(likelihood), data, f) == []
+
+    def test_a_verdict_has_it(self):
+        rng = np.random.default_rng(0)
+        x = np.repeat(np.arange(6.0), 10)
+        y = rng.poisson(np.exp(1 + np.sin(x)) * rng.gamma(0.7, 1 / 0.7, 60))
+        told = [
+            lgp.fit(lgp.LatentGP(lgp.RBF(), law), lgp.Data(x, y), key=KEY, method=lgp.Laplace())
+            for law in (lgp.Poisson(), lgp.LogNegativeBinomial())
+        ]
+        first, second = (" ".join(fit.diagnostics.warnings) for fit in told)
+        assert "likelihood='negative-binomial'" in first
+        assert "vary by more" not in second

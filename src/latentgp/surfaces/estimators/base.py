@@ -184,7 +184,13 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         return save(self, path)
 
     @interruptible
-    def _fit_model(self, rows: MergedRows, likelihood: Likelihood, centre: float = 0.0) -> Self:
+    def _fit_model(
+        self,
+        rows: MergedRows,
+        likelihood: Likelihood,
+        centre: float = 0.0,
+        notes: Sequence[str] = (),
+    ) -> Self:
         """Fit targets less a constant, which is added to the model's mean again.
 
         Far from zero, squares of targets that are not centred would lose all their digits.
@@ -193,6 +199,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             rows: checked by the likelihood and merged.
             likelihood: whose values are where the search starts.
             centre: the constant; zero unless the likelihood is one of y - f.
+            notes: on what was chosen before.
         """
         self.row_sketch_ = sketch(fingerprints(rows.merged.X, rows.merged.y))
         has_level = not isinstance(self.kernel, AdditiveTerms) or self.kernel.has_level
@@ -274,8 +281,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if self.fixed_effects != "integrate":
             by = answer("greatest likelihood")(self.fixed_effects, apart)
         result = self._run(model, rows, method, by)
-        if self.kernel_choice_ is not None:
-            result = result.noted([self.kernel_choice_.reason])
+        of_kernel = [] if self.kernel_choice_ is None else [self.kernel_choice_.reason]
+        result = result.noted([*notes, *of_kernel])
         self._keep(result, method, reason, centre, self.verbose)
         if self.certify is not None and not current_interrupts().happened:
             key = jax.random.key(self._seed())
@@ -751,11 +758,17 @@ def given(**values: Any) -> dict[str, Any]:
 
 
 def row_weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"] | None:
-    """Row weights, checked; None stays None."""
+    """Row weights, checked, with a warning where they look like shares; None stays None."""
     if sample_weight is None:
         return None
     weights = np.asarray(unmasked(sample_weight))
-    return as_weights(np.full(len(X), weights) if weights.ndim == 0 else weights, len(X))
+    weights = as_weights(np.full(len(X), weights) if weights.ndim == 0 else weights, len(X))
+    if round(weights.sum()) <= 1 < len(X):
+        warn_user(
+            f"The weights of {len(X)} rows add up to {weights.sum():.3g} rows, as a weight is a "
+            "number of copies; multiply them to a mean of one if only their ratios are meant."
+        )
+    return weights
 
 
 def check_known(y: Any) -> None:

@@ -7,8 +7,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.metrics import r2_score
 
+from latentgp.choosing.kernels import law_of_counts, leaves_time
 from latentgp.errors import InputError
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import Likelihood, Poisson
 from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
@@ -25,13 +26,14 @@ class GPCountRegressor(NumberEstimator):
     """Gaussian-process regression of counts, with exposures or numbers of trials.
 
     Args:
-        likelihood: "poisson" (what "auto" takes), "negative-binomial" where counts vary by more
-            than a Poisson's, "scaled-logistic-poisson" where the rate has an upper limit (and
-            no exposure), "binomial" where they are successes in a known number of trials,
-            "beta-binomial" where these vary by more; "zero-inflated-poisson" or
-            "zero-inflated-negative-binomial" where there are further zeros, "hurdle-poisson" or
-            "hurdle-negative-binomial" where zeros have a probability of their own; or a likelihood
-            object of counts, such as `ZeroInflated(Poisson(), varying=True)`.
+        likelihood: "poisson", or "negative-binomial" where counts vary by more than a Poisson's
+            ("auto" takes the former unless the evidence of the latter is two nats higher),
+            "scaled-logistic-poisson" where the rate has an upper limit (and no exposure),
+            "binomial" where they are successes in a known number of trials, "beta-binomial" where
+            these vary by more; "zero-inflated-poisson" or "zero-inflated-negative-binomial" where
+            there are further zeros, "hurdle-poisson" or "hurdle-negative-binomial" where zeros
+            have a probability of their own; or a likelihood object of counts, such as
+            `ZeroInflated(Poisson(), varying=True)`.
         options: as in `GPEstimator`.
 
     Attributes:
@@ -73,7 +75,12 @@ class GPCountRegressor(NumberEstimator):
                 are not whole numbers of at least y, or either for a likelihood without it.
         """
         data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=True)
-        likelihood, rows = self._chosen("poisson", COUNTS), data.merged_rows()
+        rows, default, why = data.merged_rows(), "poisson", ()
+        if self.likelihood == "auto" and self.learn_hyperparameters and trials is None:
+            check_data(Poisson(), data)
+            if leaves_time(self.max_seconds, rows.merged.size):
+                default, why = law_of_counts(rows.merged)
+        likelihood = self._chosen(default, COUNTS)
         if not isinstance(likelihood, Likelihood):
             likelihood = likelihood().scaled_to(spread_of(rows.merged))
         if likelihood.targets != "count":
@@ -82,7 +89,7 @@ class GPCountRegressor(NumberEstimator):
             )
         check_data(likelihood, data)
         self.side_information_ = list(data.side_information)
-        return self._fit_model(rows, likelihood)
+        return self._fit_model(rows, likelihood, notes=why)
 
     def partial_fit(
         self,
