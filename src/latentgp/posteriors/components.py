@@ -31,6 +31,7 @@ from latentgp.representations.variables import (
     Centres,
     covariance_of,
     cross_covariance,
+    numbers_a_row,
     prior_covariance,
     prior_variances,
     wholes_at,
@@ -172,7 +173,7 @@ class OneGaussian(OneComponent):
 
     @property
     def columns(self) -> int:
-        return len(self.latent.centres)
+        return numbers_a_row(self.latent.centres)
 
     def marginals(self, X: Inputs) -> tuple[Float[Array, "N K Q"], Spread]:
         mean, spread = self.latent.marginals(X)
@@ -343,7 +344,8 @@ class Gaussians(Components):
 
     @property
     def columns(self) -> int:
-        return max(self.size * self.model.likelihood.latent_size, len(self._first.centres))
+        beside = numbers_a_row(self._first.centres)
+        return max(self.size * self.model.likelihood.latent_size, beside)
 
     @property
     def _first(self) -> LatentPosterior:

@@ -26,6 +26,7 @@ class InducingVariables(eqx.Module):
     """
 
     spans_prior: ClassVar[bool] = False  # whether the latent functions are combinations of these
+    by_transform: ClassVar[bool] = False  # whether a mean at a row takes no number of each
 
     @property
     @abstractmethod
@@ -84,6 +85,13 @@ class InducingVariables(eqx.Module):
 
 
 Centres: TypeAlias = Float[Array, "_ D"] | InducingVariables
+
+
+def numbers_a_row(centres: Centres) -> int:
+    """How many numbers a posterior mean at a row takes."""
+    if isinstance(centres, InducingVariables) and centres.by_transform:
+        return 1
+    return len(centres)
 
 
 def covariance_of(kernel: LatentKernel, centres: Centres) -> Float[Array, "#Q M M"]:

@@ -179,14 +179,15 @@ def excess_variation(law: WiderLaw, chosen: Data, f: PerRow) -> list[str]:
     y, weights = np.asarray(chosen.y), np.ones(chosen.size)
     weights = weights if chosen.weights is None else np.asarray(chosen.weights)
     sizes = np.broadcast_to(next(iter(chosen.side_information.values()), 1.0), y.shape)
-    number = weights.sum() ** 2 / np.sum(weights**2)
+    number = weights.sum()  # a weight is a number of copies
     if number < _FEWEST_ROWS:
         return []
 
     def less(log_own: float) -> float:
         return -float(np.average(law.gain(y, f, sizes, np.exp(log_own)), weights=weights))
 
-    gain = -minimize_scalar(less, bounds=(-7.0, 12.0), method="bounded").fun
+    found: Any = minimize_scalar(less, bounds=(-7.0, 12.0), method="bounded")
+    gain = -found.fun
     if not gain * number >= max(_GAIN, _GAIN_A_ROW * number):
         return []
     return [f"Counts vary by more than their law has: {law.advice.format(gain=gain)}"]

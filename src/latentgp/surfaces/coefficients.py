@@ -66,7 +66,7 @@ class Coefficients(NamedTuple):
         weights = _weights(weights, self.names)
         variance = np.einsum("i,ij...,j->...", weights, self.covariance, weights)
         mean = np.einsum("j,j...->...", weights, self.estimate)
-        return np.asarray(mean), np.asarray(np.sqrt(variance))
+        return np.asarray(mean), np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
     def table(self, level: float = 0.95) -> pd.DataFrame:
         """A data frame with a row a coefficient: estimate, standard error, ends of intervals."""
@@ -118,13 +118,15 @@ class GroupEffects(NamedTuple):
 
 def _weights(weights: Any, names: Sequence[str]) -> Float[np.ndarray, "effects"]:
     """Weights of effects; InputError unless there is one for each."""
-    weights = np.asarray(weights, np.float64)
-    if weights.shape != (len(names),):
+    try:
+        own = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        own = np.full(1, np.nan)
+    if own.shape != (len(names),) or not np.all(np.isfinite(own)):
         raise InputError(
-            f"A contrast needs a weight for each of the {len(names)} effects, got shape "
-            f"{weights.shape}."
+            f"A contrast needs a weight for each of the {len(names)} effects, got {weights!r}."
         )
-    return weights
+    return own
 
 
 def _ends(

@@ -180,6 +180,12 @@ def test_draws_have_the_covariance_of_the_posterior():
     )
 
 
+def test_predictions_by_transforms_take_many_rows_at_a_time():
+    """A transform costs what its functions do, however few its rows are."""
+    posterior = held(SMOOTH, EXACT).posterior
+    assert posterior.components.columns == 1 < len(posterior.latent.centres)
+
+
 @pytest.mark.parametrize("block", [10_000, *slow_parameters(100)])
 def test_paths_have_the_law_of_the_posterior(block):
     """Functions of place from 300 rows, with all functions in the block and by Lanczos' method."""

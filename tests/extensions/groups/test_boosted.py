@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
@@ -340,8 +341,9 @@ class TestTables:
 
     def test_an_estimator_has_a_regressor_whose_settings_are_its_own(self):
         X, y, f = sample(600, groups=40)
-        own = lgp.GPRegressor(mean=DecisionTreeRegressor(), groups=0, random_state=0)
-        own = clone(own).set_params(mean__max_depth=6, mean__min_samples_leaf=10)
+        own = lgp.GPRegressor(groups=0, random_state=0)
+        own = clone(own).set_params(mean=DecisionTreeRegressor(), mean__max_depth=6)
+        own = clone(own).set_params(mean__min_samples_leaf=10)
         assert own.get_params()["mean__max_depth"] == 6
         own.fit(X, y + 100)
         assert own.model_.mean.columns == (1, 2, 3)
@@ -350,6 +352,11 @@ class TestTables:
             lgp.GPCountRegressor(mean=DecisionTreeRegressor(), groups=0).fit(X, np.round(abs(y)))
         with pytest.raises(lgp.errors.InputError, match="mean must be"):
             lgp.GPRegressor(mean="forest", groups=0).fit(X, y)
+        with pytest.raises(lgp.errors.InputError, match="no column beside"):
+            own.fit(X[:, :1], y)
+        nearest = lgp.GPRegressor(mean=KNeighborsRegressor(), groups=0)
+        with pytest.raises(lgp.errors.InputError, match="takes no row weights"):
+            nearest.fit(X, y, sample_weight=np.arange(600) % 3 + 1.0)
 
     def test_an_estimator_has_trees_of_all_but_the_groups(self):
         X, y, _ = sample(600, groups=40)

@@ -9,7 +9,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.choosing.choice import choose_method, treating
-from latentgp.extensions.groups.design import designs_of
+from latentgp.extensions.groups.design import EffectDesign, designs_of
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import RBF, FixedEffects, SameGroup
 from latentgp.kernels.parts import parts_of
@@ -103,6 +103,17 @@ def test_sums_over_pairs_of_levels_are_those_of_dense_algebra(check, name, monke
     (design,) = designs_of(KERNELS[name], rows_of(), 60)
     assert design.incidence is not None
     check(name)
+
+
+@pytest.mark.parametrize("exact", [None, True])
+def test_pairs_of_levels_are_not_kept_beside_conjugate_gradients(exact, monkeypatch):
+    """One latent function's effects are few, another's many; files hold no pairs of levels."""
+    few_pairs(monkeypatch)
+    small = EffectDesign.is_small.fget
+    monkeypatch.setattr(EffectDesign, "is_small", property(lambda d: small(d) and len(d.terms) > 1))
+    kernel, X = lgp.PerLatent(KERNELS["one grouping"], KERNELS["crossed"]), rows_of()
+    own = lgp.groups.SparseEffects(exact=exact).initialise(X, None, kernel, KEY)
+    assert [design.incidence is None for design in own.designs] == [True, exact is None]
 
 
 def test_a_row_of_levels_that_no_row_had_together_is_said(monkeypatch):

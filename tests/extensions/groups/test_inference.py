@@ -18,7 +18,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import latentgp as lgp
-from latentgp.extensions.groups.inference import maximum_likelihood
+from latentgp.extensions.groups.inference import maximum_likelihood, satterthwaite
 from latentgp.extensions.groups.inference.contrasts import Contrasts
 from latentgp.extensions.groups.inference.design import FixedDesign
 from latentgp.extensions.groups.inference.marginal_means import MarginalMeans
@@ -195,6 +195,24 @@ def test_marginal_means_and_differences_are_those_of_emmeans(trial, degrees):
     np.testing.assert_allclose(pairs.estimate, DIFFERENCES, rtol=CLOSE)
     np.testing.assert_allclose(pairs.degrees, of_pairs, rtol=CLOSE)
     np.testing.assert_allclose(pairs.p_value, p, rtol=0.02, atol=1e-8)  # SciPy's quadrature
+
+
+@pytest.mark.slow
+def test_curvature_is_refused_where_the_rows_do_not_have_it(monkeypatch):
+    """A level that is all zeros, and another table than the one that was fitted."""
+    table = trial_table()
+    table["y"] = np.random.default_rng(1).poisson(np.exp(0.5 + table["y"] / 3))
+    settings = {"method": "laplace", "likelihood": "poisson", "priors": None}
+    settings |= {"formula": "y ~ arm + (1 | clinic)", "fixed_effects": "maximise"}
+    model, other = lgp.TableModel.fit(table, **settings), table.assign(y=table["y"] + 1)
+    with pytest.raises(lgp.InputError, match="not that of the fit"):
+        model.mixed_summary(other, degrees="curvature")
+    none = table.assign(y=np.where(table["arm"] == "c", 0, table["y"]))
+    model = lgp.TableModel.fit(none, **settings)
+    assert model.mixed_summary(degrees="curvature").standard_error[-1] > 5  # of logarithms
+    monkeypatch.setattr(satterthwaite, "_FLAT", 0.5)
+    with pytest.raises(lgp.InputError, match="does not curve in a fixed effect"):
+        model.mixed_summary(degrees="curvature")
 
 
 def test_averages_over_a_factor_count_its_levels_alike(trial):

@@ -67,6 +67,8 @@ def test_fits_that_have_not_converged_are_told():
     held = lgp.cross_validate(MODEL, DATA, key=KEY, folds=2, max_evaluations=1, refit=False)
     assert held.warnings[0].startswith("1 of 3 fits have not converged; that of all rows")
     assert lgp.cross_validate(MODEL, DATA, key=KEY, folds=2, **HELD).warnings == ()
+    meant = lgp.ExactGP(search=lgp.ShortSearch(evaluations=1))
+    assert lgp.cross_validate(MODEL, DATA, key=KEY, folds=2, method=meant).warnings == ()
 
 
 @pytest.mark.parametrize(

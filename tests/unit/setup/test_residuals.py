@@ -195,6 +195,14 @@ class TestExcessVariation:
         f, data, likelihood = self.rows(name, wide=False)
         assert excess_variation(wider_law(likelihood), data, f) == []
 
+    def test_a_row_weight_counts_copies(self):
+        """Few distinct counts of many rows: variance 12 about a mean of 2.2."""
+        y, weights = np.array([0.0, 1, 2, 9]), np.array([500.0, 200, 100, 200])
+        data = lgp.Data(np.zeros(4), y, weights=weights)
+        f, law = np.full(4, np.log(2.2)), wider_law(lgp.Poisson())
+        assert "vary by more" in excess_variation(law, data, f)[0]
+        assert excess_variation(law, data.reweighted(weights / 100), f) == []  # ten rows
+
     def test_a_verdict_has_it(self):
         rng = np.random.default_rng(0)
         x = np.repeat(np.arange(6.0), 10)

@@ -151,8 +151,11 @@ def _of_pieces(
     stored: dict[str, np.ndarray], number: int, name: str, one: jax.ShapeDtypeStruct
 ) -> np.ndarray:
     """An array of so many pieces, or ValueError if it is not as that of one piece says."""
-    array, (chains, draws, *rest) = stored[name], one.shape
+    chains, draws, *rest = one.shape
     shape = chains, number * draws, *rest
+    if name not in stored and one.dtype == bool:  # a flag that earlier versions do not write
+        return np.zeros(shape, bool)
+    array = stored[name]
     if (array.shape, array.dtype) != (shape, one.dtype):
         raise ValueError(
             f"{name} has shape {array.shape} and type {array.dtype}, not {shape} and {one.dtype}"

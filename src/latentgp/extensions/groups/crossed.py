@@ -80,7 +80,7 @@ class EffectPrecision(LinearOperator):
     ) -> Float[Array, "L E S"]:
         """Z_t' values: sums over the rows of each level, added to others where there are any."""
         own, u = self.design.terms[term], jnp.asarray(self.rows.values[term])
-        if own.levels == 1 and not own.members:
+        if self.design.is_shared(term):
             return (u.T @ values)[None]
         levels = jnp.asarray(self.rows.levels[term])
         each = (u[:, :, None] * values[:, None]).reshape(*levels.shape, own.width, -1)

@@ -191,10 +191,14 @@ class EffectDesign(eqx.Module):
         sizes = [self.terms[t].size for t in self.others]
         return dict(zip(self.others, np.cumsum([0, *sizes]).tolist(), strict=False))
 
+    def is_shared(self, term: int) -> bool:
+        """Whether all rows share the effects of a term: a row of one level may have two groups."""
+        return self.terms[term].levels == 1 and not self.terms[term].members
+
     @property
     def several(self) -> list[int]:
-        """Numbers of the terms outside of the chain that have several levels."""
-        return [t for t in self.others if self.terms[t].levels > 1]
+        """Numbers of the terms outside of the chain that not all rows share."""
+        return [t for t in self.others if not self.is_shared(t)]
 
     @property
     def left(self) -> int:
@@ -218,8 +222,7 @@ class EffectDesign(eqx.Module):
 
         Coefficients are last, those of the smallest terms after all others.
         """
-        terms = enumerate(self.terms)
-        own = [t for t, term in terms if term.levels == 1 and not term.members]
+        own = [t for t in range(len(self.terms)) if self.is_shared(t)]
         own.sort(key=lambda t: (self.terms[t].is_whole, -self.terms[t].size))
         size = sum(self.terms[t].size for t in own)
         return tuple(own) if 0 < size < self.number and size * self.number <= _MOST_KEPT else ()

@@ -62,7 +62,8 @@ class EliminatedEffects(eqx.Module):
     @property
     def row_width(self) -> int:
         """Numbers that covariances of a row need, beside those of its design."""
-        return sum(2 * own.through.shape[-1] for own in self.chain if not own.turned.size)
+        several = (own.through for own in self.chain if not own.turned.size)
+        return sum(2 * through.shape[-2] * through.shape[-1] for through in several)
 
     def of_fitted_rows(self, design: EffectDesign) -> EliminatedEffects:
         """The same, whose covariances are those of rows that the design was made of alone.
@@ -296,7 +297,7 @@ def _turned_block(
         each = jnp.arange(turned.shape[1])[None, :, None]
         return at_levels(turned, (level[:, None, None], each, columns[:, None, :]))
     through = at_levels(found.chain[k].through, level)
-    if design.terms[s].levels == 1:
+    if design.is_shared(s):
         return through @ found.covariance[:, _span(design, s)]
     return jnp.einsum("nip,njp->nij", through, at_levels(found.covariance, columns))
 
@@ -350,7 +351,7 @@ def _rest_times(
     values: Float[Array, "N E"],
 ) -> Float[Array, "N _"]:
     """The block of the covariance of what is left for the levels of two terms, times columns."""
-    if all(design.terms[own].levels == 1 for own in (t, s)):
+    if all(design.is_shared(own) for own in (t, s)):
         first, second = (_span(design, own) for own in (t, s))
         return values @ covariance[first, second].T
     block = at_levels(covariance, (columns[t][:, :, None], columns[s][:, None, :]))
@@ -405,7 +406,7 @@ def _with_rows(
             outer[k][c] = outer[k][c].at[level].add(block, mode="drop")
         for other in design.others:
             block = heavy[:, :, None] * rows.values[other][:, None]
-            if design.terms[other].levels == 1:
+            if design.is_shared(other):
                 left[k] = left[k].at[level, :, _span(design, other)].add(block, mode="drop")
             else:
                 each = jnp.arange(u.shape[1])[None, :, None]
@@ -415,7 +416,7 @@ def _with_rows(
         heavy = w[:, None] * rows.values[t]
         rest_right = rest_right.at[columns[t]].add(s[:, None] * rows.values[t], mode="drop")
         for other in design.others:
-            if all(design.terms[one].levels == 1 for one in (t, other)):
+            if all(design.is_shared(one) for one in (t, other)):
                 block = heavy.T @ rows.values[other]
                 rest = rest.at[_span(design, t), _span(design, other)].add(block)
             else:

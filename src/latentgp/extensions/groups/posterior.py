@@ -183,7 +183,7 @@ def note_of(design: EffectDesign, found: Any) -> str:
             f"{float(np.sqrt(np.sum(np.square(found.evidence_error)))):.2g} nats, "
             f"deviations{beside} are means over {found.probes} probe vectors, off by "
             f"{found.relative_error(design.first):.1%} (root mean square), and so are those that "
-            "rules other than Laplace's make sites of."
+            "sites are made of, but those of Laplace(correct_mean=False)."
         )
     levels = ", ".join(
         f"{design.terms[t].levels} levels of {design.terms[t].width}" for t in design.chain

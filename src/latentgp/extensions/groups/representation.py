@@ -108,7 +108,11 @@ class SparseEffects(Representation):
                 f"Effects of one level each need {8 * most / 2**30:.1f} GiB of covariances; give "
                 "SparseEffects fewer points (number=), or groups fewer slopes."
             )
-        return dataclasses.replace(self, designs=designs, key=own)
+        ready = dataclasses.replace(self, designs=designs, key=own)
+        if ready._is_exact:
+            return ready
+        designs = tuple(dataclasses.replace(design, incidence=None) for design in designs)
+        return dataclasses.replace(ready, designs=designs)
 
     @property
     def _is_whole(self) -> bool:

@@ -35,8 +35,10 @@ def _beside_neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> In
 
     Of a smooth part it has few points: neighbours see what these leave.
     """
+    if has_effects(model.kernel):
+        return inducing_points(model, rows, n_inducing or 50)
     without_points(model, rows, n_inducing)
-    return inducing_points(model, rows, 50) if has_effects(model.kernel) else None
+    return None
 
 
 def nearest_rows(

@@ -169,7 +169,7 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         deeper: dict[str, dict[str, Any]] = {}
         for name, value in params.items():
             head, _, rest = name.partition("__")
-            if rest and (head not in own or isinstance(own[head], Regressor)):
+            if rest and (head not in own or isinstance(getattr(self, head), Regressor)):
                 super().set_params(**{name: value})  # which says what there is
             elif rest:
                 deeper.setdefault(head, {})[rest] = value

@@ -16,6 +16,7 @@ from latentgp.rows.data import Data
 from latentgp.setup.priors import spread_of
 from latentgp.surfaces.estimators.base import NumberEstimator, check_known, given, row_weights
 from latentgp.surfaces.estimators.likelihoods import COUNTS
+from latentgp.surfaces.estimators.precomputed import is_precomputed
 from latentgp.validation import check_data
 
 SIDES = "exposure", "trials"
@@ -76,7 +77,8 @@ class GPCountRegressor(NumberEstimator):
         """
         data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=True)
         rows, default, why = data.merged_rows(), "poisson", ()
-        if self.likelihood == "auto" and self.learn_hyperparameters and trials is None:
+        seen = not is_precomputed(self.kernel)  # whose inputs are numbers of rows
+        if self.likelihood == "auto" and self.learn_hyperparameters and trials is None and seen:
             check_data(Poisson(), data)
             if leaves_time(self.max_seconds, rows.merged.size):
                 default, why = law_of_counts(rows.merged)

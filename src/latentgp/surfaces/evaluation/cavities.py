@@ -207,7 +207,8 @@ def without_rows(
         start = type(sites)(*map(jnp.asarray, own))
         converged = converge(algorithm, model, others, start)
         settled = np.isfinite(converged.bound) and converged.change <= SETTLED
-        if not settled or np.isnan(converged.moved) or converged.improper_cavities:
+        known = not algorithm.representation.traits.estimates_variances
+        if not settled or (known and np.isnan(converged.moved)) or converged.improper_cavities:
             return None
         at = data.select(np.array([n]))
         marginals = converged.posterior.marginals(at.X)

@@ -116,7 +116,8 @@ def cross_validate(
 
 def _about_fits(fits: dict[str, FitDiagnostics]) -> tuple[str, ...]:
     """A warning of fits that have not converged, with what the first of them says."""
-    doubtful = {name: own for name, own in fits.items() if not own.converged}
+    ended = {name: own.converged or own.stopped_as_meant for name, own in fits.items()}
+    doubtful = {name: own for name, own in fits.items() if not ended[name]}
     if not doubtful:
         return ()
     first = next(iter(doubtful))

@@ -238,7 +238,9 @@ class _AscentByGroups(SlopeSearch):
                 end = minimize(slope, np.asarray(start), jac=True, **known)
                 free, value = free._replace(**whole(jnp.asarray(end.x))), -float(end.fun)
                 if end.status == _NO_STEP:
-                    promised = max(promised, float(np.sum(end.jac**2)) / bound.data.total_weight)
+                    # Curvature in hyper-parameters grows with the rows, in white ones it may not.
+                    growth = bound.data.total_weight if "vector" in names else 1.0
+                    promised += float(np.sum(end.jac**2)) / growth
             told = self.reported(value, "round", len(values) + 1, _ROUNDS, run)
             yield Ascent(free, jnp.asarray(promised)), told
         found.reason = f"{_ROUNDS} rounds were made"

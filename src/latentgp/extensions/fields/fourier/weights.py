@@ -19,6 +19,7 @@ class FourierWeights(InducingVariables):
     """
 
     spans_prior: ClassVar[bool] = True
+    by_transform: ClassVar[bool] = True
 
     grid: FrequencyGrid
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError, check_whole
+from latentgp.errors import InputError, check_whole, refuse
 from latentgp.extensions.groups.boosted.boosting import Boosting, columns_beside_groups
 from latentgp.inference import fit
 from latentgp.means import ConstantMean, Mean
@@ -86,6 +86,7 @@ class CrossFit:
             As of `latentgp.fit`; `save` refuses it, as the regressor would need pickle.
         """
         from sklearn.base import clone
+        from sklearn.utils.validation import has_fit_parameter
 
         data = data.given if isinstance(data, MergedRows) else data
         if not model.likelihood.is_location or data.y.ndim > 1 or data.size < self.folds:
@@ -95,6 +96,18 @@ class CrossFit:
             )
         made: Any = partial(clone, self.regressor)
         columns = self.columns or columns_beside_groups(model, data.X.shape[1])
+        name = type(self.regressor).__name__
+        refuse(
+            {
+                "The mean has no column beside those of groups; add one, or leave it out.": (
+                    not columns
+                ),
+                f"{name} takes no row weights; leave them out, or take another regressor.": (
+                    data.weights is not None
+                    and not has_fit_parameter(self.regressor, "sample_weight")
+                ),
+            }
+        )
         X, y = data.X[:, np.array(columns)], data.y
         weights = {} if data.weights is None else {"sample_weight": data.weights}
         predicted = np.empty(data.size)

@@ -27,6 +27,8 @@ from latentgp.site_inference.methods.at_optimum import at_optimum
 from latentgp.site_inference.search.profiled_bound import evaluate
 from latentgp.typing import HyperVector
 
+_HELD = 1e-3  # share of a fixed effect in directions without curvature, at most
+
 
 @double_precision
 @one_blas_thread()
@@ -64,7 +66,11 @@ def joint_curvature(
         {
             "The curvature is by derivatives of an exact log evidence, and that by conjugate "
             "gradients is an estimate; take SparseEffects(exact=True), or tests by the normal "
-            "law.": float(held.latent.evidence_error) > 0
+            "law.": float(held.latent.evidence_error) > 0,
+            "The log likelihood of these rows is not that of the fit; give the rows that were "
+            "fitted, with their weights.": not np.isclose(
+                float(held.log_evidence.value), greatest.value, rtol=1e-4, atol=0.1
+            ),
         }
     )
     space, found = at_optimum(held, method, rows, own)
@@ -77,6 +83,15 @@ def joint_curvature(
     pairs = [(slope(vector + step), slope(vector - step)) for step in STEP * np.eye(len(vector))]
     spread, flat = spread_of(np.stack([up - down for up, down in pairs]) / (2 * STEP))
     place = np.array([label.startswith("mean.weights") for label, _ in space.entries()])
+    kept = np.linalg.pinv(spread, hermitian=True) @ spread  # a projection
+    refuse(
+        {
+            "The likelihood does not curve in a fixed effect, as of a level whose targets are all "
+            "alike; leave that out, or take tests by the normal law.": bool(
+                np.any(np.diagonal(kept)[place] < 1 - _HELD)
+            )
+        }
+    )
     rotation = np.asarray(line.mean.rotation)
     covariance = rotation @ spread[np.ix_(place, place)] @ rotation.T
     nothing = np.zeros((len(spread), *covariance.shape))

@@ -145,7 +145,8 @@ def maximised(
     own = LatentGP(learned, first.model.likelihood, base)
     last = fit(own, data, learn_hyperparameters=False, **shared, priors=None)
     known = parameters(own)
-    priors = {path: law for path, law in (first.priors or {}).items() if path in known}
+    laws = {path.replace("mean.base", "mean", 1): law for path, law in (first.priors or {}).items()}
+    priors = {path: law for path, law in laws.items() if path in known}
     found = replace(first, model=own, posterior=last.posterior, sites=last.sites, priors=priors)
     effects = np.asarray(first.model.mean.rotation @ first.model.mean.weights)
     value = float(first.posterior.log_evidence.value)
