@@ -38,10 +38,10 @@ class Limit(NamedTuple):
 
 # Lines and files of extensions grow as code moves there; all lines together must not.
 LIMITS = {
-    "lines of src": Limit(96_861, 79_000),
-    "lines of core": Limit(31_550, 32_000),
+    "lines of src": Limit(96_860, 79_000),
+    "lines of core": Limit(31_549, 32_000),
     "lines of extensions": Limit(),
-    "lines of surfaces": Limit(23_078),
+    "lines of surfaces": Limit(23_076),
     "files of src": Limit(),
     "hooks of Representation": Limit(10, 10),
     "hooks of LatentPosterior": Limit(17),

@@ -89,9 +89,8 @@ Centres: TypeAlias = Float[Array, "_ D"] | InducingVariables
 
 def numbers_a_row(centres: Centres) -> int:
     """How many numbers a posterior mean at a row takes."""
-    if isinstance(centres, InducingVariables) and centres.by_transform:
-        return 1
-    return len(centres)
+    by_transform = isinstance(centres, InducingVariables) and centres.by_transform
+    return 1 if by_transform else len(centres)
 
 
 def covariance_of(kernel: LatentKernel, centres: Centres) -> Float[Array, "#Q M M"]:

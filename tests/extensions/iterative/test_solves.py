@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.methods.problem import Problem
+from bounded import check_bounds_are_told
 
 KEY = jax.random.key(0)
 _rng = np.random.default_rng(0)
@@ -72,14 +72,4 @@ def test_held_hyperparameters_leave_the_exact_posterior(exact):
 
 
 def test_hyperparameters_at_their_bounds_are_told(monkeypatch):
-    """Length-scales of a straight line are longer than they may be."""
-
-    def near(self, *, quiet=True):
-        vector = self.space.to_vector()
-        return vector - 0.05, vector + 0.05
-
-    monkeypatch.setattr(Problem, "bounds", near)
-    X = np.linspace(0.0, 3.0, 12)
-    model, data = lgp.LatentGP(lgp.RBF(0.4), lgp.Gaussian(0.1)), lgp.Data(X, X)
-    found = lgp.fit(model, data, key=KEY, method=lgp.SolvesGP()).diagnostics
-    assert any("kernel.lengthscale is at its upper" in warning for warning in found.warnings)
+    check_bounds_are_told(lgp.SolvesGP(), monkeypatch)

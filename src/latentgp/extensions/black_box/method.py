@@ -290,7 +290,7 @@ class BlackBoxVI(Method):
         variance = float(np.max(mean_prior_variances(model.kernel, problem.data)))
         warnings += about_jitter(jitter, variance)
         sound, names = not warnings, problem.options.input_names
-        if not (self._walks or self.optimiser != "natural"):
+        if self.optimiser == "natural" and not self._walks:
             warnings += at_bounds(problem.space, found.vector, problem.bounds(), names)
         return Diagnostics(
             converged=found.converged and sound,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -31,6 +31,7 @@ from latentgp.typing import Array, Inputs
 # Of elimination: numbers that are kept, and products of numbers, a second or so.
 _MOST_KEPT, _MOST_PRODUCTS = 5e7, 4e10
 _POINTS_OF_A_LEVEL = 20  # of a smooth function of every group's own
+_RowLevels: TypeAlias = list[Int[np.ndarray, "N"]]  # of each term
 
 
 @stored
@@ -298,10 +299,14 @@ def designs_of(
         number: of inducing points of parts that are neither groups nor linear.
         exact: whether effects are eliminated; None where that takes little.
     """
-    return tuple(_design(own, np.asarray(X), number, exact) for own in groups_of(kernel))
+    made = [_design(own, np.asarray(X), number) for own in groups_of(kernel)]
+    designs = tuple(design for design, _ in made)
+    eliminates = all(design.is_small for design in designs) if exact is None else exact
+    return tuple(_with_incidence(*own) for own in made) if eliminates else designs
 
 
-def _design(kernel: Kernel, X: Inputs, number: int, exact: bool | None) -> EffectDesign:
+def _design(kernel: Kernel, X: Inputs, number: int) -> tuple[EffectDesign, _RowLevels]:
+    """A design, and the level of each row in each of its terms."""
     made = [_effects(term, X, number) for term in terms_of(kernel, tuple(range(X.shape[1])))]
     terms, levels = [term for term, _ in made], [own for _, own in made]
     chain: list[int] = []
@@ -313,13 +318,15 @@ def _design(kernel: Kernel, X: Inputs, number: int, exact: bool | None) -> Effec
     for place, t in enumerate(chain):
         first = np.unique(levels[t], return_index=True)[1]
         within.append(tuple(levels[outer][first] for outer in chain[place + 1 :]))
-    design = EffectDesign(tuple(terms), tuple(chain), tuple(within))
-    eliminates = design.is_small if exact is None else exact
-    several, offsets = design.several, design.offsets
-    if not eliminates or not several or len(chain) > 1 or any(terms[t].members for t in several):
+    return EffectDesign(tuple(terms), tuple(chain), tuple(within)), levels
+
+
+def _with_incidence(design: EffectDesign, levels: _RowLevels) -> EffectDesign:
+    """With the cells of its one grouping, where sums over their pairs pay."""
+    terms, chain, several, offsets = design.terms, design.chain, design.several, design.offsets
+    if not several or len(chain) != 1 or any(terms[t].members for t in several):
         return design
-    sizes = {t: np.arange(terms[t].size) for t in design.others}
-    shared = [offsets[t] + own for t, own in sizes.items() if t not in several]
+    shared = [offsets[t] + np.arange(terms[t].size) for t in design.others if t not in several]
     shared = np.concatenate([np.zeros(0, int), *shared])
     widths = {t: np.arange(terms[t].width) for t in several}
     each = [offsets[t] + levels[t][:, None] * len(own) + own for t, own in widths.items()]

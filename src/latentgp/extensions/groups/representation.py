@@ -108,11 +108,7 @@ class SparseEffects(Representation):
                 f"Effects of one level each need {8 * most / 2**30:.1f} GiB of covariances; give "
                 "SparseEffects fewer points (number=), or groups fewer slopes."
             )
-        ready = dataclasses.replace(self, designs=designs, key=own)
-        if ready._is_exact:
-            return ready
-        designs = tuple(dataclasses.replace(design, incidence=None) for design in designs)
-        return dataclasses.replace(ready, designs=designs)
+        return dataclasses.replace(self, designs=designs, key=own)
 
     @property
     def _is_whole(self) -> bool:

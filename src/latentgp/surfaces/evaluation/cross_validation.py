@@ -116,12 +116,10 @@ def cross_validate(
 
 def _about_fits(fits: dict[str, FitDiagnostics]) -> tuple[str, ...]:
     """A warning of fits that have not converged, with what the first of them says."""
-    ended = {name: own.converged or own.stopped_as_meant for name, own in fits.items()}
-    doubtful = {name: own for name, own in fits.items() if not ended[name]}
+    doubtful = [n for n, own in fits.items() if not (own.converged or own.stopped_as_meant)]
     if not doubtful:
         return ()
-    first = next(iter(doubtful))
-    why = " ".join(doubtful[first].warnings)
+    first, why = doubtful[0], " ".join(fits[doubtful[0]].warnings)
     return (f"{len(doubtful)} of {len(fits)} fits have not converged; that of {first}: {why}",)
 
 

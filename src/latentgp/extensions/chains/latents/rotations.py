@@ -14,7 +14,6 @@ from latentgp.extensions.chains.latents.base import Info, Residual, accepted
 from latentgp.extensions.chains.latents.langevin import GradientMove, ResidualGradient
 from latentgp.typing import Array, RandomKey, Scalar
 
-QUARTER = math.pi / 2
 ANTITHETIC = 2 * math.pi / 3
 _SHORTEST = 0.8  # share of an angle that the steps of a trajectory of several have at least
 
@@ -43,7 +42,7 @@ class Rotations(GradientMove):
     first_scale: ClassVar[float] = 0.5
     largest_scale: ClassVar[float] = 20.0
 
-    turn: float = eqx.field(static=True, default=QUARTER)  # of a trajectory, in radians
+    turn: float = eqx.field(static=True, default=math.pi / 2)  # of a trajectory, in radians
     steps: int = eqx.field(static=True, default=32)  # at most so many
     overhead: float = eqx.field(static=True, default=0.0)  # cost of a move beside steps, in steps
 
