@@ -6,16 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, polygamma
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.hyperparameters.base import parameter
-from latentgp.likelihoods.base import SideInformation
+from latentgp.likelihoods.base import Marginals, SideInformation
 from latentgp.likelihoods.counts import TrialsLikelihood, log_choices
 from latentgp.likelihoods.positive import shapes_of_mean
 from latentgp.numerics.log_space import log_beta
-from latentgp.typing import Latents, RandomKey, Scalar
+from latentgp.numerics.quadrature import expectation, prediction_nodes
+from latentgp.typing import Array, Latents, PerRow, RandomKey, Scalar, Values
 
 _NODES = 61
+_SUMMED = 500.0  # trials, up to which probabilities of counts are added up
 _TAIL = 36.0  # nats below the mode, where nothing is left
 
 
@@ -62,6 +65,37 @@ class BetaBinomial(TrialsLikelihood):
             (k + 1, jnp.maximum(n - k, 0.5)), shapes_of_mean(f[0], self.precision)
         )
         return jnp.where(inside, below, (count >= n).astype(f.dtype))
+
+    def predictive_cdf(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:
+        n = jnp.broadcast_to(jnp.asarray(self.trials(side), y.dtype), y.shape)
+        by_averages = super().predictive_cdf
+        return jax.lax.cond(
+            jnp.max(n) <= _SUMMED,
+            lambda: self._summed_cdf(y, marginals, n),
+            lambda: by_averages(y, marginals, side),
+        )
+
+    def _summed_cdf(self, y: PerRow, marginals: Marginals, n: PerRow) -> PerRow:
+        """The same by the sum of the probabilities of counts, each from the one before it."""
+        count, n = jnp.floor(y)[:, None], n[:, None]
+
+        def at_nodes(f: Float[Array, "N S Q"]) -> Float[Array, "N S"]:
+            a, b = shapes_of_mean(f[..., 0], self.precision)
+            first = log_beta(a, n + b) - log_beta(a, b)
+
+            def add(state: tuple[Scalar, Values, Values]) -> tuple[Scalar, Values, Values]:
+                j, log_term, total = state
+                left = jnp.maximum(n - j, 1.0)
+                log_term += jnp.log(left * (a + j)) - jnp.log((j + 1) * (left - 1 + b))
+                more = (j < count) & (j < n)
+                return j + 1, log_term, total + jnp.where(more, jnp.exp(log_term), 0.0)
+
+            last = jnp.max(jnp.minimum(count, n))
+            start = jnp.zeros((), first.dtype), first, jnp.exp(first)
+            total = jax.lax.while_loop(lambda state: state[0] < last, add, start)[2]
+            return jnp.where(count < 0, 0.0, jnp.where(count < n, jnp.minimum(total, 1.0), 1.0))
+
+        return expectation(at_nodes, *marginals, prediction_nodes(1))
 
 
 def _chance_above(first: tuple[Scalar, Scalar], second: tuple[Scalar, Scalar]) -> Scalar:

@@ -51,6 +51,7 @@ class Gaussian(NormalPredictions, ClosedForms):
 
     is_location: ClassVar[bool] = True
     is_log_concave: ClassVar[bool] = True
+    is_jointly_gaussian: ClassVar[bool] = True
     side_information: ClassVar[tuple[str, ...]] = ("noise_variance",)
 
     noise_variance: Scalar = parameter(constraints.positive, role="noise_variance", default=1.0)

@@ -128,6 +128,8 @@ class LogNormal(PositiveLikelihood, ClosedForms):
         0.5
     """
 
+    is_jointly_gaussian: ClassVar[bool] = True
+
     noise_variance: Scalar = parameter(constraints.positive, role="noise_variance", default=1.0)
 
     def expected_log_prob(self, y: PerRow, marginals: Marginals, side: SideInformation) -> PerRow:

@@ -40,6 +40,7 @@ class WarpedGaussian(ClosedForms):
     """
 
     is_log_concave: ClassVar[bool] = True
+    is_jointly_gaussian: ClassVar[bool] = True
 
     heights: Float[Array, "terms"] = parameter(constraints.positive, default=(1.0, 1.0))
     slopes: Float[Array, "terms"] = parameter(constraints.positive, default=(1.0, 1.0))

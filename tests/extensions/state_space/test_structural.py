@@ -137,6 +137,44 @@ def test_several_series_share_a_kernel():
     assert mixed.noise == pytest.approx(found.noise, rel=1e-9)
 
 
+def growing(seed=0):
+    """Sales whose season, walk and noise are shares of their level."""
+    generator, month = np.random.default_rng(seed), np.arange(96.0)
+    walk = 0.012 * month + np.cumsum(generator.normal(0, 0.02, 96))
+    noise = generator.normal(0, 0.03, 96)
+    return 50 * np.exp(walk + 0.3 * np.sin(2 * np.pi * month / 12) + noise)
+
+
+def test_evidence_tells_shares_from_sums():
+    """In any unit of the targets, of which the evidence is a density."""
+    month = np.arange(96.0)
+    for y, is_of_shares in ((growing(), True), (monthly()[1], False)):
+        each = [
+            [series_kernel(month, v, None, None, {}) for v in (unit * y, np.log(unit * y))]
+            for unit in (1.0, 1000.0)
+        ]
+        ahead = [logs.as_logarithms_ahead_of(plain) for plain, logs in each]
+        assert (ahead[0] > 2) == is_of_shares
+        assert ahead[1] == pytest.approx(ahead[0], abs=1e-3)
+        change = each[1][0].log_evidence - each[0][0].log_evidence
+        assert change == pytest.approx(-96 * np.log(1000), abs=1e-3)
+
+
+def test_growth_is_forecast_in_shares():
+    frame = pd.DataFrame({"month": pd.date_range("2001-01-01", periods=96, freq="MS")})
+    frame["sales"] = growing()
+    model = lgp.TableModel.fit(frame[:72], "sales", time="month", random_state=0)
+    assert any(note.startswith("Likelihood: log-normal") for note in model.notes)
+    found, later = model.predict(frame[72:]), frame["sales"][72:]
+    assert ((found["lower"] <= later) & (later <= found["upper"])).mean() > 0.8
+    walk = 0.02 * np.sqrt(24)  # its deviation at the end, which no forecast can know
+    assert np.mean(abs(np.log(found["mean"] / later))) < 2 * walk
+    by_sums = {"likelihood": "gaussian", "random_state": 0}
+    other = lgp.TableModel.fit(frame[:72], "sales", time="month", **by_sums)
+    name = "negative log predictive density"
+    assert model.evaluate(frame[72:])[name] < other.evaluate(frame[72:])[name]
+
+
 @pytest.mark.quick
 def test_rows_that_say_nothing_have_no_choice():
     t = np.arange(30.0)

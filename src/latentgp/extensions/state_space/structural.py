@@ -49,6 +49,12 @@ class SeriesChoice(NamedTuple):
     frozen: tuple[str, ...]  # paths of those that are not learned
     noise: float  # variance of Gaussian noise, in the units of the targets
     reason: str  # why, in a sentence
+    log_evidence: float  # of the rows that it was chosen on, with the log priors
+    total: float  # sum of the targets of these rows
+
+    def as_logarithms_ahead_of(self, of_targets: SeriesChoice) -> float:
+        """Nats by which targets have more evidence in this choice, on their logarithms."""
+        return self.log_evidence - self.total - of_targets.log_evidence
 
 
 class _Series(NamedTuple):
@@ -148,7 +154,8 @@ def series_kernel(
         found = _structure(rows, most, step, _periods(rows[0], most, step, span, calendar))
     if found is None:
         return None
-    return _choice(found, span, spread, series is not None, sum(min(len(b.t), most) for b in rows))
+    seen = np.concatenate([block.y[-most:] for block in rows])
+    return _choice(found, span, spread, series is not None, middle + spread * seen)
 
 
 def _structure(
@@ -327,9 +334,12 @@ def _of_lags(
 
 
 def _choice(
-    found: _Structure, span: float, spread: float, is_of_many: bool, seen: int
+    found: _Structure, span: float, spread: float, is_of_many: bool, seen: Vector
 ) -> SeriesChoice:
-    """The kernel in the units of the rows, its priors, and what is frozen."""
+    """The kernel in the units of the rows, its priors, and what is frozen.
+
+    It was chosen on the targets that were `seen`.
+    """
     best, variance = found.level, spread**2
     first = _rounded(best.logarithms)
     family = FAMILIES[best.parts.level].kernel
@@ -349,6 +359,7 @@ def _choice(
         units += [variance, 1.0, span]
         frozen += [f"{at}.parts[0].period", f"{at}.parts[1].variance"]
     kernel, within = reduce(add, kernels), "kernel"
+    of_rows = f"by the evidence of {len(seen)} rows"
     if is_of_many:
         kernel, within = kernel.on(0) * White(variance=1.0).on(1), "kernel.parts[0].kernel"
     paths = [f"{within}.{name}" for name in frozen]
@@ -362,7 +373,9 @@ def _choice(
         (*paths, *["kernel.parts[1].kernel.variance"] * is_of_many),
         float(first[-1] * variance),
         f"Kernel: a {best.parts.level} level, a trend and "
-        f"{f'a season of {seasons}' if seasons else 'no season'}, by the evidence of {seen} rows.",
+        f"{f'a season of {seasons}' if seasons else 'no season'}, {of_rows}.",
+        float(best.log_evidence - len(seen) * np.log(spread)),
+        float(seen.sum()),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from latentgp.choosing.choice import DENSE_OTHERWISE
 from latentgp.extensions.state_space.markov.representation import Markov
 from latentgp.extensions.state_space.structural import series_kernel
 from latentgp.kernels import Matern52, White
-from latentgp.likelihoods import Binomial, Gaussian, LogNegativeBinomial, Poisson
+from latentgp.likelihoods import Binomial, Gaussian, LogNegativeBinomial, LogNormal, Poisson
 from latentgp.site_inference.methods.base import ShortSearch
 from latentgp.site_inference.methods.exact import ExactGP
+from latentgp.site_inference.methods.laplace import Laplace
 
 # Likelihoods by name: of numbers with noise, of counts.
-_WITH_NOISE = "auto", "gaussian", "student-t", "laplace", "asymmetric-laplace"
+_WITH_NOISE = "auto", "gaussian", "student-t", "laplace", "asymmetric-laplace", "log-normal"
 _OF_RATES = "auto", "poisson", "negative-binomial", "binomial"
 _HARMONICS = 4  # of a season in state-space form, whose time grows with their cube
 # Of a search on many rows, which begins where the evidence of some is highest.
@@ -41,12 +43,21 @@ def with_series(
     Targets are `plain` if they are numbers without another likelihood or side information.
     """
     found, chosen, notes = dict(settings), None, []
+    law, why_law = Gaussian, []
     series = X[:, 1] if X.shape[1] > 1 else None
     if settings.get("kernel") is None:
         why = _why_not(settings, task)
         if not why:
-            latent = y if task == "regression" else _log_rates(y, side)
-            chosen = series_kernel(X[:, 0], latent, series, weights, calendar)
+            latent = _latent(y, side, settings.get("likelihood"), task)
+            of = partial(series_kernel, X[:, 0], series=series, weights=weights, calendar=calendar)
+            chosen = of(y=latent)
+            may_be = plain and settings.get("method", "auto") == "auto" and np.all(y > 0)
+            in_logarithms = of(y=np.log(y)) if may_be else None
+            if chosen is not None and in_logarithms is not None:
+                ahead = in_logarithms.as_logarithms_ahead_of(chosen)
+                if ahead > 0:
+                    chosen, law = in_logarithms, LogNormal
+                    why_law = [f"Likelihood: log-normal, {ahead:.1f} nats ahead of a Gaussian."]
             why = "the rows say too little of level, trend and seasons"
         if chosen is None:
             notes = [f"Kernel: one Matern52, as {why}."]
@@ -57,22 +68,23 @@ def with_series(
                 frozen = ("kernel.parts[1].kernel.variance",)
         else:
             found |= {"kernel": chosen.kernel, "priors": chosen.priors}
-            frozen, notes = chosen.frozen, [chosen.reason]
+            frozen, notes = chosen.frozen, [*why_law, chosen.reason]
         given = settings.get("frozen") or ()
         found["frozen"] = (*((given,) if isinstance(given, str) else given), *frozen)
     if chosen is not None and plain:
-        found["likelihood"] = Gaussian(chosen.noise)
+        found["likelihood"] = law(chosen.noise)
     method = settings.get("method", "auto")
     asked = any(settings.get(name) is not None for name in ("representation", "n_inducing"))
     asked |= not isinstance(method, str)  # which has its representation
     if not asked and (chosen is None or len(X) > DENSE_OTHERWISE):
         markov = Markov() if chosen is None else Markov(harmonics=_HARMONICS)
         if chosen is not None and plain and method == "auto":
-            found["method"] = ExactGP(markov, search=ShortSearch(_SEARCHED_ROWS, _EVALUATIONS))
-            searched = min(len(X), _SEARCHED_ROWS)
+            exact = ExactGP if law is Gaussian else Laplace
+            found["method"] = exact(markov, search=ShortSearch(_SEARCHED_ROWS, _EVALUATIONS))
+            searched, name = min(len(X), _SEARCHED_ROWS), exact.__name__
             notes.append(
                 f"Search: at most {_EVALUATIONS} evaluations on {searched} of {len(X)} rows, from "
-                "where that evidence is highest; method=ExactGP(Markov()) searches to the end."
+                f"where that evidence is highest; method={name}(Markov()) searches to the end."
             )
         else:
             found["representation"] = markov
@@ -100,9 +112,16 @@ def _why_not(settings: Mapping[str, Any], task: str) -> str:
     return f"{asked[0]} is given" if asked else ""
 
 
-def _log_rates(y: Float[np.ndarray, "N"], side: Mapping[str, np.ndarray]) -> Float[np.ndarray, "N"]:
-    """What stands for the latent function of counts: log odds of trials, or logarithms of rates."""
+def _latent(
+    y: Float[np.ndarray, "N"], side: Mapping[str, np.ndarray], likelihood: Any, task: str
+) -> Float[np.ndarray, "N"]:
+    """What stands for the latent function.
+
+    Numbers, their logarithms, log odds of trials, or logarithms of rates.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):  # of rows that are refused later
+        if task == "regression":
+            return np.log(y) if likelihood == "log-normal" else y
         if "trials" in side:
             return np.log((y + 0.5) / (side["trials"] - y + 0.5))
         return np.log((y + 0.5) / side.get("exposure", 1.0))

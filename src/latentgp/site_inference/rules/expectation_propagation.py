@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
-from latentgp.likelihoods import Gaussian
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import turned
 from latentgp.numerics.quadrature import prediction_nodes
@@ -176,9 +175,6 @@ class MomentRule(SiteRule):
 
     def check(self, likelihood: Likelihood) -> None:
         Needs(normalised=True).check("ExpectationPropagation", likelihood=likelihood)
-
-    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
-        return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)
 
 
 def _log_expected(sites: GaussianSites, marginals: Marginals) -> PerRow:

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.likelihoods import Gaussian
 from latentgp.likelihoods.base import (
     AnyMarginals,
     JointMarginals,
@@ -101,9 +100,6 @@ class LaplaceRule(SiteRule):
 
     def check(self, likelihood: Likelihood) -> None:
         Needs(curvature=True).check("Laplace", likelihood=likelihood)
-
-    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
-        return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)
 
 
 def log_prior_of_mean(sites: Sites, mean: RowLatents, offset: RowLatents) -> PerRow:
