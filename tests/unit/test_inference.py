@@ -63,6 +63,25 @@ def test_the_evidence_is_named_for_what_it_is(method, kind):
     assert result.diagnostics.ending == "hyper-parameters were not learned"
 
 
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    "method", [lgp.Laplace(), lgp.VariationalInference(), lgp.ExpectationPropagation()]
+)
+def test_targets_that_are_gaussian_after_a_transform_are_exact(method):
+    """The log density of log-normal targets is quadratic in f, of their logarithms and 1 / y."""
+    kernel, held = lgp.RBF(lengthscale=0.5), {"key": KEY, "learn_hyperparameters": False}
+    of_logs = lgp.LatentGP(kernel, lgp.Gaussian(0.2)), DATA
+    exact = lgp.fit(*of_logs, method=lgp.ExactGP(), **held)
+    positive = lgp.LatentGP(kernel, lgp.LogNormal(0.2)), lgp.Data(X, np.exp(SMOOTH))
+    found = lgp.fit(*positive, method=method, **held)
+    evidence = found.posterior.log_evidence
+    assert evidence.kind == "exact"
+    expected = float(exact.posterior.log_evidence) - SMOOTH.sum()
+    assert float(evidence) == pytest.approx(expected, abs=1e-8)
+    for ours, theirs in zip(*(f.posterior.predict_f(X) for f in (found, exact)), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
 def test_the_given_model_is_used_as_it_is_when_nothing_is_learned():
     model = regression()
     result = lgp.fit(model, DATA, key=KEY, learn_hyperparameters=False)

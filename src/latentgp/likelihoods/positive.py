@@ -257,7 +257,7 @@ class Beta(Likelihood):
         return jnp.log(y) - jnp.log1p(-y)
 
 
-def shapes_of_mean(logit: Scalar, precision: Scalar) -> tuple[Scalar, Scalar]:
+def shapes_of_mean(logit: Values, precision: Scalar) -> tuple[Values, Values]:
     """Shapes a, b of the beta law of mean sigmoid(logit), whose sum is the precision."""
     # Their squares are in second derivatives.
     least = float(jnp.finfo(logit.dtype).tiny) ** 0.45

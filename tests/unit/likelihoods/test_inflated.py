@@ -7,6 +7,8 @@ import pytest
 from scipy.stats import beta, betabinom, nbinom, poisson
 
 import latentgp as lgp
+from latentgp.likelihoods.base import Marginals
+from latentgp.numerics.quadrature import prediction_nodes
 
 F, SHARE = 0.4, 0.3
 RATE = 2.5 * np.exp(F)
@@ -163,3 +165,25 @@ def test_beta_binomial():
     y = np.array([1e5, 5e5, 9e5])
     cdf = beta_binomial(y, np.full(3, 1e6), np.full(3, 9.0))[1]
     np.testing.assert_allclose(cdf, beta(9 * mean, 9 * (1 - mean)).cdf(y / 1e6), atol=1e-5)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    "precision",
+    [pytest.param(0.4, marks=pytest.mark.slow), 4.0, pytest.param(300.0, marks=pytest.mark.slow)],
+)
+def test_predictions_of_beta_binomial_counts(precision):
+    """Sums of few trials are the averages that many trials take."""
+    law, rng = lgp.BetaBinomial(precision), np.random.default_rng(0)
+    trials = np.append(rng.integers(1, 400, 7), 1).astype(float)
+    y = np.floor(rng.uniform(-1, trials + 2))
+    marginals = Marginals(rng.normal(0, 2, (8, 1)), rng.gamma(1.0, 1.0, (8, 1)))
+    sums = law.predictive_cdf(y, marginals, {"trials": trials})
+    averages = jax.jit(
+        jax.vmap(lambda y, f, trials: law.cdf(y, f, {"trials": trials}), in_axes=(None, 0, None))
+    )
+    nodes, weights = prediction_nodes(1)
+    for row, total in enumerate(sums):
+        f = marginals.mean[row] + np.sqrt(marginals.variance[row]) * nodes
+        expected = weights @ averages(y[row], f, trials[row])
+        assert total == pytest.approx(float(expected), abs=2e-6)
