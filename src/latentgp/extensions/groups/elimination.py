@@ -168,7 +168,7 @@ def _factors(design: EffectDesign, info: _Information) -> _Elimination:
     gain, log_determinant = jnp.zeros((), rest.dtype), jnp.zeros((), rest.dtype)
     found = _Elimination([], [], [], [], rest, rest_right, gain, log_determinant)
     for k in range(len(own)):
-        inverse, more = _inverse(own[k])
+        inverse, more = inverses_of(own[k])
         log_determinant = log_determinant + more
         v = jnp.einsum("lij,lj->li", inverse, right[k])
         on_outer = [jnp.einsum("lij,lja->lia", inverse, block) for block in outer[k]]
@@ -435,7 +435,7 @@ def _within(design: EffectDesign, k: int) -> Sequence[Array]:
     return [jnp.asarray(parents) for parents in design.within[k]]
 
 
-def _inverse(blocks: Float[Array, "L E E"]) -> tuple[Float[Array, "L E E"], Scalar]:
+def inverses_of(blocks: Float[Array, "L E E"]) -> tuple[Float[Array, "L E E"], Scalar]:
     """Inverses of positive definite blocks, and the sum of their log-determinants."""
     if blocks.shape[1] == 1:
         return 1 / blocks, jnp.sum(jnp.log(blocks))
