@@ -21,7 +21,7 @@ class Program:
 
     What runs for milliseconds is compiled by the quicker of XLA's code generators; with more
     rows, or inside another program, which has the options of its own, it is `jax.jit`. Arguments
-    are given by position; `static_argnums` are those that are no arrays.
+    are given by position; `static_argnums` are those that are no arrays, `most_rows` are few.
 
     Example:
         >>> import numpy as np
@@ -32,15 +32,21 @@ class Program:
 
     _xla_knows_options: ClassVar[bool] = True
 
-    def __init__(self, function: Callable[..., Any], static_argnums: Sequence[int] = ()):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static_argnums: Sequence[int] = (),
+        most_rows: float = _FEW_ROWS,
+    ):
         update_wrapper(self, function)
+        self._most_rows = most_rows
         compiled = partial(jax.jit, function, static_argnums=static_argnums)
         self._usual, self._quick = compiled(), compiled(compiler_options=QUICK_TO_COMPILE)
         self.lower = self._usual.lower
 
     def __call__(self, *arguments: Any) -> Any:
         least = jax.config.read("jax_disable_most_optimizations")  # who asks for less gets it
-        if least or not Program._xla_knows_options or not _are_few_and_known(arguments):
+        if least or not Program._xla_knows_options or not self._knows_few(arguments):
             return self._usual(*arguments)
         try:
             return self._quick(*arguments)
@@ -55,12 +61,12 @@ class Program:
 
     def for_rows(self, rows: int) -> Callable[..., Any]:
         """The function for so many rows, which its arguments may have in blocks."""
-        return self if rows <= _FEW_ROWS else self._usual
+        return self if rows <= self._most_rows else self._usual
 
-
-def _are_few_and_known(arguments: tuple[Any, ...]) -> bool:
-    """Whether arrays have few rows, and none is traced by a program around this one."""
-    leaves = jax.tree.leaves(arguments)
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
-        return False
-    return all(max(getattr(leaf, "shape", ()), default=0) <= _FEW_ROWS for leaf in leaves)
+    def _knows_few(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether arrays have few rows, and none is traced by a program around this one."""
+        leaves = jax.tree.leaves(arguments)
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            return False
+        shapes = (getattr(leaf, "shape", ()) for leaf in leaves)
+        return all(max(shape, default=0) <= self._most_rows for shape in shapes)

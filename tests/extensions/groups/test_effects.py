@@ -9,11 +9,13 @@ import pytest
 
 import latentgp as lgp
 from latentgp.choosing.choice import choose_method, treating
+from latentgp.extensions.groups import representation
 from latentgp.extensions.groups.design import EffectDesign, designs_of
 from latentgp.hyperparameters.space import ParameterSpace
 from latentgp.kernels import RBF, FixedEffects, SameGroup
 from latentgp.kernels.parts import parts_of
 from latentgp.representations import Dense, SiteForm, log_evidence
+from latentgp.site_inference.search import hyperparameters
 from latentgp.site_inference.search.hyperparameters import _Runs
 from latentgp.testing.numerics import chunks_of
 from pupils import (
@@ -280,7 +282,7 @@ def test_effects_that_need_too_much_memory_are_refused(monkeypatch):
 
 
 def test_a_search_looks_at_all_of_many_rows(monkeypatch):
-    """Effects of a sample of the rows say little of those of all."""
+    """Effects of a few functions a row take little, of a sample of the rows they say little."""
     monkeypatch.setattr(_Runs, "on_a_part", lambda *_: pytest.fail("looked at some of the rows"))
     rng = np.random.default_rng(0)
     group = rng.integers(0, 100, 20_100)
@@ -292,6 +294,45 @@ def test_a_search_looks_at_all_of_many_rows(monkeypatch):
         method=lgp.CollapsedVI(lgp.groups.SparseEffects()),
     )
     np.testing.assert_allclose(found.model.likelihood.noise_variance, 1.0, atol=0.04)
+
+
+def test_some_levels_come_with_all_their_rows():
+    kernel, X = KERNELS["nested and crossed"], rows_of(300)
+    whole = lgp.groups.SparseEffects().initialise(X, None, kernel, KEY)
+    chosen, own = whole.on_some_levels(X, None, kernel, 60)
+    pupils = np.unique(X[chosen, PUPIL])
+    assert len(pupils) == 5
+    np.testing.assert_array_equal(chosen, np.flatnonzero(np.isin(X[:, PUPIL], pupils)))
+    part, sites = X[chosen], sites_of(len(chosen))
+    dense = Dense().condition(kernel, part, sites).log_evidence
+    np.testing.assert_allclose(own.condition(kernel, part, sites).log_evidence, dense, rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exact", [True, False])
+def test_many_functions_are_learned_from_some_levels_first(monkeypatch, exact):
+    """The search on all rows begins with their curvatures, and ends where another one does."""
+    monkeypatch.setattr(hyperparameters, "_THINNED_FROM", 1_000)
+    monkeypatch.setattr(hyperparameters, "_THINNED_ROWS", 600)
+    rng = np.random.default_rng(0)
+    group, item, x = rng.integers(0, 400, 2_000), rng.integers(0, 30, 2_000), rng.normal(size=2_000)
+    y = np.sin(2 * x) + rng.normal(size=400)[group] + 0.5 * rng.normal(size=30)[item]
+    data = lgp.Data(np.column_stack([group, item, x]), y + 0.5 * rng.normal(size=2_000))
+    model = lgp.LatentGP(RBF().on(2) + same(0) + same(1), lgp.Gaussian())
+
+    def fitted(many):
+        monkeypatch.setattr(representation, "_MANY_FUNCTIONS", many)
+        method = lgp.CollapsedVI(lgp.groups.SparseEffects(20, exact=exact))
+        return lgp.fit(model, data, key=KEY, method=method)
+
+    first, usual = fitted(10), fitted(1_000)
+    assert set(first.history.restart) == {hyperparameters.THINNED_RUN, 0}
+    assert set(usual.history.restart) == {0}
+    values = first.history.value[first.history.restart == 0]
+    # Nats that a search leaves, and of estimates, whose slopes are not quite theirs, their error.
+    near = 0.02 if exact else 2 * float(usual.posterior.latent.evidence_error)
+    np.testing.assert_allclose(max(values), max(usual.history.value), rtol=0, atol=near)
+    assert len(values) < len(usual.history.value)
 
 
 def test_too_many_rows_for_a_matrix_are_led_to_effects():

@@ -25,6 +25,7 @@ from latentgp.extensions.groups.inference.marginal_means import MarginalMeans
 from latentgp.extensions.groups.inference.satterthwaite import Satterthwaite, normal_tests
 from latentgp.hyperparameters.base import parameters
 from latentgp.kernels import FixedEffects, SameGroup
+from latentgp.site_inference.search import profiled_bound
 from latentgp.surfaces.cli.app import app
 from latentgp.surfaces.tables.formula.contrasts import level_weights, term_weights
 from latentgp.surfaces.tables.formula.encoder import FormulaEncoder
@@ -181,6 +182,14 @@ OF_LEVELS = {
         [0.0421614, 0.0002923416, 0.1431983, 0.4018123, 2.08303e-08, 1.826973e-05],
     ),
 }
+
+
+def test_degrees_of_freedom_take_the_program_of_the_search(growth, monkeypatch):
+    def another(*_):
+        pytest.fail("compiled one that makes the posterior alone")
+
+    monkeypatch.setattr(profiled_bound, "_converge_exact", another)
+    assert np.all(growth.effect_tests(degrees="satterthwaite").coefficients().degrees > 5)
 
 
 @pytest.mark.parametrize("degrees", list(OF_LEVELS))

@@ -43,6 +43,12 @@ def test_few_rows_are_compiled_by_the_quicker_code_generator(compiled_with):
     assert compiled_with == [programs.QUICK_TO_COMPILE, None]
 
 
+def test_more_rows_can_count_as_few(compiled_with):
+    program, many = Program(twice, most_rows=np.inf), np.ones(programs._FEW_ROWS + 1)
+    np.testing.assert_array_equal(program(many), 2 * many)
+    assert compiled_with == [programs.QUICK_TO_COMPILE]
+
+
 def test_whoever_asks_for_the_least_optimisation_gets_it(compiled_with):
     jax.config.update("jax_disable_most_optimizations", True)
     np.testing.assert_array_equal(Program(twice)(np.ones(3)), 2 * np.ones(3))

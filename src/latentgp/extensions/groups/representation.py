@@ -9,7 +9,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import UInt32
+import numpy as np
+from jaxtyping import Int, UInt32
 
 from latentgp.errors import InputError, check_whole
 from latentgp.extensions.groups.crossed import CrossedSettings, crossed
@@ -23,11 +24,13 @@ from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
 from latentgp.representations.site_form import SiteForm
 from latentgp.representations.traits import Traits
+from latentgp.rows.arrays import evenly
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array, Inputs, PerRow, RandomKey
 
 _MOST_NUMBERS = 3e8
+_MANY_FUNCTIONS = 100  # of a row: a search on some levels takes little beside one on all
 
 
 class SparseEffects(Representation):
@@ -90,7 +93,8 @@ class SparseEffects(Representation):
             dense_factors=False,
             coordinates_of_sites=False,
             paths=False,
-            needs_all_rows=True,
+            of_levels=True,
+            needs_all_rows=self._functions < _MANY_FUNCTIONS,
             needs_rows=True,
             powers=True,
         )
@@ -109,6 +113,28 @@ class SparseEffects(Representation):
                 "SparseEffects fewer points (number=), or groups fewer slopes."
             )
         return dataclasses.replace(self, designs=designs, key=own)
+
+    def on_some_levels(
+        self, X: Inputs, weights: PerRow | None, kernel: LatentKernel, number: int
+    ) -> tuple[Int[np.ndarray, "M"], SparseEffects]:
+        """Numbers of all rows of some levels, about so many, and the same laid out for these.
+
+        Levels are of the grouping with most effects, so that a part has as many rows of one.
+        """
+        design, rows = max(self._designs, key=lambda own: own.number), evenly(len(X), number)
+        if (first := design.first) is not None:
+            term = design.terms[first]
+            level = np.asarray(term.index(X))
+            chosen = evenly(term.levels, -(-term.levels * number // len(X)))
+            rows = np.flatnonzero(np.isin(level, chosen))
+        own = dataclasses.replace(self, designs=None)
+        weights = None if weights is None else weights[rows]
+        return rows, own.initialise(X[rows], weights, kernel, self._key)
+
+    @property
+    def _functions(self) -> int:
+        """Number of effects that a row touches, at most."""
+        return max(sum(t.row_width for t in own.terms) for own in self.designs or ())
 
     @property
     def _is_whole(self) -> bool:

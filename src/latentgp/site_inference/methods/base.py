@@ -207,12 +207,12 @@ class SiteMethod(Method):
             searched, opening = rows, None
             second = typical_start(space, scale) if space.size else None
             if short is not None:
-                searching, some = on_some_rows(algorithm, data, short.rows)
+                searching, some = on_some_rows(algorithm, model.kernel, data, short.rows)
                 searched = some.padded(number_of_shards()).to_device()
             elif (
                 space.size
                 and algorithm.rule.sites_are_fixed(model.likelihood)  # else too long
-                and not algorithm.representation.traits.needs_all_rows
+                and not algorithm.representation.traits.of_levels
             ):
                 second = stretched_start(space, scale) if second is None else second
                 part = data.select(some_rows(algorithm.representation, data.size, OPENING_ROWS))
@@ -243,6 +243,10 @@ class SiteMethod(Method):
         if learned is not None and sites is not None and len(sites.linear) == rows.size:
             vector = jnp.asarray(learned.vector)
             converged = converge_at(final, space, vector, rows, sites)
+        elif problem.held is not None and final.rule.sites_are_fixed(model.likelihood):
+            own, first = problem.held, initial_sites(final, model, rows)
+            # By the program that moves it later.
+            converged = converge_at(final, own, jnp.asarray(own.to_vector()), rows, first)
         converged = converged_sites(final, model, rows, converged)
         whole = finished(final.representation, converged.posterior, rows)
         converged = converged._replace(posterior=whole)

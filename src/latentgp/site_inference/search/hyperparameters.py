@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Key
+from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
+from latentgp.kernels import LatentKernel
 from latentgp.representations.learned_points import learned_steps
 from latentgp.representations.protocols import SeesNearRows, some_rows
 from latentgp.rows.data import Data
@@ -115,7 +116,7 @@ def learn(
     runs = _Runs(algorithm, space, first, bounds, search)
     try:
         traits = algorithm.representation.traits
-        whole = traits.one_coefficient_a_row or traits.needs_all_rows
+        whole = traits.one_coefficient_a_row or traits.of_levels
         if data.size > _THINNED_FROM and not whole:
             start, sites = runs.on_thinned_rows(first, data, stored)
             first_step = _FIRST_STEP_AFTER_THINNED
@@ -156,13 +157,18 @@ def learn(
     return SearchResult(best.vector, runs.sites, *runs.endings[best.restart])
 
 
-def on_some_rows(algorithm: SiteInference, data: Data, rows: int) -> tuple[SiteInference, Data]:
+def on_some_rows(
+    algorithm: SiteInference, kernel: LatentKernel, data: Data, rows: int
+) -> tuple[SiteInference, Data]:
     """Algorithm and rows of a search that looks at so many rows.
 
     Where the evidence is a sum over rows it takes their terms, in which they see all rows;
     otherwise these rows alone, as the representation picks them, with the weights that they have.
     """
-    given = algorithm.representation
+    given: Any = algorithm.representation
+    if given.traits.of_levels:
+        chosen, own = given.on_some_levels(data.X, data.weights, kernel, rows)
+        return dataclasses.replace(algorithm, representation=own), data.select(chosen)
     own = given.with_terms(rows) if isinstance(given, SeesNearRows) else None
     if own is None:
         return algorithm, data.select(some_rows(given, data.size, rows))
@@ -185,14 +191,19 @@ class _NoStep(Exception):
     """A line search that has raised no estimate."""
 
 
+def inward_slope(at: Record, bounds: tuple[HyperVector, HyperVector]) -> HyperVector:
+    """The gradient at an evaluation, without what leads out of bounds."""
+    ahead = np.clip(at.vector + np.sign(at.gradient), *bounds)
+    return np.where(ahead != at.vector, at.gradient, 0.0)
+
+
 def likely_gain(at: Record, bounds: tuple[HyperVector, HyperVector]) -> float:
     """Squared norm of the gradient at an evaluation, without what leads out of bounds.
 
     The curvature of the bound grows with the rows: over their weight it is what there is to be
     gained, in nats.
     """
-    ahead = np.clip(at.vector + np.sign(at.gradient), *bounds)
-    return float(np.sum(np.where(ahead != at.vector, at.gradient, 0.0) ** 2))
+    return float(np.sum(inward_slope(at, bounds) ** 2))
 
 
 @dataclasses.dataclass
@@ -209,6 +220,8 @@ class _Runs:
     # of short runs, and of those that go on with the same bound: evaluations by point
     _known: Any = dataclasses.field(default_factory=partial(defaultdict, dict))
     _opening_evaluations: int = _OPENING_EVALUATIONS
+    # minus the bound's inverse Hessian where a run on some levels ended, times its rows
+    _spread: Float[np.ndarray, "H H"] | None = None
 
     def one(
         self,
@@ -347,7 +360,7 @@ class _Runs:
         own = self._algorithm.representation
         traits = own.traits
         estimated = traits.estimates_evidence
-        careful = traits.needs_all_rows and not estimated
+        careful = traits.of_levels and not estimated
         counted = min(data.total_weight, _ROWS_OF_A_RISE) if careful else data.total_weight
         enough = max(tolerance, _ESTIMATED_RISE if estimated else 0.0) * counted
         reached, rise, still = -np.inf, np.inf, 0
@@ -357,11 +370,13 @@ class _Runs:
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = None
         if run == THINNED_RUN:
-            at_most = _THINNED_EVALUATIONS * (3 if isinstance(own, SeesNearRows) else 1)
+            at_most = _THINNED_EVALUATIONS * (
+                3 if traits.of_levels or isinstance(own, SeesNearRows) else 1
+            )
         low, high = self._bounds
         within = np.maximum(low, start - reach), np.minimum(high, start + reach)
         known, unit, tried = self._known[run], 0.0, -1
-        origin, sizes = (start if careful else np.zeros_like(start)), np.ones_like(start)
+        origin, scales = (start if traits.of_levels else np.zeros_like(start)), np.eye(len(start))
         if run <= _FIRST_OPENING_RUN:
             at_most = self._opening_evaluations
         else:
@@ -372,13 +387,16 @@ class _Runs:
             if estimated and tried >= _FEWEST_STEPS and without_step()[0]:
                 raise _NoStep
             tried += 1
-            vector = origin + step / sizes
+            vector = origin + scales @ step
+            vector = vector if self._spread is None else np.clip(vector, *within)
             record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
             record = record or self._evaluate(vector, data, run)
             if run <= _FIRST_OPENING_RUN:
                 known[vector.tobytes()] = record
-            unit = unit or max(float(np.linalg.norm(record.gradient / sizes)) / first_step, 1e-12)
-            return -record.value / unit, -record.gradient / sizes / unit
+            slope = record.gradient if self._spread is None else inward_slope(record, within)
+            slope = scales.T @ slope
+            unit = unit or max(float(np.linalg.norm(slope)) / first_step, 1e-12)
+            return -record.value / unit, -slope / unit
 
         def stand_still(intermediate_result: Any) -> None:
             nonlocal reached, rise, still, tried
@@ -397,20 +415,29 @@ class _Runs:
             return gain <= little, reason
 
         try:
-            if careful:  # a slope at the start, of order one unit from the end, is the curvature
+            steps = np.stack(within, axis=1) - origin[:, None]
+            if self._spread is not None:  # one step is a deviation, and bounds are no box
+                variances, axes = np.linalg.eigh(self._spread / data.total_weight)
+                scales = axes * np.sqrt(np.clip(variances, 0.0, 1.0))
+                steps, unit = np.array([[-1e3, 1e3]] * len(start)), 1.0
+            elif careful:  # a slope at the start, of order one unit from the end, is the curvature
                 first = self._search.replay(start, run, at_most)
                 first = first or self._evaluate(start, data, run)
                 known[start.tobytes()] = first
-                sizes = np.sqrt(np.maximum(np.abs(first.gradient), 1.0))
+                scales /= np.sqrt(np.maximum(np.abs(first.gradient), 1.0))
+                steps = (np.stack(within, axis=1) - origin[:, None]) / np.diagonal(scales)[:, None]
             found = minimize(
                 objective,
                 start - origin,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=sizes[:, None] * (np.stack(within, axis=1) - origin[:, None]),
+                bounds=steps,
                 callback=stand_still,
                 options=options,
             )
+            if traits.of_levels and run == THINNED_RUN:
+                spread = scales @ found.hess_inv.todense() @ scales.T / unit
+                self._spread = data.total_weight * spread
             if still == patience:
                 self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
             elif found.success:
@@ -428,7 +455,7 @@ class _Runs:
     def on_a_part(self, start: HyperVector, data: Data, rows: int) -> HyperVector:
         """End of a run on some of the rows, with the weights that they have."""
         whole = self._algorithm
-        self._algorithm, part = on_some_rows(whole, data, rows)
+        self._algorithm, part = on_some_rows(whole, self._kernel(start), data, rows)
         try:
             return self._shortly(start, part, THINNED_RUN)
         finally:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Int
 
 from latentgp.hyperparameters.space import ParameterSpace
@@ -95,7 +96,7 @@ def evaluate(
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
         if (sums := row_sums(algorithm.representation)) is not None:
             return _evaluate_sums(sums, space, vector, sites)
-        return _evaluate_exact(algorithm, space, vector, data, sites)[0]
+        return _exactly(algorithm, space, vector, data, sites)[0]
     there, model = placed(algorithm, space, vector), model_at(space, vector)
     ascended = ascend(there, model, data, sites)
     rule = there.rule.at_the_mode()
@@ -183,7 +184,7 @@ def converge_at(
 ) -> ConvergedPosterior:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
     if _is_one_program(algorithm, space):
-        return _evaluate_exact(algorithm, space, vector, data, sites)[1]
+        return _exactly(algorithm, space, vector, data, sites)[1]
     return converge(algorithm, model_at(space, vector), data, sites)
 
 
@@ -197,7 +198,7 @@ def evaluate_and_converge(
 ) -> tuple[Evaluation, ConvergedPosterior]:
     """The bound with its gradient, and the posterior, at once where one program makes both."""
     if _is_one_program(algorithm, space):
-        return _evaluate_exact(algorithm, space, vector, data, sites)
+        return _exactly(algorithm, space, vector, data, sites)
     own = algorithm, space, vector, data, sites
     return evaluate(*own), converge_at(*own)
 
@@ -231,8 +232,7 @@ def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> 
     return jnp.sum(algorithm.rule.improper_cavities(update.marginals, current))
 
 
-@Program
-def _evaluate_exact(
+def _evaluate_exactly(
     algorithm: SiteInference, space: ParameterSpace, vector: HyperVector, data: Data, sites: Sites
 ) -> tuple[Evaluation, ConvergedPosterior]:
     """Sites that are the likelihood itself: differentiate the evidence straight through them."""
@@ -244,6 +244,16 @@ def _evaluate_exact(
     (value, settled), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
     end = settled.updates, settled.change
     return Evaluation(value, settled.bound, gradient, sites, *end), settled
+
+
+_evaluate_exact = Program(_evaluate_exactly)
+# Sums over levels of groups take as long by the options for few rows.
+_evaluate_levels = Program(_evaluate_exactly, most_rows=np.inf)
+
+
+def _exactly(algorithm: SiteInference, *at: Any) -> tuple[Evaluation, ConvergedPosterior]:
+    of_levels = algorithm.representation.traits.of_levels
+    return (_evaluate_levels if of_levels else _evaluate_exact)(algorithm, *at)
 
 
 def _evaluate_sums(
