@@ -123,10 +123,10 @@ class SparseEffects(Representation):
         """
         design, rows = max(self._designs, key=lambda own: own.number), evenly(len(X), number)
         if (first := design.first) is not None:
-            term = design.terms[first]
-            level = np.asarray(term.index(X))
-            chosen = evenly(term.levels, -(-term.levels * number // len(X)))
-            rows = np.flatnonzero(np.isin(level, chosen))
+            columns = np.asarray(X)[:, list(design.terms[first].columns)]
+            levels, level = np.unique(columns, axis=0, return_inverse=True)
+            chosen = evenly(len(levels), -(-len(levels) * number // len(X)))
+            rows = np.flatnonzero(np.isin(level.ravel(), chosen))
         own = dataclasses.replace(self, designs=None)
         weights = None if weights is None else weights[rows]
         return rows, own.initialise(X[rows], weights, kernel, self._key)
@@ -134,7 +134,8 @@ class SparseEffects(Representation):
     @property
     def _functions(self) -> int:
         """Number of effects that a row touches, at most."""
-        return max(sum(t.row_width for t in own.terms) for own in self.designs or ())
+        each = (sum(term.row_width for term in own.terms) for own in self.designs or ())
+        return max(each, default=0)
 
     @property
     def _is_whole(self) -> bool:
