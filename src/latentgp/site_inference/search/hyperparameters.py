@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from latentgp.errors import InputError
 from latentgp.hyperparameters.space import ParameterSpace
@@ -191,19 +191,14 @@ class _NoStep(Exception):
     """A line search that has raised no estimate."""
 
 
-def inward_slope(at: Record, bounds: tuple[HyperVector, HyperVector]) -> HyperVector:
-    """The gradient at an evaluation, without what leads out of bounds."""
-    ahead = np.clip(at.vector + np.sign(at.gradient), *bounds)
-    return np.where(ahead != at.vector, at.gradient, 0.0)
-
-
 def likely_gain(at: Record, bounds: tuple[HyperVector, HyperVector]) -> float:
     """Squared norm of the gradient at an evaluation, without what leads out of bounds.
 
     The curvature of the bound grows with the rows: over their weight it is what there is to be
     gained, in nats.
     """
-    return float(np.sum(inward_slope(at, bounds) ** 2))
+    ahead = np.clip(at.vector + np.sign(at.gradient), *bounds)
+    return float(np.sum(np.where(ahead != at.vector, at.gradient, 0.0) ** 2))
 
 
 @dataclasses.dataclass
@@ -220,8 +215,8 @@ class _Runs:
     # of short runs, and of those that go on with the same bound: evaluations by point
     _known: Any = dataclasses.field(default_factory=partial(defaultdict, dict))
     _opening_evaluations: int = _OPENING_EVALUATIONS
-    # minus the bound's inverse Hessian where a run on some levels ended, times its rows
-    _spread: Float[np.ndarray, "H H"] | None = None
+    # of the bound in each hyper-parameter, a row, where a run on some levels ended
+    _curvatures: HyperVector | None = None
 
     def one(
         self,
@@ -370,13 +365,12 @@ class _Runs:
         options["maxls"] = _ESTIMATED_STEPS if estimated else 20
         at_most = None
         if run == THINNED_RUN:
-            at_most = _THINNED_EVALUATIONS * (
-                3 if traits.of_levels or isinstance(own, SeesNearRows) else 1
-            )
+            several = traits.of_levels or isinstance(own, SeesNearRows)
+            at_most = _THINNED_EVALUATIONS * (3 if several else 1)
         low, high = self._bounds
         within = np.maximum(low, start - reach), np.minimum(high, start + reach)
         known, unit, tried = self._known[run], 0.0, -1
-        origin, scales = (start if traits.of_levels else np.zeros_like(start)), np.eye(len(start))
+        origin, sizes = (start if traits.of_levels else np.zeros_like(start)), np.ones_like(start)
         if run <= _FIRST_OPENING_RUN:
             at_most = self._opening_evaluations
         else:
@@ -387,16 +381,13 @@ class _Runs:
             if estimated and tried >= _FEWEST_STEPS and without_step()[0]:
                 raise _NoStep
             tried += 1
-            vector = origin + scales @ step
-            vector = vector if self._spread is None else np.clip(vector, *within)
+            vector = origin + step / sizes
             record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
             record = record or self._evaluate(vector, data, run)
             if run <= _FIRST_OPENING_RUN:
                 known[vector.tobytes()] = record
-            slope = record.gradient if self._spread is None else inward_slope(record, within)
-            slope = scales.T @ slope
-            unit = unit or max(float(np.linalg.norm(slope)) / first_step, 1e-12)
-            return -record.value / unit, -slope / unit
+            unit = unit or max(float(np.linalg.norm(record.gradient / sizes)) / first_step, 1e-12)
+            return -record.value / unit, -record.gradient / sizes / unit
 
         def stand_still(intermediate_result: Any) -> None:
             nonlocal reached, rise, still, tried
@@ -415,29 +406,26 @@ class _Runs:
             return gain <= little, reason
 
         try:
-            steps = np.stack(within, axis=1) - origin[:, None]
-            if self._spread is not None:  # one step is a deviation, and bounds are no box
-                variances, axes = np.linalg.eigh(self._spread / data.total_weight)
-                scales = axes * np.sqrt(np.clip(variances, 0.0, 1.0))
-                steps, unit = np.array([[-1e3, 1e3]] * len(start)), 1.0
+            if self._curvatures is not None:
+                whole = data.total_weight * self._curvatures
+                sizes, unit = np.sqrt(np.maximum(whole, 1.0)), 1.0
             elif careful:  # a slope at the start, of order one unit from the end, is the curvature
                 first = self._search.replay(start, run, at_most)
                 first = first or self._evaluate(start, data, run)
                 known[start.tobytes()] = first
-                scales /= np.sqrt(np.maximum(np.abs(first.gradient), 1.0))
-                steps = (np.stack(within, axis=1) - origin[:, None]) / np.diagonal(scales)[:, None]
+                sizes = np.sqrt(np.maximum(np.abs(first.gradient), 1.0))
             found = minimize(
                 objective,
                 start - origin,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=steps,
+                bounds=sizes[:, None] * (np.stack(within, axis=1) - origin[:, None]),
                 callback=stand_still,
                 options=options,
             )
             if traits.of_levels and run == THINNED_RUN:
-                spread = scales @ found.hess_inv.todense() @ scales.T / unit
-                self._spread = data.total_weight * spread
+                spread = np.diagonal(found.hess_inv.todense()) / unit / sizes**2
+                self._curvatures = 1 / (spread * data.total_weight)
             if still == patience:
                 self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
             elif found.success:
