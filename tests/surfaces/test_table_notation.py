@@ -6,7 +6,7 @@ import pytest
 
 from latentgp.errors import InputError
 from latentgp.persistence import load, save
-from latentgp.surfaces.tables import TableEncoder, guess_task, read_table
+from latentgp.surfaces.tables import TableEncoder, guess_task, read_table, split_target
 from latentgp.surfaces.tables.model import TableModel
 from latentgp.surfaces.tables.prediction import predict_files
 from latentgp.surfaces.tables.rows import Frames
@@ -46,6 +46,18 @@ def encoder_of(values, name="v", **more):
         (["2024/12/31", "2025/1/4"], [0, 4], "written as year, month, day"),
         (["01/02/2024", "02/03/2024"], [0, 30], "'01/02/2024' is taken with the day first"),
         (["01.02.2024", "02.03.2024"], [0, 30], "written as day, month, year"),
+        (["31/12/24", "4/1/25"], [0, 4], "year of two digits; '31/12/24' is taken as 2024-12-31"),
+        (
+            ["12/31/24", "1/4/25"],
+            [0, 4],
+            "year of two digits; '1/4/25' is taken as 2025-01-04",
+        ),
+        (["31.12.99", "04.01.00"], [0, 4], "'04.01.00' is taken as 2000-01-04"),
+        (["1/2/24", "2/3/24"], [0, 30], "'1/2/24' is taken with the day first"),
+        (["12.5 kg", "3 kg"], [12.5, 3], "number in kg, written with a decimal point"),
+        (["12,5°C", "−3°C"], [12.5, -3], "number in °C, written with a decimal comma"),
+        (["7 m²", *(f"{n}.5 m²" for n in range(3))], [7, 0.5, 1.5, 2.5], "number in m²"),
+        ([f"{n} km" for n in range(17)], range(17), "number in km, written with a decimal point"),
     ],
 )
 def test_numbers_and_dates_in_other_dress(tmp_path, values, expected, says):
@@ -62,6 +74,43 @@ def test_numbers_and_dates_in_other_dress(tmp_path, values, expected, says):
         np.testing.assert_array_equal(encoder.encode(frame.iloc[[row]]), encoded[[row]])
     shuffled = frame.iloc[::-1]
     assert TableEncoder.fit(shuffled) == TableEncoder.fit(frame)
+
+
+@pytest.mark.parametrize("gap", ["-", "--", ".", "*", "—", "missing", "#DIV/0!"])
+@pytest.mark.parametrize(("one", "other"), [("1.5", "2.5"), ("1,5", "2,5"), ("1.5 kg", "2.5 kg")])
+def test_dashes_among_numbers_are_missing(gap, one, other):
+    encoder = encoder_of([one, gap, other])
+    (line,) = encoder.describe()
+    assert "missing values become the median 2" in line
+    frame = pd.DataFrame({"v": [gap, one]})
+    np.testing.assert_array_equal(encoder.encode(frame), [[2, 1], [1.5, 0]])
+    alone = encoder_of([one, other])
+    for rows in (frame, frame[:1]):
+        with pytest.warns(UserWarning, match="'v' is missing in 1 row"):
+            np.testing.assert_array_equal(alone.encode(rows), [[2], [1.5]][: len(rows)])
+    split = split_target(pd.DataFrame({"x": range(3), "y": [one, gap, other]}), "y")
+    assert (split.rows_dropped, guess_task(split.target).task) == (1, "regression")
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([4, -999, 8, 5], "-999 may stand for missing in 1 row (index 1)"),
+        ([0.5, 1.5, 9999, 2.5, 9999], "9999 may stand for missing in 2 rows"),
+        ([-5, -99, 3, 2], ""),
+        ([250, 999, 400, 600], ""),
+    ],
+)
+def test_codes_of_missing_values_are_said(values, told):
+    (line,) = encoder_of(values).describe()
+    assert told in line if told else "missing" not in line
+
+
+def test_signs_are_categories():
+    assert encoder_of(["+", "-", "+", "-"]).describe() == [
+        "v: 2 categories ('+', '-') as 0/1 columns"
+    ]
+    assert "3 categories" in encoder_of(["-", "1+", "2+", "-"]).describe()[0]
 
 
 def test_numbers_and_dates_as_such_at_prediction():
@@ -101,20 +150,25 @@ def test_mixed_dress_stays_categories(values):
 
 
 def test_what_looks_like_numbers_or_dates_is_said():
-    km = [f"{n % 17} km" for n in range(ROWS)]
-    dirty = [str(n % 19) for n in range(ROWS - 1)] + ["unknown"]
-    days = [f"{n % 28 + 1}/12/24" for n in range(ROWS)]
-    differ = [f"{n} km" for n in range(ROWS)]
+    km = [f"<{n % 17} km" for n in range(ROWS)]
+    dirty = [str(n % 19) for n in range(ROWS - 1)] + ["none"]
+    days = [f"{n % 28 + 1}-12-24" for n in range(ROWS)]
+    differ = [f"<{n} km" for n in range(ROWS)]
     grade = [f"{n % 3}WD" for n in range(ROWS)]
     frame = pd.DataFrame({"km": km, "dirty": dirty, "day": days, "far": differ, "grade": grade})
     of = dict(line.split(": ", 1) for line in TableEncoder.fit(frame).describe())
     assert (
-        "though 40 of 40 values look like numbers, such as '0 km': write all as 1234.5" in of["km"]
+        "though 40 of 40 values look like numbers, such as '<0 km': write all as 1234.5" in of["km"]
     )
-    assert "39 of 40 values look like numbers, such as '0', unlike 'unknown'" in of["dirty"]
-    assert "40 of 40 values look like dates, such as '1/12/24'" in of["day"]
+    assert "39 of 40 values look like numbers, such as '0', unlike 'none'" in of["dirty"]
+    assert "40 of 40 values look like dates, such as '1-12-24'" in of["day"]
     assert "left out, it looks like an identifier (all 40 values differ), though 40" in of["far"]
     assert "look" not in of["grade"]  # few categories may be named as they like
+    levels = TableEncoder.fit(
+        pd.DataFrame({"w": [f"<{n}" for n in range(39)] + ["<1"]}), levels=None
+    )
+    assert "39 levels" in levels.describe()[0]
+    assert "40 of 40 values look like numbers" in levels.describe()[0]
 
 
 def test_codes_keep_their_zeros(tmp_path):
@@ -190,7 +244,7 @@ def test_targets_in_other_dress(values, task):
     ("values", "says"),
     [
         (["31.12.2024", "1.1.2025"], "the target is a date"),
-        ([f"{n} km" for n in range(ROWS)], "is text, though 40 of 40 values look like numbers"),
+        ([f"<{n} km" for n in range(ROWS)], "is text, though 40 of 40 values look like numbers"),
     ],
 )
 def test_targets_that_look_like_something_else(values, says):

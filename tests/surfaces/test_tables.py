@@ -59,7 +59,7 @@ class TestReading:
         assert frame["größe [m]"].tolist()[0] == 1.5
         assert frame.iloc[1].isna().all()
 
-    @pytest.mark.parametrize("separator", [",", ";", "\t", ", "])
+    @pytest.mark.parametrize("separator", [",", ";", "\t", ", ", "|"])
     def test_separators(self, tmp_path, separator):
         rows = [["a", '"b; c, d"'], ["1", "x"], ["2", "y"]]
         text = "\n".join(separator.join(row) for row in rows)
@@ -80,6 +80,11 @@ class TestReading:
         path = csv_file(tmp_path, text)
         for frame in (read_table(path), pd.concat(Frames(path), ignore_index=True)):
             assert frame.to_dict("list") == {"a": ["0,5", "1,5"], "y": [1, 3]}
+
+    def test_names_have_no_spaces_around_them(self, tmp_path):
+        path = csv_file(tmp_path, ' a ,"b ", the c \n1,2,3\n')
+        for frame in (read_table(path), *Frames(path)):
+            assert frame.to_dict("list") == {"a": [1], "b": [2], "the c": [3]}
 
     def test_a_name_may_be_the_sign_of_a_comment(self, tmp_path):
         path = csv_file(tmp_path, "#,name\n1,a\n2,b\n#3,c\n")
@@ -111,9 +116,10 @@ class TestReading:
             ("a.csv", b"a,b\n", "no rows"),
             ("a.csv", b"a,b,a\n1,2,3\n", "more than one column named 'a'"),
             ("a.csv", b"a,b\n1,2\n1,2,3\n", "cannot be read as csv: .*line 3"),
-            ("a.csv", b"a,b\n1,2,3\n4,5,6\n", "cannot be read as csv"),
+            ("a.csv", b"a,b\n1,2,3\n4,5,6\n", "more fields than its header: begin with"),
+            ("a.csv", b"Houses, 2024\n\na,b,c\n1,2,3\n", "more fields than its header"),
             ("a.csv", b"a,b\n1,\xff\xfe\n", "is not UTF-8"),
-            ("a.csv", b"\n\n", "cannot be read as csv"),
+            ("a.csv", b"\n\n", "is empty"),
             ("a.parquet", b"a,b\n1,2\n", "cannot be read as parquet"),
         ],
     )

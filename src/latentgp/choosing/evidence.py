@@ -15,7 +15,7 @@ from latentgp.setup.priors import LENGTHSCALES, OWN_LENGTHSCALE
 _JITTER = 1e-8
 _OWN = OWN_LENGTHSCALE**2  # of the variance of a log length-scale; what is left is shared
 _SHARED = LENGTHSCALES - _OWN
-_WIDE = 2.0  # deviation of log variances
+WIDE = 2.0  # deviation of log variances
 NOISE = 0.1
 
 # Correlation, and its derivatives in the squared scaled distance and in the mixing's logarithm.
@@ -122,22 +122,15 @@ def negative_log_evidence(
     logarithms are of length-scales, variance, noise variance or the parameter of the targets' law
     if it has one (None for Gaussian noise), and mixing.
     """
-    number, family = candidate.inputs, FAMILIES[candidate.family]
+    number = candidate.inputs
     has_own = law is None or law.has_parameter
     values = np.exp(logarithms)
     variance, own = values[number], values[number + 1] if has_own else 1.0
-    mixing = values[-1] if family.is_mixture else 1.0
     middle = _middle(logarithms, number, blocks[0].X.shape[1], law)
     total, gradient = _log_prior(logarithms - middle, number)
     total, gradient = -total, -gradient
     for X, y, weights, sizes in blocks:
-        Z = X / values[:number]
-        norms = np.sum(Z**2, axis=1)
-        squared = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0)
-        np.fill_diagonal(squared, 0)
-        correlation, slope, of_mixing = family.correlation(squared, mixing)
-        covariance = variance * correlation
-        covariance[np.diag_indices(len(X))] += _JITTER * variance
+        covariance, Z, (correlation, slope, of_mixing) = covariance_of(logarithms, candidate, X)
         if law is None:
             parts = gaussian_evidence(covariance, y, weights, own)
         else:
@@ -155,6 +148,21 @@ def negative_log_evidence(
         if of_mixing is not None:
             gradient[-1] += np.sum(parts.inner * of_mixing) * variance
     return float(total), gradient
+
+
+def covariance_of(
+    logarithms: Float[np.ndarray, "H"], candidate: KernelShape, X: Float[np.ndarray, "N D"]
+) -> tuple[Float[np.ndarray, "N N"], Float[np.ndarray, "N D"], Correlation]:
+    """Covariance of rows without noise, their inputs over length-scales, and the correlation."""
+    number, family, values = candidate.inputs, FAMILIES[candidate.family], np.exp(logarithms)
+    Z = X / values[:number]
+    norms = np.sum(Z**2, axis=1)
+    squared = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0)
+    np.fill_diagonal(squared, 0)
+    correlation = family.correlation(squared, values[-1] if family.is_mixture else 1.0)
+    covariance = values[number] * correlation[0]
+    covariance[np.diag_indices(len(X))] += _JITTER * values[number]
+    return covariance, Z, correlation
 
 
 def gaussian_evidence(
@@ -192,13 +200,13 @@ def _middle(
 
 def _log_prior(error: Float[np.ndarray, "H"], number: int) -> tuple[float, Float[np.ndarray, "H"]]:
     """Of the logarithms less their means: length-scales alike, variances wide; and the gradient."""
-    wide = error[number:] / _WIDE
+    wide = error[number:] / WIDE
     shared = _OWN + number * _SHARED
     own = error[:number] - _SHARED / shared * error[:number].sum()
-    scale = (number - 1) * np.log(_OWN) + np.log(shared) + 2 * len(wide) * np.log(_WIDE)
+    scale = (number - 1) * np.log(_OWN) + np.log(shared) + 2 * len(wide) * np.log(WIDE)
     squares = error[:number] @ own / _OWN + wide @ wide
     total = -0.5 * (squares + scale + len(error) * np.log(2 * np.pi))
-    return total, -np.concatenate([own / _OWN, wide / _WIDE])
+    return total, -np.concatenate([own / _OWN, wide / WIDE])
 
 
 def optimum(

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 
 from latentgp.choosing.evidence import FAMILIES, NOISE, KernelShape, Optimum, RowBlock, optimum
 from latentgp.choosing.laplace import LAWS, Law, law_of
+from latentgp.choosing.widening import widening
 from latentgp.kernels import RBF, InputWarping, Kernel
 from latentgp.likelihoods import Binomial, Gaussian, Likelihood, LogNegativeBinomial, Poisson
 from latentgp.likelihoods.bernoulli import BinaryResponse
@@ -34,7 +35,7 @@ _MORE_ROWS = 500  # on which a warping has to be ahead too
 _FEW_INPUTS, _MANY_ROWS = 3, 2_000
 # Patches of nearest rows and rows of each, of many rows, by whether inputs are few.
 _PATCHES = {True: (10, 50), False: (40, 15)}
-_FEWEST = 10
+FEWEST_ROWS = 10  # of a choice
 _MARGIN = 2.0  # nats ahead of the RBF
 _ROUGHER = 1.2  # logarithm by which length-scales of the second start are shorter
 _ITERATIONS = 60  # of the RBF's search
@@ -54,6 +55,9 @@ class KernelChoice:
     # of all candidates in nats, by name, the best first; with log priors
     log_evidences: dict[str, float]
     rows: int  # number of rows of the sample
+    # factor of predictive variances at the most probable hyper-parameters, see `widening`; one of
+    # more rows than are in a sample, and of other noise than Gaussian
+    widening: float = 1.0
 
     @property
     def reason(self) -> str:
@@ -115,7 +119,7 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     is_of_classes = len(contest.families) == 1
     chosen = sample(contest)
     near = len(chosen) > 1 and inputs <= _FEW_INPUTS
-    warping = None if near else _of_long_tails(seen, weights)
+    warping, bent = None if near else _of_long_tails(seen, weights), rows
     if is_of_classes and warping is None:
         return None
     optima = _optima(contest, rows.blocks(chosen))
@@ -152,7 +156,13 @@ def usual_kernel(data: Data, likelihood: Likelihood, scale: Scales) -> KernelCho
     optima = sorted(optima, key=attrgetter("log_evidence"), reverse=True)
     evidences = {o.candidate.words(inputs): o.log_evidence for o in optima}
     counted = sum(map(len, chosen))
-    return KernelChoice(kernel, best.candidate.words(inputs), evidences, counted)
+    wider = 1.0
+    if isinstance(likelihood, Gaussian) and counted == len(rows.y):
+        of_best = bent if best.candidate.of_scores else rows
+        wider = widening(
+            best, of_best if number == inputs else _alike([of_best], contest.log_units)[0]
+        )
+    return KernelChoice(kernel, best.candidate.words(inputs), evidences, counted, wider)
 
 
 @one_blas_thread()
@@ -184,7 +194,7 @@ def _contest(data: Data, likelihood: Likelihood, scale: Scales) -> _Contest | No
     None of few or constant rows, and of targets whose evidence is not known here.
     """
     columns = np.flatnonzero(varying(data.X))
-    if data.size < _FEWEST or not columns.size:
+    if data.size < FEWEST_ROWS or not columns.size:
         return None
     weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     middle = np.average(data.X[:, columns], axis=0, weights=weights)

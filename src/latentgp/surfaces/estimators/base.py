@@ -26,11 +26,12 @@ from latentgp.choosing.choice import (
     treating,
     usual_number_of_points,
 )
-from latentgp.choosing.kernels import leaves_time, usual_kernel
+from latentgp.choosing.kernels import FEWEST_ROWS, leaves_time, usual_kernel
 from latentgp.choosing.registry import method_from_name, names_in_words
 from latentgp.errors import InputError, refuse, warn_user
 from latentgp.extension import verb
 from latentgp.extensions import answer
+from latentgp.hyperparameters.base import parameters, replace_unchecked
 from latentgp.hyperparameters.summary import lengthscales
 from latentgp.inference import fit
 from latentgp.kernels import RBF, Functionals, Kernel, LatentKernel, OwnKernels
@@ -281,6 +282,8 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
         if self.fixed_effects != "integrate":
             by = answer("greatest likelihood")(self.fixed_effects, apart)
         result = self._run(model, rows, method, by)
+        if plain and by is fit and likelihood.is_location and self._takes_usual_options():
+            result = self._widened(result, rows, method)
         of_kernel = [] if self.kernel_choice_ is None else [self.kernel_choice_.reason]
         result = result.noted([*notes, *of_kernel])
         self._keep(result, method, reason, centre, self.verbose)
@@ -288,6 +291,43 @@ class GPEstimator(SearchOptions, EstimatorOptions, BaseEstimator):
             key = jax.random.key(self._seed())
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
+
+    def _takes_usual_options(self) -> bool:
+        """Whether hyper-parameters are at their most probable values under the weak priors."""
+        usual = SearchOptions()
+        names = "hyperparameters", "learn_hyperparameters", "priors", "frozen"
+        return all(getattr(self, name) == getattr(usual, name) for name in names)
+
+    def _widened(self, result: Fit, rows: MergedRows, method: Method) -> Fit:
+        """The result of few rows with all variances times the factor of the choice of its kernel.
+
+        Means stay as they are. Of fewer rows than a choice needs that is noted alone.
+        """
+        number = rows.merged.size
+        if number < FEWEST_ROWS:
+            few = (
+                f"Deviations rest on the priors more than on the rows, of which there are {number}."
+            )
+            return result.noted([few])
+        factor = 1.0 if self.kernel_choice_ is None else self.kernel_choice_.widening
+        if not factor > 1:
+            return result
+        known = parameters(result.model)
+        scaled = {
+            path: factor * np.asarray(info.value)
+            for path, info in known.items()
+            if info.role in ("variance", "noise_variance")
+        }
+        model = replace_unchecked(result.model, scaled)
+        held = {"learn_hyperparameters": False, "restarts": 0, "callback": None, "verbose": 0}
+        wider = self._run(model, rows, method, **held)
+        same = {name: getattr(wider, name) for name in ("model", "posterior", "sites")}
+        note = (
+            f"Standard deviations are {factor**0.5:.2f} times those at the most probable "
+            f"hyper-parameters, about which {number} rows say little: by averages over "
+            "others, and errors of rows left out."
+        )
+        return dataclasses.replace(result, **same).noted([note])
 
     @interruptible
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:

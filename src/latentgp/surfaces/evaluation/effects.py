@@ -442,7 +442,8 @@ def _grid(values: "pd.Series", points: int) -> np.ndarray:
     """Values of a column at which its effect is shown."""
     present = values.dropna()
     if present.dtype.kind not in "fiuM" or not len(present):
-        return np.asarray(present.value_counts().index[:_CATEGORIES])
+        frequent = present.value_counts().index[:_CATEGORIES]
+        return np.asarray(_in_order(frequent.to_series()))
     distinct = np.sort(np.asarray(present.unique()))
     if len(distinct) <= points:
         return distinct

@@ -42,15 +42,17 @@ import numpy as np
 # What the reading of tables takes over from the library as it is there.
 _TAKEN = {
     "latentgp.surfaces.files.csv": (
-        *("MISSING_MARKERS", "CODE", "KEPT_AS_TEXT", "Header", "header_of", "_fields"),
+        *("MISSING_MARKERS", "GAPS_AMONG_NUMBERS", "CODE", "KEPT_AS_TEXT"),
+        *("Header", "header_of", "_fields"),
     ),
     "latentgp.surfaces.tables.columns": ("GAP",),
     "latentgp.surfaces.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
     "latentgp.surfaces.tables.values": ("rows_listed", "listed", "text_of", "label_of"),
     "latentgp.surfaces.tables.notation": (
-        *("_SYMBOLS", "_CURRENCIES", "_UNIT", "_BLANK", "NumberNotation"),
+        *("_SYMBOLS", "_CURRENCIES", "_UNIT", "_LETTERS", "_BLANK", "NumberNotation"),
         *("_Number", "_number_pattern", "_NUMBERS", "_read_number"),
-        *("_NAME", "_YEAR", "_DAY", "_CLOCK", "_IN_DIGITS", "_DATES", "_EITHER_WAY", "_MONTHS"),
+        *("_NAME", "_YEAR", "_SHORT", "_DAY", "_CLOCK", "_IN_DIGITS"),
+        *("_DATES", "_EITHER_WAY", "_MONTHS"),
         *("_YEARS", "DateNotation", "iso_of", "_iso"),
         *("_DURATION", "_ISO_DURATION", "_SECONDS", "DurationNotation", "seconds_of"),
     ),

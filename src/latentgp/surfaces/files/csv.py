@@ -21,6 +21,11 @@ MISSING_MARKERS = (
     *("", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NaT"),
     *("NULL", "Null", "null", "None"),
 )
+# What is missing among numbers, though a category may be called so.
+GAPS_AMONG_NUMBERS = (
+    *("-", "--", "---", "–", "—", ".", "..", "*", "missing", "unknown", "n.a."),
+    *("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"),  # errors of spreadsheets
+)
 
 
 def _spaced(words: Iterable[str]) -> list[str]:
@@ -40,7 +45,7 @@ class Header(NamedTuple):
     """Header of a CSV file."""
 
     names: list[str]  # of its columns; one without a name is called as pandas calls it
-    separator: str  # the one of comma, semicolon and tab that the names use most
+    separator: str  # the one of comma, semicolon, tab and bar that the names use most
     before: int  # how many lines come before that of the names
     lines: int  # how many lines come before the first row
     has_rows: bool  # whether any row follows
@@ -65,7 +70,7 @@ def header_of(path: Path) -> Header:
             elif first.strip():
                 break
             before += 1
-        marks = separator or ",;\t"
+        marks = separator or ",;\t|"
         separator = max(marks, key=re.sub(r'"[^"]*"', "", first).count)
         of_comment = max(marks, key=comment.count)
         heads, values = _fields(comment, of_comment), _fields(first, of_comment)
@@ -77,7 +82,7 @@ def header_of(path: Path) -> Header:
             rows = csv.reader(chain([first], file), delimiter=separator, skipinitialspace=True)
             names = next(rows, [])
             lines, has_rows = before + rows.line_num, any(line.strip() for line in file)
-    names = [name or f"Unnamed: {number}" for number, name in enumerate(names)]
+    names = [name.strip() or f"Unnamed: {number}" for number, name in enumerate(names)]
     return Header(names, separator, before, lines, has_rows, comments > 0)
 
 

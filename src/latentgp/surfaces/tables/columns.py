@@ -215,13 +215,15 @@ class SeriesColumn:
     name: str  # the column
     labels: tuple[str, ...]  # in order; those that training never saw have further numbers
     noun: str = "series"  # what they are called
+    doubt: str = ""  # what levels look like instead, in words; empty if nothing
 
     @classmethod
     def of_levels(cls, values: pd.Series) -> SeriesColumn:
         """Learn the levels of a category, of which a missing value is one more."""
         gap = (GAP,) if values.isna().any() else ()
         known = in_order(set(texts_in(values.dropna())))
-        return cls(str(values.name), (*known, *gap), "levels")
+        doubt = doubt_of_names(values.dropna())
+        return cls(str(values.name), (*known, *gap), "levels", doubt)
 
     @classmethod
     def fit(cls, values: pd.Series) -> SeriesColumn:
@@ -244,7 +246,8 @@ class SeriesColumn:
         names = listed(label for label in self.labels if label != GAP)
         if self.noun == "levels":
             gaps = ", missing is one of them" if GAP in self.labels else ""
-            return f"{self.name}: an effect for each of {len(self.labels):,} levels ({names}){gaps}"
+            line = f"{self.name}: an effect for each of {len(self.labels):,} levels ({names}){gaps}"
+            return line + (f", {self.doubt}" if self.doubt else "")
         return f"{self.name}: {len(self.labels)} independent {self.noun} ({names})"
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -22,11 +21,11 @@ from latentgp.surfaces.tables.values import pandas_of
 def read_table(path: str | Path, as_text: Iterable[str] = ()) -> pd.DataFrame:
     r"""Read a CSV or Parquet file with a header into a data frame.
 
-    CSV is UTF-8, separated by commas, semicolons or tabs (whichever the header uses most), with a
-    decimal point, double quotes around fields that need them, and any of `MISSING_MARKERS`, or
-    nothing, for a missing value. A column with whole numbers that begin with zeros, such as 01067,
-    or have 16 digits and more, stays text. Lines that begin with # before the header are comments,
-    as are such lines among the rows then.
+    CSV is UTF-8, separated by commas, semicolons, tabs or bars (whichever the header uses most),
+    with a decimal point, double quotes around fields that need them, and any of `MISSING_MARKERS`,
+    or nothing, for a missing value. A column with whole numbers that begin with zeros, such as
+    01067, or have 16 digits and more, stays text. Lines that begin with # before the header are
+    comments, as are such lines among the rows then.
 
     Args:
         path: file ending in .csv, .parquet or .pq.
@@ -49,17 +48,20 @@ def read_table(path: str | Path, as_text: Iterable[str] = ()) -> pd.DataFrame:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"{path} {what}: pass the path of a CSV or Parquet file")
     try:
-        if path.stat().st_size == 0:
-            raise InputError(f"{path} is empty: pass a file with a header and at least one row")
         frame = _read_csv(path, as_text) if kind == "csv" else _read_parquet(path)
     except InputError:
         raise
+    except pd.errors.ParserWarning as error:
+        raise InputError(
+            f"{path} has rows with more fields than its header: begin with the line of names"
+        ) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: save it in that encoding") from error
     except Exception as error:  # whatever pandas and Arrow make of damaged files
         raise InputError(f"{path} cannot be read as {kind}: {in_a_line(error)}") from error
     if len(frame) == 0:
-        raise InputError(f"{path} has a header but no rows: pass at least one row")
+        has = "has a header but no rows" if len(frame.columns) else "is empty"
+        raise InputError(f"{path} {has}: pass a file with a header and at least one row")
     return frame
 
 
@@ -105,10 +107,9 @@ def check_table_path(path: str | Path, rows: Path) -> Path:
 def _read_csv(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
     header = header_of(path)
     refuse_duplicates(header.names, path)
+    if not header.has_rows:
+        return pd.DataFrame(columns=header.names)
     comments = _comments_after(path, header.lines) if header.comments else []
-    of_names: dict[str, Any] = {"header": 0}
-    if header.before == header.lines:  # the names are a comment
-        of_names = {"header": None, "names": header.names}
 
     def read(text: Iterable[str]) -> pd.DataFrame:
         with warnings.catch_warnings():
@@ -125,7 +126,8 @@ def _read_csv(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
                 na_values=list(MISSING_MARKERS),
                 low_memory=False,
                 dtype=dict.fromkeys(text, "str"),
-                **of_names,
+                names=header.names,
+                header=None if header.before == header.lines else 0,  # a comment has the names
             )
 
     frame = read(set(as_text) & set(header.names))

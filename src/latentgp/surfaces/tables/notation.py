@@ -22,16 +22,18 @@ _CURRENCIES = (
     *("NOK", "DKK", "PLN", "CZK", "HUF", "RON", "TRY", "BRL", "MXN", "ZAR", "KRW", "ILS", "THB"),
 )
 _UNIT = rf"(?:[{_SYMBOLS}]|{'|'.join(_CURRENCIES)})"
+_LETTERS = r"°?[^\W\d_]{1,4}\.?[²³]?"  # of a unit behind numbers
 _BLANK = " \u00a0\u202f"  # Unicode's spaces that do not break a line are used between thousands
 _NAME = r"(?P<name>[^\W\d_]{3,9})\.?"
 _YEAR = r"(?P<year>\d{4})"
+_SHORT = r"(?P<short>\d\d)"  # the year of two digits
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
 _CLOCK = (
     r"(?:,?[T ]\s*(?P<hour>\d{1,2}):(?P<minute>\d{2})(?P<second>:\d{2}(?:\.\d+)?)?"
     r"\s*(?P<half>[AaPp][Mm])?)?"
 )
 _IN_DIGITS = r"(?P<year>(?:19|20)\d\d)(?P<month>0[1-9]|1[0-2])"
-# Dates other than ISO 8601. Of the first two only one can be known to be meant.
+# Dates other than ISO 8601. Of two that follow each other in `_EITHER_WAY` one is meant.
 _DATES = {
     order: re.compile(pattern, re.IGNORECASE)
     for order, pattern in {
@@ -40,6 +42,12 @@ _DATES = {
         ),
         "month, day, year": (
             rf"(?P<month>\d{{1,2}})(?P<mark>[./-])(?P<day>\d{{1,2}})(?P=mark){_YEAR}{_CLOCK}"
+        ),
+        "day, month, year of two digits": (
+            rf"(?P<day>\d{{1,2}})(?P<mark>[./])(?P<month>\d{{1,2}})(?P=mark){_SHORT}{_CLOCK}"
+        ),
+        "month, day, year of two digits": (
+            rf"(?P<month>\d{{1,2}})(?P<mark>[./])(?P<day>\d{{1,2}})(?P=mark){_SHORT}{_CLOCK}"
         ),
         "year, month, day": (
             rf"{_YEAR}(?P<mark>[./-])(?P<month>\d{{1,2}})(?P=mark)(?P<day>\d{{1,2}}){_CLOCK}"
@@ -55,8 +63,8 @@ _DATES = {
         "year, name of month, day": rf"{_YEAR}[ -]{_NAME}[ -]{_DAY}{_CLOCK}",
         "name of month, year": rf"{_NAME}[ ,/-]*{_YEAR}",
         "year, name of month": rf"{_YEAR}[ ,/-]*{_NAME}",
-        "day, name of month, year of two digits": rf"{_DAY}[ -]?{_NAME}[ -]?(?P<short>\d\d)",
-        "name of month, year of two digits": rf"{_NAME}(?:[ -]|[ -]?')(?P<short>\d\d)",
+        "day, name of month, year of two digits": rf"{_DAY}[ -]?{_NAME}[ -]?{_SHORT}",
+        "name of month, year of two digits": rf"{_NAME}(?:[ -]|[ -]?'){_SHORT}",
         "first day/last day": rf"{_YEAR}-(?P<month>\d\d)-(?P<day>\d\d)/\d{{4}}-\d\d-\d\d",
         "year and month in one number": _IN_DIGITS,
         "year, month and day in one number": (
@@ -65,7 +73,10 @@ _DATES = {
         ),
     }.items()
 }
-_EITHER_WAY = ("day, month, year", "month, day, year")
+_EITHER_WAY = (
+    *("day, month, year", "month, day, year"),
+    *("day, month, year of two digits", "month, day, year of two digits"),
+)
 _MONTHS = (
     *("january januar janvier enero", "february februar", "march märz maerz mrz", "april"),
     *("may mai", "june juni", "july juli", "august", "september sept", "october oktober"),
@@ -105,12 +116,14 @@ class NumberNotation:
     Example:
         >>> NumberNotation(",", "€").plain("€ 9.876,54")
         '9876.54'
+        >>> NumberNotation(".", "kg").plain("12.5 kg")
+        '12.5'
     """
 
     # what stands before a fraction; the other of the two may group thousands, as spaces and
     # apostrophes may
     decimal: Literal[".", ","]
-    unit: str = ""  # a currency or "%", empty if there is none
+    unit: str = ""  # a currency, "%" or letters behind the number, empty if there is none
 
     def plain(self, text: str) -> str:
         """The number as Python writes it; what is none stays as it is."""
@@ -322,6 +335,12 @@ def are_codes(texts: Iterable[str]) -> bool:
     return any(map(_CODE.fullmatch, texts)) and all(map(_DIGITS.fullmatch, texts))
 
 
+def are_numbers(texts: Iterable[str]) -> bool:
+    """Whether these are numbers of one notation, not codes, and there are any."""
+    texts = sorted(texts)
+    return not are_codes(texts) and _numbers(texts) is not None
+
+
 def stays_text(notation: Notation | None) -> bool:
     """Whether a reader of numbers would take 1.200, of a decimal comma, or 12.2020 for others."""
     if isinstance(notation, DateNotation):
@@ -402,7 +421,7 @@ def _number_pattern(decimal: str, grouping: str) -> re.Pattern[str]:
     return re.compile(
         rf"(?P<sign>[+−-]?)\s*(?P<before>{_UNIT})?\s*(?P<inner>[+−-]?)"
         rf"(?:(?P<whole>{grouped}|\d+)(?:{point}(?P<part>\d*))?|{point}(?P<alone>\d+))"
-        rf"(?P<power>[eE][+-]?\d+)?\s*(?P<after>{_UNIT}|%)?"
+        rf"(?P<power>[eE][+-]?\d+)?\s*(?P<after>{_UNIT}|%|{_LETTERS})?"
     )
 
 
@@ -426,7 +445,12 @@ def _numbers(texts: list[str]) -> RecognisedNotation | None:
         read = [_read_number(text, decimal) for text in texts]
         units = {number.unit for number in read if number}
         if None not in read and len(units) == 1:
-            ways[decimal] = units.pop(), [float(number.number) for number in read if number]
+            values = [float(number.number) for number in read if number]
+            unit = units.pop()
+            # Letters behind a few whole numbers, such as 2wd and 4wd, are rather names.
+            whole = len(texts) <= _FEW_CATEGORIES and all(value % 1 == 0 for value in values)
+            if not (whole and unit and not re.fullmatch(f"{_UNIT}|%", unit)):
+                ways[decimal] = unit, values
     if not ways:
         return None
     if len(ways) == 1 or ways["."][1] == ways[","][1]:
@@ -447,10 +471,10 @@ def _dates(texts: list[str]) -> RecognisedNotation | None:
         return None
     points = all(re.match(r"\d+\.", text) for text in texts)  # so the day is first
     doubt = ""
-    if set(ways) >= set(_EITHER_WAY) and not points:
+    if set(ways[:2]) <= set(_EITHER_WAY) and len(ways) > 1 and not points:
         doubt = f"no row tells days from months: {texts[0]!r} is taken with the day first"
-    if ways[0] == "name of month, year of two digits":
-        doubt = f"{texts[0]!r} is taken as month and year: {DateNotation(ways[0]).plain(texts[0])}"
+    elif ways[0].endswith("year of two digits") and not ways[0].startswith("day, name"):
+        doubt = f"{texts[0]!r} is taken as {DateNotation(ways[0]).plain(texts[0])}"
     return RecognisedNotation(DateNotation(ways[0]), doubt)
 
 

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 from latentgp.errors import InputError
-from latentgp.surfaces.files.csv import MISSING_MARKERS
+from latentgp.surfaces.files.csv import GAPS_AMONG_NUMBERS, MISSING_MARKERS
 from latentgp.surfaces.files.pieces import refuse_duplicates
 from latentgp.surfaces.tables.notation import (
     RecognisedNotation,
     are_codes,
+    are_numbers,
     iso_of,
     plain,
     recognise,
@@ -39,6 +40,7 @@ _IDENTIFIERS = {
     *("no", "nr", "num", "number", "nummer", "serial", "row", "rownum"),
 }
 _ROWS_IN_STEPS = 20
+_CODES_OF_MISSING = (-99, -999, -9999, -99999, 999, 9999, 99999)
 _PARTS = "lists or mappings: give each of their parts a column"
 _LONG = 16  # digits that numbers beyond 2**53 have
 _BEYOND, _WHOLE = "whole numbers beyond 2**53", re.compile(r"[+-]?\d+")
@@ -166,7 +168,10 @@ def _is_textual(values: pd.Series) -> bool:
 
 
 def with_markers_missing(values: pd.Series) -> pd.Series:
-    """Give the column with text trimmed and missing-value markers missing."""
+    """Give the column with text trimmed and missing-value markers missing.
+
+    Among numbers dashes and the like are missing too.
+    """
     if isinstance(values.dtype, pd.ArrowDtype):
         values = _from_arrow(values)
     if isinstance(values.dtype, pd.CategoricalDtype):
@@ -174,7 +179,10 @@ def with_markers_missing(values: pd.Series) -> pd.Series:
         return values.cat.remove_categories(values.cat.categories[dull]) if dull.any() else values
     if not _is_textual(values):
         return values
-    return pd.Series(_of_each(_trimmed, values), values.index, object, values.name)
+    read = pd.Series(_of_each(_trimmed, values), values.index, object, values.name)
+    gaps = read.isin(GAPS_AMONG_NUMBERS)
+    others = {str(value) for value in read.mask(gaps, None).dropna()} if gaps.any() else ()
+    return read.mask(gaps, None) if are_numbers(others) else read
 
 
 def _of_each(function: Callable[[Any], Any], values: pd.Series) -> list[Any] | np.ndarray:
@@ -232,6 +240,8 @@ def reason_to_leave_out(values: pd.Series) -> str | None:
 def doubt_of(values: pd.Series) -> str:
     """Doubt about a numeric column as an input, in words; empty if there is none."""
     known = values.dropna()
+    if told := _stand_for_missing(known):
+        return told
     if not _are_whole(known):
         return ""
     if like := resemblance_of_numbers(known):
@@ -243,6 +253,20 @@ def doubt_of(values: pd.Series) -> str:
     if len(known) < max(len(values), _ROWS_IN_STEPS) or len(steps) > 1 or steps[0] == 0:
         return ""
     return "it looks like an identifier (it numbers the rows): if it is one, leave the column out"
+
+
+def _stand_for_missing(known: pd.Series) -> str:
+    """Doubt about a number such as -999 that is far from all others; empty if there is none."""
+    numbers = numbers_in(known, "number")
+    for code in _CODES_OF_MISSING:
+        coded = numbers == code
+        others = numbers[~coded]
+        if coded.any() and others.size:
+            far = others.min() >= 0 if code < 0 else others.max() < code / 5
+            if far and others.size > coded.sum():
+                rows = rows_listed(known.index[coded])
+                return f"{code} may stand for missing in {rows}: leave these empty then"
+    return ""
 
 
 def doubt_of_names(known: pd.Series) -> str:
@@ -331,6 +355,7 @@ def numbers_in(values: pd.Series, source: str) -> NDArray[np.float64]:
         truth = {"true": "1", "false": "0"} if source == "boolean" else {}
         texts = [truth.get(str(value).lower(), str(value)) for value in values]
         numbers = _parsed(pd.Series(texts, dtype=object))
+        missing = missing | values.isin(GAPS_AMONG_NUMBERS).to_numpy()
         numbers[missing] = np.nan
         _refuse_others(values, np.isnan(numbers) & ~missing, "numeric", "numbers")
     infinite = np.isinf(numbers)

@@ -25,7 +25,7 @@ from latentgp.surfaces.export.runtime.predictor import (
     self_test,
     twice,
 )
-from latentgp.surfaces.files.csv import KEPT_AS_TEXT, MISSING_MARKERS, header_of
+from latentgp.surfaces.files.csv import GAPS_AMONG_NUMBERS, KEPT_AS_TEXT, MISSING_MARKERS, header_of
 from latentgp.surfaces.tables.columns import GAP
 from latentgp.surfaces.tables.formula.arithmetic import value_of
 from latentgp.surfaces.tables.notation import DateNotation, DurationNotation, NumberNotation, iso_of
@@ -285,6 +285,7 @@ def numbers_in(column, values):
     name = column["name"]
     only_flags = all(isinstance(value, (bool, np.bool_)) for value in values)
     of_truth = column["source"] == "boolean" or only_flags
+    values = [None if isinstance(v, str) and v in GAPS_AMONG_NUMBERS else v for v in values]
     found = [np.nan if value is None else as_number(value, of_truth) for value in values]
     wrong = [row for row, number in enumerate(found) if number is None]
     if wrong:
