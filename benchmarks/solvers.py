@@ -40,7 +40,6 @@ from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
     random_rows,
 )
 from latentgp.extensions.iterative.solvers.preconditioners.roots import BlockJacobi
-from latentgp.extensions.iterative.solvers.refinement import refined_conjugate_gradients
 from latentgp.rows.subsets import blocks_of_rows
 
 TOLERANCE, MOST = 1e-6, 2000
@@ -98,7 +97,6 @@ def solves(size: int) -> None:
                 solvers = {"": conjugate_gradients if P.is_fixed else flexible_conjugate_gradients}
                 if name in ("none", "Nystrom"):
                     solvers["block"] = block_conjugate_gradients
-                    solvers["refined"] = refined_conjugate_gradients
                 for kind, solve in solvers.items():
                     options = {"preconditioner": P, "tolerance": TOLERANCE, "max_steps": MOST}
                     spent, _, found = timed(partial(solve, **options), system, right)

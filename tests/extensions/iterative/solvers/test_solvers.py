@@ -15,14 +15,14 @@ from latentgp.extensions.iterative.solvers.conjugate_gradients import (
     conjugate_gradients,
     flexible_conjugate_gradients,
 )
-from latentgp.extensions.iterative.solvers.operators import StoredCovariance, noisy_system
+from latentgp.extensions.iterative.solvers.operators import (
+    StoredCovariance,
+    in_single_precision,
+    noisy_system,
+)
 from latentgp.extensions.iterative.solvers.preconditioners.base import Identity
 from latentgp.extensions.iterative.solvers.preconditioners.iterated import Regularised
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import Nystrom, PivotedCholesky
-from latentgp.extensions.iterative.solvers.refinement import (
-    in_single_precision,
-    refined_conjugate_gradients,
-)
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -180,23 +180,6 @@ def test_duplicate_rows_and_hardly_any_noise():
     assert solution.steps <= 5
     plain = conjugate_gradients(system, RIGHT, tolerance=1e-9, max_steps=24)
     assert plain.outcomes[0] != "converged"
-
-
-def test_single_precision_is_corrected():
-    """Residuals of 1e-12 by products of which each has an error of 1e-7, or a sentence."""
-    system = cases.systems()["noise"]
-    P = Nystrom(ROWS)(system)
-    solution = refined_conjugate_gradients(system, RIGHT, preconditioner=P, tolerance=1e-12)
-    assert solution.outcomes == ("converged",) * 4
-    assert solution.value.dtype == np.float64
-    assert solution.inner_steps > solution.steps > 1
-    exact = np.linalg.solve(cases.dense("noise", cases.gram()), RIGHT)
-    np.testing.assert_allclose(solution.value, exact, atol=1e-9)
-    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(24, 24)))[0]
-    steep = StoredCovariance(jnp.asarray(turn * np.logspace(0, -13, 24) @ turn.T))
-    failed = refined_conjugate_gradients(steep, RIGHT, tolerance=1e-12)
-    assert "converged" not in failed.outcomes[:3]
-    assert failed.complaint is not None
 
 
 def test_another_tolerance_compiles_nothing(compilations):

@@ -6,11 +6,7 @@ import pytest
 
 import linear_systems as cases
 from latentgp.extensions.iterative.solvers.preconditioners.low_rank import Nystrom
-from latentgp.extensions.iterative.solvers.ulisse import (
-    ExponentialWeights,
-    truncation_variance,
-    ulisse,
-)
+from latentgp.extensions.iterative.solvers.ulisse import ExponentialWeights, ulisse
 
 RIGHT = np.column_stack([cases.Y, cases.X[:, 0]])
 THRESHOLD = 0.3 * np.sqrt(cases.SIZE)
@@ -31,7 +27,7 @@ def runs():
         keys = jax.random.split(jax.random.key(0), SEEDS)
         one = jax.jit(lambda key: ulisse(system, RIGHT, key, copies=2, **options))
         estimates = [one(key) for key in keys]
-        variance = truncation_variance(system, RIGHT, **options)
+        variance = cases.truncation_variance(system, RIGHT, **options)
         return jax.tree.map(lambda *a: np.stack(a), *estimates), np.asarray(variance)
 
 

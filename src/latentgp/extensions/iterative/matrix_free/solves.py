@@ -27,6 +27,7 @@ from latentgp.extensions.iterative.solvers.operators import (
     RoundedCovariance,
     System,
     TiledCovariance,
+    in_single_precision,
     site_system,
     stored_or_tiled,
 )
@@ -41,7 +42,6 @@ from latentgp.extensions.iterative.solvers.preconditioners.low_rank import (
     PivotedCholesky,
     RandomisedSVD,
 )
-from latentgp.extensions.iterative.solvers.refinement import in_single_precision
 from latentgp.extensions.iterative.solvers.solution import CONVERGED, STALLED, Solution
 from latentgp.extensions.iterative.solvers.structured import Grid
 from latentgp.kernels import Kernel

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
@@ -202,6 +202,21 @@ class RoundedCovariance(Covariance):
     diagonal = forwarded("exact.diagonal")
     columns = forwarded("exact.columns")
     block = forwarded("exact.block")
+
+
+def in_single_precision(tree: PyTree) -> PyTree:
+    """Its double-precision arrays rounded, all else as it is.
+
+    Example:
+        >>> in_single_precision(1.5), in_single_precision(None)
+        (1.5, None)
+    """
+
+    def rounded(leaf: Any) -> Any:
+        doubled = eqx.is_array_like(leaf) and getattr(leaf, "dtype", None) == jnp.float64
+        return jnp.asarray(leaf, jnp.float32) if doubled else leaf
+
+    return jax.tree.map(rounded, tree)
 
 
 def _pairs(tiles: int) -> Int[np.ndarray, "pairs 2"]:

@@ -59,8 +59,7 @@ def ulisse(
     Increments of conjugate gradients are summed up to the one that brings the residual below the
     threshold. Those after it are taken with probabilities 1 / w_0, 1 / w_1, ... until one is not,
     each times the weights w_0 w_1 ... so far. Expectations are those of the run to `tolerance`.
-    `truncation_variance` gives the variance, which for fast growing weights is carried by events
-    that are hardly ever seen.
+    For fast growing weights the variance is carried by events that are hardly ever seen.
 
     Arguments are those of `conjugate_gradients`, of which the start must not depend on the key and
     the tolerance says when a run counts as complete. The threshold is a norm of the residual,
@@ -94,7 +93,9 @@ def ulisse(
     def step(now: Any) -> Any:
         before, sums, factor, going, taken, late, threshold_steps, steps = now
         after = move(before)
-        late = _late(late, after, threshold)
+        # Increments past the threshold: -1 before it, 0 at the one that reached it.
+        reached = (late >= 0) | (norms(after.residual) <= threshold)
+        late = jnp.where(reached, late + 1, -1)
         threshold_steps = jnp.where(late <= 0, steps + 1, threshold_steps)
         w = jnp.where(late >= 0, weights(jnp.maximum(late, 0)), 1.0)
         u = jax.random.uniform(jax.random.fold_in(key, steps), shape, right.dtype)
@@ -114,51 +115,3 @@ def ulisse(
     return TruncatedSolution(
         sums, taken, jnp.minimum(threshold_steps, jnp.max(taken, axis=0)), products, fine
     )
-
-
-@compiled("threshold", "tolerance", "max_steps")
-def truncation_variance(
-    operator: LinearOperator,
-    right: Vectors,
-    *,
-    threshold: Any,
-    weights: Callable[[Array], Array] | None = None,
-    preconditioner: Preconditioner | None = None,
-    start: Vectors | None = None,
-    tolerance: Any = 1e-8,
-    max_steps: Any = 1000,
-) -> Vectors:
-    """The variance of every number of an estimate of `ulisse`, by two runs to the end.
-
-    With c_j = w_0 ... w_j the estimate takes c_j d_j with probability 1 / c_j, and never d_k for
-    k > j without d_j. So E[c_j c_k 1_j 1_k] = c_min(j, k), and the variance is the sum over j of
-    (c_j - 1) (d_j^2 + 2 d_j (d_{j+1} + d_{j+2} + ...)). Arguments are those of `ulisse`.
-    """
-    weights = ExponentialWeights(1.0) if weights is None else weights
-    state, move = begun_at(operator, right, preconditioner, start, tolerance)
-
-    def run(whole: Vectors) -> tuple[Array, Array]:
-        def step(now: Any) -> Any:
-            before, total, factor, late, steps = now
-            after = move(before)
-            late = _late(late, after, threshold)
-            w = jnp.where(late >= 0, weights(jnp.maximum(late, 0)), 1.0)
-            factor = jnp.where(before.active, factor * w, factor)
-            increment = after.length * before.direction
-            part = increment**2 + 2 * increment * (whole - after.value)
-            return after, total + (factor - 1) * part, factor, late, steps + 1
-
-        ones, early = jnp.ones(right.shape[1], right.dtype), jnp.full(right.shape[1], -1)
-        begun = state, jnp.zeros_like(right), ones, early, jnp.asarray(0)
-        end = jax.lax.while_loop(
-            lambda now: jnp.any(now[0].active) & (now[-1] < max_steps), step, begun
-        )
-        return end[0].value, end[1]
-
-    return run(run(state.value)[0])[1]
-
-
-def _late(late: Int[Array, "S"], after: Any, threshold: Any) -> Int[Array, "S"]:
-    """Increments past the threshold: -1 before it, 0 at the one that reached it."""
-    reached = (late >= 0) | (norms(after.residual) <= threshold)
-    return jnp.where(reached, late + 1, -1)
