@@ -8,7 +8,7 @@ import numpyro.distributions
 from jaxtyping import Bool, Float
 
 from latentgp.distributions.rejection import repeat_until_done
-from latentgp.typing import Array, Draws, PerRow, RandomKey, Values
+from latentgp.typing import Array, Draws, PerRow, RandomKey
 
 
 class Gamma(numpyro.distributions.Gamma):
@@ -34,25 +34,27 @@ class Gamma(numpyro.distributions.Gamma):
 def sample_gamma(key: RandomKey, shape: Float[Array, "*S"]) -> Float[Array, "*S"]:
     """Draws from Ga(shape, 1), density proportional to w^(shape - 1) exp(-w); zero at shape zero.
 
+    Below shape one, Ga(a) is Ga(a + 1) U^(1/a), U uniform (Marsaglia & Tsang 2000, section 6).
+
     Example:
         >>> sample_gamma(jax.random.key(0), jnp.array([0.0, 1e-3, 2.5])).shape
         (3,)
     """
-    large, log_boost = _large_and_log_boost(key, shape)
+    key_loop, key_boost = jax.random.split(key)
+    is_small = shape < 1
+    raised = jnp.where(is_small, shape + 1, shape).ravel()
+
+    def step(key: RandomKey, raised: Array, _: Array) -> tuple[Array, Array]:
+        return propose_gamma(key, raised)
+
+    possible = (shape >= 0).ravel() & jnp.isfinite(raised)
+    state = jnp.where(possible, 0.0, jnp.nan).astype(shape.dtype)
+    large = repeat_until_done(step, key_loop, raised, state, ~possible).reshape(shape.shape)
+    u = jax.random.uniform(key_boost, shape.shape, shape.dtype)
+    at_zero = shape == 0
+    log_boost = jnp.where(at_zero, -jnp.inf, jnp.log1p(-u) / jnp.where(at_zero, 1.0, shape))
     # exp(log) only where it is needed: it costs a few units of the last place.
-    return jnp.where(shape < 1, jnp.exp(jnp.log(large) + log_boost), large)
-
-
-@jax.jit
-def sample_log_gamma(key: RandomKey, shape: Float[Array, "*S"]) -> Float[Array, "*S"]:
-    """Logarithms of draws from Ga(shape, 1), finite where a draw of tiny shape underflows.
-
-    Example:
-        >>> bool(sample_log_gamma(jax.random.key(0), jnp.array(1e-6)) < -1e3)
-        True
-    """
-    large, log_boost = _large_and_log_boost(key, shape)
-    return jnp.log(large) + log_boost
+    return jnp.where(is_small, jnp.exp(jnp.log(large) + log_boost), large)
 
 
 def propose_gamma(key: RandomKey, shape: PerRow) -> tuple[PerRow, Bool[Array, "N"]]:
@@ -71,24 +73,3 @@ def propose_gamma(key: RandomKey, shape: PerRow) -> tuple[PerRow, Bool[Array, "N
     # z^2 / 2 + d (1 - v + log v) with v = (1 + y)^3, without its large terms.
     log_ratio = 3 * d * (jnp.log1p(y) - y * (1 - y * (0.5 - y / 3)))
     return d * (1 + y) ** 3, positive & (jnp.log(u) < log_ratio)
-
-
-def _large_and_log_boost(key: RandomKey, shape: Values) -> tuple[Values, Values]:
-    """A draw whose shape is raised by one where it is below one, and the log of what undoes it.
-
-    Ga(a) is Ga(a + 1) U^(1/a) with U uniform (Marsaglia & Tsang 2000, section 6).
-    """
-    key_loop, key_boost = jax.random.split(key)
-    is_small = shape < 1
-    raised = jnp.where(is_small, shape + 1, shape).ravel()
-
-    def step(key: RandomKey, raised: Array, _: Array) -> tuple[Array, Array]:
-        return propose_gamma(key, raised)
-
-    possible = (shape >= 0).ravel() & jnp.isfinite(raised)
-    state = jnp.where(possible, 0.0, jnp.nan).astype(shape.dtype)
-    large = repeat_until_done(step, key_loop, raised, state, ~possible).reshape(shape.shape)
-    u = jax.random.uniform(key_boost, shape.shape, shape.dtype)
-    at_zero = shape == 0
-    log_boost = jnp.where(at_zero, -jnp.inf, jnp.log1p(-u) / jnp.where(at_zero, 1.0, shape))
-    return large, jnp.where(is_small, log_boost, 0.0)

@@ -11,7 +11,6 @@ from scipy.special import expit, logsumexp
 from scipy.stats import norm, qmc
 
 import latentgp as lgp
-from latentgp.distributions import PolyaGamma
 from latentgp.likelihoods import Marginals
 from latentgp.numerics.quadrature import hermite_nodes
 from latentgp.site_inference.rules.augmentation import AugmentationRule
@@ -22,6 +21,7 @@ from latentgp.sites.augmentations.heteroscedastic import NoiseAuxiliary
 from latentgp.sites.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.sites.gaussian import GaussianSites, Rows
 from likelihood_cases import AUGMENTED, marked
+from polya_gamma_law import PolyaGamma
 from problems import KERNEL, X
 
 LATENTS = (-1.9, -0.4, 0.8)
