@@ -51,6 +51,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 from numpyro.distributions import Gamma
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
@@ -776,6 +777,36 @@ def of_svm(X: np.ndarray, y: np.ndarray, X_new: np.ndarray, inputs: int, seed: i
     return platt.fit(X, y).predict_proba(X_new)
 
 
+def capacities(y: np.ndarray, p: np.ndarray) -> tuple[float, float]:
+    """Accuracy and area under the ROC, averaged over the share of rows left undecided.
+
+    For rho = 0, 0.01, ..., 0.5 rows with |p - 1/2| < rho are undecided. A capacity is the area
+    under the score of the others against the share of these, divided by their largest share
+    (section 5.3, after Ferri & Hernández-Orallo 2004). Where nothing is left, or one class for the
+    ROC, the curve has no point.
+    """
+    undecided, accuracies, areas = [], [], []
+    for rho in np.arange(51) / 100:
+        kept = np.abs(p - 0.5) >= rho - 1e-12
+        if not kept.any():
+            break
+        own, probability = y[kept] == 1, p[kept]
+        undecided.append(1 - kept.mean())
+        accuracies.append(np.mean((probability > 0.5) == own))
+        areas.append(roc_auc_score(own, probability) if 0 < own.mean() < 1 else np.nan)
+    return mean_height(undecided, accuracies), mean_height(undecided, areas)
+
+
+def mean_height(share: list[float], score: list[float]) -> float:
+    """Area under scores against shares, by its width; the first score where that is zero."""
+    known = np.isfinite(score)
+    if not known.any():
+        return np.nan
+    x, height = np.asarray(share)[known], np.asarray(score)[known]
+    width = x[-1] - x[0]
+    return float(np.trapezoid(height, x) / width) if width > 0 else float(height[0])
+
+
 def classifiers(
     report: Report, data_dir: Path, sizes: tuple[int, ...], sets: int, draws: int
 ) -> dict[tuple[str, int, str], np.ndarray]:
@@ -792,7 +823,7 @@ def classifiers(
                 rest = order[~np.isin(order, train)][:300]
                 for method in METHODS:
                     p = probabilities(method, X[train], y[train], X[rest], inputs, draws, seed)
-                    scores = *metrics.capacity(y[rest], p), metrics.log_loss(y[rest], p)
+                    scores = *capacities(y[rest], p[:, 1]), metrics.log_loss(y[rest], p)
                     found.setdefault((name, size, method), []).append(scores)
     found = {key: np.array(scores) for key, scores in found.items()}
     for (name, size, method), scores in found.items():

@@ -72,9 +72,6 @@ EVERY_PLOT = {
     "standardised_residuals": lambda ax: plots.standardised_residuals(ax, x, np.sin(9 * x)),
     "traces": lambda ax: plots.traces(ax, CHAINS, y_label="length-scale [m]"),
     "ranks": lambda ax: plots.ranks(ax, CHAINS),
-    "reject_curve": lambda ax: plots.reject_curve(
-        ax, lgp.metrics.reject_curve(labels, probabilities), label="a"
-    ),
     "kernel_weights": lambda ax: plots.kernel_weights(ax, WEIGHTS),
     "residual_map": lambda ax: plots.residual_map(ax, FIELD, np.sin(FIELD[:, 0])),
     "variogram": lambda ax: plots.variogram(ax, VARIOGRAM, EXPECTED, x_label="distance [km]"),

@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 import latentgp as lgp
-from latentgp import metrics
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(1)
@@ -179,27 +178,6 @@ def test_conformal_intervals_cover():
     some = lgp.fit(classes, lgp.Data(X, (X > 3) * 1.0), key=KEY, method=lgp.Laplace(), **HELD)
     with pytest.raises(lgp.InputError, match="one number a target"):
         lgp.conformal_interval(some.posterior.predict(X), some.leave_one_out(), X)
-
-
-def test_energy_score():
-    y, draws = RNG.normal(size=(40, 1)), RNG.normal(size=(4000, 40, 1))
-    known = metrics.crps_gaussian(y[:, 0], np.zeros(40), np.ones(40))
-    assert metrics.energy_score(y, draws[:1000]) == pytest.approx(known, abs=0.01)
-    several = RNG.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], size=(400, 50))
-    right = metrics.energy_score(several[0], several[1:])
-    shuffled = np.stack([several[1:, :, 0], RNG.permutation(several[1:, :, 1])], axis=2)
-    assert right < metrics.energy_score(several[0], shuffled) + 0.02
-    with pytest.raises(lgp.InputError, match="two or more"):
-        metrics.energy_score(y, draws[:1])
-
-
-def test_scores_of_groups():
-    groups = np.array([0, 1, 1, 0])
-    y, mean = np.arange(4.0), np.array([0.0, 2.0, 2.0, 0.0])
-    found = metrics.by_group(metrics.root_mean_squared_error, groups, y, mean)
-    assert found == {0: pytest.approx(np.sqrt(4.5)), 1: pytest.approx(np.sqrt(0.5))}
-    with pytest.raises(lgp.InputError, match="one label"):
-        metrics.by_group(metrics.root_mean_squared_error, groups[:3], y, mean)
 
 
 @pytest.mark.slow

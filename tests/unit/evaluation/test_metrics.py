@@ -147,51 +147,6 @@ def test_brier_sums_over_classes():
     assert metrics.brier_score([2], [[1.0, 0.0, 0.0]]) == 2.0
 
 
-def test_balanced_accuracy_and_the_test_of_chance_are_those_of_others():
-    generator = np.random.default_rng(3)
-    labels, probabilities = generator.integers(0, 3, 80), softmax_rows(generator, 80, 3)
-    guess = probabilities.argmax(axis=1)
-    expected = sklearn.metrics.balanced_accuracy_score(labels, guess)
-    assert metrics.balanced_accuracy(labels, probabilities) == pytest.approx(expected)
-    table = sklearn.metrics.confusion_matrix(labels, guess)
-    expected = stats.chi2_contingency(table, correction=False).pvalue
-    assert metrics.chance_p_value(labels, probabilities) == pytest.approx(expected)
-    assert metrics.chance_p_value(guess, probabilities) < 1e-12
-    assert metrics.chance_p_value([0, 1], [0.2, 0.3]) == 1.0  # one prediction
-
-
-def test_a_reject_curve_is_that_of_a_loop():
-    generator = np.random.default_rng(4)
-    labels, probabilities = generator.integers(0, 3, 60), softmax_rows(generator, 60, 3)
-    curve = metrics.reject_curve(labels, probabilities)
-    assert (curve.threshold[0], curve.threshold[-1]) == (0.0, 1.0)
-    for threshold, rejected, accuracy in list(zip(*curve, strict=True))[::9]:
-        kept = probabilities.max(axis=1) > threshold
-        assert rejected == pytest.approx(1 - kept.mean())
-        right = (probabilities.argmax(axis=1) == labels)[kept]
-        assert right.mean() == pytest.approx(accuracy) if kept.any() else np.isnan(accuracy)
-
-
-def test_capacities_are_those_of_a_loop():
-    generator = np.random.default_rng(5)
-    second = generator.beta(0.7, 0.7, 120)
-    labels = (generator.random(120) < second).astype(int)
-    shares, accuracies, areas = [], [], []
-    for step in range(51):
-        kept = ~((0.5 - step / 100 < second) & (second < 0.5 + step / 100))
-        if len(set(labels[kept])) < 2:
-            break
-        shares.append(1 - kept.mean())
-        accuracies.append(sklearn.metrics.accuracy_score(labels[kept], second[kept] > 0.5))
-        areas.append(sklearn.metrics.roc_auc_score(labels[kept], second[kept]))
-    found = metrics.capacity(labels, second)
-    for own, expected in zip(found, (accuracies, areas), strict=True):
-        assert own == pytest.approx(np.trapezoid(expected, shares) / shares[-1], rel=1e-6)
-    assert metrics.capacity([0, 1], [0.0, 1.0]) == (1.0, 1.0)  # nothing is ever undecided
-    with pytest.raises(InputError, match="capacity needs two classes"):
-        metrics.capacity([0], [[0.2, 0.3, 0.5]])
-
-
 def test_calibration_error_by_hand_and_alike_for_both_shapes():
     second = np.array([0.95, 0.95, 0.05, 0.35, 0.35])
     labels = np.array([1, 0, 0, 0, 1])

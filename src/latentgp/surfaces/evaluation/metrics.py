@@ -1,16 +1,15 @@
 """Scores of predictions: accuracy and calibration.
 
 Every score is a mean over N rows, optionally weighted, and smaller is better except for
-`interval_coverage`, which should equal the level the interval was made for, `concordance_index`, a
-mean over pairs of rows, `balanced_accuracy` and the capacities. Inputs are array-likes
-with one entry a row; classes are whole numbers 0 .. K-1 unless `classes` names the columns of
-the probabilities. An integer weight w equals w copies of the row.
+`interval_coverage`, which should equal the level the interval was made for, and
+`concordance_index`, a mean over pairs of rows. Inputs are array-likes with one entry a row; classes
+are whole numbers 0 .. K-1 unless `classes` names the columns of the probabilities. An integer
+weight w equals w copies of the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,25 +20,17 @@ from latentgp.modules import stored
 from latentgp.rows.arrays import unmasked
 
 __all__ = [
-    "Capacity",
-    "RejectCurve",
     "ReliabilityCurve",
-    "balanced_accuracy",
     "brier_score",
-    "by_group",
-    "capacity",
-    "chance_p_value",
     "concordance_index",
     "crps_gaussian",
     "crps_quantiles",
-    "energy_score",
     "expected_calibration_error",
     "interval_coverage",
     "log_loss",
     "mean_absolute_error",
     "negative_log_predictive_density",
     "poisson_deviance",
-    "reject_curve",
     "reliability_curve",
     "root_mean_squared_error",
 ]
@@ -63,32 +54,6 @@ class ReliabilityCurve(NamedTuple):
     frequency: NDArray[np.float64]
     rows: NDArray[np.int64]
     weight: NDArray[np.float64]
-
-
-class RejectCurve(NamedTuple):
-    """Accuracy on the rows that are decided, by the confidence asked for.
-
-    Attributes:
-        threshold: (thresholds,) probability that the likeliest class must exceed, from 0 on.
-        rejected: (thresholds,) share of the rows that do not.
-        accuracy: (thresholds,) share of the others whose likeliest class came out, NaN of none.
-    """
-
-    threshold: NDArray[np.float64]
-    rejected: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
-
-
-class Capacity(NamedTuple):
-    """Scores on the rows that are decided, averaged over the share that is not.
-
-    Attributes:
-        accuracy: of the likelier class.
-        auc: area under the receiver operating characteristic of the second class.
-    """
-
-    accuracy: float
-    auc: float
 
 
 def negative_log_predictive_density(
@@ -280,65 +245,6 @@ def crps_quantiles(
     return _mean(scores, sample_weight)
 
 
-def energy_score(
-    y: ArrayLike, draws: ArrayLike, *, sample_weight: ArrayLike | None = None
-) -> float:
-    """Mean energy score of joint predictions of several numbers, given by draws.
-
-    E |Z - y| - E |Z - Z'| / 2 for independent draws Z and Z', with Euclidean norms; of one number
-    it is the continuous ranked probability score. Scale the outputs if their units differ. Source:
-    Gneiting & Raftery (2007), equation 22.
-
-    Args:
-        y: (N, P) observed targets.
-        draws: (S, N, P) draws of them, at least two.
-        sample_weight: (N,) non-negative weights.
-
-    Raises:
-        InputError: if the shapes do not match, or a value is not finite.
-
-    Example:
-        >>> energy_score([[0.0, 0.0]], [[[3.0, 4.0]], [[0.0, 0.0]]])
-        0.0
-    """
-    y, draws = _numbers("y", y), _numbers("draws", draws)
-    if y.ndim != 2 or draws.shape[1:] != y.shape or len(draws) < 2:
-        raise InputError(
-            f"y has shape {y.shape} and draws {draws.shape}: pass (rows, outputs), and two or more "
-            "draws of as many"
-        )
-    finite = np.isfinite(y) & np.isfinite(draws)
-    _refuse_rows("y or draws", np.any(~finite, axis=(0, 2)), "a value that is not finite")
-    scores, pairs = np.linalg.norm(draws - y, axis=2).mean(axis=0), len(draws) * (len(draws) - 1)
-    for row in range(len(y)):  # O(S^2) memory
-        away = np.linalg.norm(draws[:, None, row] - draws[None, :, row], axis=2)
-        scores[row] -= away.sum() / (2 * pairs)
-    return _mean(scores, sample_weight)
-
-
-def by_group(score: Callable[..., Any], groups: ArrayLike, *arrays: ArrayLike) -> dict[Any, Any]:
-    """A score of each group of rows.
-
-    Args:
-        score: a function of this module, or any function of arrays with one entry a row.
-        groups: (N,) labels.
-        arrays: its arguments, each with N rows.
-
-    Raises:
-        InputError: if the numbers of rows differ.
-
-    Example:
-        >>> by_group(mean_absolute_error, ["a", "b", "b"], [0.0, 1.0, 2.0], [1.0, 1.0, 2.0])
-        {'a': 1.0, 'b': 0.0}
-    """
-    labels = np.asarray(unmasked(groups))
-    columns = [np.asarray(array) for array in arrays]
-    sizes = {len(column) for column in columns} | {labels.size}
-    if labels.ndim != 1 or len(sizes) > 1:
-        raise InputError(f"groups has shape {labels.shape}: pass one label for each row of arrays")
-    return {n.item(): score(*(c[labels == n] for c in columns)) for n in np.unique(labels)}
-
-
 def interval_coverage(
     y: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
@@ -415,125 +321,6 @@ def brier_score(
     index, columns = _class_probabilities(labels, probabilities, classes)
     observed = np.eye(columns.shape[1])[index]
     return _mean(((columns - observed) ** 2).sum(axis=1), sample_weight)
-
-
-def balanced_accuracy(
-    labels: ArrayLike,
-    probabilities: ArrayLike,
-    *,
-    classes: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-) -> float:
-    """Share of the rows whose likeliest class came out, averaged over the classes that occur.
-
-    Args and errors are those of `log_loss`.
-
-    Example:
-        >>> balanced_accuracy([0, 0, 0, 1], [0.1, 0.2, 0.3, 0.4])
-        0.5
-    """
-    index, columns = _class_probabilities(labels, probabilities, classes)
-    weight = _weights(index.size, sample_weight)
-    total = np.bincount(index, weight)
-    hits = np.bincount(index, weight * (columns.argmax(axis=1) == index))
-    return float(np.mean(hits[total > 0] / total[total > 0]))
-
-
-def chance_p_value(
-    labels: ArrayLike, probabilities: ArrayLike, *, classes: ArrayLike | None = None
-) -> float:
-    """p-value of Pearson's chi-squared test that the likeliest class knows nothing of the label.
-
-    The test is that of independence in the table of labels and likeliest classes, without a
-    correction for continuity; one where all rows have one class or one prediction.
-
-    Args and errors are those of `log_loss`.
-
-    Example:
-        >>> round(chance_p_value([0, 0, 0, 1, 1, 1], [0.1, 0.2, 0.3, 0.6, 0.7, 0.8]), 3)
-        0.014
-    """
-    from scipy.stats import chi2_contingency
-
-    index, columns = _class_probabilities(labels, probabilities, classes)
-    table = np.zeros(2 * columns.shape[1:])
-    np.add.at(table, (index, columns.argmax(axis=1)), 1)
-    table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
-    if min(table.shape) < 2:
-        return 1.0
-    test: Any = chi2_contingency(table, correction=False)
-    return float(test.pvalue)
-
-
-def reject_curve(
-    labels: ArrayLike, probabilities: ArrayLike, *, classes: ArrayLike | None = None
-) -> RejectCurve:
-    """Accuracy where rows without a class of high probability are left undecided.
-
-    Thresholds go from 0 to 1 in steps of 0.01 (Chow 1970, "On optimum recognition error and reject
-    tradeoff").
-
-    Args and errors are those of `log_loss`.
-
-    Example:
-        >>> curve = reject_curve([1, 0, 0], [0.9, 0.2, 0.55])
-        >>> curve.accuracy[[0, 60]].round(3).tolist(), curve.rejected[60].round(3).item()
-        ([0.667, 1.0], 0.333)
-    """
-    index, columns = _class_probabilities(labels, probabilities, classes)
-    threshold = np.arange(101) / 100
-    decided = columns.max(axis=1) > threshold[:, None]
-    left = decided.sum(axis=1)
-    hits = (decided & (columns.argmax(axis=1) == index)).sum(axis=1)
-    accuracy = np.where(left > 0, hits / np.maximum(left, 1), np.nan)
-    return RejectCurve(threshold, 1 - left / index.size, accuracy)
-
-
-def capacity(
-    labels: ArrayLike, probabilities: ArrayLike, *, classes: ArrayLike | None = None
-) -> Capacity:
-    """Accuracy and area under the ROC of two classes, where doubtful rows are left undecided.
-
-    For rho = 0, 0.01, ..., 0.5 rows with |p - 1/2| < rho are undecided. A capacity is the area
-    under the score of the others against the share of these, divided by their largest share
-    (Filippone & Girolami 2014, 5.3, after Ferri & Hernández-Orallo 2004). Where nothing is left,
-    or one class for the ROC, the curve has no point.
-
-    Args and errors are those of `log_loss`; InputError for more than two classes.
-
-    Example:
-        >>> [round(score, 3) for score in capacity([0, 1, 1, 0], [0.1, 0.8, 0.4, 0.3])]
-        [0.958, 1.0]
-    """
-    from sklearn.metrics import roc_auc_score
-
-    index, columns = _class_probabilities(labels, probabilities, classes)
-    if columns.shape[1] != 2:
-        raise InputError(
-            f"capacity needs two classes, and probabilities has {columns.shape[1]}: use "
-            "reject_curve for more"
-        )
-    second = columns[:, 1]
-    undecided, accuracies, areas = [], [], []
-    for rho in np.arange(51) / 100:
-        kept = np.abs(second - 0.5) >= rho - 1e-12
-        if not kept.any():
-            break
-        own, probability = index[kept] == 1, second[kept]
-        undecided.append(1 - kept.mean())
-        accuracies.append(np.mean((probability > 0.5) == own))
-        areas.append(roc_auc_score(own, probability) if 0 < own.mean() < 1 else np.nan)
-    return Capacity(_mean_height(undecided, accuracies), _mean_height(undecided, areas))
-
-
-def _mean_height(share: list[float], score: list[float]) -> float:
-    """Area under scores against shares, by its width; the first score where that is zero."""
-    known = np.isfinite(score)
-    if not known.any():
-        return np.nan
-    x, height = np.asarray(share)[known], np.asarray(score)[known]
-    width = x[-1] - x[0]
-    return float(np.trapezoid(height, x) / width) if width > 0 else float(height[0])
 
 
 def expected_calibration_error(

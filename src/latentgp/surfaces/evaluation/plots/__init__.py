@@ -8,7 +8,6 @@ which people with colour-vision deficiency can tell apart.
 
 from latentgp.surfaces.evaluation.plots.calibration import (
     interval_calibration,
-    reject_curve,
     reliability_diagram,
     transform_histogram,
 )
@@ -60,7 +59,6 @@ __all__ = [
     "parts",
     "prediction_bands",
     "ranks",
-    "reject_curve",
     "relevance",
     "reliability_diagram",
     "residual_map",

@@ -8,14 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentgp.errors import InputError
-from latentgp.surfaces.evaluation.metrics import (
-    RejectCurve,
-    equally_long,
-    reliability_curve,
-)
+from latentgp.surfaces.evaluation.metrics import equally_long, reliability_curve
 from latentgp.surfaces.evaluation.plots.drawing import (
     BLUE,
-    CURVES,
     GREY,
     LIGHT,
     NORMAL_95,
@@ -160,32 +155,6 @@ def transform_histogram(ax: Axes | None, transform: ArrayLike, *, bins: int = 10
     ax.set(xlim=(0, 1), ylim=(0, max(1.6, 1.15 * counts.max() / usual)))
     ax.legend(**legend_style(loc="upper right"))
     return tidy(ax, "probability integral transform", "rows, relative to calibrated")
-
-
-def reject_curve(ax: Axes | None, curve: RejectCurve, *, label: str | None = None) -> Axes:
-    """Draw the accuracy on the rows that are decided against the share of those that are not.
-
-    Call again with the axes to compare models. A point is a threshold on the probability of the
-    likeliest class; the curve ends where no row is left.
-
-    Args:
-        ax: axes to draw on, None for a new figure.
-        curve: of `latentgp.surfaces.evaluation.metrics.reject_curve`.
-        label: legend entry of this model.
-
-    Example:
-        >>> from latentgp.surfaces.evaluation import metrics
-        >>> curve = metrics.reject_curve([1, 0, 0], [0.9, 0.2, 0.55])
-        >>> reject_curve(None, curve).get_ylabel()
-        'accuracy on the other rows'
-    """
-    ax = axes_of(ax, (6.4, 3.8))
-    color = CURVES[len(ax.get_lines()) % len(CURVES)]
-    ax.plot(curve.rejected, curve.accuracy, "o-", markersize=3.0, color=color, label=label)
-    ax.set_xlim(-0.02, 1.02)
-    if label is not None:
-        ax.legend(**legend_style())
-    return tidy(ax, "share of rows rejected", "accuracy on the other rows")
 
 
 def wilson_interval(
