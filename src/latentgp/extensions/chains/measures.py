@@ -75,15 +75,13 @@ class Ranking(NamedTuple):
         return text
 
 
-def rank_samplers(
-    figures: Mapping[str, ArrayLike], *, level: float = 0.05, larger_is_better: bool = True
-) -> Ranking:
+def rank_samplers(figures: Mapping[str, ArrayLike], *, level: float = 0.05) -> Ranking:
     """Rank samplers by Mann and Whitney's test of each pair (Filippone et al. 2013, section 4.1).
 
     Args:
-        figures: of each sampler, one a run: the smallest effective sample size, say, or R-hat.
+        figures: of each sampler, one a run, larger ones better: the smallest effective sample size,
+            say, or minus R-hat.
         level: of each test; pairs are not corrected for their number.
-        larger_is_better: false for R-hat or seconds.
 
     Raises:
         InputError: fewer than two samplers, a sampler without figures, or one with NaN.
@@ -102,8 +100,7 @@ def rank_samplers(
         f"figures of {wrong} are empty or hold NaN: pass a number for each run.": wrong,
     }
     refuse(sentences)
-    sign = -1 if larger_is_better else 1
-    names = tuple(sorted(values, key=lambda name: sign * np.median(values[name])))
+    names = tuple(sorted(values, key=lambda name: -np.median(values[name])))
     size = len(names)
     p_values, better = np.ones((size, size)), np.zeros((size, size), bool)
     for first, second in combinations(range(size), 2):

@@ -38,9 +38,7 @@ def learning_curve(
     bound: ArrayLike,
     *,
     seconds: ArrayLike | None = None,
-    evaluations: ArrayLike | None = None,
     label: str | None = None,
-    bound_label: str = "log evidence bound [nats]",
 ) -> Axes:
     """Draw the objective against time or evaluations; call again with the axes to compare runs.
 
@@ -49,10 +47,8 @@ def learning_curve(
     Args:
         ax: axes to draw on, None for a new figure.
         bound: (evaluations,) objective after each evaluation, to be maximised, in nats.
-        seconds: (evaluations,) seconds since the start; takes precedence over `evaluations`.
-        evaluations: (evaluations,) evaluations so far; None counts them from 1.
+        seconds: (evaluations,) seconds since the start; None counts evaluations from 1.
         label: legend entry of this run.
-        bound_label: what the objective is, with its unit.
 
     Raises:
         InputError: if the arrays are not flat or differ in length.
@@ -61,9 +57,8 @@ def learning_curve(
         >>> learning_curve(None, [-9.0, -2.0, -1.0]).get_xlabel()
         'evaluations of the objective'
     """
-    counted = np.arange(1, np.size(bound) + 1) if evaluations is None else evaluations
-    along = {"evaluations": counted} if seconds is None else {"seconds": seconds}
-    bound, at = equally_long(allow_infinity=True, bound=bound, **along)
+    seen = np.arange(1, np.size(bound) + 1) if seconds is None else seconds
+    bound, at = equally_long(allow_infinity=True, bound=bound, seconds=seen)
     ax = axes_of(ax, (6.4, 3.8))
     color = CURVES[len(ax.get_lines()) % len(CURVES)]
     few = "o" if bound.size <= 40 else None
@@ -72,7 +67,7 @@ def learning_curve(
     if label is not None:
         ax.legend(**legend_style(loc="lower right"))
     x_label = "evaluations of the objective" if seconds is None else "time [s]"
-    return tidy(ax, x_label, bound_label)
+    return tidy(ax, x_label, "log evidence bound [nats]")
 
 
 def traces(ax: Axes | None, draws: ArrayLike, *, y_label: str = "hyper-parameter") -> Axes:
