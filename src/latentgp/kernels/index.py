@@ -31,12 +31,7 @@ class IndexKernel(Kernel):
         return self.gram(x[None], z[None])[0, 0]
 
     def check_inputs(self, columns: int) -> None:
-        if columns != 1:
-            name = type(self).__name__
-            raise InputError(
-                f"{name} reads one column, of whole numbers from 0, got {columns} columns; use "
-                f"{name}(...).on(column) beside others."
-            )
+        check_one_column(self, columns, "whole numbers from 0")
 
     def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
         numbers = X[:, 0]
@@ -50,6 +45,16 @@ class IndexKernel(Kernel):
 
 class Invariant(eqx.Module):
     """Arrays that no hyper-parameter changes: the components of a posterior share them."""
+
+
+def check_one_column(kernel: Kernel, columns: int, what: str) -> None:
+    """Raise InputError unless a kernel of one column is given one."""
+    if columns != 1:
+        name = type(kernel).__name__
+        raise InputError(
+            f"{name} reads one column, of {what}, got {columns} columns; use {name}(...)"
+            ".on(column) beside others."
+        )
 
 
 def numbers_of(X: Float[Array, "N D"]) -> Int[Array, "N"]:

@@ -15,6 +15,7 @@ from latentgp.extensions.state_space.kernels import StateSpace, Transition, stat
 from latentgp.extensions.state_space.lanes import UnrolledMatrix, identity
 from latentgp.hyperparameters.base import parameter
 from latentgp.kernels.base import Kernel, same_variance
+from latentgp.kernels.index import check_one_column
 from latentgp.modules import stored
 from latentgp.typing import Array, Values
 
@@ -23,12 +24,7 @@ class _OfTime(Kernel):
     """Base of kernels of one column of times."""
 
     def check_inputs(self, columns: int) -> None:
-        if columns != 1:
-            name = type(self).__name__
-            raise InputError(
-                f"{name} reads one column, of times, got {columns} columns; use {name}(...)"
-                ".on(column) beside others."
-            )
+        check_one_column(self, columns, "times")
 
 
 class AR1(_OfTime):

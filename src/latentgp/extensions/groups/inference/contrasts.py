@@ -50,7 +50,7 @@ class Contrasts(NamedTuple):
             >>> found.p_value.round(4)
             array([0.0734])
         """
-        p = 2 * _student(degrees, -np.abs(estimate / error))
+        p = 2 * _by_degrees(ndtr, stdtr, degrees, -np.abs(estimate / error))
         return cls(tuple(names), estimate, error, degrees, p)
 
     @property
@@ -62,11 +62,9 @@ class Contrasts(NamedTuple):
         self, level: float = 0.95
     ) -> tuple[Float[np.ndarray, "sums"], Float[np.ndarray, "sums"]]:
         """Ends of central intervals, each by itself."""
-        lower, upper = (_quantile(self.degrees, p) for p in interval_levels(level))
-        return (
-            self.estimate + lower * self.standard_error,
-            self.estimate + upper * self.standard_error,
-        )
+        ends = (_by_degrees(ndtri, stdtrit, self.degrees, p) for p in interval_levels(level))
+        lower, upper = (self.estimate + end * self.standard_error for end in ends)
+        return lower, upper
 
     def adjusted(self, adjustment: str, means: int) -> Contrasts:
         """With p values for all tests together.
@@ -167,11 +165,7 @@ class TermTests(dict[str, TermTest]):
         return "\n".join(lines)
 
 
-def _student(degrees: Float[np.ndarray, "sums"], t: Float[np.ndarray, "sums"]) -> Any:
-    normal = np.isinf(degrees)
-    return np.where(normal, ndtr(t), stdtr(np.where(normal, 1.0, degrees), t))
-
-
-def _quantile(degrees: Float[np.ndarray, "sums"], level: float) -> Any:
-    normal = np.isinf(degrees)
-    return np.where(normal, ndtri(level), stdtrit(np.where(normal, 1.0, degrees), level))
+def _by_degrees(normal: Any, student: Any, degrees: Float[np.ndarray, "sums"], at: Any) -> Any:
+    """Values of Student's law, of the normal one where degrees of freedom are infinite."""
+    infinite = np.isinf(degrees)
+    return np.where(infinite, normal(at), student(np.where(infinite, 1.0, degrees), at))
