@@ -473,7 +473,7 @@ def _approximations():
     ]  # fmt: skip
     return [
         *(make() for make in usual),
-        *(own.MeanField(optimiser=o()) for o in (own.AdaGrad, own.Adam, own.Descent, own.RMSProp)),
+        *(own.MeanField(optimiser=o()) for o in (own.Adam, own.Descent, own.RMSProp)),
     ]
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from latentgp.extensions.flows.natural import BatchAndMatch as BatchAndMatch
     from latentgp.extensions.flows.natural import BayesianLearningRule as BayesianLearningRule
     from latentgp.extensions.flows.natural import VariationalOnlineNewton as VariationalOnlineNewton
-    from latentgp.extensions.flows.optimisers import AdaGrad as AdaGrad
     from latentgp.extensions.flows.optimisers import Adam as Adam
     from latentgp.extensions.flows.optimisers import Descent as Descent
     from latentgp.extensions.flows.optimisers import Optimiser as Optimiser
@@ -45,7 +44,7 @@ _APART = {
     "front": "gaussian_approximation",
     "gaussian_flow": "GaussianFlow",
     "natural": "BatchAndMatch BayesianLearningRule VariationalOnlineNewton",
-    "optimisers": "AdaGrad Adam Descent Optimiser RMSProp",
+    "optimisers": "Adam Descent Optimiser RMSProp",
     "particle_flow": "GaussianParticleFlow",
     "reparameterised": "EfficientLowRank FactorCovariance FullRank MeanField",
 }

@@ -96,21 +96,6 @@ class RMSProp(Optimiser):
         return _by_second_moments(running, of_particles)
 
 
-class AdaGrad(Optimiser):
-    """Steps by the root of the sum of all squared gradients (Duchi et al. 2011).
-
-    Args:
-        rate: the step size at the start.
-        final: the share of the step size at the end, which falls by itself; 1 leaves it at that.
-    """
-
-    rate: float = eqx.field(static=True, default=0.1)
-    final: float = eqx.field(static=True, default=1.0)
-
-    def scaling(self, of_particles: bool) -> Any:
-        return _by_second_moments(lambda old, new, count: old + new, of_particles)
-
-
 class Adam(Optimiser):
     """Steps by running means of the gradients and of their squares (Kingma & Ba 2015).
 
